@@ -1,0 +1,198 @@
+//! A conversation: the fold of its channel's journal events, live and at replay alike.
+//!
+//! Invariant (coverage): every `seq` below [`Conversation::next_seq`] is in exactly one place: archived with its
+//! generation, under an item of [`Conversation::stack`], or in [`Conversation::live`] (sealed when the run under
+//! way covers it); ranges are contiguous and in order.
+
+mod apply;
+mod head;
+mod places;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Run, RunEnd, RunRequest, Work};
+use crate::ids::{ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, TurnId};
+use crate::message::{Entry, Pending};
+use crate::model::Usage;
+use crate::summary::Stack;
+use crate::tokens::Correction;
+
+pub use apply::FoldError;
+pub use places::Place;
+
+/// How many ends of runs are kept for `cairn context` (CONTRACT.md).
+pub const OUTCOMES_KEPT: usize = 20;
+
+/// Unclean stops in a row, with no turn finished in between, after which an open turn is given up (DESIGN.md).
+pub const MAX_INTERRUPTIONS: u32 = 3;
+
+/// The turn under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpenTurn {
+    /// The turn.
+    pub id: TurnId,
+    /// Its first entry.
+    pub first_seq: Seq,
+    /// The messages taken up.
+    pub messages: Vec<MessageId>,
+    /// One of them is to be answered.
+    pub addressed: bool,
+    /// Unclean stops in a row that found it open.
+    pub interruptions: u32,
+}
+
+/// A generation that `/new` ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Archived {
+    /// The generation.
+    pub generation: Generation,
+    /// Its first entry.
+    pub from_seq: Seq,
+    /// Its last entry; below `from_seq` when it had none.
+    pub to_seq: Seq,
+}
+
+/// What the provider reported of the last model call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reported {
+    /// The model, by its id in the configuration.
+    pub model: String,
+    /// What we had estimated, before correction.
+    pub estimated: u64,
+    /// What the provider said.
+    pub usage: Usage,
+}
+
+/// The state of a channel. Changed by [`Conversation::apply`] alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Conversation {
+    /// The channel.
+    pub channel: ChannelId,
+    /// Number of the last journal record folded in; 0 before the first.
+    pub last_n: u64,
+    /// When that record was journalled.
+    pub last_at: Timestamp,
+    /// The generation under way.
+    pub generation: Generation,
+    /// The number that the next entry gets.
+    pub next_seq: Seq,
+    /// First number of the generation under way.
+    pub first_seq: Seq,
+    /// Messages ever accepted; the next turn's ordinal derives from it.
+    pub accepted: u64,
+    /// Runs ever started; the next run's ordinal derives from it.
+    pub runs: u64,
+    /// Summaries and markers, oldest first; together with `live` they cover the generation.
+    pub stack: Stack,
+    /// Sealed and live entries, oldest first, without a gap.
+    pub live: VecDeque<Arc<Entry>>,
+    /// Accepted, not yet in a turn, first in first out.
+    pub pending: VecDeque<Pending>,
+    /// The turn under way.
+    pub open_turn: Option<OpenTurn>,
+    /// The run under way.
+    pub run: Option<Run>,
+    /// Runs that wait for it, first in first out.
+    pub queued_runs: VecDeque<RunRequest>,
+    /// The last ends of runs, oldest first.
+    pub outcomes: VecDeque<RunEnd>,
+    /// Failures of runs since the last commit, for back-off: their number, and when the last was.
+    pub failures: Failures,
+    /// Earlier generations, oldest first.
+    pub archived: Vec<Archived>,
+    /// Running correction of estimates, by model.
+    pub corrections: BTreeMap<String, Correction>,
+    /// What the provider reported last.
+    pub reported: Option<Reported>,
+    /// Sum of all usage reported in this channel.
+    pub usage_total: Usage,
+    /// Memories that were in the window of the last turn.
+    pub recalled: Vec<MemoryId>,
+    /// Their tokens in that window, before correction.
+    pub recalled_tokens: u32,
+    /// Deliveries without a receipt.
+    pub owed: Vec<OutboxId>,
+}
+
+/// Runs that ended without a commit since the last one that had one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failures {
+    /// How many in a row.
+    pub n: u32,
+    /// When the last of them ended.
+    pub last_at: Option<Timestamp>,
+}
+
+impl Conversation {
+    /// A channel without any history.
+    pub fn new(channel: ChannelId) -> Self {
+        Self {
+            channel,
+            last_n: 0,
+            last_at: Timestamp::UNIX_EPOCH,
+            generation: Generation::default(),
+            next_seq: Seq(1),
+            first_seq: Seq(1),
+            accepted: 0,
+            runs: 0,
+            stack: Stack::default(),
+            live: VecDeque::new(),
+            pending: VecDeque::new(),
+            open_turn: None,
+            run: None,
+            queued_runs: VecDeque::new(),
+            outcomes: VecDeque::new(),
+            failures: Failures::default(),
+            archived: Vec::new(),
+            corrections: BTreeMap::new(),
+            reported: None,
+            usage_total: Usage::default(),
+            recalled: Vec::new(),
+            recalled_tokens: 0,
+            owed: Vec::new(),
+        }
+    }
+
+    /// The id of the turn that the next accepted message would begin.
+    pub fn next_turn(&self) -> TurnId {
+        TurnId::from(format!("t{}", self.accepted + 1))
+    }
+
+    /// The range that is sealed for the run under way and still in the window.
+    pub fn sealed_range(&self) -> Option<(Seq, Seq)> {
+        let run = self.run.as_ref().filter(|run| matches!(run.work, Work::Sealed))?;
+        let first = self.live.front()?.seq;
+        (run.to_seq >= first).then_some((first, run.to_seq))
+    }
+
+    /// Number of entries at the front of `live` that are sealed.
+    pub fn n_sealed(&self) -> usize {
+        match self.sealed_range() {
+            Some((from, to)) => (to.0 - from.0 + 1) as usize,
+            None => 0,
+        }
+    }
+
+    /// Something is pending, open, under way, queued or owed: the channel may not fall asleep for good.
+    pub fn is_unfinished(&self) -> bool {
+        !self.pending.is_empty()
+            || self.open_turn.is_some()
+            || self.run.is_some()
+            || !self.queued_runs.is_empty()
+            || !self.owed.is_empty()
+    }
+
+    /// The correction of estimates for a model; neutral when nothing was reported yet.
+    pub fn correction(&self, model: &str) -> Correction {
+        self.corrections.get(model).copied().unwrap_or_default()
+    }
+
+    /// Entries of the generation under way, in the window or not.
+    pub fn n_entries(&self) -> u64 {
+        self.next_seq.0 - self.first_seq.0
+    }
+}

@@ -1,0 +1,21 @@
+//! Every decision of Cairn, pure: no I/O, no clock, no random source.
+//!
+//! Everything here is a function of its arguments: [`conversation`] folds journal events into state, [`window`]
+//! assembles requests from it, [`compaction`] decides what to seal, commit and drop, [`summary`] keeps the stack,
+//! [`memory`] decides what a save does. Actors and adapters carry the decisions out.
+
+pub mod agent;
+pub mod compaction;
+pub mod conversation;
+pub mod digest;
+pub mod event;
+pub mod ids;
+pub mod memory;
+pub mod message;
+pub mod model;
+pub mod ports;
+pub mod summary;
+pub mod tier;
+pub mod tokens;
+pub mod turn;
+pub mod window;

@@ -1,0 +1,161 @@
+//! Memories: what is worth more than its conversation. Their scope, their merging, their extraction by rule.
+
+mod extract;
+mod identity;
+mod scope;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
+
+pub use extract::extract;
+pub use identity::{Change, Fingerprint, merge, mint_id};
+pub use scope::{BadScope, Scope};
+
+/// What sort of thing a memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    /// Something that is so.
+    Fact,
+    /// What somebody likes or wants.
+    Preference,
+    /// What was decided.
+    Decision,
+    /// What was noticed.
+    Observation,
+    /// Who somebody is.
+    Identity,
+    /// What happened, or will, and when.
+    Event,
+    /// What somebody aims at.
+    Goal,
+    /// What is to be done.
+    Todo,
+}
+
+impl MemoryKind {
+    /// All kinds, in the order of the contract.
+    pub const ALL: [Self; 8] = [
+        Self::Fact,
+        Self::Preference,
+        Self::Decision,
+        Self::Observation,
+        Self::Identity,
+        Self::Event,
+        Self::Goal,
+        Self::Todo,
+    ];
+
+    /// The kind's name in records and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fact => "fact",
+            Self::Preference => "preference",
+            Self::Decision => "decision",
+            Self::Observation => "observation",
+            Self::Identity => "identity",
+            Self::Event => "event",
+            Self::Goal => "goal",
+            Self::Todo => "todo",
+        }
+    }
+}
+
+impl std::str::FromStr for MemoryKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.name()).collect();
+            format!("`{text}` is not a kind of memory; the kinds are {}", names.join(", "))
+        })
+    }
+}
+
+/// Where a memory was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// The channel, unless an operator typed it.
+    pub channel: Option<ChannelId>,
+    /// First entry of the range it came from.
+    pub from_seq: Option<Seq>,
+    /// Last entry of that range.
+    pub to_seq: Option<Seq>,
+    /// The summary whose run extracted it.
+    pub summary: Option<SummaryId>,
+    /// The model that wrote it; `rules` for extraction by rule, `operator` for a person's own words.
+    pub model: String,
+}
+
+/// A memory as the store keeps it and `--json` shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Its id.
+    pub id: MemoryId,
+    /// The agent that knows it.
+    pub agent: AgentId,
+    /// Who may read it.
+    pub scope: Scope,
+    /// What sort of thing it is.
+    pub kind: MemoryKind,
+    /// The memory itself, one sentence or two.
+    pub text: String,
+    /// Whom or what it is about: an author id or a name.
+    pub subject: Option<String>,
+    /// 0 to 1.
+    pub importance: f64,
+    /// How many distinct places of the history it was found in.
+    pub sightings: u32,
+    /// Where it was found first.
+    pub source: Source,
+    /// When it was first saved.
+    pub created_at: Timestamp,
+    /// When its text, kind, subject or importance last changed.
+    pub updated_at: Timestamp,
+    /// When it was last put into a window.
+    pub recalled_at: Option<Timestamp>,
+    /// How often it was put into a window.
+    pub uses: u32,
+    /// The memory that replaced it.
+    pub superseded_by: Option<MemoryId>,
+}
+
+/// A memory that somebody wants saved: the payload of journal events. Saving it twice changes nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemorySave {
+    /// The agent that will know it.
+    pub agent: AgentId,
+    /// Who may read it.
+    pub scope: Scope,
+    /// What sort of thing it is.
+    pub kind: MemoryKind,
+    /// The memory itself.
+    pub text: String,
+    /// Whom or what it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// 0 to 1.
+    pub importance: f64,
+    /// Where it was found.
+    pub source: Source,
+    /// Key of the sighting: channel, summary or turn, ordinal. The same key twice counts once.
+    pub sighting: String,
+    /// A person asked for it in so many words: it lifts a tombstone that an automatic save would not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub explicit: bool,
+}
+
+/// A memory as a run or a tool call proposes it, before scope and source are filled in by the channel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DraftMemory {
+    /// What sort of thing it is.
+    pub kind: MemoryKind,
+    /// The memory itself.
+    pub text: String,
+    /// Whom or what it is about.
+    pub subject: Option<String>,
+    /// 0 to 1.
+    pub importance: f64,
+}

@@ -1,0 +1,183 @@
+//! What a conversation is made of: entries, their parts, tool calls, and messages not yet in a turn.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Generation, MessageId, Seq, TurnId};
+
+/// Who an entry is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A person (or another bot) in the chat.
+    User,
+    /// The model.
+    Assistant,
+    /// The result of a tool call.
+    Tool,
+}
+
+/// A person on a platform.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Author {
+    /// Stable id on the platform, `PLATFORM/USER`.
+    pub id: String,
+    /// Display name, as the platform gave it: unescaped, not trusted.
+    pub name: String,
+}
+
+/// A piece of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Words.
+    Text {
+        /// The words.
+        text: String,
+    },
+    /// A picture, sent to models that take pictures.
+    Image {
+        /// File name, where known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// MIME type, such as `image/png`.
+        media_type: String,
+        /// The bytes in base64.
+        data: String,
+    },
+    /// Any other attachment: inlined when it is text, otherwise only named.
+    File {
+        /// File name.
+        name: String,
+        /// MIME type, where known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        media_type: Option<String>,
+        /// Its text, when it is a text file within the limit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    },
+}
+
+impl Part {
+    /// A text part.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+}
+
+/// The model's wish to call a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The call's id, as the provider gave it; its result names it.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments; a JSON string holding the raw text when the model wrote invalid JSON.
+    pub arguments: serde_json::Value,
+}
+
+/// One item of a channel's history. Immutable once in the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its number in the channel.
+    pub seq: Seq,
+    /// The turn it belongs to.
+    pub turn: TurnId,
+    /// The generation it belongs to.
+    pub generation: Generation,
+    /// When it was said (the client's `at` for replayed messages).
+    pub at: Timestamp,
+    /// Who it is from.
+    pub role: Role,
+    /// The person, for a user's entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<Author>,
+    /// The platform's message id, for a user's entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+    /// What was said.
+    pub parts: Vec<Part>,
+    /// The model's reasoning, kept for the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+    /// Tool calls of an assistant's entry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// For a tool's entry: the call that it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// The text quotes other entries (an offline reply): it is not indexed, so that no search finds an echo.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quotes: bool,
+    /// Estimated tokens as the window renders it, before correction.
+    pub tokens: u32,
+}
+
+impl Entry {
+    /// All its text parts, joined by line breaks; attachments by their names.
+    pub fn text(&self) -> String {
+        text_of(&self.parts)
+    }
+}
+
+/// All text of the parts, joined by line breaks; attachments by their names.
+pub fn text_of(parts: &[Part]) -> String {
+    let mut out = String::new();
+    for part in parts {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        match part {
+            Part::Text { text } => out.push_str(text),
+            Part::Image { name, .. } => {
+                out.push_str(&format!("[image: {}]", name.as_deref().unwrap_or("unnamed")));
+            }
+            Part::File { name, text, .. } => {
+                out.push_str(&format!("[file: {name}]"));
+                if let Some(text) = text {
+                    out.push('\n');
+                    out.push_str(text);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// A message as a platform adapter hands it in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inbound {
+    /// The channel it was said in.
+    pub channel: crate::ids::ChannelId,
+    /// Its id on the platform; the key against doubles.
+    pub message: MessageId,
+    /// Who said it.
+    pub author: Author,
+    /// When.
+    pub at: Timestamp,
+    /// What. Never empty.
+    pub parts: Vec<Part>,
+    /// Direct, or addressed to the bot: it is to be answered.
+    pub addressed: bool,
+}
+
+/// A message that is accepted and durable, not yet in a turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    /// Its id on the platform.
+    pub message: MessageId,
+    /// The turn that it would begin.
+    pub turn: TurnId,
+    /// When it was said.
+    pub at: Timestamp,
+    /// Who said it.
+    pub author: Author,
+    /// What was said.
+    pub parts: Vec<Part>,
+    /// It is to be answered.
+    pub addressed: bool,
+    /// Hash of author and parts: a repeated id with another one is a conflict.
+    pub fingerprint: String,
+    /// Estimated tokens as the window renders it, before correction.
+    pub tokens: u32,
+}

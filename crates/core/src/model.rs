@@ -1,0 +1,239 @@
+//! What passes between us and a language model, whatever its wire format.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::ChannelId;
+use crate::message::{Entry, Part, ToolCall};
+use crate::summary::Summary;
+
+/// A request to a model. Only [`crate::window`] and the compaction prompt make one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatRequest {
+    /// The channel it is for; never sent on the wire.
+    pub channel: ChannelId,
+    /// What the answer is for; never sent on the wire. The offline model acts by it.
+    pub purpose: Purpose,
+    /// The system prompt; then, as a block of its own, the summary stack. Blocks are joined by blank lines.
+    pub system: Vec<String>,
+    /// The conversation, oldest first.
+    pub messages: Vec<ChatMessage>,
+    /// Tools that the model may call.
+    pub tools: Vec<ToolDef>,
+    /// Most tokens of the answer.
+    pub max_output_tokens: u64,
+}
+
+/// What an answer is for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Purpose {
+    /// A reply in the chat. The words of the messages that are to be answered, for retrieval.
+    Reply {
+        /// The text of the open turn's user entries.
+        question: String,
+    },
+    /// A summary of entries, with memories saved by tool calls.
+    Summarise {
+        /// The entries, in order.
+        entries: Arc<[Arc<Entry>]>,
+    },
+    /// A merge of summaries, without memories.
+    Merge {
+        /// The summaries, oldest first.
+        sources: Arc<[Summary]>,
+    },
+}
+
+/// One message of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ChatMessage {
+    /// From people.
+    User {
+        /// Text (already carrying the author's escaped name), images, files.
+        parts: Vec<Part>,
+    },
+    /// From the model.
+    Assistant {
+        /// Its words; may be empty when it only calls tools.
+        text: String,
+        /// Its tool calls.
+        tool_calls: Vec<ToolCall>,
+    },
+    /// The result of a tool call.
+    Tool {
+        /// The call that it answers.
+        call_id: String,
+        /// The result.
+        text: String,
+    },
+    /// Volatile context at the tail (recalled memories, the clock), marked as data in its own text. Wire formats
+    /// merge it into the user's message before it, or send it as a user's message.
+    Context {
+        /// The text.
+        text: String,
+    },
+}
+
+/// A tool as the model sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolDef {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// JSON schema of its arguments.
+    pub parameters: serde_json::Value,
+}
+
+/// What a model says, piece by piece. A stream that ends without [`ModelEvent::Done`] is a failure.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelEvent {
+    /// Words of the answer.
+    Text(String),
+    /// Words of its reasoning.
+    Reasoning(String),
+    /// A whole tool call.
+    ToolCall(ToolCall),
+    /// The answer is complete.
+    Done {
+        /// Why it ended.
+        finish: Finish,
+        /// What it took, where the provider says so.
+        usage: Option<Usage>,
+        /// The text quotes the history (offline replies): it is not indexed.
+        quotes: bool,
+    },
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// It was complete.
+    Stop,
+    /// It wants tools to be called.
+    ToolCalls,
+    /// It was cut off at the token limit.
+    Length,
+    /// The provider's filter cut it off.
+    ContentFilter,
+}
+
+/// Tokens of a request and its answer, as the provider counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of the whole request, cached ones included.
+    pub input_tokens: u64,
+    /// Tokens of the answer.
+    pub output_tokens: u64,
+    /// Tokens of the request that came from the provider's cache.
+    pub cached_tokens: u64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.cached_tokens += other.cached_tokens;
+    }
+}
+
+/// A model as the rest of the house knows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelInfo {
+    /// Its id in the configuration; `offline` for the embedded one.
+    pub id: String,
+    /// Its window in tokens, when set in the configuration.
+    pub context_window: Option<u64>,
+    /// Most tokens of an answer, when set in the configuration.
+    pub max_output_tokens: Option<u64>,
+    /// It takes pictures.
+    pub images: bool,
+    /// It takes tools.
+    pub tools: bool,
+}
+
+/// Why a model did not answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// The request is larger than the model's window.
+    #[error("the request is larger than the model's window: {0}")]
+    ContextOverflow(String),
+    /// Too many requests.
+    #[error("rate limited by the model's server{}: {message}", retry_hint(.retry_after))]
+    RateLimited {
+        /// What the server said.
+        message: String,
+        /// How long it asks us to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The server is over its capacity, or has an internal error.
+    #[error("the model's server is overloaded or failing{}: {message}", retry_hint(.retry_after))]
+    Overloaded {
+        /// What the server said.
+        message: String,
+        /// How long it asks us to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The key is missing, wrong or not allowed.
+    #[error("the model's server refused the key (check api_key_env or api_key_file): {0}")]
+    Auth(String),
+    /// The server does not take such a request.
+    #[error("the model's server refused the request: {0}")]
+    BadRequest(String),
+    /// Nothing came for too long.
+    #[error("no answer from the model's server within {0:?}")]
+    Timeout(Duration),
+    /// The connection failed.
+    #[error("cannot reach the model's server: {0}")]
+    Transport(String),
+    /// The server broke the format, or the stream ended before its end.
+    #[error("the model's server broke the protocol: {0}")]
+    Protocol(String),
+}
+
+fn retry_hint(retry_after: &Option<Duration>) -> String {
+    retry_after.map(|wait| format!(" (retry after {} s)", wait.as_secs())).unwrap_or_default()
+}
+
+impl ModelError {
+    /// The typed error's name in records, logs and metrics.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::ContextOverflow(_) => "context_overflow",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Overloaded { .. } => "overloaded",
+            Self::Auth(_) => "auth",
+            Self::BadRequest(_) => "bad_request",
+            Self::Timeout(_) => "timeout",
+            Self::Transport(_) => "transport",
+            Self::Protocol(_) => "protocol",
+        }
+    }
+
+    /// The same request may succeed a little later.
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            Self::RateLimited { .. }
+                | Self::Overloaded { .. }
+                | Self::Timeout(_)
+                | Self::Transport(_)
+                | Self::Protocol(_)
+        )
+    }
+
+    /// How long the server asks us to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RateLimited { retry_after, .. } | Self::Overloaded { retry_after, .. } => *retry_after,
+            Self::ContextOverflow(_)
+            | Self::Auth(_)
+            | Self::BadRequest(_)
+            | Self::Timeout(_)
+            | Self::Transport(_)
+            | Self::Protocol(_) => None,
+        }
+    }
+}

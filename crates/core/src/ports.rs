@@ -1,0 +1,364 @@
+//! Ports: what the decisions need from the world. Adapters implement them; nothing here does I/O.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::conversation::Conversation;
+use crate::event::{NewRecord, Record};
+use crate::ids::{AgentId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TurnId};
+use crate::memory::{Memory, MemoryKind, Scope};
+use crate::message::{Author, Entry, Inbound};
+use crate::model::{ChatRequest, ModelError, ModelEvent, ModelInfo, Usage};
+
+/// Time. The only source of it.
+pub trait Clock: Send + Sync + 'static {
+    /// Now, in UTC.
+    fn now(&self) -> Timestamp;
+}
+
+/// A language model.
+pub trait ChatModel: Send + Sync + 'static {
+    /// What is known of it.
+    fn info(&self) -> &ModelInfo;
+
+    /// Its window as its server lists it; asked at most once, `None` when the server does not say.
+    fn discover_window(&self) -> BoxFuture<'_, Option<u64>>;
+
+    /// Sends a request. Dropping the stream cancels it. After an error, or after [`ModelEvent::Done`], nothing
+    /// more comes; a stream that ends otherwise has yielded a [`ModelError::Protocol`].
+    fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
+}
+
+/// Why the store could not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The disk is full: intake pauses until there is room.
+    #[error("the disk that holds {path} is full; make room, the daemon goes on by itself")]
+    DiskFull {
+        /// The state folder.
+        path: String,
+    },
+    /// A file could not be read or written.
+    #[error("{action} {path}: {message}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: String,
+        /// What the system said.
+        message: String,
+    },
+    /// Something in the state folder is damaged.
+    #[error("{file}, line {line}: {message}; `cairn store verify --quarantine` sets it aside")]
+    Damaged {
+        /// The journal segment.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        message: String,
+    },
+    /// Another process owns the state folder.
+    #[error("the state folder {path} is in use by another daemon (process {pid})")]
+    InUse {
+        /// The state folder.
+        path: String,
+        /// Its process id, where known.
+        pid: String,
+    },
+    /// A view (sled or the search index) failed; the journal is intact.
+    #[error("the view `{view}` failed: {message}; `cairn store rebuild` makes it anew from the journal")]
+    View {
+        /// Which.
+        view: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// The store has been closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// The journal: the truth.
+pub trait Journal: Send + Sync + 'static {
+    /// Appends the records together, in order, and returns once they are durable, with their numbers and times:
+    /// all of them or, on error, none. Records of concurrent calls share a sync.
+    fn append(&self, records: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
+}
+
+/// How a message id stands with the channel.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Seen {
+    /// Never seen (or longer ago than ids are remembered).
+    New,
+    /// Accepted, its turn not ended.
+    Open {
+        /// Its turn as announced when it was accepted.
+        turn: TurnId,
+        /// Its fingerprint.
+        fingerprint: String,
+    },
+    /// Its turn has ended.
+    Ended {
+        /// The turn.
+        turn: TurnId,
+        /// Its fingerprint.
+        fingerprint: String,
+        /// How it ended; a stored answer is read by its reply's `seq`.
+        end: Box<crate::event::TurnEnd>,
+    },
+}
+
+/// A line of the list of channels, from the views.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChannelRow {
+    /// The channel.
+    pub channel: ChannelId,
+    /// When anything last happened in it.
+    pub last_at: Timestamp,
+    /// It has pending messages, an open turn or a run: it must be woken at start.
+    pub unfinished: bool,
+}
+
+/// Conversations at rest: what channels are restored from, and where old words are read.
+pub trait Archive: Send + Sync + 'static {
+    /// All channels ever seen, by name.
+    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>>;
+
+    /// Restores a channel: its last head, and the events since. `None` when it was never seen.
+    fn restore(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>>;
+
+    /// Keeps a conversation's head, so that the next restore is quick. Only a cache: losing it loses nothing.
+    fn keep_head(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Entries with `from <= seq <= to`, in order, at most `limit`, of all generations; pending ones excluded.
+    fn entries(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>>;
+
+    /// How a message id stands.
+    fn seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>>;
+}
+
+/// What a search may look for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HitKind {
+    /// An entry of the history.
+    Entry,
+    /// A summary.
+    Summary,
+    /// A memory.
+    Memory,
+}
+
+/// One result of a search; the shape is the contract's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Hit {
+    /// The entry, or the first entry of a summary's or memory's range.
+    pub seq: Option<Seq>,
+    /// Higher is better.
+    pub score: f64,
+    /// When it was said or made.
+    pub at: Timestamp,
+    /// Who said it.
+    pub author: Option<Author>,
+    /// Its text.
+    pub text: String,
+    /// What it is.
+    pub kind: HitKind,
+    /// Id of the summary or memory; of an entry, its platform message id or its `seq`.
+    pub id: String,
+}
+
+/// What to search for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    /// The channel whose history is searched.
+    pub channel: ChannelId,
+    /// Words, in any order; all are optional (OR), stop words do not count.
+    pub text: String,
+    /// Only this kind.
+    pub kind: Option<HitKind>,
+    /// Memories are found through these scopes alone; empty: no memories.
+    pub scopes: Vec<Scope>,
+    /// Most results.
+    pub limit: usize,
+    /// Wait until everything journalled so far can be found. The command line asks for it; the model does not.
+    pub settled: bool,
+}
+
+/// Search over raw words, summaries and memories.
+pub trait Search: Send + Sync + 'static {
+    /// Best first.
+    fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>>;
+}
+
+/// Which memories.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MemoryFilter {
+    /// Only of this kind.
+    pub kind: Option<MemoryKind>,
+    /// Only about this subject.
+    pub subject: Option<String>,
+    /// Only those that match these words, best first.
+    pub query: Option<String>,
+    /// Most results.
+    pub limit: usize,
+}
+
+/// The memories. There is no way to read one but through its scope.
+pub trait MemoryStore: Send + Sync + 'static {
+    /// Memories of an agent within the scopes, oldest first (best first with a query).
+    fn list(
+        &self,
+        agent: &AgentId,
+        scopes: &[Scope],
+        filter: MemoryFilter,
+    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>>;
+
+    /// All scopes in which an agent has memories; for the operator's listing.
+    fn scopes(&self, agent: &AgentId) -> BoxFuture<'_, Result<Vec<Scope>, StoreError>>;
+
+    /// One memory by its id, for the operator.
+    fn get(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>>;
+
+    /// The few that fit the question, for the tail of a window: best first, at most `limit`.
+    fn recall(
+        &self,
+        agent: &AgentId,
+        scopes: &[Scope],
+        question: &str,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>>;
+}
+
+/// A delivery that a platform has not confirmed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutboxItem {
+    /// The delivery.
+    pub id: OutboxId,
+    /// Where to.
+    pub channel: ChannelId,
+    /// The turn that it answers.
+    pub turn: TurnId,
+    /// The entry that is the reply.
+    pub seq: Seq,
+    /// When the intent was journalled.
+    pub at: Timestamp,
+}
+
+/// Deliveries owed.
+pub trait OutboxStore: Send + Sync + 'static {
+    /// Intents without a receipt, oldest first.
+    fn owed(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>>;
+}
+
+/// A chat network, for what leaves.
+pub trait Platform: Send + Sync + 'static {
+    /// Its name in channel ids.
+    fn name(&self) -> &'static str;
+
+    /// Delivers a reply. Returns the platform's ids of what was sent, or why it never can be.
+    fn deliver(&self, item: OutboxItem, reply: Arc<Entry>) -> BoxFuture<'_, Result<Vec<MessageId>, String>>;
+}
+
+/// What a turn does, for whoever waits for it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Progress {
+    /// Words of the answer. After a retry of the model call all words so far are void: see `Restarted`.
+    Delta(String),
+    /// The model call is made anew: forget the words so far.
+    Restarted,
+    /// A tool call began or ended.
+    Tool {
+        /// The tool.
+        name: String,
+        /// `started`, `done`, `failed`.
+        state: &'static str,
+    },
+    /// The turn ended; nothing more comes.
+    Ended(Answer),
+}
+
+/// The end of a turn, for whoever waits for it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// Answered.
+    Reply(Reply),
+    /// Not answered.
+    Failed(TurnFailure),
+}
+
+/// A reply as the contract shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The turn.
+    pub turn: TurnId,
+    /// The message that was answered.
+    pub message: MessageId,
+    /// The words.
+    pub reply: String,
+    /// The model, by its id in the configuration.
+    pub model: String,
+    /// Tokens of the turn.
+    pub usage: Usage,
+    /// Memories that were in the window.
+    pub recalled: Vec<MemoryId>,
+}
+
+/// Why a turn ended without a reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnFailure {
+    /// Typed error: `stopped`, `turn_failed`, `compaction_failure`, `dead_letter`, `stopping`.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+/// A message that was taken in.
+pub struct Admission {
+    /// Its turn.
+    pub turn: TurnId,
+    /// What its turn does from here on. Ends after [`Progress::Ended`]. Dropping it cancels nothing.
+    pub progress: BoxStream<'static, Progress>,
+}
+
+/// Why a message was not taken in.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// The same id was used for another text.
+    #[error("message id `{0}` was used before with another text; give each message an id of its own")]
+    Conflict(MessageId),
+    /// Too many messages wait.
+    #[error("too many messages wait in this channel; try again in {retry_after_secs} s")]
+    Busy {
+        /// Seconds to wait.
+        retry_after_secs: u64,
+    },
+    /// The daemon starts or stops.
+    #[error("the daemon is {0}; try again in a moment")]
+    Unavailable(&'static str),
+    /// No agent of that name.
+    #[error("no agent `{0}` is configured")]
+    UnknownAgent(AgentId),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The way in for platform adapters: implemented by the router.
+pub trait Intake: Send + Sync + 'static {
+    /// Takes a message in: returns when it is durable. A repeated id joins its turn, or gets its stored answer.
+    fn submit(&self, inbound: Inbound) -> BoxFuture<'_, Result<Admission, Refusal>>;
+}

@@ -1,0 +1,113 @@
+//! Summaries, markers and the stack that they form in the window.
+
+mod levels;
+mod stack;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Seq, SummaryId};
+
+pub use levels::{due_merge, due_retirement};
+pub use stack::Stack;
+
+/// Text that stands for a range of entries. Immutable once committed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Its id.
+    pub id: SummaryId,
+    /// 0 for a summary of entries, one more than its sources for a merge.
+    pub level: u32,
+    /// First entry it stands for.
+    pub from_seq: Seq,
+    /// Last entry it stands for.
+    pub to_seq: Seq,
+    /// When the first of them was said.
+    pub from_at: Timestamp,
+    /// When the last of them was said.
+    pub to_at: Timestamp,
+    /// How many entries it stands for.
+    pub messages: u64,
+    /// Estimated tokens as the window renders it, before correction.
+    pub tokens: u32,
+    /// The model that wrote it, or `digest`.
+    pub made_by: String,
+    /// The summary itself.
+    pub text: String,
+}
+
+/// `made_by` of a summary that was made by extraction, without a model.
+pub const MADE_BY_DIGEST: &str = "digest";
+
+/// One line of a digest, with the entry that it quotes: so that a marker can be narrowed without the entries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DigestLine {
+    /// The entry it was taken from.
+    pub seq: Seq,
+    /// The words.
+    pub text: String,
+}
+
+/// Why a range left the window without a summary in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum MarkerKind {
+    /// An emergency: a run over the range is owed.
+    Truncated,
+    /// The stack was over its share: what stood here has been summarised and stays searchable.
+    Retired,
+}
+
+/// Stands in the window for a range that left it without a summary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    /// Why.
+    #[serde(flatten)]
+    pub kind: MarkerKind,
+    /// First entry it stands for.
+    pub from_seq: Seq,
+    /// Last entry it stands for.
+    pub to_seq: Seq,
+    /// How many entries it stands for.
+    pub messages: u64,
+    /// Extract of those entries, in their order; empty for a retired range.
+    pub digest: Vec<DigestLine>,
+    /// Estimated tokens as the window renders it, before correction.
+    pub tokens: u32,
+}
+
+/// One stone of the stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum StackItem {
+    /// A summary.
+    Summary(Summary),
+    /// A marker.
+    Marker(Marker),
+}
+
+impl StackItem {
+    /// First and last entry that it stands for.
+    pub fn range(&self) -> (Seq, Seq) {
+        match self {
+            Self::Summary(summary) => (summary.from_seq, summary.to_seq),
+            Self::Marker(marker) => (marker.from_seq, marker.to_seq),
+        }
+    }
+
+    /// Estimated tokens in the window, before correction.
+    pub fn tokens(&self) -> u32 {
+        match self {
+            Self::Summary(summary) => summary.tokens,
+            Self::Marker(marker) => marker.tokens,
+        }
+    }
+
+    /// How many entries it stands for.
+    pub fn messages(&self) -> u64 {
+        match self {
+            Self::Summary(summary) => summary.messages,
+            Self::Marker(marker) => marker.messages,
+        }
+    }
+}

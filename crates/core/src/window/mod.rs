@@ -1,0 +1,84 @@
+//! The window: the only assembler of a prompt, and the measure of it.
+
+mod assemble;
+mod measure;
+mod render;
+
+use serde::Serialize;
+
+use crate::memory::Memory;
+use crate::model::ChatRequest;
+use crate::tier::Tier;
+
+pub use assemble::{AssembleError, assemble};
+pub use measure::measure;
+pub use render::{
+    entry_tokens, escape_name, marker_text, marker_tokens, pending_tokens, summary_text, summary_tokens,
+};
+
+/// Tokens and entries of one region of the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
+pub struct Region {
+    /// Tokens after correction.
+    pub tokens: u64,
+    /// Entries, summaries, memories or tools.
+    pub entries: u64,
+}
+
+/// All regions; `pending` is outside usage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
+pub struct Regions {
+    /// The system prompt.
+    pub system: Region,
+    /// Tool definitions.
+    pub tools: Region,
+    /// The summary stack, markers included.
+    pub summaries: Region,
+    /// Entries sealed for the run under way.
+    pub sealed: Region,
+    /// All other entries.
+    pub live: Region,
+    /// Recalled memories and the clock, at the tail.
+    pub recalled: Region,
+    /// Accepted messages not yet in a turn.
+    pub pending: Region,
+}
+
+/// The measure of a window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Gauge {
+    /// Regions, after correction.
+    pub regions: Regions,
+    /// Sum of all regions but `pending`, before correction.
+    pub estimated_tokens: u64,
+    /// Sum of all regions but `pending`, after correction.
+    pub tokens: u64,
+    /// `tokens` / (window − output reserve).
+    pub usage_ratio: f64,
+    /// Its tier.
+    pub tier: Tier,
+}
+
+/// Volatile context of one request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tail {
+    /// Now, for the model's sense of date.
+    pub now: jiff::Timestamp,
+    /// The agent's time zone.
+    pub zone: jiff::tz::TimeZone,
+    /// Memories that fit the question, best first.
+    pub recalled: Vec<Memory>,
+}
+
+/// A request with its measure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Assembled {
+    /// The request, which fits.
+    pub request: ChatRequest,
+    /// Its estimated tokens, before correction.
+    pub estimated_tokens: u64,
+    /// After correction.
+    pub tokens: u64,
+    /// Entries that were shortened to make it fit (tool results, then the open turn's message); never kept so.
+    pub shortened: Vec<crate::ids::Seq>,
+}
