@@ -1,0 +1,1 @@
+//! The daemon's configuration: found, read, checked and resolved before anything starts.
