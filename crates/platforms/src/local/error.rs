@@ -1,0 +1,190 @@
+//! Errors as the API shows them: a status, and `{"error":{"code","message","hint"}}`.
+
+use axum::Json;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use cairn_core::ids::BadChannel;
+use cairn_core::ports::{Refusal, StoreError, TurnFailure};
+use serde::{Deserialize, Serialize};
+
+/// An error answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiError {
+    /// The status.
+    pub status: StatusCode,
+    /// Seconds after which to try again, for the header `Retry-After`.
+    pub retry_after_secs: Option<u64>,
+    /// What the body says.
+    pub detail: ErrorDetail,
+}
+
+/// The body of an error answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// The error.
+    pub error: ErrorDetail,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorDetail {
+    /// Its typed name, for programs.
+    pub code: String,
+    /// What is wrong and where, for people.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl ApiError {
+    /// An error of that status.
+    pub fn new(
+        status: StatusCode,
+        code: impl Into<String>,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        let detail = ErrorDetail { code: code.into(), message: message.into(), hint: hint.into() };
+        Self { status, retry_after_secs: None, detail }
+    }
+
+    /// 400: the request cannot be read.
+    pub fn malformed(message: impl Into<String>) -> Self {
+        let hint = "README.md shows the calls and their fields";
+        Self::new(StatusCode::BAD_REQUEST, "malformed", message, hint)
+    }
+
+    /// 404: there is no such thing.
+    pub fn not_found(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, message, hint)
+    }
+
+    /// 413: the text is too long.
+    pub fn too_large(max_bytes: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            format!("the text is longer than {max_bytes} bytes"),
+            "split it into several messages, or raise `max_text_bytes` in the configuration",
+        )
+    }
+
+    /// 422: there is no text.
+    pub fn empty() -> Self {
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "empty",
+            "the text is empty or only white space",
+            "write something",
+        )
+    }
+
+    /// 500: a task broke.
+    pub fn internal(error: &dyn std::fmt::Display) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            format!("internal error: {error}"),
+            "this is a fault of cairn; the daemon's log says more",
+        )
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(ErrorBody { error: self.detail })).into_response();
+        if let Some(secs) = self.retry_after_secs {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(secs));
+        }
+        response
+    }
+}
+
+impl From<BadChannel> for ApiError {
+    fn from(error: BadChannel) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "bad_channel",
+            error.to_string(),
+            "`cairn channels` lists the channels there are; in a URL a full name is percent-encoded",
+        )
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        let (status, code, hint) = match &error {
+            StoreError::DiskFull { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "disk_full", "make room on the disk; nothing is lost")
+            }
+            StoreError::Closed => {
+                (StatusCode::SERVICE_UNAVAILABLE, "stopping", "start the daemon again with `cairn run`")
+            }
+            StoreError::Io { .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "io",
+                "check the state folder and its permissions, then try again",
+            ),
+            StoreError::InUse { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "in_use", "stop the other daemon, or give another --state")
+            }
+            StoreError::Damaged { .. } => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "damaged", "stop the daemon and run `cairn store verify`")
+            }
+            StoreError::View { .. } => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "damaged",
+                "stop the daemon and run `cairn store rebuild`; the journal is intact",
+            ),
+        };
+        Self::new(status, code, error.to_string(), hint)
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::Conflict(_) => Self::new(
+                StatusCode::CONFLICT,
+                "conflict",
+                message,
+                "leave `id` out, or repeat the message with the text it had",
+            ),
+            Refusal::Busy { retry_after_secs } => Self {
+                retry_after_secs: Some(retry_after_secs),
+                ..Self::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "busy",
+                    message,
+                    "wait as long as Retry-After says, then send it again with the same `id`",
+                )
+            },
+            Refusal::Unavailable(state) => Self {
+                retry_after_secs: Some(1),
+                ..Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    if state.contains("stop") { "stopping" } else { "unavailable" },
+                    message,
+                    "send it again with the same `id` in a moment",
+                )
+            },
+            Refusal::UnknownAgent(_) => {
+                Self::not_found("no_such_agent", message, "`cairn config show` lists the agents")
+            }
+            Refusal::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<TurnFailure> for ApiError {
+    fn from(failure: TurnFailure) -> Self {
+        let status = match failure.code.as_str() {
+            "stopped" => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+            "stopping" => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Self::new(status, failure.code, failure.message, failure.hint)
+    }
+}
