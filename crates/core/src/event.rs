@@ -338,6 +338,49 @@ pub struct RunEnd {
     pub duration_ms: u64,
 }
 
+/// The end of a run as `cairn context` lists it: without the texts. The shape is the contract's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The run.
+    pub run: RunId,
+    /// What made it start.
+    pub trigger: Trigger,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// Why, for people.
+    pub reason: Option<String>,
+    /// Window tokens when it began, after correction.
+    pub tokens_before: u64,
+    /// Window tokens after it, after correction.
+    pub tokens_after: u64,
+    /// Entries in its range.
+    pub messages: u64,
+    /// The oldest entry that is still in the window as itself.
+    pub first_kept_seq: Option<Seq>,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// How many memories it saved.
+    pub memories: u64,
+}
+
+impl RunEnd {
+    /// The end without the texts.
+    pub fn to_outcome(&self) -> Outcome {
+        Outcome {
+            run: self.run.clone(),
+            trigger: self.trigger,
+            outcome: self.outcome,
+            reason: self.reason.clone(),
+            tokens_before: self.tokens_before,
+            tokens_after: self.tokens_after,
+            messages: self.messages,
+            first_kept_seq: self.first_kept_seq,
+            duration_ms: self.duration_ms,
+            memories: self.memories.len() as u64,
+        }
+    }
+}
+
 /// The typed outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -181,3 +181,51 @@ pub struct Pending {
     /// Estimated tokens as the window renders it, before correction.
     pub tokens: u32,
 }
+
+impl Pending {
+    /// The entry that this message becomes when a turn takes it up.
+    pub fn to_entry(&self, seq: Seq, turn: &TurnId, generation: Generation) -> Entry {
+        Entry {
+            seq,
+            turn: turn.clone(),
+            generation,
+            at: self.at,
+            role: Role::User,
+            author: Some(self.author.clone()),
+            message: Some(self.message.clone()),
+            parts: self.parts.clone(),
+            reasoning: None,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            quotes: false,
+            tokens: self.tokens,
+        }
+    }
+}
+
+impl Entry {
+    /// Stands for an entry whose journal line was damaged and set aside: the loss is seen, and numbers stay whole.
+    pub fn lost(seq: Seq, turn: &TurnId, generation: Generation, at: Timestamp) -> Self {
+        Self {
+            seq,
+            turn: turn.clone(),
+            generation,
+            at,
+            role: Role::User,
+            author: None,
+            message: None,
+            parts: vec![Part::text(LOST_TEXT)],
+            reasoning: None,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            quotes: false,
+            tokens: LOST_TOKENS,
+        }
+    }
+}
+
+/// The words of [`Entry::lost`].
+pub const LOST_TEXT: &str = "[System: this message was lost: its journal line was damaged and set aside]";
+
+/// Tokens of [`LOST_TEXT`] in the window, rounded up.
+const LOST_TOKENS: u32 = 24;

@@ -1,8 +1,11 @@
 //! The fold: one event at a time.
 
-use super::Conversation;
-use crate::event::Record;
-use crate::ids::Seq;
+use std::sync::Arc;
+
+use super::{Archived, Conversation, Failures, OUTCOMES_KEPT, OpenTurn, Reported};
+use crate::event::{Event, Record, Run, RunEnd, RunOutcome};
+use crate::ids::{MessageId, Seq, TurnId};
+use crate::message::Entry;
 
 /// An event that does not fit the state: a damaged or foreign journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,12 +19,185 @@ pub struct FoldError {
 
 impl Conversation {
     /// Folds a record in. Records up to [`Conversation::last_n`] are passed over, so that a replay that overlaps
-    /// changes nothing.
+    /// changes nothing. Numbers that are missing because journal lines were set aside are filled with
+    /// [`Entry::lost`].
     ///
     /// # Errors
     /// The event does not fit; the state is as before.
     pub fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
-        let _ = (record, Seq(0));
-        todo!()
+        if record.n <= self.last_n {
+            return Ok(());
+        }
+        self.fold(record).map_err(|reason| FoldError { n: record.n, reason })?;
+        self.last_n = record.n;
+        self.last_at = record.at;
+        Ok(())
+    }
+
+    fn fold(&mut self, record: &Record) -> Result<(), String> {
+        match &record.event {
+            Event::Accepted(pending) => {
+                if self.pending.iter().any(|other| other.message == pending.message) {
+                    return Err(format!("message {} is pending already", pending.message));
+                }
+                self.pending.push_back(pending.clone());
+                self.accepted += 1;
+            }
+            Event::TurnStarted { turn, messages, first_seq } => {
+                self.start_turn(record, turn, messages, *first_seq)?;
+            }
+            Event::EntryAdded { entry } => self.add_entry(record, entry)?,
+            Event::UsageReported { model, estimated, usage } => {
+                self.corrections.entry(model.clone()).or_default().observe(*estimated, usage.input_tokens);
+                self.usage_total += *usage;
+                self.reported = Some(Reported { model: model.clone(), estimated: *estimated, usage: *usage });
+            }
+            Event::TurnEnded(end) => {
+                self.open_turn.take_if(|open| open.id == end.turn).ok_or("that turn is not open")?;
+            }
+            Event::TurnInterrupted { turn } => {
+                let open = self.open_turn.as_mut().filter(|open| open.id == *turn);
+                open.ok_or("that turn is not open")?.interruptions += 1;
+            }
+            Event::RunStarted { run } => self.start_run(run)?,
+            Event::RunQueued { request } => self.queued_runs.push_back(request.clone()),
+            Event::RunAttemptFailed { run, attempt, retry_at, .. } => {
+                let current = self.run.as_mut().filter(|current| current.id == *run);
+                let current = current.ok_or("that run is not under way")?;
+                current.attempt = attempt + 1;
+                current.retry_at = Some(*retry_at);
+            }
+            Event::RunEnded(end) => self.end_run(record, end)?,
+            Event::EmergencyApplied { marker, .. } => {
+                self.drop_live(marker.to_seq);
+                self.stack.place(marker.clone().into());
+            }
+            Event::StackRetired { marker } => self.stack.place(marker.clone().into()),
+            Event::GenerationStarted { generation } => self.start_generation(*generation),
+            Event::MemoriesRecalled { ids, tokens } => {
+                self.recalled.clone_from(ids);
+                self.recalled_tokens = *tokens;
+            }
+            Event::OutboxIntended { id, .. } => self.owed.push(id.clone()),
+            Event::OutboxSettled { id, .. } => self.owed.retain(|owed| owed != id),
+            Event::DaemonStarted { .. }
+            | Event::DaemonStopped
+            | Event::MemorySaved(_)
+            | Event::MemoryEdited { .. }
+            | Event::MemoryForgotten { .. }
+            | Event::LinesQuarantined { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn start_turn(
+        &mut self,
+        record: &Record,
+        turn: &TurnId,
+        messages: &[MessageId],
+        first_seq: Seq,
+    ) -> Result<(), String> {
+        if let Some(open) = &self.open_turn {
+            return Err(format!("turn {} is open", open.id));
+        }
+        self.fill_gap(record, turn, first_seq)?;
+        let mut addressed = false;
+        for message in messages {
+            let position = self.pending.iter().position(|pending| pending.message == *message);
+            let entry = match position.and_then(|idx| self.pending.remove(idx)) {
+                Some(pending) => {
+                    addressed |= pending.addressed;
+                    pending.to_entry(self.next_seq, turn, self.generation)
+                }
+                None => Entry::lost(self.next_seq, turn, self.generation, record.at),
+            };
+            self.push(entry);
+        }
+        let messages = messages.to_vec();
+        self.open_turn =
+            Some(OpenTurn { id: turn.clone(), first_seq, messages, addressed, interruptions: 0 });
+        Ok(())
+    }
+
+    fn add_entry(&mut self, record: &Record, entry: &Entry) -> Result<(), String> {
+        if entry.generation != self.generation {
+            return Err(format!("entry {} is of another generation", entry.seq));
+        }
+        self.fill_gap(record, &entry.turn, entry.seq)?;
+        self.push(entry.clone());
+        Ok(())
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.next_seq = entry.seq.next();
+        self.live.push_back(Arc::new(entry));
+    }
+
+    /// Brings `next_seq` up to `seq`, with a visible stand-in for each number whose line was lost.
+    fn fill_gap(&mut self, record: &Record, turn: &TurnId, seq: Seq) -> Result<(), String> {
+        if seq < self.next_seq {
+            return Err(format!("number {seq} was given before"));
+        }
+        while self.next_seq < seq {
+            self.push(Entry::lost(self.next_seq, turn, self.generation, record.at));
+        }
+        Ok(())
+    }
+
+    fn start_run(&mut self, run: &Run) -> Result<(), String> {
+        if let Some(current) = &self.run {
+            return Err(format!("run {} is under way", current.id));
+        }
+        if let Some(idx) = self.queued_runs.iter().position(|queued| queued.trigger == run.trigger) {
+            self.queued_runs.remove(idx);
+        }
+        self.runs += 1;
+        self.run = Some(run.clone());
+        Ok(())
+    }
+
+    fn end_run(&mut self, record: &Record, end: &RunEnd) -> Result<(), String> {
+        self.run.take_if(|run| run.id == end.run).ok_or("that run is not under way")?;
+        if let Some(summary) = &end.summary {
+            self.drop_live(summary.to_seq);
+            self.stack.place(summary.clone().into());
+        }
+        match end.outcome {
+            RunOutcome::Committed => self.failures = Failures::default(),
+            RunOutcome::Rejected | RunOutcome::Failed => {
+                self.failures = Failures { n: self.failures.n + 1, last_at: Some(record.at) };
+            }
+            RunOutcome::Superseded | RunOutcome::Cancelled => {}
+        }
+        if self.outcomes.len() == OUTCOMES_KEPT {
+            self.outcomes.pop_front();
+        }
+        self.outcomes.push_back(end.to_outcome());
+        Ok(())
+    }
+
+    /// Takes entries up to and including `to_seq` out of the window.
+    fn drop_live(&mut self, to_seq: Seq) {
+        while self.live.front().is_some_and(|entry| entry.seq <= to_seq) {
+            self.live.pop_front();
+        }
+    }
+
+    fn start_generation(&mut self, generation: crate::ids::Generation) {
+        self.archived.push(Archived {
+            generation: self.generation,
+            from_seq: self.first_seq,
+            to_seq: Seq(self.next_seq.0 - 1),
+        });
+        self.generation = generation;
+        self.first_seq = self.next_seq;
+        self.stack.clear();
+        self.live.clear();
+        self.open_turn = None;
+        self.run = None;
+        self.queued_runs.clear();
+        self.failures = Failures::default();
+        self.recalled.clear();
+        self.recalled_tokens = 0;
     }
 }

@@ -1,5 +1,6 @@
 //! Heads: a conversation without its words, so that the store keeps them once.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Conversation;
@@ -9,7 +10,14 @@ use crate::message::{Entry, Pending};
 impl Conversation {
     /// A copy without the words of live entries and pending messages, for the store's head record.
     pub fn to_head(&self) -> Self {
-        todo!()
+        let mut head = self.clone();
+        for entry in &mut head.live {
+            *entry = Arc::new(skeleton(entry));
+        }
+        for pending in &mut head.pending {
+            pending.parts.clear();
+        }
+        head
     }
 
     /// The entries whose words a head lacks, in order.
@@ -24,7 +32,39 @@ impl Conversation {
 
     /// Puts the words back. Returns false when one is missing: the head is of no use then.
     pub fn fill(&mut self, entries: Vec<Arc<Entry>>, pending: Vec<Pending>) -> bool {
-        let _ = (entries, pending);
-        todo!()
+        let mut by_seq: HashMap<Seq, Arc<Entry>> = entries.into_iter().map(|e| (e.seq, e)).collect();
+        for slot in &mut self.live {
+            match by_seq.remove(&slot.seq) {
+                Some(entry) => *slot = entry,
+                None => return false,
+            }
+        }
+        let mut by_id: HashMap<MessageId, Pending> =
+            pending.into_iter().map(|p| (p.message.clone(), p)).collect();
+        for slot in &mut self.pending {
+            match by_id.remove(&slot.message) {
+                Some(pending) => *slot = pending,
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+fn skeleton(entry: &Entry) -> Entry {
+    Entry {
+        seq: entry.seq,
+        turn: entry.turn.clone(),
+        generation: entry.generation,
+        at: entry.at,
+        role: entry.role,
+        author: None,
+        message: None,
+        parts: Vec::new(),
+        reasoning: None,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        quotes: entry.quotes,
+        tokens: entry.tokens,
     }
 }

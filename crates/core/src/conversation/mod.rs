@@ -14,7 +14,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Run, RunEnd, RunRequest, Work};
+use crate::event::{Outcome, Run, RunRequest, Work};
 use crate::ids::{ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, TurnId};
 use crate::message::{Entry, Pending};
 use crate::model::Usage;
@@ -99,7 +99,7 @@ pub struct Conversation {
     /// Runs that wait for it, first in first out.
     pub queued_runs: VecDeque<RunRequest>,
     /// The last ends of runs, oldest first.
-    pub outcomes: VecDeque<RunEnd>,
+    pub outcomes: VecDeque<Outcome>,
     /// Failures of runs since the last commit, for back-off: their number, and when the last was.
     pub failures: Failures,
     /// Earlier generations, oldest first.

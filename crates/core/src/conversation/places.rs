@@ -2,6 +2,7 @@
 
 use super::Conversation;
 use crate::ids::{Seq, SummaryId};
+use crate::summary::StackItem;
 
 /// The one place of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +34,19 @@ impl std::fmt::Display for Place {
 impl Conversation {
     /// Where the entry of that number is; `None` when there is none.
     pub fn place(&self, seq: Seq) -> Option<Place> {
-        let _ = seq;
-        todo!()
+        if seq < Seq(1) || seq >= self.next_seq {
+            return None;
+        }
+        if seq < self.first_seq {
+            return Some(Place::Archived);
+        }
+        if let Some(item) = self.stack.item_at(seq) {
+            return Some(match item {
+                StackItem::Summary(summary) => Place::Summary(summary.id.clone()),
+                StackItem::Marker(_) => Place::Marker,
+            });
+        }
+        let sealed = self.sealed_range().is_some_and(|(from, to)| (from..=to).contains(&seq));
+        Some(if sealed { Place::Sealed } else { Place::Live })
     }
 }

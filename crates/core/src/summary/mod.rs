@@ -49,8 +49,8 @@ pub struct DigestLine {
 }
 
 /// Why a range left the window without a summary in it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MarkerKind {
     /// An emergency: a run over the range is owed.
     Truncated,
@@ -62,7 +62,6 @@ pub enum MarkerKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     /// Why.
-    #[serde(flatten)]
     pub kind: MarkerKind,
     /// First entry it stands for.
     pub from_seq: Seq,
@@ -76,6 +75,23 @@ pub struct Marker {
     pub tokens: u32,
 }
 
+impl Marker {
+    /// A marker over a range, weighed as the window renders it.
+    pub fn new(kind: MarkerKind, from_seq: Seq, to_seq: Seq, digest: Vec<DigestLine>) -> Self {
+        let messages = to_seq.0 + 1 - from_seq.0;
+        let mut marker = Self { kind, from_seq, to_seq, messages, digest, tokens: 0 };
+        marker.tokens = crate::window::marker_tokens(&marker);
+        marker
+    }
+
+    /// What is left of it over a smaller range.
+    pub(crate) fn narrowed(&self, from_seq: Seq, to_seq: Seq) -> Self {
+        let inside = |line: &&DigestLine| (from_seq..=to_seq).contains(&line.seq);
+        let digest = self.digest.iter().filter(inside).cloned().collect();
+        Self::new(self.kind, from_seq, to_seq, digest)
+    }
+}
+
 /// One stone of the stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -84,6 +100,18 @@ pub enum StackItem {
     Summary(Summary),
     /// A marker.
     Marker(Marker),
+}
+
+impl From<Summary> for StackItem {
+    fn from(summary: Summary) -> Self {
+        Self::Summary(summary)
+    }
+}
+
+impl From<Marker> for StackItem {
+    fn from(marker: Marker) -> Self {
+        Self::Marker(marker)
+    }
 }
 
 impl StackItem {

@@ -39,6 +39,12 @@ impl Stack {
         self.summaries().find(|summary| summary.id == *id)
     }
 
+    /// The item that stands for an entry.
+    pub fn item_at(&self, seq: Seq) -> Option<&StackItem> {
+        let idx = self.items.partition_point(|item| item.range().1 < seq);
+        self.items.get(idx).filter(|item| item.range().0 <= seq)
+    }
+
     /// The last entry that the stack stands for.
     pub fn to_seq(&self) -> Option<Seq> {
         self.items.last().map(|item| item.range().1)
@@ -49,19 +55,25 @@ impl Stack {
         self.items.iter().map(|item| u64::from(item.tokens())).sum()
     }
 
-    /// Replaces the items within `[from, to]` by `item`, which stands for at least all of them; items that
-    /// overlap the range in part must have been narrowed before.
-    pub(crate) fn replace(&mut self, from: Seq, to: Seq, item: StackItem) {
+    /// Puts an item at its place in time: items within its range give way to it, markers that overlap it in part
+    /// are narrowed to what is left of them.
+    pub(crate) fn place(&mut self, item: StackItem) {
+        let (from, to) = item.range();
         let start = self.items.partition_point(|old| old.range().1 < from);
-        let end = self.items.partition_point(|old| old.range().0 <= to);
-        self.items.splice(start..end.max(start), [item]);
-    }
-
-    /// Puts `items` in the place of all that lies within or overlaps `[from, to]`.
-    pub(crate) fn splice(&mut self, from: Seq, to: Seq, items: Vec<StackItem>) {
-        let start = self.items.partition_point(|old| old.range().1 < from);
-        let end = self.items.partition_point(|old| old.range().0 <= to);
-        self.items.splice(start..end.max(start), items);
+        let end = self.items.partition_point(|old| old.range().0 <= to).max(start);
+        let mut fresh = Vec::with_capacity(3);
+        if let Some(StackItem::Marker(marker)) = self.items.get(start).filter(|_| end > start)
+            && marker.from_seq < from
+        {
+            fresh.push(marker.narrowed(marker.from_seq, Seq(from.0 - 1)).into());
+        }
+        fresh.push(item);
+        if let Some(StackItem::Marker(marker)) = self.items[start..end].last()
+            && marker.to_seq > to
+        {
+            fresh.push(marker.narrowed(to.next(), marker.to_seq).into());
+        }
+        self.items.splice(start..end, fresh);
     }
 
     /// Empties the stack: a new generation begins.
