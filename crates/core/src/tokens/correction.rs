@@ -1,0 +1,51 @@
+//! The running correction of estimates by what a provider reports.
+
+use serde::{Deserialize, Serialize};
+
+/// How much of what was seen before remains at each report: the last ten or so count.
+const KEPT: f64 = 0.9;
+
+/// Corrected estimates err upward by this share: too small a window is a nuisance, too large a request an error.
+const MARGIN: f64 = 1.01;
+
+/// Smallest and largest ratio: what lies beyond is a provider's mistake, not our error.
+const RANGE: (f64, f64) = (0.5, 4.0);
+
+/// Running ratio of reported to estimated tokens of a model's requests.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Correction {
+    /// Sum of what we estimated, decayed.
+    pub estimated: f64,
+    /// Sum of what the provider reported, decayed.
+    pub reported: f64,
+    /// What estimates are multiplied with; errs upward.
+    pub ratio: f64,
+}
+
+impl Default for Correction {
+    fn default() -> Self {
+        Self { estimated: 0.0, reported: 0.0, ratio: 1.0 }
+    }
+}
+
+impl Correction {
+    /// Takes in one report. A report of nothing (a provider that does not count) teaches nothing.
+    ///
+    /// The ratio becomes the larger of the decayed mean and this very report, plus a small margin: growth is
+    /// followed at once, a fall over the next reports.
+    pub fn observe(&mut self, estimated: u64, reported: u64) {
+        if estimated == 0 || reported == 0 {
+            return;
+        }
+        let (estimated, reported) = (estimated as f64, reported as f64);
+        self.estimated = self.estimated * KEPT + estimated;
+        self.reported = self.reported * KEPT + reported;
+        let mean = self.reported / self.estimated;
+        self.ratio = (mean.max(reported / estimated) * MARGIN).clamp(RANGE.0, RANGE.1);
+    }
+
+    /// Corrects an estimate, rounding up.
+    pub fn apply(&self, estimated: u64) -> u64 {
+        (estimated as f64 * self.ratio).ceil() as u64
+    }
+}

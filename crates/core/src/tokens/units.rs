@@ -1,0 +1,127 @@
+//! What a text is made of, as a tokenizer sees it: words, groups of digits, runs of punctuation and white space,
+//! letters by script. Tokens never cross these units, so that a weighted sum of them follows the token count.
+
+/// How many units there are.
+pub const UNITS: usize = Unit::Other as usize + 1;
+
+/// A countable trait of a text. A weight in tokens belongs to each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Unit {
+    /// A word of ASCII letters; a capital inside one begins the next, as in `camelCase`.
+    Word,
+    /// Its letters after the fourth.
+    WordOver4,
+    /// Its letters after the eighth.
+    WordOver8,
+    /// A word without a space or a single mark before it, as at the start of a line or inside `camelCase`.
+    Bare,
+    /// A word with one punctuation mark right before it, as in `.name`.
+    Marked,
+    /// A capital that is not the first letter of its word.
+    Capital,
+    /// A word with an unusual run of consonants, and those beyond the third.
+    Clump,
+    /// A word in a string of mixed case and digits, such as base64.
+    CodeWord,
+    /// The letters of such words.
+    CodeLetter,
+    /// A word with letters beyond ASCII.
+    AccentWord,
+    /// ASCII letters of such words.
+    AccentAscii,
+    /// Accented and other Latin letters.
+    Accent,
+    /// Up to three digits.
+    Digits,
+    /// A run of ASCII punctuation.
+    Punct,
+    /// Its marks after the first.
+    PunctMore,
+    /// Its marks that repeat the one before.
+    PunctSame,
+    /// A space of its own: before a digit.
+    Space,
+    /// A run of spaces or tabs before something.
+    Indent,
+    /// Line breaks, with the white space before them.
+    Lines,
+    /// Line breaks right after punctuation, mostly one token with it.
+    PunctLines,
+    /// White space beyond the first character of a run.
+    White,
+    /// Control characters.
+    Control,
+    /// A word of a script beyond Latin.
+    OtherWord,
+    /// Greek letters.
+    Greek,
+    /// Cyrillic letters.
+    Cyrillic,
+    /// Armenian letters.
+    Armenian,
+    /// Hebrew letters.
+    Hebrew,
+    /// Arabic letters.
+    Arabic,
+    /// Letters and signs of the Indian scripts.
+    Indic,
+    /// Thai letters.
+    Thai,
+    /// Lao and Tibetan letters.
+    Lao,
+    /// Georgian and Burmese letters.
+    Georgian,
+    /// Ethiopic letters.
+    Ethiopic,
+    /// Khmer letters.
+    Khmer,
+    /// Hiragana.
+    Hiragana,
+    /// Katakana.
+    Katakana,
+    /// Han characters among themselves, as in Chinese.
+    Han,
+    /// Han characters in a run with kana, as in Japanese.
+    Kanji,
+    /// Hangul syllables.
+    Hangul,
+    /// Chinese and Japanese punctuation and full-width forms.
+    WidePunct,
+    /// General punctuation: dashes, curly quotes, ellipsis.
+    Typographic,
+    /// Arrows, box drawing, mathematical and other symbols.
+    Symbol,
+    /// Emoji.
+    Emoji,
+    /// Joiners, variation selectors, skin tones.
+    Joiner,
+    /// Han beyond the basic plane, ancient scripts, and the like.
+    Astral,
+    /// Any other letter or mark.
+    Other,
+}
+
+/// How often each unit occurs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts(pub [u32; UNITS]);
+
+impl Counts {
+    pub(super) const NONE: Self = Self([0; UNITS]);
+
+    pub(super) fn sub(&mut self, unit: Unit, n: u32) {
+        let slot = &mut self.0[unit as usize];
+        *slot = slot.saturating_sub(n);
+    }
+
+    pub(super) fn add(&mut self, unit: Unit, n: u32) {
+        let slot = &mut self.0[unit as usize];
+        *slot = slot.saturating_add(n);
+    }
+
+    /// The weighted sum.
+    pub(super) fn weigh(&self, weights: &[i32; UNITS]) -> u64 {
+        let sum: i64 = self.0.iter().zip(weights).map(|(n, weight)| i64::from(*n) * i64::from(*weight)).sum();
+        u64::try_from(sum).unwrap_or(0)
+    }
+}
