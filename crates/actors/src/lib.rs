@@ -1,1 +1,20 @@
-//! actors
+//! Who runs when: the actors that carry out the decisions of `cairn-core` against its ports.
+//!
+//! ```text
+//! supervisor ── router ── channel    one per conversation awake; its only writer
+//!            │         └─ compactor  its sibling; starts workers, proposes runs and their results
+//!            └─ outbox               deliveries owed to platforms
+//! ```
+//! Turns and workers are watched tasks, not actors: they are cancelled by a token, and a panic in one is a result
+//! like any other. [`House`] is the handle to all of it.
+
+mod admission;
+mod house;
+mod limits;
+mod notice;
+mod tools;
+
+pub use house::{AgentRuntime, Health, House, HouseDeps, HouseError, RunTicket};
+pub use limits::HouseLimits;
+pub use notice::Notice;
+pub use tools::builtin_tools;

@@ -1,0 +1,49 @@
+//! Bounds and times of the house.
+
+use std::time::Duration;
+
+/// Bounds and times that hold for all channels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HouseLimits {
+    /// Messages that may be on their way to the journal at once, over all channels: mailboxes have no bound of
+    /// their own. One more is refused as busy.
+    pub admitted_messages: usize,
+    /// Messages that may be pending in one channel. One more is refused as busy.
+    pub channel_queue: usize,
+    /// Messages not addressed to the bot that wait in one channel before they become a turn without an answer.
+    pub unaddressed_queue: usize,
+    /// A channel in which nothing happened for so long falls asleep.
+    pub idle_after: Duration,
+    /// Longest that one turn may take, all model calls and tools together.
+    pub turn_timeout: Duration,
+    /// Most calls of the model for one answer, when it fails in passing.
+    pub model_attempts: u32,
+    /// Pause after the first failed call; doubles with each further one.
+    pub model_retry_base: Duration,
+    /// Longest pause between calls. A server that asks for more than that fails the turn at once.
+    pub model_retry_max: Duration,
+    /// Longest that one call of a tool may take.
+    pub tool_timeout: Duration,
+    /// Pause before an actor that failed is started again; doubles with each further failure within a minute.
+    pub restart_pause: Duration,
+    /// Pause before something that the store refused is tried again.
+    pub store_retry_pause: Duration,
+}
+
+impl Default for HouseLimits {
+    fn default() -> Self {
+        Self {
+            admitted_messages: 1024,
+            channel_queue: 256,
+            unaddressed_queue: 64,
+            idle_after: Duration::from_secs(15 * 60),
+            turn_timeout: Duration::from_secs(15 * 60),
+            model_attempts: 4,
+            model_retry_base: Duration::from_millis(500),
+            model_retry_max: Duration::from_secs(60),
+            tool_timeout: Duration::from_secs(60),
+            restart_pause: Duration::from_millis(100),
+            store_retry_pause: Duration::from_secs(1),
+        }
+    }
+}
