@@ -1,12 +1,17 @@
 //! What the result of a run is worth.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use super::{Draft, Next};
+use super::plan::backoff;
+use super::{Draft, Next, after, with_retirement};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::event::{Event, Run, RunOutcome};
-use crate::ids::RunId;
+use crate::event::{Event, Run, RunEnd, RunOutcome, Work};
+use crate::ids::{RunId, SummaryId};
+use crate::memory::{DraftMemory, MemorySave, Scope, Source};
+use crate::summary::Summary;
+use crate::tokens::estimate;
+use crate::window::{measure, summary_tokens};
 
 /// Why a draft is not fit to be a summary.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,9 +28,9 @@ pub enum Rejection {
         source_tokens: u64,
     },
     /// The model was cut off.
-    #[error("the summary was cut off")]
+    #[error("the summary was cut off at the token limit")]
     Truncated,
-    /// It is not a summary: a tool call written as text, a refusal, a bare code fence.
+    /// It is not a summary: a tool call written as text, bare headings, a bare code fence.
     #[error("the summary is malformed: {0}")]
     Malformed(&'static str),
 }
@@ -35,13 +40,47 @@ pub enum Rejection {
 /// # Errors
 /// Why it is not fit.
 pub fn check(draft: &Draft, source_tokens: u64) -> Result<(), Rejection> {
-    let _ = (draft, source_tokens);
-    todo!()
+    let text = bare(&draft.text);
+    if text.trim().is_empty() {
+        return Err(Rejection::Empty);
+    }
+    if !text.chars().any(char::is_alphanumeric) {
+        return Err(Rejection::Malformed("it has no words"));
+    }
+    if text.starts_with('{') && serde_json::from_str::<serde_json::Value>(text).is_ok() {
+        return Err(Rejection::Malformed("it is a JSON object"));
+    }
+    if text.contains("<tool_call>") || text.contains("<function_call>") {
+        return Err(Rejection::Malformed("it has a tool call written as text"));
+    }
+    if text.lines().all(is_hollow) {
+        return Err(Rejection::Malformed("it has headings and nothing under them"));
+    }
+    let summary = u64::from(estimate(text));
+    if summary >= source_tokens {
+        return Err(Rejection::Grown { summary, source_tokens });
+    }
+    Ok(())
 }
 
-/// The end of a run with a checked draft: committed, or superseded when its range has a summary already or is of
-/// an older generation. Never an error: a late result of a run that is no longer under way yields `None`.
-/// `direct_with`: see [`crate::memory::Scope::learnt_in`].
+fn is_hollow(line: &str) -> bool {
+    let line = line.trim().trim_start_matches(['-', '*', ' ']);
+    let word = line.trim_end_matches(['.', ':']).to_lowercase();
+    line.is_empty()
+        || line.starts_with('#')
+        || line.starts_with("```")
+        || matches!(word.as_str(), "none" | "n/a" | "..." | "(none)" | "[none]" | "nothing")
+}
+
+/// The text without the label that the window puts before it and some models repeat.
+fn bare(text: &str) -> &str {
+    let text = text.trim();
+    text.strip_prefix("[Compaction Summary]:").map_or(text, str::trim)
+}
+
+/// The events that end a run with a checked draft: committed (with a retirement of the stack where that is due), or
+/// superseded when its range has a summary already. A late result of a run that is no longer under way, such as
+/// one of an older generation, yields `None`. `direct_with`: see [`Scope::learnt_in`].
 pub fn commit(
     conversation: &Conversation,
     agent: &AgentSettings,
@@ -50,11 +89,121 @@ pub fn commit(
     direct_with: Option<&str>,
     now: Timestamp,
 ) -> Option<Vec<Event>> {
-    let _ = (conversation, agent, run, draft, direct_with, now);
-    todo!()
+    let run = conversation.run.as_ref().filter(|current| current.id == *run)?;
+    let Some((from_at, to_at, level)) = standing(conversation, run, draft.dates.unwrap_or((now, now))) else {
+        let reason = "its range has been dealt with otherwise";
+        return give_up(conversation, agent, RunOutcome::Superseded, reason, now).map(|event| vec![event]);
+    };
+    let id = SummaryId::from(run.id.as_str().replacen('r', "s", 1));
+    let mut summary = Summary {
+        id: id.clone(),
+        level,
+        from_seq: run.from_seq,
+        to_seq: run.to_seq,
+        from_at,
+        to_at,
+        messages: run.messages,
+        tokens: 0,
+        made_by: draft.made_by.clone(),
+        text: bare(&draft.text).to_owned(),
+    };
+    summary.tokens = summary_tokens(&summary);
+    let scope = Scope::learnt_in(&conversation.channel, direct_with);
+    let place = |(idx, memory)| save(conversation, run, &id, &scope, &draft.made_by, idx, memory);
+    let memories = match run.work {
+        Work::Merge { .. } => Vec::new(),
+        Work::Sealed | Work::Truncated => draft.memories.into_iter().enumerate().map(place).collect(),
+    };
+    let mut end = ended(run, RunOutcome::Committed, None, now);
+    end.summary = Some(summary);
+    end.memories = memories;
+    let events = with_retirement(conversation, agent, Event::RunEnded(end));
+    Some(weigh(conversation, agent, events))
 }
 
-/// A failed attempt: the event to journal and what comes next.
+/// Dates and level of the summary that a run may commit; `None` when what it worked on is no longer there.
+fn standing(
+    conversation: &Conversation,
+    run: &Run,
+    dates: (Timestamp, Timestamp),
+) -> Option<(Timestamp, Timestamp, u32)> {
+    let stack = &conversation.stack;
+    match &run.work {
+        Work::Merge { sources, level } => {
+            let first = stack.summary(sources.first()?)?;
+            let last = stack.summary(sources.last()?)?;
+            let all_there = sources.iter().all(|id| stack.summary(id).is_some());
+            all_there.then_some((first.from_at, last.to_at, level + 1))
+        }
+        Work::Sealed | Work::Truncated => {
+            let overlaps =
+                |summary: &&Summary| summary.from_seq <= run.to_seq && summary.to_seq >= run.from_seq;
+            if stack.summaries().any(|summary| overlaps(&summary)) || run.from_seq < conversation.first_seq {
+                return None;
+            }
+            Some((dates.0, dates.1, 0))
+        }
+    }
+}
+
+fn save(
+    conversation: &Conversation,
+    run: &Run,
+    summary: &SummaryId,
+    scope: &Scope,
+    model: &str,
+    idx: usize,
+    memory: DraftMemory,
+) -> MemorySave {
+    MemorySave {
+        agent: conversation.channel.agent(),
+        scope: scope.clone(),
+        kind: memory.kind,
+        text: memory.text,
+        subject: memory.subject,
+        importance: memory.importance.clamp(0.0, 1.0),
+        source: Source {
+            channel: Some(conversation.channel.clone()),
+            from_seq: Some(run.from_seq),
+            to_seq: Some(run.to_seq),
+            summary: Some(summary.clone()),
+            model: model.to_owned(),
+        },
+        sighting: format!("{}/{summary}/{idx}", conversation.channel),
+        explicit: false,
+    }
+}
+
+fn ended(run: &Run, outcome: RunOutcome, reason: Option<String>, now: Timestamp) -> RunEnd {
+    RunEnd {
+        run: run.id.clone(),
+        trigger: run.trigger,
+        outcome,
+        reason,
+        summary: None,
+        memories: Vec::new(),
+        messages: run.messages,
+        tokens_before: run.tokens_before,
+        tokens_after: 0,
+        first_kept_seq: None,
+        duration_ms: now.duration_since(run.started_at).max(SignedDuration::ZERO).as_millis() as u64,
+    }
+}
+
+/// Fills in what the window is after the events.
+fn weigh(conversation: &Conversation, agent: &AgentSettings, mut events: Vec<Event>) -> Vec<Event> {
+    let then = after(conversation, &events);
+    let tokens = measure(&then, agent).tokens;
+    for event in &mut events {
+        if let Event::RunEnded(end) = event {
+            end.tokens_after = tokens;
+            end.first_kept_seq = then.live.front().map(|entry| entry.seq);
+        }
+    }
+    events
+}
+
+/// A failed attempt: the event to journal and what comes next. `retry_after_ms` is what the model's server asks for.
 pub fn fail_attempt(
     run: &Run,
     agent: &AgentSettings,
@@ -62,11 +211,24 @@ pub fn fail_attempt(
     retry_after_ms: Option<u64>,
     now: Timestamp,
 ) -> (Event, Next) {
-    let _ = (run, agent, reason, retry_after_ms, now);
-    todo!()
+    let pause = backoff(agent.compaction.retry_base_ms, run.attempt);
+    let asked = SignedDuration::from_millis(retry_after_ms.unwrap_or(0).min(600_000) as i64);
+    let retry_at = now.checked_add(pause.max(asked)).unwrap_or(now);
+    let event = Event::RunAttemptFailed {
+        run: run.id.clone(),
+        attempt: run.attempt,
+        reason: reason.to_owned(),
+        retry_at,
+    };
+    let next = if run.attempt >= agent.compaction.max_attempts {
+        Next::Digest
+    } else {
+        Next::Retry { at: retry_at }
+    };
+    (event, next)
 }
 
-/// Ends the run under way without a commit; what is still sealed is live again.
+/// Ends the run under way without a commit; what is still sealed is live again. `None` when none is under way.
 pub fn give_up(
     conversation: &Conversation,
     agent: &AgentSettings,
@@ -74,16 +236,7 @@ pub fn give_up(
     reason: &str,
     now: Timestamp,
 ) -> Option<Event> {
-    let _ = (conversation, agent, outcome, reason, now);
-    todo!()
-}
-
-/// `give_up` with the outcome for a run whose range has been dealt with otherwise.
-pub fn supersede(
-    conversation: &Conversation,
-    agent: &AgentSettings,
-    reason: &str,
-    now: Timestamp,
-) -> Option<Event> {
-    give_up(conversation, agent, RunOutcome::Superseded, reason, now)
+    let run = conversation.run.as_ref()?;
+    let end = ended(run, outcome, Some(reason.to_owned()), now);
+    weigh(conversation, agent, vec![Event::RunEnded(end)]).pop()
 }

@@ -10,12 +10,16 @@ mod transcript;
 
 use jiff::Timestamp;
 
+use crate::agent::AgentSettings;
+use crate::conversation::Conversation;
+use crate::event::{Event, Record};
 use crate::memory::DraftMemory;
+use crate::summary::due_retirement;
 
-pub use commit::{Rejection, check, commit, fail_attempt, give_up, supersede};
-pub use emergency::emergency;
+pub use commit::{Rejection, check, commit, fail_attempt, give_up};
+pub use emergency::{emergency, emergency_on_overflow};
 pub use plan::{Decision, next_run, request_manual};
-pub use transcript::{compaction_request, memory_save_tool};
+pub use transcript::{compaction_request, digest_draft, memory_save_tool, parse_memory};
 
 /// What an attempt of a run has made.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +30,8 @@ pub struct Draft {
     pub made_by: String,
     /// Memories collected in the run, in the order of their calls.
     pub memories: Vec<DraftMemory>,
+    /// When the first and the last entry of its source were said; a merge takes those of its sources.
+    pub dates: Option<(Timestamp, Timestamp)>,
 }
 
 /// What becomes of a run after a failed attempt.
@@ -38,4 +44,32 @@ pub enum Next {
     },
     /// Attempts are used up: the digest stands in.
     Digest,
+}
+
+/// The conversation as it would be after the events: for weighing them before they are journalled.
+pub(crate) fn after(conversation: &Conversation, events: &[Event]) -> Conversation {
+    let mut then = conversation.clone();
+    for event in events {
+        let n = then.last_n + 1;
+        let record = Record { n, at: then.last_at, channel: None, event: event.clone() };
+        // An event that does not fit changes nothing, here as in the journal's own fold.
+        let _unfit = then.apply(&record);
+    }
+    then
+}
+
+/// The event, followed by the retirement that it makes due when the stack is over its share of the window.
+pub(crate) fn with_retirement(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    event: Event,
+) -> Vec<Event> {
+    let mut events = vec![event];
+    let then = after(conversation, &events);
+    let ratio = conversation.correction(&agent.model).ratio;
+    let cap = agent.compaction.stack_share * agent.window.usable_tokens() as f64 / ratio;
+    if let Some(marker) = due_retirement(&then.stack, cap as u64) {
+        events.push(Event::StackRetired { marker });
+    }
+    events
 }

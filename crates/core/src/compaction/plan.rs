@@ -1,10 +1,15 @@
 //! Which run is due.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::event::{Event, Run};
+use crate::event::{Event, Run, RunRequest, Trigger, Work};
+use crate::ids::{RunId, Seq};
+use crate::summary::{MarkerKind, due_merge};
+use crate::tier::Tier;
+use crate::turn::{Span, spans};
+use crate::window::measure;
 
 /// What the compactor should do now.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,11 +22,34 @@ pub enum Decision {
     Start(Run),
 }
 
+/// Longest pause after failed runs.
+const BACKOFF_MAX: SignedDuration = SignedDuration::from_mins(5);
+
+/// Closed turns at the newest end that no run takes, however large they are (CONTRACT.md, `reserve_ratio`).
+const RESERVED_TURNS: usize = 2;
+
 /// The run that is due, if any. Order: none while one is under way; queued manual runs; a truncated marker's owed
 /// run; the tier; a merge. Back-off after failures delays all but manual runs.
 pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Decision {
-    let _ = (conversation, agent, now);
-    todo!()
+    if conversation.run.is_some() {
+        return Decision::Idle;
+    }
+    let planner = Planner::new(conversation, agent, now);
+    if let Some(queued) = conversation.queued_runs.front()
+        && let Some(run) = planner.manual(queued.instruction.clone())
+    {
+        return Decision::Start(run);
+    }
+    if !agent.compaction.enabled {
+        return Decision::Idle;
+    }
+    let Some(run) = planner.truncated().or_else(|| planner.threshold()).or_else(|| planner.merge()) else {
+        return Decision::Idle;
+    };
+    match backoff_until(conversation, agent).filter(|until| *until > now) {
+        Some(until) => Decision::WaitUntil(until),
+        None => Decision::Start(run),
+    }
 }
 
 /// What a person's request for a compaction leads to: `RunStarted`, or `RunQueued` behind the one under way;
@@ -32,6 +60,123 @@ pub fn request_manual(
     instruction: Option<String>,
     now: Timestamp,
 ) -> Option<Event> {
-    let _ = (conversation, agent, instruction, now);
-    todo!()
+    let planner = Planner::new(conversation, agent, now);
+    let run = planner.manual(instruction.clone())?;
+    if conversation.run.is_some() {
+        let request = RunRequest { trigger: Trigger::Manual, instruction };
+        return Some(Event::RunQueued { request });
+    }
+    Some(Event::RunStarted { run })
+}
+
+/// The pause after failed runs: the base, doubled with each further failure.
+fn backoff_until(conversation: &Conversation, agent: &AgentSettings) -> Option<Timestamp> {
+    let failures = conversation.failures;
+    let last_at = failures.last_at?;
+    last_at.checked_add(backoff(agent.compaction.retry_base_ms, failures.n)).ok()
+}
+
+/// The pause after the `n`th failure in a row.
+pub(super) fn backoff(base_ms: u64, n: u32) -> SignedDuration {
+    let factor = 1_u64 << n.saturating_sub(1).min(16);
+    let pause = base_ms.saturating_mul(factor).min(BACKOFF_MAX.as_millis() as u64);
+    SignedDuration::from_millis(pause as i64)
+}
+
+struct Planner<'a> {
+    conversation: &'a Conversation,
+    agent: &'a AgentSettings,
+    now: Timestamp,
+    tokens_before: u64,
+    tier: Tier,
+}
+
+impl<'a> Planner<'a> {
+    fn new(conversation: &'a Conversation, agent: &'a AgentSettings, now: Timestamp) -> Self {
+        let gauge = measure(conversation, agent);
+        Self { conversation, agent, now, tokens_before: gauge.tokens, tier: gauge.tier }
+    }
+
+    fn run(&self, trigger: Trigger, work: Work, from_seq: Seq, to_seq: Seq) -> Run {
+        Run {
+            id: RunId::from(format!("r{}", self.conversation.runs + 1)),
+            trigger,
+            tier: self.tier,
+            work,
+            from_seq,
+            to_seq,
+            messages: to_seq.0 + 1 - from_seq.0,
+            instruction: None,
+            started_at: self.now,
+            attempt: 1,
+            retry_at: None,
+            tokens_before: self.tokens_before,
+        }
+    }
+
+    /// Closed turns that a run may take: all but the reserved tail, the open turn, and what is sealed.
+    fn candidates(&self) -> Vec<Span> {
+        let open = self.conversation.open_turn.as_ref().map(|open| &open.id);
+        let sealed_to = self.conversation.sealed_range().map(|(_, to)| to);
+        let mut closed: Vec<Span> = spans(&self.conversation.live)
+            .into_iter()
+            .filter(|span| Some(&span.turn) != open && sealed_to.is_none_or(|to| span.from_seq > to))
+            .collect();
+        let correction = self.conversation.correction(&self.agent.model);
+        let reserve = self.agent.compaction.reserve_ratio * self.agent.window.usable_tokens() as f64;
+        let mut spared_tokens = 0.0;
+        let mut n_spared = 0;
+        while let Some(span) = closed.last() {
+            if n_spared >= RESERVED_TURNS && spared_tokens >= reserve {
+                break;
+            }
+            n_spared += 1;
+            spared_tokens += correction.apply(span.tokens) as f64;
+            closed.pop();
+        }
+        closed
+    }
+
+    /// The oldest `fraction` of the live messages, cut at the nearest turn boundary, at least one turn.
+    fn sealed(&self, trigger: Trigger, fraction: f64) -> Option<Run> {
+        let candidates = self.candidates();
+        let target = self.conversation.live.len() as f64 * fraction;
+        let mut n_messages = 0.0;
+        let mut to_seq = None;
+        for span in &candidates {
+            let with = n_messages + span.messages as f64;
+            if to_seq.is_some() && (with - target).abs() > (n_messages - target).abs() {
+                break;
+            }
+            n_messages = with;
+            to_seq = Some(span.to_seq);
+        }
+        Some(self.run(trigger, Work::Sealed, candidates.first()?.from_seq, to_seq?))
+    }
+
+    fn threshold(&self) -> Option<Run> {
+        match self.tier {
+            Tier::Calm => None,
+            tier => self.sealed(Trigger::Threshold, self.agent.compaction.fraction(tier)),
+        }
+    }
+
+    fn manual(&self, instruction: Option<String>) -> Option<Run> {
+        let run = self.sealed(Trigger::Manual, 1.0)?;
+        Some(Run { instruction, ..run })
+    }
+
+    fn truncated(&self) -> Option<Run> {
+        let owed = |kind| kind == MarkerKind::Truncated;
+        let marker = self.conversation.stack.markers().find(|marker| owed(marker.kind))?;
+        Some(self.run(Trigger::Emergency, Work::Truncated, marker.from_seq, marker.to_seq))
+    }
+
+    fn merge(&self) -> Option<Run> {
+        let stack = &self.conversation.stack;
+        let (sources, level) = due_merge(stack, self.agent.compaction.fan_out)?;
+        let from_seq = stack.summary(sources.first()?)?.from_seq;
+        let to_seq = stack.summary(sources.last()?)?.to_seq;
+        Some(self.run(Trigger::Merge, Work::Merge { sources, level }, from_seq, to_seq))
+    }
 }

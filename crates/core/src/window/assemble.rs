@@ -1,15 +1,25 @@
 //! The one function that makes a request from a conversation.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::fit::{self, Draft};
+use super::measure::{stack_tokens, system_tokens, tools_tokens};
+use super::render::{marker_text, summary_text, tail_text, tail_tokens, user_parts};
 use super::{Assembled, Tail};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
+use crate::message::{Entry, Role, text_of};
+use crate::model::{ChatMessage, ChatRequest, Purpose};
+use crate::summary::StackItem;
 
 /// Why no request can be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssembleError {
     /// Prompt and tools alone do not fit.
     #[error(
-        "system prompt and tools take {needed} of {usable} usable tokens: no room for a conversation; raise context_window or shorten the prompt"
+        "system prompt and tools take {needed} of {usable} usable tokens: no room for a conversation; raise \
+         context_window or shorten the prompt"
     )]
     NoRoom {
         /// What prompt and tools take, after correction.
@@ -19,8 +29,15 @@ pub enum AssembleError {
     },
 }
 
-/// Assembles the request for the open turn. It always fits: when it would not, tool results of the open turn are
-/// shortened, largest first, then the turn is reduced to its latest user message, cut in the middle if need be.
+/// Share of the usable window that prompt and tools must leave free, for a message and its context.
+const ROOM_NEEDED: f64 = 0.05;
+
+/// The result of a tool call that never got one: an interrupted or stopped turn.
+const NO_RESULT: &str = "[no result: the call was interrupted]";
+
+/// Assembles the request for the open turn. It always fits: when it would not, recalled memories are left out, tool
+/// results are shortened, largest first, then the turn is reduced to its latest user message, cut in the middle
+/// if need be.
 ///
 /// # Errors
 /// System prompt and tools alone do not fit.
@@ -29,6 +46,106 @@ pub fn assemble(
     agent: &AgentSettings,
     tail: &Tail,
 ) -> Result<Assembled, AssembleError> {
-    let _ = (conversation, agent, tail);
-    todo!()
+    let correction = conversation.correction(&agent.model);
+    let usable = agent.window.usable_tokens();
+    let frame = system_tokens(agent) + tools_tokens(&agent.tools);
+    if correction.apply(frame) as f64 > usable as f64 * (1.0 - ROOM_NEEDED) {
+        return Err(AssembleError::NoRoom { needed: correction.apply(frame), usable });
+    }
+    let mut draft = Draft {
+        frame,
+        stack: conversation.stack.items().iter().map(|item| (render_item(item), item.tokens())).collect(),
+        stack_overhead: stack_tokens(conversation) - conversation.stack.tokens(),
+        entries: conversation.live.iter().cloned().collect(),
+        tail: tail.clone(),
+        shortened: Vec::new(),
+    };
+    fit::fit(&mut draft, conversation, &correction, usable);
+    let estimated_tokens = draft.tokens();
+    let messages = messages(&draft.entries, &draft.tail);
+    let mut system = vec![agent.system_prompt.clone()];
+    if !draft.stack.is_empty() {
+        let blocks: Vec<_> = draft.stack.iter().map(|(text, _)| text.as_str()).collect();
+        system.push(blocks.join("\n\n"));
+    }
+    let request = ChatRequest {
+        channel: conversation.channel.clone(),
+        purpose: Purpose::Reply { question: question(conversation) },
+        system,
+        messages,
+        tools: agent.tools.clone(),
+        max_output_tokens: agent.window.output_reserve_tokens,
+    };
+    Ok(Assembled {
+        request,
+        estimated_tokens,
+        tokens: correction.apply(estimated_tokens),
+        shortened: draft.shortened,
+    })
+}
+
+impl Draft {
+    /// Estimated tokens of the whole request, before correction.
+    pub(super) fn tokens(&self) -> u64 {
+        let stack: u64 = self.stack.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
+        let overhead = if self.stack.is_empty() { 0 } else { self.stack_overhead };
+        let entries: u64 = self.entries.iter().map(|entry| u64::from(entry.tokens)).sum();
+        self.frame + stack + overhead + entries + u64::from(tail_tokens(&self.tail))
+    }
+}
+
+fn render_item(item: &StackItem) -> String {
+    match item {
+        StackItem::Summary(summary) => summary_text(summary),
+        StackItem::Marker(marker) => marker_text(marker),
+    }
+}
+
+/// The words that the open turn is to answer.
+pub fn question(conversation: &Conversation) -> String {
+    let Some(open) = &conversation.open_turn else { return String::new() };
+    let asked = conversation.live.iter().filter(|entry| entry.turn == open.id && entry.role == Role::User);
+    asked.map(|entry| text_of(&entry.parts)).collect::<Vec<_>>().join("\n")
+}
+
+/// Entries as messages. A call and its results are never parted: a call without a result gets a stand-in, a result
+/// without its call is left out.
+fn messages(entries: &[Arc<Entry>], tail: &Tail) -> Vec<ChatMessage> {
+    let mut out = Vec::with_capacity(entries.len() + 1);
+    let mut owed: Vec<String> = Vec::new();
+    for entry in entries {
+        match entry.role {
+            Role::Tool => {
+                let Some(call_id) = &entry.tool_call_id else { continue };
+                let Some(idx) = owed.iter().position(|id| id == call_id) else { continue };
+                owed.remove(idx);
+                out.push(ChatMessage::Tool { call_id: call_id.clone(), text: text_of(&entry.parts) });
+            }
+            Role::User => {
+                settle(&mut out, &mut owed);
+                let parts = user_parts(entry.author.as_ref(), entry.at, &entry.parts);
+                out.push(ChatMessage::User { parts });
+            }
+            Role::Assistant => {
+                settle(&mut out, &mut owed);
+                let mut ids = HashSet::new();
+                let tool_calls: Vec<_> =
+                    entry.tool_calls.iter().filter(|call| ids.insert(&call.id)).cloned().collect();
+                let text = text_of(&entry.parts);
+                if text.is_empty() && tool_calls.is_empty() {
+                    continue;
+                }
+                owed = tool_calls.iter().map(|call| call.id.clone()).collect();
+                out.push(ChatMessage::Assistant { text, tool_calls });
+            }
+        }
+    }
+    settle(&mut out, &mut owed);
+    out.push(ChatMessage::Context { text: tail_text(tail) });
+    out
+}
+
+fn settle(out: &mut Vec<ChatMessage>, owed: &mut Vec<String>) {
+    let stand_in = |call_id| ChatMessage::Tool { call_id, text: NO_RESULT.to_owned() };
+    out.extend(owed.drain(..).map(stand_in));
 }

@@ -1,11 +1,69 @@
 //! The measure of the window, region by region.
 
-use super::Gauge;
+use super::{Gauge, Region, Regions};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
+use crate::model::ToolDef;
+use crate::tokens::estimate;
+
+/// Tokens of the tail without any memory: the clock, always there.
+const BARE_TAIL_TOKENS: u32 = 48;
+
+/// Tokens of the line that leads the stack, and of the frame of the system message.
+const STACK_OVERHEAD: u64 = 6;
+
+/// Tokens of the system prompt, before correction.
+pub(crate) fn system_tokens(agent: &AgentSettings) -> u64 {
+    u64::from(estimate(&agent.system_prompt)) + 4
+}
+
+/// Tokens of the tool definitions, before correction.
+pub(crate) fn tools_tokens(tools: &[ToolDef]) -> u64 {
+    let one = |tool: &ToolDef| {
+        estimate(&tool.name) + estimate(&tool.description) + estimate(&tool.parameters.to_string()) + 8
+    };
+    tools.iter().map(|tool| u64::from(one(tool))).sum()
+}
+
+/// Tokens of the stack's block, before correction.
+pub(crate) fn stack_tokens(conversation: &Conversation) -> u64 {
+    match conversation.stack.tokens() {
+        0 => 0,
+        tokens => tokens + STACK_OVERHEAD,
+    }
+}
 
 /// Measures the window as the next request would have it.
 pub fn measure(conversation: &Conversation, agent: &AgentSettings) -> Gauge {
-    let _ = (conversation, agent);
-    todo!()
+    let correction = conversation.correction(&agent.model);
+    let region =
+        |tokens: u64, entries: usize| Region { tokens: correction.apply(tokens), entries: entries as u64 };
+    let n_sealed = conversation.n_sealed();
+    let weigh = |range: std::ops::Range<usize>| -> u64 {
+        conversation.live.range(range).map(|entry| u64::from(entry.tokens)).sum()
+    };
+    let (system, tools) = (system_tokens(agent), tools_tokens(&agent.tools));
+    let summaries = stack_tokens(conversation);
+    let (sealed, live) = (weigh(0..n_sealed), weigh(n_sealed..conversation.live.len()));
+    let recalled = u64::from(conversation.recalled_tokens.max(BARE_TAIL_TOKENS));
+    let pending: u64 = conversation.pending.iter().map(|pending| u64::from(pending.tokens)).sum();
+    let regions = Regions {
+        system: region(system, 1),
+        tools: region(tools, agent.tools.len()),
+        summaries: region(summaries, conversation.stack.items().len()),
+        sealed: region(sealed, n_sealed),
+        live: region(live, conversation.live.len() - n_sealed),
+        recalled: region(recalled, conversation.recalled.len()),
+        pending: region(pending, conversation.pending.len()),
+    };
+    gauge(regions, system + tools + summaries + sealed + live + recalled, agent)
+}
+
+fn gauge(regions: Regions, estimated_tokens: u64, agent: &AgentSettings) -> Gauge {
+    let sum =
+        [regions.system, regions.tools, regions.summaries, regions.sealed, regions.live, regions.recalled];
+    // The sum of the rounded regions, so that what is shown adds up.
+    let tokens: u64 = sum.iter().map(|region| region.tokens).sum();
+    let usage_ratio = tokens as f64 / agent.window.usable_tokens() as f64;
+    Gauge { regions, estimated_tokens, tokens, usage_ratio, tier: agent.compaction.tier(usage_ratio) }
 }

@@ -1,6 +1,7 @@
 //! The window: the only assembler of a prompt, and the measure of it.
 
 mod assemble;
+mod fit;
 mod measure;
 mod render;
 
@@ -10,10 +11,12 @@ use crate::memory::Memory;
 use crate::model::ChatRequest;
 use crate::tier::Tier;
 
-pub use assemble::{AssembleError, assemble};
+pub use assemble::{AssembleError, assemble, question};
+pub(crate) use fit::cut_middle;
 pub use measure::measure;
 pub use render::{
-    entry_tokens, escape_name, marker_text, marker_tokens, pending_tokens, summary_text, summary_tokens,
+    entry_tokens, escape_name, escape_text, marker_text, marker_tokens, pending_tokens, short_date,
+    short_time, summary_text, summary_tokens, tail_tokens,
 };
 
 /// Tokens and entries of one region of the window.
