@@ -1,0 +1,89 @@
+//! Cuts text into sentences, for memories by rule and for digests.
+
+/// Abbreviations whose full stop ends no sentence.
+const ABBREVIATIONS: [&str; 24] = [
+    "mr", "mrs", "ms", "dr", "prof", "st", "jr", "sr", "vs", "etc", "e.g", "i.e", "approx", "no", "nr",
+    "bzw", "z.b", "d.h", "ca", "inc", "ltd", "p.m", "a.m", "sra",
+];
+
+/// The sentences of a text, trimmed, none empty, in order. Lines are cut apart too.
+pub fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(|line| Sentences { rest: line }).map(str::trim).filter(|text| !text.is_empty())
+}
+
+struct Sentences<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for Sentences<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let (sentence, rest) = self.rest.split_at(end_of_sentence(self.rest));
+        self.rest = rest;
+        Some(sentence)
+    }
+}
+
+/// Length of the first sentence in bytes, its closing marks included.
+fn end_of_sentence(line: &str) -> usize {
+    let mut chars = line.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '。' | '！' | '？' | '।' | '…' | '!' | '?' | '.' => {}
+            _ => continue,
+        }
+        let mut end = at + c.len_utf8();
+        while let Some((next_at, next)) = chars.next_if(|(_, next)| is_closing(*next)) {
+            end = next_at + next.len_utf8();
+        }
+        let wide = matches!(c, '。' | '！' | '？');
+        let gap = chars.peek().is_none_or(|(_, next)| next.is_whitespace());
+        // Inside brackets or quotes, when the sentence goes on behind them.
+        let goes_on = line[..end].ends_with([')', '"', '”', '»'])
+            && line[end..].trim_start().starts_with(char::is_lowercase);
+        if wide || (gap && !goes_on && !(c == '.' && is_abbreviation(&line[..at]))) {
+            return end;
+        }
+    }
+    line.len()
+}
+
+fn is_closing(c: char) -> bool {
+    matches!(
+        c,
+        '.' | '!' | '?' | '…' | '。' | '！' | '？' | '"' | '\'' | '”' | '’' | '»' | ')' | '」' | '*' | '_'
+    )
+}
+
+/// The text before a full stop ends in an abbreviation, an initial or the number of a list.
+fn is_abbreviation(before: &str) -> bool {
+    let word = before.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or(before);
+    let initial = word.chars().count() == 1 && word != "I" && word.chars().all(char::is_uppercase);
+    let list_number = word.len() == before.trim_start().len() && word.bytes().all(|b| b.is_ascii_digit());
+    initial || list_number || ABBREVIATIONS.contains(&word.to_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::sentences;
+
+    #[rstest]
+    #[case::plain("It rains. We stay in! Do you?", &["It rains.", "We stay in!", "Do you?"])]
+    #[case::lines("one\n\n two \n", &["one", "two"])]
+    #[case::decimals("It is 3.5 km to example.org now.", &["It is 3.5 km to example.org now."])]
+    #[case::abbreviations("Dr. Weiss, e.g. on Mondays. J. Roe too.", &["Dr. Weiss, e.g. on Mondays.", "J. Roe too."])]
+    #[case::list_numbers("1. Buy milk", &["1. Buy milk"])]
+    #[case::closing_marks("He said \"no.\" Then (really!) he left...", &["He said \"no.\"", "Then (really!) he left..."])]
+    #[case::chinese("我喜欢茶。他不喜欢！真的", &["我喜欢茶。", "他不喜欢！", "真的"])]
+    #[case::nothing("  \n ", &[])]
+    fn text_is_cut_where_sentences_end(#[case] text: &str, #[case] expected: &[&str]) {
+        let found: Vec<_> = sentences(text).collect();
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,157 @@
+//! Words that carry meaning: split, lowercased, stemmed, stop words out. Memories are compared by them and digests
+//! cover them.
+
+use rust_stemmers::{Algorithm, Stemmer};
+
+/// Words without a meaning of their own. Pronouns are not among them ("he likes tea" is not "she likes tea"), nor
+/// negations, nor `will` and `may`, which are also names.
+const STOP_WORDS: [&str; 77] = [
+    "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "being", "but",
+    "by", "can", "could", "did", "do", "does", "doing", "done", "each", "else", "for", "from", "get", "gets",
+    "got", "had", "has", "have", "having", "how", "if", "in", "into", "is", "just", "of", "on", "or", "out",
+    "quite", "really", "shall", "should", "so", "some", "such", "than", "that", "the", "then", "there",
+    "these", "this", "those", "though", "to", "too", "up", "very", "was", "well", "were", "what", "when",
+    "where", "which", "while", "who", "whom", "why", "with", "would",
+];
+
+/// Pronouns and chat fillers: they tell persons apart, but no topic.
+const PRONOUNS: [&str; 53] = [
+    "hi", "hey", "hello", "wow", "yeah", "yes", "ok", "okay", "oh", "thanks", "thank", "lol", "haha", "lot",
+    "much", "like", "know", "think", "one", "thing", "it's", "i", "me", "my", "mine", "myself", "we", "us",
+    "our", "ours", "you", "your", "yours", "yourself", "he", "him", "his", "she", "her", "hers", "it", "its",
+    "itself", "they", "them", "their", "theirs", "s", "t", "will", "go", "going", "sure",
+];
+
+/// The words of a text that tell it from others, in order: lowercased, stemmed as English, stop words out.
+///
+/// Runs of scripts that write no gaps between words (Chinese, Japanese, Thai and their like) come as pairs of
+/// characters. Negations are kept: `n't` becomes `not`.
+pub fn content_words(text: &str) -> Vec<String> {
+    collect(text, |word| STOP_WORDS.binary_search(&word).is_err())
+}
+
+/// The words of a text that name its topics: as [`content_words`], without pronouns and chat fillers.
+pub fn topic_words(text: &str) -> Vec<String> {
+    collect(text, |word| STOP_WORDS.binary_search(&word).is_err() && !PRONOUNS.contains(&word))
+}
+
+fn collect(text: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
+    let stemmer = Stemmer::create(Algorithm::English);
+    let mut words = Vec::new();
+    for raw in raw_words(text) {
+        let lower = raw.to_lowercase().replace('’', "'");
+        let (word, negated) = without_contraction(&lower);
+        if raw.chars().next().is_some_and(is_gapless) {
+            push_pairs(&lower, &mut words);
+        } else if !word.is_empty() && keep(word) {
+            words.push(stemmer.stem(word).into_owned());
+        }
+        if negated {
+            words.push("not".to_owned());
+        }
+    }
+    words
+}
+
+/// Cuts a text into words: letters and digits, with apostrophes inside words, and points inside numbers.
+pub(crate) fn raw_words(text: &str) -> impl Iterator<Item = &str> {
+    RawWords { rest: text }
+}
+
+struct RawWords<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for RawWords<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let start = self.rest.find(|c: char| is_word(c))?;
+        let text = &self.rest[start..];
+        let mut end = text.len();
+        let mut chars = text.char_indices().peekable();
+        let mut before = '\0';
+        while let Some((at, c)) = chars.next() {
+            let next = chars.peek().map_or('\0', |(_, next)| *next);
+            let inside = match c {
+                '\'' | '’' => before.is_alphabetic() && next.is_alphabetic(),
+                '.' | ',' | ':' => before.is_ascii_digit() && next.is_ascii_digit(),
+                _ => is_word(c) && (at == 0 || is_gapless(before) == is_gapless(c)),
+            };
+            if !inside {
+                end = at;
+                break;
+            }
+            before = c;
+        }
+        let (word, rest) = text.split_at(end);
+        self.rest = rest;
+        Some(word)
+    }
+}
+
+fn is_word(c: char) -> bool {
+    // Vowel signs and other marks of the Indian and neighbouring scripts are no letters to `char`.
+    c.is_alphanumeric() || ('\u{900}'..='\u{109f}').contains(&c) || ('\u{300}'..='\u{36f}').contains(&c)
+}
+
+/// The script writes no gaps between words.
+fn is_gapless(c: char) -> bool {
+    matches!(u32::from(c),
+        0xe00..=0xeff | 0x1000..=0x109f | 0x1780..=0x17ff | 0x3040..=0x30ff | 0x3400..=0x4dbf
+        | 0x4e00..=0x9fff | 0xf900..=0xfaff | 0x20000..=0x3ffff)
+}
+
+fn push_pairs(run: &str, words: &mut Vec<String>) {
+    let chars: Vec<char> = run.chars().collect();
+    if chars.len() == 1 {
+        words.push(run.to_owned());
+    }
+    words.extend(chars.windows(2).map(|pair| pair.iter().collect()));
+}
+
+/// The word without `'s`, `'ll` and the like, and whether it had an `n't` (or is `cannot`).
+fn without_contraction(word: &str) -> (&str, bool) {
+    match word {
+        "won't" => return ("will", true),
+        "can't" | "cannot" | "cant" => return ("can", true),
+        "dont" => return ("do", true),
+        _ => {}
+    }
+    if let Some(word) = word.strip_suffix("n't") {
+        return (word, true);
+    }
+    let endings = ["'s", "'ll", "'ve", "'re", "'m", "'d"];
+    (endings.iter().find_map(|ending| word.strip_suffix(ending)).unwrap_or(word), false)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{STOP_WORDS, content_words, topic_words};
+
+    #[test]
+    fn stop_words_are_sorted_for_the_search() {
+        assert!(STOP_WORDS.is_sorted());
+    }
+
+    #[rstest]
+    #[case::endings("She likes walking the dogs", "she like walk dog")]
+    #[case::negation("I don't like tea, cannot stand it", "i not like tea not stand it")]
+    #[case::curly_apostrophe("He won’t come", "he will not come")]
+    #[case::possessive("Anna's bike", "anna bike")]
+    #[case::numbers("Flight LH440 at 10:30, 3.5 hours.", "flight lh440 10:30 3.5 hour")]
+    #[case::chinese("我喜欢绿茶", "我喜 喜欢 欢绿 绿茶")]
+    #[case::mixed("买milk吧", "买 milk 吧")]
+    #[case::hindi("मुझे चाय", "मुझे चाय")]
+    #[case::nothing("to be, or … !", "")]
+    fn words_that_carry_meaning_are_kept(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(content_words(text).join(" "), expected);
+    }
+
+    #[test]
+    fn topics_leave_out_pronouns() {
+        assert_eq!(topic_words("I think she does not like my blue car"), ["not", "blue", "car"]);
+    }
+}
