@@ -1,1 +1,156 @@
 //! The daemon's configuration: found, read, checked and resolved before anything starts.
+//!
+//! [`Config::load`] does all of it. Whatever is wrong is a [`ConfigError`], which names file, line and column and says
+//! what to do; what works but is probably not meant is a warning.
+
+mod agents;
+mod check;
+mod env;
+mod error;
+mod file;
+mod keys;
+mod lookup;
+mod models;
+mod parse;
+mod prompts;
+mod secrets;
+mod show;
+mod source;
+#[cfg(test)]
+mod tests;
+mod types;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
+
+use check::{Check, key_path};
+pub use env::{Environment, FixedEnvironment, ProcessEnvironment};
+pub use error::{ConfigError, Place, Problem};
+pub use lookup::{
+    SOCKET_PATH_MAX, StateDir, StateOrigin, check_socket, config_file, socket_to_bind, sockets_to_try,
+    state_dir,
+};
+use source::Source;
+pub use types::{
+    AgentConfig, Config, Defaults, Limits, Log, LogFormat, ModelConfig, OFFLINE, Provider, Store, Tokenizer,
+};
+
+/// A configuration with what belongs to it and is no part of it.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// The file that it comes from; `None`: built-in defaults.
+    pub file: Option<PathBuf>,
+    /// What works but is probably not meant: one sentence each, saying what to do.
+    pub warnings: Vec<String>,
+    keys: BTreeMap<String, SecretString>,
+}
+
+impl Loaded {
+    /// The key of a model, where one is configured and could be read.
+    pub fn api_key(&self, model: &str) -> Option<&SecretString> {
+        self.keys.get(model)
+    }
+
+    /// The resolved configuration as TOML, itself a valid config file, with its source named. No secrets.
+    pub fn show(&self) -> String {
+        show::show(&self.config, self.file.as_deref())
+    }
+}
+
+impl Config {
+    /// Finds the config file, or takes the built-in defaults, and resolves it. `flag`: the file that `--config` names.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, its prompts included.
+    pub fn load(flag: Option<&Path>, env: &dyn Environment) -> Result<Loaded, ConfigError> {
+        let Some(file) = config_file(flag, env) else {
+            return from_text(Path::new("built-in defaults"), "", env);
+        };
+        let text = read(&file)?;
+        let loaded = from_text(&file, &text, env)?;
+        Ok(Loaded { file: Some(file), ..loaded })
+    }
+}
+
+/// Reads a config file as text.
+fn read(file: &Path) -> Result<String, Problem> {
+    let shown = file.display();
+    let bytes = std::fs::read(file).map_err(|error| {
+        let problem = Problem::new(format!("cannot read the config file {shown}: {error}"));
+        match error.kind() {
+            std::io::ErrorKind::IsADirectory => problem.hint("name the file in it: config.toml"),
+            std::io::ErrorKind::NotFound => problem
+                .hint("correct the path, or leave it out: without a config file the built-in defaults hold"),
+            std::io::ErrorKind::PermissionDenied => problem.hint("let the user that runs cairn read it"),
+            _ => problem,
+        }
+    })?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let good =
+            String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned();
+        let place = source::place(file, &good, good.len()..good.len());
+        Problem::new("the config file is not UTF-8 from here on").at(Some(place)).hint("save it as UTF-8")
+    })?;
+    // Some editors put a byte order mark first.
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// Resolves the text of a config file.
+fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, ConfigError> {
+    let source = Source::parse(file, text)?;
+    let written = parse::parse(&source, text).map_err(|problems| ConfigError { problems })?;
+    let mut check = Check::new(&source);
+    let defaults = agents::defaults(&mut check, &written.defaults);
+    let models = models::resolve(&mut check, written.models, env);
+    let agents = agents::resolve(&mut check, &written.agents, &defaults, &models);
+    check_limits(&mut check, &written.limits);
+    check_log(&mut check, &written.log);
+    check_store(&mut check, &written.store);
+    if !check.problems.is_empty() {
+        let mut problems = check.problems;
+        problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
+        return Err(ConfigError { problems });
+    }
+    let mut warnings = check.warnings;
+    let mut keys = BTreeMap::new();
+    for model in &models {
+        if let Some(key) = secrets::read_key(model, env, &mut warnings) {
+            keys.insert(model.id.clone(), key);
+        }
+    }
+    let config =
+        Config { defaults, limits: written.limits, log: written.log, store: written.store, models, agents };
+    Ok(Loaded { config, file: None, warnings, keys })
+}
+
+fn check_limits(check: &mut Check<'_, '_>, limits: &Limits) {
+    let rows = [
+        ("max_message_bytes", limits.max_message_bytes as u64, 1, 64 << 20, "bytes"),
+        ("channel_queue", limits.channel_queue as u64, 1, 1_000_000, "messages"),
+        ("total_queue", limits.total_queue as u64, 1, 10_000_000, "messages"),
+        ("max_turns", limits.max_turns as u64, 1, 100_000, "turns"),
+        ("max_runs", limits.max_runs as u64, 1, 1_000, "runs"),
+        ("idle_secs", limits.idle_secs, 1, 31_536_000, "seconds"),
+        ("shutdown_secs", limits.shutdown_secs, 0, 3_600, "seconds"),
+    ];
+    for (key, value, low, high, unit) in rows {
+        check.within(&key_path!["limits", key], value, low, high, unit);
+    }
+}
+
+fn check_log(check: &mut Check<'_, '_>, log: &Log) {
+    if log.level.trim().is_empty() || tracing_subscriber::EnvFilter::try_new(&log.level).is_err() {
+        let message = format!("`level` = \"{}\" is not a level of the log", log.level);
+        let hint = "write error, warn, info, debug or trace, or by module: \"info,cairn_store=debug\"";
+        check.wrong(&key_path!["log", "level"], message, hint);
+    }
+}
+
+fn check_store(check: &mut Check<'_, '_>, store: &Store) {
+    check.within(&key_path!["store", "segment_mib"], store.segment_mib, 1, 4096, "MiB");
+    check.within(&key_path!["store", "cache_mib"], store.cache_mib, 1, 65_536, "MiB");
+}

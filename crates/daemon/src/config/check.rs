@@ -1,0 +1,53 @@
+//! What checks share: the file under check, what is wrong with it, what is worth a warning.
+
+use super::error::Problem;
+use super::source::{Seg, Source};
+
+/// A config file under check.
+pub(super) struct Check<'s, 't> {
+    /// The file.
+    pub(super) source: &'s Source<'t>,
+    /// What is wrong, in the order of finding.
+    pub(super) problems: Vec<Problem>,
+    /// What works and is probably not meant.
+    pub(super) warnings: Vec<String>,
+}
+
+impl<'s, 't> Check<'s, 't> {
+    /// Begins with nothing found.
+    pub(super) fn new(source: &'s Source<'t>) -> Self {
+        Self { source, problems: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// Notes a problem with the value of a key, or with the table that lacks it.
+    pub(super) fn wrong(&mut self, path: &[Seg], message: impl Into<String>, hint: &str) {
+        let place = self.source.value_place(path).or_else(|| self.source.key_place(path));
+        self.problems.push(Problem::new(message).at(place).hint(hint));
+    }
+
+    /// Checks that a number lies within bounds, both included.
+    pub(super) fn within(&mut self, path: &[Seg], value: u64, low: u64, high: u64, unit: &str) {
+        if !(low..=high).contains(&value) {
+            let key = path.iter().rev().find_map(|seg| match seg {
+                Seg::Key(key) => Some(key.clone()),
+                Seg::Index(_) => None,
+            });
+            let key = key.unwrap_or_default();
+            let message = format!("`{key}` = {value} is out of range");
+            self.wrong(path, message, &format!("write a number of {unit} from {low} to {high}"));
+        }
+    }
+}
+
+/// 1 to 64 of `A-Z a-z 0-9 . _ -`: what ids of agents and models are made of.
+pub(super) fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}
+
+/// A path of keys and indices into the file.
+macro_rules! key_path {
+    ($($seg:expr),* $(,)?) => {
+        [$($crate::config::source::Seg::from($seg)),*]
+    };
+}
+pub(super) use key_path;

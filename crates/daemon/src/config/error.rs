@@ -1,0 +1,102 @@
+//! What is wrong with a configuration: where, why, and what to do. Exit code 2 belongs to it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// One or more things wrong with a configuration. Displays all of them, each with its place and a remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// What is wrong, in the order of the file; never empty.
+    pub problems: Vec<Problem>,
+}
+
+/// One thing wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong, naming key and value.
+    pub message: String,
+    /// Where, when it is in a file.
+    pub place: Option<Place>,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// A place in a file, with the line itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: PathBuf,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// The line, without secrets.
+    pub text: String,
+    /// Characters to underline, at least 1.
+    pub width: usize,
+}
+
+impl Problem {
+    /// A problem without a place.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), place: None, hint: None }
+    }
+
+    /// The same with a place.
+    #[must_use]
+    pub fn at(mut self, place: Option<Place>) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// The same with a remedy.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<Problem> for ConfigError {
+    fn from(problem: Problem) -> Self {
+        Self { problems: vec![problem] }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, "{}:{}:{}: ", place.file.display(), place.line, place.column)?;
+        }
+        f.write_str(&self.message)?;
+        if let Some(place) = &self.place {
+            let number = place.line.to_string();
+            let gutter = " ".repeat(number.len());
+            // Tabs stay tabs, so that the caret stands below its character at any tab width.
+            let indent: String = (place.text.chars().chain(std::iter::repeat(' ')))
+                .take(place.column.saturating_sub(1))
+                .map(|c| if c == '\t' { '\t' } else { ' ' })
+                .collect();
+            let carets = "^".repeat(place.width.max(1));
+            write!(f, "\n {gutter} |\n {number} | {}\n {gutter} | {indent}{carets}", place.text)?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "\n   = {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (idx, problem) in self.problems.iter().enumerate() {
+            if idx > 0 {
+                f.write_str("\n\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}

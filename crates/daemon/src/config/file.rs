@@ -1,0 +1,140 @@
+//! The shape of a config file. Keys that an agent may leave to `[defaults]` are optional here.
+
+use std::path::PathBuf;
+
+use cairn_core::tier::CompactionSettings;
+use serde::Deserialize;
+
+use super::keys::{fields_of, nearest};
+use super::source::Seg;
+use super::types::{Limits, Log, ModelConfig, Store};
+
+/// A config file as written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct FileConfig {
+    pub(super) defaults: AgentKeys,
+    pub(super) models: Vec<ModelConfig>,
+    pub(super) agents: Vec<AgentKeys>,
+    pub(super) limits: Limits,
+    pub(super) log: Log,
+    pub(super) store: Store,
+}
+
+/// `[defaults]`, and the same keys (with `id`) in `[[agents]]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AgentKeys {
+    pub(super) id: Option<String>,
+    pub(super) models: Option<Vec<String>>,
+    pub(super) prompt: Option<PathBuf>,
+    pub(super) compactor_prompt: Option<PathBuf>,
+    pub(super) timezone: Option<String>,
+    pub(super) context_window: Option<u64>,
+    pub(super) recall_limit: Option<usize>,
+    pub(super) max_rounds: Option<u32>,
+    pub(super) compaction: CompactionKeys,
+}
+
+/// `[defaults.compaction]` and `[agents.compaction]`: each key by itself falls back to the table below.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CompactionKeys {
+    enabled: Option<bool>,
+    background_threshold: Option<f64>,
+    aggressive_threshold: Option<f64>,
+    emergency_threshold: Option<f64>,
+    background_fraction: Option<f64>,
+    aggressive_fraction: Option<f64>,
+    emergency_fraction: Option<f64>,
+    reserve_ratio: Option<f64>,
+    fan_out: Option<u32>,
+    stack_share: Option<f64>,
+    max_attempts: Option<u32>,
+    retry_base_ms: Option<u64>,
+    timeout_secs: Option<u64>,
+}
+
+impl CompactionKeys {
+    /// These keys laid over others.
+    pub(super) fn over(&self, base: &CompactionSettings) -> CompactionSettings {
+        CompactionSettings {
+            enabled: self.enabled.unwrap_or(base.enabled),
+            background_threshold: self.background_threshold.unwrap_or(base.background_threshold),
+            aggressive_threshold: self.aggressive_threshold.unwrap_or(base.aggressive_threshold),
+            emergency_threshold: self.emergency_threshold.unwrap_or(base.emergency_threshold),
+            background_fraction: self.background_fraction.unwrap_or(base.background_fraction),
+            aggressive_fraction: self.aggressive_fraction.unwrap_or(base.aggressive_fraction),
+            emergency_fraction: self.emergency_fraction.unwrap_or(base.emergency_fraction),
+            reserve_ratio: self.reserve_ratio.unwrap_or(base.reserve_ratio),
+            fan_out: self.fan_out.unwrap_or(base.fan_out),
+            stack_share: self.stack_share.unwrap_or(base.stack_share),
+            max_attempts: self.max_attempts.unwrap_or(base.max_attempts),
+            retry_base_ms: self.retry_base_ms.unwrap_or(base.retry_base_ms),
+            timeout_secs: self.timeout_secs.unwrap_or(base.timeout_secs),
+        }
+    }
+}
+
+/// A table of the file: how it is written, and its known keys.
+pub(super) struct Table {
+    /// As a user writes it, such as `[agents.compaction]`.
+    pub(super) name: &'static str,
+    /// The keys on the way to it, without indices.
+    path: &'static [&'static str],
+    /// Its keys.
+    pub(super) keys: Vec<&'static str>,
+}
+
+/// All tables of the file with their known keys.
+pub(super) fn tables() -> Vec<Table> {
+    let agents = fields_of::<AgentKeys>();
+    let without_id: Vec<_> = agents.iter().copied().filter(|key| *key != "id").collect();
+    let compaction = fields_of::<CompactionKeys>().to_vec();
+    let table = |name, path, keys| Table { name, path, keys };
+    vec![
+        table("the top level", &[], fields_of::<FileConfig>().to_vec()),
+        table("[defaults]", &["defaults"], without_id),
+        table("[defaults.compaction]", &["defaults", "compaction"], compaction.clone()),
+        table("[[models]]", &["models"], fields_of::<ModelConfig>().to_vec()),
+        table("[[agents]]", &["agents"], agents.to_vec()),
+        table("[agents.compaction]", &["agents", "compaction"], compaction),
+        table("[limits]", &["limits"], fields_of::<Limits>().to_vec()),
+        table("[log]", &["log"], fields_of::<Log>().to_vec()),
+        table("[store]", &["store"], fields_of::<Store>().to_vec()),
+    ]
+}
+
+/// What to say about an unknown key: the message and the remedy.
+pub(super) fn unknown_key(path: &[Seg]) -> (String, String) {
+    let names: Vec<&str> = path
+        .iter()
+        .filter_map(|seg| match seg {
+            Seg::Key(key) => Some(key.as_str()),
+            Seg::Index(_) => None,
+        })
+        .collect();
+    let (key, parents) = names.split_last().map_or(("", &[][..]), |(key, parents)| (*key, parents));
+    let tables = tables();
+    let here = tables.iter().find(|table| table.path == parents);
+    let message = match here {
+        Some(table) => format!("unknown key `{key}` in {}", table.name),
+        None => format!("unknown key `{}`", names.join(".")),
+    };
+    let hint = if key == "api_key" {
+        "keys are not written into this file: name a variable by `api_key_env` or a file by `api_key_file`"
+            .to_owned()
+    } else if let Some(near) = here.and_then(|table| nearest(key, &table.keys)) {
+        format!("did you mean `{near}`?")
+    } else if let Some(table) = tables.iter().find(|table| table.keys.contains(&key)) {
+        format!("`{key}` belongs in {}", table.name)
+    } else if let Some((near, table)) =
+        tables.iter().find_map(|table| nearest(key, &table.keys).map(|near| (near, table)))
+    {
+        format!("did you mean `{near}` in {}?", table.name)
+    } else {
+        let keys = here.map_or_else(String::new, |table| table.keys.join(", "));
+        format!("known keys here: {keys}")
+    };
+    (message, hint)
+}

@@ -1,0 +1,124 @@
+//! Checks of `[[models]]`.
+
+use std::collections::BTreeMap;
+
+use super::check::{Check, is_name, key_path};
+use super::env::Environment;
+use super::secrets::key_file;
+use super::types::{ModelConfig, OFFLINE, Provider};
+
+/// Smallest window that is taken, in tokens: below it not even the prompt fits.
+pub(super) const WINDOW_MIN: u64 = 512;
+/// Largest window that is taken, in tokens.
+pub(super) const WINDOW_MAX: u64 = 100_000_000;
+
+/// Checks the models and adds the embedded one where the file does not have it.
+pub(super) fn resolve(
+    check: &mut Check<'_, '_>,
+    models: Vec<ModelConfig>,
+    env: &dyn Environment,
+) -> Vec<ModelConfig> {
+    let mut first_of: BTreeMap<String, usize> = BTreeMap::new();
+    let mut out = Vec::with_capacity(models.len() + 1);
+    for (idx, mut model) in models.into_iter().enumerate() {
+        check_id(check, &model, idx);
+        if let Some(first) = first_of.get(&model.id) {
+            let message =
+                format!("two models have the id `{}` (numbers {} and {})", model.id, first + 1, idx + 1);
+            check.wrong(&key_path!["models", idx, "id"], message, "give each its own id");
+        }
+        first_of.entry(model.id.clone()).or_insert(idx);
+        check_provider(check, &mut model, idx);
+        check_numbers(check, &model, idx);
+        if model.api_key_env.is_some() && model.api_key_file.is_some() {
+            let message = format!("model `{}` has both api_key_env and api_key_file", model.id);
+            check.wrong(&key_path!["models", idx, "api_key_file"], message, "keep one of the two");
+        }
+        model.api_key_file = model.api_key_file.map(|file| key_file(&file, check.source.dir(), env));
+        out.push(model);
+    }
+    if !first_of.contains_key(OFFLINE) {
+        out.push(ModelConfig::offline());
+    }
+    out
+}
+
+fn check_id(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
+    let at = key_path!["models", idx, "id"];
+    if model.id.is_empty() {
+        check.wrong(&at, format!("number {} of [[models]] has no `id`", idx + 1), "add one: id = \"main\"");
+    } else if !is_name(&model.id) {
+        let message = format!("`id` = \"{}\" is no name of a model", model.id);
+        check.wrong(&at, message, "write 1 to 64 of the characters A-Z a-z 0-9 . _ -");
+    } else if model.id == OFFLINE && model.provider != Provider::Offline {
+        let message = "the id `offline` belongs to the embedded model";
+        check.wrong(&at, message, "choose another id, or set provider = \"offline\"");
+    }
+}
+
+fn check_provider(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize) {
+    match model.provider {
+        Provider::Anthropic => check.wrong(
+            &key_path!["models", idx, "provider"],
+            "`provider` = \"anthropic\": this wire format is not in this version",
+            "use provider = \"openai\" with the base_url of a compatible server, or \"offline\"",
+        ),
+        Provider::Offline => {
+            model.base_url.clear();
+            if model.model.is_empty() {
+                model.model = OFFLINE.to_owned();
+            }
+        }
+        Provider::Openai => {
+            if model.model.is_empty() {
+                let message = format!("model `{}` has no `model`", model.id);
+                let hint = "add the name by which the server knows it, such as model = \"gpt-4.1-mini\"";
+                check.wrong(&key_path!["models", idx, "model"], message, hint);
+            }
+            check_url(check, model, idx);
+        }
+    }
+}
+
+fn check_url(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize) {
+    let url = model.base_url.trim_end_matches('/').to_owned();
+    let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let trouble = match host {
+        None => Some("must begin with http:// or https://"),
+        Some(host) if host.is_empty() || host.starts_with('/') => Some("names no server"),
+        Some(host) if host.split('/').next().is_some_and(|host| host.contains('@')) => {
+            Some("has an account in it; name the key by api_key_env or api_key_file instead")
+        }
+        Some(host) if host.chars().any(|c| c.is_whitespace() || c.is_control() || "?#".contains(c)) => {
+            Some("has white space, `?` or `#` in it")
+        }
+        Some(_) if url.ends_with("/chat/completions") => Some("must end before /chat/completions"),
+        Some(_) => None,
+    };
+    if let Some(trouble) = trouble {
+        let shown = if url.contains('@') { "…" } else { &url };
+        let message = format!("`base_url` = \"{shown}\" {trouble}");
+        check.wrong(
+            &key_path!["models", idx, "base_url"],
+            message,
+            "such as base_url = \"http://127.0.0.1:8080/v1\"",
+        );
+    }
+    model.base_url = url;
+}
+
+fn check_numbers(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
+    if let Some(window) = model.context_window {
+        check.within(&key_path!["models", idx, "context_window"], window, WINDOW_MIN, WINDOW_MAX, "tokens");
+    }
+    if let Some(most) = model.max_output_tokens {
+        let at = key_path!["models", idx, "max_output_tokens"];
+        check.within(&at, most, 1, WINDOW_MAX, "tokens");
+        if let Some(window) = model.context_window.filter(|window| most >= *window) {
+            let message = format!("`max_output_tokens` = {most} leaves no room in context_window = {window}");
+            check.wrong(&at, message, "it is the part of the window kept for the answer: lower it");
+        }
+    }
+    let at = key_path!["models", idx, "idle_timeout_secs"];
+    check.within(&at, model.idle_timeout_secs, 1, 3600, "seconds");
+}

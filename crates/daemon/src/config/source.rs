@@ -1,0 +1,176 @@
+//! The text of a config file, and where in it things stand.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{Place, Problem};
+
+/// Longest excerpt of a line in an error, in characters.
+const EXCERPT_MAX: usize = 160;
+
+/// A step on the way to a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Seg {
+    /// A key of a table.
+    Key(String),
+    /// An index of an array, from 0.
+    Index(usize),
+}
+
+impl From<&str> for Seg {
+    fn from(key: &str) -> Self {
+        Self::Key(key.to_owned())
+    }
+}
+
+impl From<usize> for Seg {
+    fn from(idx: usize) -> Self {
+        Self::Index(idx)
+    }
+}
+
+/// A config file, read and parsed as TOML.
+pub(super) struct Source<'t> {
+    file: PathBuf,
+    text: &'t str,
+    root: Spanned<DeValue<'t>>,
+}
+
+/// Where a key and its value stand, in bytes.
+#[derive(Debug, Clone)]
+struct Found {
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+impl<'t> Source<'t> {
+    /// Parses the text as TOML.
+    pub(super) fn parse(file: &Path, text: &'t str) -> Result<Self, Problem> {
+        let file = file.to_owned();
+        match DeTable::parse(text) {
+            Ok(table) => {
+                let span = table.span();
+                let root = Spanned::new(span, DeValue::Table(table.into_inner()));
+                Ok(Self { file, text, root })
+            }
+            Err(error) => {
+                let span = error.span().unwrap_or(text.len()..text.len());
+                let place = place(&file, text, span);
+                Err(Problem::new(format!("this is not TOML: {}", error.message())).at(Some(place)))
+            }
+        }
+    }
+
+    /// The folder that relative paths in the file start from.
+    pub(super) fn dir(&self) -> &Path {
+        self.file.parent().unwrap_or(Path::new("."))
+    }
+
+    /// The place of a span of bytes.
+    pub(super) fn place(&self, span: Range<usize>) -> Place {
+        place(&self.file, self.text, span)
+    }
+
+    /// The place of a key; that of the nearest table above it when the file does not have it.
+    pub(super) fn key_place(&self, path: &[Seg]) -> Option<Place> {
+        (1..=path.len()).rev().find_map(|n| self.find(&path[..n])).map(|found| self.place(found.key))
+    }
+
+    /// The place of a value, when the file has it.
+    pub(super) fn value_place(&self, path: &[Seg]) -> Option<Place> {
+        self.find(path).map(|found| self.place(found.value))
+    }
+
+    /// The file sets that key.
+    pub(super) fn sets(&self, path: &[Seg]) -> bool {
+        self.find(path).is_some()
+    }
+
+    /// The dotted name of the key whose value stands at a span, such as `defaults.context_window`.
+    pub(super) fn name_at(&self, span: &Range<usize>) -> Option<String> {
+        let mut names = Vec::new();
+        name_at(&self.root, span, &mut names).then(|| names.join("."))
+    }
+
+    fn find(&self, path: &[Seg]) -> Option<Found> {
+        let mut value = &self.root;
+        let mut found = None;
+        for seg in path {
+            let (key, next) = match (seg, value.get_ref()) {
+                (Seg::Key(name), DeValue::Table(table)) => {
+                    let (key, next) = table.iter().find(|(key, _)| key.get_ref() == name)?;
+                    (key.span(), next)
+                }
+                (Seg::Index(idx), DeValue::Array(array)) => {
+                    let next = array.get(*idx)?;
+                    (next.span(), next)
+                }
+                _ => return None,
+            };
+            found = Some(Found { key, value: next.span() });
+            value = next;
+        }
+        found
+    }
+}
+
+fn name_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>, names: &mut Vec<String>) -> bool {
+    match value.get_ref() {
+        DeValue::Table(table) => table.iter().any(|(key, value)| {
+            names.push(key.get_ref().to_string());
+            let hit = value.span() == *span || name_at(value, span, names);
+            if !hit {
+                names.pop();
+            }
+            hit
+        }),
+        DeValue::Array(array) => {
+            array.iter().any(|value| value.span() == *span || name_at(value, span, names))
+        }
+        _ => false,
+    }
+}
+
+/// The place of a span of bytes in a text.
+pub(super) fn place(file: &Path, text: &str, span: Range<usize>) -> Place {
+    let mut start = span.start.min(text.len());
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    let line_start = text[..start].rfind('\n').map_or(0, |idx| idx + 1);
+    let line = text[..line_start].matches('\n').count() + 1;
+    let whole = text[line_start..].lines().next().unwrap_or_default();
+    let column = text[line_start..start].chars().count() + 1;
+    let end = span.end.clamp(start, line_start + whole.len().max(start - line_start));
+    let width = text.get(start..end).map_or(1, |part| part.chars().count()).max(1);
+    let shown = redact(whole);
+    let room = shown.chars().count().saturating_sub(column - 1).max(1);
+    Place { file: file.to_owned(), line, column, width: width.min(room), text: shown }
+}
+
+/// The line as it may be shown: what follows a key that names a secret is left out, and so is the account in a
+/// URL; very long lines are cut.
+fn redact(line: &str) -> String {
+    let lower = line.to_ascii_lowercase();
+    let secret = ["api_key", "apikey", "token", "secret", "password"].iter().any(|name| {
+        lower.match_indices(name).any(|(idx, _)| {
+            let rest = lower[idx + name.len()..].trim_start_matches(['"', '\'']).trim_start();
+            rest.starts_with('=')
+        })
+    });
+    let account = lower.find("://").is_some_and(|idx| lower[idx..].contains('@'));
+    let kept = if secret || account {
+        let end = line.find('=').map_or(0, |idx| idx + 1);
+        format!("{} …", &line[..end])
+    } else {
+        line.to_owned()
+    };
+    if kept.chars().count() > EXCERPT_MAX {
+        kept.chars().take(EXCERPT_MAX).chain(std::iter::once('…')).collect()
+    } else {
+        kept
+    }
+}

@@ -1,0 +1,337 @@
+//! The configuration, resolved: every value is there, every path absolute. The docs of the fields are the reference;
+//! `config/config.toml` says the same to users.
+
+use std::path::PathBuf;
+
+use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::ids::AgentId;
+use cairn_core::model::{ModelInfo, ToolDef};
+use cairn_core::tier::CompactionSettings;
+use serde::{Deserialize, Serialize};
+
+/// The id of the embedded model, which is always there.
+pub const OFFLINE: &str = "offline";
+
+/// The whole configuration.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Config {
+    /// What agents fall back on.
+    pub defaults: Defaults,
+    /// Bounds of what is taken in and kept going.
+    pub limits: Limits,
+    /// The log.
+    pub log: Log,
+    /// The state folder's files.
+    pub store: Store,
+    /// Models, in the order of the file; the embedded `offline` is always among them.
+    pub models: Vec<ModelConfig>,
+    /// Agents, in the order of the file; never empty. The first is the default one.
+    pub agents: Vec<AgentConfig>,
+}
+
+/// `[defaults]`: what an agent gets that does not say otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Defaults {
+    /// Models, tried in order; none: offline.
+    pub models: Vec<String>,
+    /// The system prompt's template; none: the built-in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PathBuf>,
+    /// The compaction prompt's template; none: the built-in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compactor_prompt: Option<PathBuf>,
+    /// Time zone in which dates are shown to the model; an IANA name.
+    pub timezone: String,
+    /// Window in tokens where neither agent nor model sets one and the model's server lists none.
+    pub context_window: u64,
+    /// Most memories recalled into a window.
+    pub recall_limit: usize,
+    /// Most model calls of one turn.
+    pub max_rounds: u32,
+    /// Compaction.
+    pub compaction: CompactionSettings,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            models: Vec::new(),
+            prompt: None,
+            compactor_prompt: None,
+            timezone: "UTC".to_owned(),
+            context_window: 128_000,
+            recall_limit: 6,
+            max_rounds: 8,
+            compaction: CompactionSettings::default(),
+        }
+    }
+}
+
+/// An agent, with what it takes from `[defaults]` filled in.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AgentConfig {
+    /// Its name: 1 to 64 of `A-Z a-z 0-9 . _ -`.
+    pub id: AgentId,
+    /// Models, tried in order; none: offline.
+    pub models: Vec<String>,
+    /// The system prompt's template; none: the built-in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PathBuf>,
+    /// The compaction prompt's template; none: the built-in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compactor_prompt: Option<PathBuf>,
+    /// Time zone in which dates are shown to the model; an IANA name.
+    pub timezone: String,
+    /// Its own window in tokens, when it sets one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    /// Most memories recalled into a window.
+    pub recall_limit: usize,
+    /// Most model calls of one turn.
+    pub max_rounds: u32,
+    /// Compaction.
+    pub compaction: CompactionSettings,
+    /// The system prompt, rendered.
+    #[serde(skip)]
+    pub system_prompt: String,
+    /// The compaction prompt, rendered.
+    #[serde(skip)]
+    pub compaction_prompt: String,
+}
+
+impl AgentConfig {
+    /// The id of the model that answers: the first of its list, or the embedded one.
+    pub fn model(&self) -> &str {
+        self.models.first().map_or(OFFLINE, String::as_str)
+    }
+}
+
+/// Which wire format a model speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provider {
+    /// OpenAI-compatible chat completions, at any `base_url`.
+    Openai,
+    /// Anthropic messages; not in this version.
+    Anthropic,
+    /// The embedded model: no network, no key.
+    Offline,
+}
+
+/// How a model's tokens are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tokenizer {
+    /// Exactly, by the `o200k` vocabulary. Loading it takes 45 to 71 MB of memory.
+    O200k,
+    /// Exactly, by the `cl100k` vocabulary. Loading it takes 45 to 71 MB of memory.
+    Cl100k,
+}
+
+/// `[[models]]`: a model and how to reach it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelConfig {
+    /// The name by which agents refer to it.
+    pub id: String,
+    /// Its wire format.
+    pub provider: Provider,
+    /// Where its server is, up to and with the version, without a slash at the end. OpenAI's own by default; empty
+    /// for the embedded model.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub base_url: String,
+    /// The name by which its server knows it.
+    pub model: String,
+    /// The environment variable that holds the key. Neither this nor `api_key_file`: no key is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+    /// The file that holds the key; a relative one is looked for among systemd's credentials first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key_file: Option<PathBuf>,
+    /// Its window in tokens; unset: what its server lists, else `[defaults]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    /// Most tokens of an answer, kept free in the window; unset: the smaller of 32,000 and a quarter of the window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u64>,
+    /// How its tokens are counted; unset: estimated by script, corrected by what the server reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<Tokenizer>,
+    /// It takes pictures.
+    pub images: bool,
+    /// It takes tools.
+    pub tools: bool,
+    /// Its answers are streamed.
+    pub stream: bool,
+    /// Seconds without a byte after which a request counts as failed.
+    pub idle_timeout_secs: u64,
+}
+
+impl Default for ModelConfig {
+    fn default() -> Self {
+        Self {
+            id: String::new(),
+            provider: Provider::Openai,
+            base_url: "https://api.openai.com/v1".to_owned(),
+            model: String::new(),
+            api_key_env: None,
+            api_key_file: None,
+            context_window: None,
+            max_output_tokens: None,
+            tokenizer: None,
+            images: false,
+            tools: true,
+            stream: true,
+            idle_timeout_secs: 120,
+        }
+    }
+}
+
+impl ModelConfig {
+    /// The embedded model.
+    pub fn offline() -> Self {
+        Self {
+            id: OFFLINE.to_owned(),
+            provider: Provider::Offline,
+            base_url: String::new(),
+            model: OFFLINE.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// What the rest of the house knows of it.
+    pub fn info(&self) -> ModelInfo {
+        ModelInfo {
+            id: self.id.clone(),
+            context_window: self.context_window,
+            max_output_tokens: self.max_output_tokens,
+            images: self.images,
+            tools: self.tools,
+        }
+    }
+}
+
+/// `[limits]`: bounds of what is taken in and kept going.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Longest text of a message, in bytes.
+    pub max_message_bytes: usize,
+    /// Messages of one channel that may wait for their answer; further ones are refused with 429.
+    pub channel_queue: usize,
+    /// Messages of all channels that may wait for their answer; further ones are refused with 429.
+    pub total_queue: usize,
+    /// Turns under way at the same time, over all channels.
+    pub max_turns: usize,
+    /// Compaction runs under way at the same time, over all channels.
+    pub max_runs: usize,
+    /// Seconds without an event after which a channel is put to sleep; it wakes with the next message.
+    pub idle_secs: u64,
+    /// Seconds that turns under way get to end when the daemon stops.
+    pub shutdown_secs: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_message_bytes: 256 * 1024,
+            channel_queue: 256,
+            total_queue: 4096,
+            max_turns: 64,
+            max_runs: 4,
+            idle_secs: 600,
+            shutdown_secs: 30,
+        }
+    }
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Text with colours on a terminal, without them elsewhere.
+    #[default]
+    Auto,
+    /// Text without colours.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `[log]`: the log, on stderr.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Log {
+    /// `error`, `warn`, `info`, `debug` or `trace`; by module where wanted, as in `info,cairn_store=debug`.
+    pub level: String,
+    /// How lines are written.
+    pub format: LogFormat,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".to_owned(), format: LogFormat::default() }
+    }
+}
+
+/// `[store]`: the state folder's files.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Store {
+    /// Size at which a journal segment is closed and the next begun, in MiB.
+    pub segment_mib: u64,
+    /// Most memory that sled's page cache takes, in MiB.
+    pub cache_mib: u64,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self { segment_mib: 64, cache_mib: 32 }
+    }
+}
+
+impl Config {
+    /// The agent that is meant when none is named: the first of the file.
+    pub fn default_agent(&self) -> AgentId {
+        self.agents.first().map_or_else(|| AgentId::new("main"), |agent| agent.id.clone())
+    }
+
+    /// An agent by its name.
+    pub fn agent(&self, id: &str) -> Option<&AgentConfig> {
+        self.agents.iter().find(|agent| agent.id.as_str() == id)
+    }
+
+    /// A model by its id.
+    pub fn model(&self, id: &str) -> Option<&ModelConfig> {
+        self.models.iter().find(|model| model.id == id)
+    }
+
+    /// An agent's settings as decisions need them. `server_window`: the window that the model's server lists;
+    /// `tools`: what the agent's model may call (left out when the model takes no tools).
+    pub fn settings(
+        &self,
+        agent: &AgentConfig,
+        server_window: Option<u64>,
+        tools: Vec<ToolDef>,
+    ) -> AgentSettings {
+        let model = self.model(agent.model());
+        AgentSettings {
+            id: agent.id.clone(),
+            system_prompt: agent.system_prompt.clone(),
+            compactor_prompt: agent.compaction_prompt.clone(),
+            window: WindowSize::resolve(
+                agent.context_window,
+                model.and_then(|model| model.context_window),
+                server_window,
+                self.defaults.context_window,
+                model.and_then(|model| model.max_output_tokens),
+            ),
+            compaction: agent.compaction.clone(),
+            model: agent.model().to_owned(),
+            tools: if model.is_none_or(|model| model.tools) { tools } else { Vec::new() },
+            recall_limit: agent.recall_limit,
+            max_rounds: agent.max_rounds,
+            timezone: agent.timezone.clone(),
+        }
+    }
+}
