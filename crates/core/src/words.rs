@@ -15,42 +15,60 @@ const STOP_WORDS: [&str; 77] = [
 ];
 
 /// Pronouns and chat fillers: they tell persons apart, but no topic.
-const PRONOUNS: [&str; 53] = [
-    "hi", "hey", "hello", "wow", "yeah", "yes", "ok", "okay", "oh", "thanks", "thank", "lol", "haha", "lot",
-    "much", "like", "know", "think", "one", "thing", "it's", "i", "me", "my", "mine", "myself", "we", "us",
-    "our", "ours", "you", "your", "yours", "yourself", "he", "him", "his", "she", "her", "hers", "it", "its",
-    "itself", "they", "them", "their", "theirs", "s", "t", "will", "go", "going", "sure",
+const PRONOUNS: [&str; 50] = [
+    "go", "going", "haha", "he", "hello", "her", "hers", "hey", "hi", "him", "his", "i", "it", "its",
+    "itself", "know", "like", "lol", "lot", "me", "mine", "much", "my", "myself", "oh", "ok", "okay", "one",
+    "our", "ours", "she", "sure", "thank", "thanks", "their", "theirs", "them", "they", "thing", "think",
+    "us", "we", "will", "wow", "yeah", "yes", "you", "your", "yours", "yourself",
 ];
+
+/// A word that carries meaning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Term {
+    /// The word, lowercased and stemmed.
+    pub(crate) stem: String,
+    /// It is written with a capital inside a sentence: a name, most likely.
+    pub(crate) name: bool,
+    /// It has a digit.
+    pub(crate) number: bool,
+}
 
 /// The words of a text that tell it from others, in order: lowercased, stemmed as English, stop words out.
 ///
 /// Runs of scripts that write no gaps between words (Chinese, Japanese, Thai and their like) come as pairs of
 /// characters. Negations are kept: `n't` becomes `not`.
 pub fn content_words(text: &str) -> Vec<String> {
-    collect(text, |word| STOP_WORDS.binary_search(&word).is_err())
+    terms(text, |_| true).into_iter().map(|term| term.stem).collect()
 }
 
 /// The words of a text that name its topics: as [`content_words`], without pronouns and chat fillers.
 pub fn topic_words(text: &str) -> Vec<String> {
-    collect(text, |word| STOP_WORDS.binary_search(&word).is_err() && !PRONOUNS.contains(&word))
+    topic_terms(text).into_iter().map(|term| term.stem).collect()
 }
 
-fn collect(text: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
+/// As [`topic_words`], with what their spelling says of them; `text` is one sentence.
+pub(crate) fn topic_terms(text: &str) -> Vec<Term> {
+    terms(text, |word| PRONOUNS.binary_search(&word).is_err())
+}
+
+fn terms(text: &str, keep: impl Fn(&str) -> bool) -> Vec<Term> {
     let stemmer = Stemmer::create(Algorithm::English);
-    let mut words = Vec::new();
-    for raw in raw_words(text) {
+    let mut terms = Vec::new();
+    for (place, raw) in raw_words(text).enumerate() {
         let lower = raw.to_lowercase().replace('’', "'");
         let (word, negated) = without_contraction(&lower);
+        let number = raw.bytes().any(|byte| byte.is_ascii_digit());
         if raw.chars().next().is_some_and(is_gapless) {
-            push_pairs(&lower, &mut words);
-        } else if !word.is_empty() && keep(word) {
-            words.push(stemmer.stem(word).into_owned());
+            push_pairs(&lower, &mut terms);
+        } else if !word.is_empty() && STOP_WORDS.binary_search(&word).is_err() && keep(word) {
+            let name = place > 0 && !number && raw.chars().next().is_some_and(char::is_uppercase);
+            terms.push(Term { stem: stemmer.stem(word).into_owned(), name, number });
         }
         if negated {
-            words.push("not".to_owned());
+            terms.push(Term { stem: "not".to_owned(), name: false, number: false });
         }
     }
-    words
+    terms
 }
 
 /// Cuts a text into words: letters and digits, with apostrophes inside words, and points inside numbers.
@@ -102,12 +120,13 @@ fn is_gapless(c: char) -> bool {
         | 0x4e00..=0x9fff | 0xf900..=0xfaff | 0x20000..=0x3ffff)
 }
 
-fn push_pairs(run: &str, words: &mut Vec<String>) {
+fn push_pairs(run: &str, terms: &mut Vec<Term>) {
+    let mut push = |stem| terms.push(Term { stem, name: false, number: false });
     let chars: Vec<char> = run.chars().collect();
     if chars.len() == 1 {
-        words.push(run.to_owned());
+        push(run.to_owned());
     }
-    words.extend(chars.windows(2).map(|pair| pair.iter().collect()));
+    chars.windows(2).for_each(|pair| push(pair.iter().collect()));
 }
 
 /// The word without `'s`, `'ll` and the like, and whether it had an `n't` (or is `cannot`).
@@ -129,11 +148,12 @@ fn without_contraction(word: &str) -> (&str, bool) {
 mod tests {
     use rstest::rstest;
 
-    use super::{STOP_WORDS, content_words, topic_words};
+    use super::{PRONOUNS, STOP_WORDS, content_words, topic_words};
 
     #[test]
     fn stop_words_are_sorted_for_the_search() {
         assert!(STOP_WORDS.is_sorted());
+        assert!(PRONOUNS.is_sorted());
     }
 
     #[rstest]

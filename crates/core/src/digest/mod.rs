@@ -1,0 +1,138 @@
+//! The digest: a summary without a model, by greedy IDF coverage.
+//!
+//! Texts are cut into sentences. Sentences are taken one by one, always the one that adds most of what is rare and
+//! not yet covered for its size; names, numbers, dates and the first person weigh more.
+
+mod cover;
+mod weigh;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use crate::message::{Entry, Role};
+use crate::sentences::sentences;
+use crate::summary::{DigestLine, Summary};
+use crate::tokens::estimate;
+use cover::{Source, cover};
+
+/// Longest piece that is taken as a whole, in bytes: longer sentences are cut between words.
+const PIECE_MAX: usize = 400;
+
+/// How the model is called in a digest.
+const ASSISTANT: &str = "assistant";
+
+/// Extracts the lines of the entries that cover most, up to `budget_tokens` as [`render`] gives them, in their
+/// order. Tool results are left out, and replies that only quote.
+///
+/// A line begins with its author's name, the first one of a day with `[2026-11-02]` before that.
+pub fn digest(entries: &[Arc<Entry>], budget_tokens: u32) -> Vec<DigestLine> {
+    let said: Vec<(&Entry, String)> = entries
+        .iter()
+        .filter(|entry| entry.role != Role::Tool && !entry.quotes)
+        .map(|entry| (&**entry, entry.text()))
+        .collect();
+    let sources: Vec<Source<'_>> = said
+        .iter()
+        .map(|(entry, text)| Source {
+            day: Some(entry.at.to_zoned(TimeZone::UTC).date()),
+            speaker: Some(speaker(entry)),
+            pieces: pieces(text),
+        })
+        .collect();
+    cover(&sources, budget_tokens)
+        .into_iter()
+        .map(|(idx, text)| DigestLine { seq: said[idx].0.seq, text })
+        .collect()
+}
+
+/// Renders digest lines as the text of a summary: one line each, with author and date where the day changes.
+pub fn render(lines: &[DigestLine]) -> String {
+    let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+    texts.join("\n")
+}
+
+/// Merges summaries without a model: extracts from their lines up to `budget_tokens`, in their order.
+pub fn digest_summaries(sources: &[Summary], budget_tokens: u32) -> String {
+    let mut lines = Vec::new();
+    for summary in sources {
+        let mut day = None;
+        for line in summary.text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (dated, rest) = split_day(line);
+            day = dated.or(day);
+            let (speaker, rest) = split_speaker(rest);
+            lines.push(Source { day, speaker: speaker.map(Cow::from), pieces: pieces(rest) });
+        }
+    }
+    let texts: Vec<String> = cover(&lines, budget_tokens).into_iter().map(|(_, text)| text).collect();
+    texts.join("\n")
+}
+
+fn speaker(entry: &Entry) -> Cow<'_, str> {
+    match &entry.author {
+        _ if entry.role == Role::Assistant => ASSISTANT.into(),
+        Some(author) if author.name.trim().is_empty() => one_line(&author.id),
+        Some(author) => one_line(&author.name),
+        None => "somebody".into(),
+    }
+}
+
+/// A name on one line: nobody gets a line of their own by a line break in their name.
+fn one_line(name: &str) -> Cow<'_, str> {
+    if name.contains(|c: char| c.is_whitespace() && c != ' ') {
+        name.split_whitespace().collect::<Vec<_>>().join(" ").into()
+    } else {
+        name.trim().into()
+    }
+}
+
+/// The sentences of a text, long ones cut between words.
+fn pieces(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    for mut sentence in sentences(text) {
+        while sentence.len() > PIECE_MAX {
+            let limit = sentence.floor_char_boundary(PIECE_MAX);
+            let cut = sentence[..limit].rfind(char::is_whitespace).filter(|cut| *cut > 0).unwrap_or(limit);
+            let (piece, rest) = sentence.split_at(cut);
+            pieces.push(piece.trim_end());
+            sentence = rest.trim_start();
+        }
+        if !sentence.is_empty() {
+            pieces.push(sentence);
+        }
+    }
+    pieces
+}
+
+/// How a day is written before the first line of it.
+fn day_mark(day: Date) -> String {
+    format!("[{day}] ")
+}
+
+fn split_day(line: &str) -> (Option<Date>, &str) {
+    let dated = line.strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    match dated.and_then(|(day, rest)| Some((day.parse().ok()?, rest))) {
+        Some((day, rest)) => (Some(day), rest),
+        None => (None, line),
+    }
+}
+
+/// Splits `Anna: Hello` when what stands before the colon can be a name.
+fn split_speaker(line: &str) -> (Option<&str>, &str) {
+    match line.split_once(": ") {
+        Some((name, rest)) if name.chars().count() <= 40 && !name.contains(['.', '?', '!']) => {
+            (Some(name), rest)
+        }
+        _ => (None, line),
+    }
+}
+
+/// Tokens of a piece within a line.
+fn cost(text: &str) -> u32 {
+    estimate(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Tests of digests.
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::*;
+use crate::ids::{Generation, Seq, SummaryId, TurnId};
+use crate::message::{Author, Part};
+
+fn entry(seq: u64, role: Role, name: &str, at: &str, text: &str) -> Arc<Entry> {
+    Arc::new(Entry {
+        seq: Seq(seq),
+        turn: TurnId::new("t1"),
+        generation: Generation::default(),
+        at: at.parse::<Timestamp>().unwrap(),
+        role,
+        author: (role == Role::User).then(|| Author { id: "local/u".to_owned(), name: name.to_owned() }),
+        message: None,
+        parts: vec![Part::text(text)],
+        reasoning: None,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        quotes: false,
+        tokens: 0,
+    })
+}
+
+fn conversation() -> Vec<Arc<Entry>> {
+    let monday = "2026-11-02T09:00:00Z";
+    let tuesday = "2026-11-03T18:30:00Z";
+    vec![
+        entry(1, Role::User, "Anna", monday, "Hi there! How are you today?"),
+        entry(2, Role::Assistant, "", monday, "Hello, I am fine, thanks. How are you?"),
+        entry(3, Role::User, "Anna", monday, "Good. I booked the ferry to Ithaca for 14 May. Yes."),
+        entry(4, Role::Tool, "", monday, "ferry zanzibar timetable 99 rows"),
+        entry(5, Role::Assistant, "", monday, "Nice. Is there anything else?"),
+        entry(6, Role::User, "Ben", tuesday, "Our landlord Mr. Popov raised the rent to 1,240 euros."),
+        entry(7, Role::User, "Anna", tuesday, "Oh no. That is a lot. I see."),
+        entry(8, Role::User, "Ben", tuesday, "Yes it is."),
+    ]
+}
+
+#[test]
+fn what_is_rare_and_dated_is_kept_with_its_author_and_day() {
+    let lines = digest(&conversation(), 60);
+    let kept: Vec<u64> = lines.iter().map(|line| line.seq.0).collect();
+    let text = render(&lines);
+    assert!(kept.is_sorted(), "{kept:?}");
+    assert!(text.contains("[2026-11-02] Anna: I booked the ferry to Ithaca for 14 May."), "{text}");
+    assert!(
+        text.contains("[2026-11-03] Ben: Our landlord Mr. Popov raised the rent to 1,240 euros."),
+        "{text}"
+    );
+    assert!(!text.contains("Yes it is"), "{text}");
+}
+
+#[test]
+fn the_date_stands_only_where_the_day_changes() {
+    let text = render(&digest(&conversation(), 1000));
+    assert_eq!(text.matches("[2026-11-02] ").count(), 1, "{text}");
+    assert_eq!(text.matches("[2026-11-03] ").count(), 1, "{text}");
+}
+
+#[test]
+fn tool_results_and_quotations_are_left_out() {
+    let mut entries = conversation();
+    let mut echo = Entry::clone(&entries[1]);
+    echo.parts = vec![Part::text("Found: xylophone.")];
+    echo.quotes = true;
+    entries.push(Arc::new(echo));
+    let text = render(&digest(&entries, 1000));
+    assert!(!text.contains("zanzibar") && !text.contains("xylophone"), "{text}");
+}
+
+#[test]
+fn what_was_said_twice_is_kept_once() {
+    let at = "2026-11-02T09:00:00Z";
+    let said = "The password of the boathouse is walrus seventeen.";
+    let entries: Vec<_> = (1..=6)
+        .map(|seq| {
+            entry(
+                seq,
+                Role::User,
+                "Anna",
+                at,
+                if seq < 6 { said } else { "Cedric repairs the mast on Sunday." },
+            )
+        })
+        .collect();
+    let text = render(&digest(&entries, 45));
+    assert!(text.contains("Cedric") && text.contains("walrus"), "{text}");
+    assert_eq!(text.matches("walrus").count(), 1, "{text}");
+}
+
+#[rstest]
+#[case::nothing(0)]
+#[case::too_little(5)]
+#[case::little(25)]
+#[case::more(70)]
+fn the_budget_is_kept(#[case] budget: u32) {
+    let text = render(&digest(&conversation(), budget));
+    assert!(estimate(&text) <= budget, "{text}");
+}
+
+#[test]
+fn a_giant_sentence_is_cut_to_the_budget() {
+    let giant = "word ".repeat(50_000) + &"x".repeat(100_000);
+    let lines = digest(&[entry(1, Role::User, "Anna", "2026-11-02T09:00:00Z", &giant)], 300);
+    let tokens = estimate(&render(&lines));
+    assert!(tokens <= 300 && tokens > 0, "{tokens}");
+}
+
+fn summary(ordinal: u64, text: &str) -> Summary {
+    let at = "2026-11-02T09:00:00Z".parse::<Timestamp>().unwrap();
+    Summary {
+        id: SummaryId::new(format!("s{ordinal}")),
+        level: 0,
+        from_seq: Seq(ordinal * 10),
+        to_seq: Seq(ordinal * 10 + 9),
+        from_at: at,
+        to_at: at,
+        messages: 10,
+        tokens: estimate(text),
+        made_by: "digest".to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+#[test]
+fn merged_digests_keep_the_day_of_every_line() {
+    let sources = [
+        summary(1, "[2026-11-02] Anna: Oh well.\nAnna: I booked the ferry to Ithaca for 14 May."),
+        summary(2, "[2026-11-03] Ben: Hm, yes.\nBen: Mr. Popov raised the rent to 1,240 euros."),
+    ];
+    let text = digest_summaries(&sources, 48);
+    assert!(text.contains("[2026-11-02] Anna: I booked the ferry to Ithaca for 14 May."), "{text}");
+    assert!(text.contains("[2026-11-03] Ben: Mr. Popov raised the rent"), "{text}");
+    assert!(estimate(&text) <= 48);
+}
+
+#[test]
+fn summaries_in_prose_are_merged_by_sentences() {
+    let prose =
+        "Anna plans a trip. She booked the ferry to Ithaca for 14 May.\n\n- Open: who feeds the cat Mimi?";
+    let text = digest_summaries(&[summary(1, prose)], 1000);
+    assert!(text.contains("ferry to Ithaca") && text.contains("cat Mimi"), "{text}");
+}
+
+proptest! {
+    #[test]
+    fn any_text_stays_within_any_budget(texts in prop::collection::vec(any::<String>(), 0..8), budget in 0u32..200) {
+        let entries: Vec<_> = texts
+            .iter()
+            .zip(1..)
+            .map(|(text, seq)| entry(seq, Role::User, "Zoë\n 🦊", "2026-11-02T09:00:00Z", text))
+            .collect();
+        let lines = digest(&entries, budget);
+        prop_assert!(estimate(&render(&lines)) <= budget);
+        prop_assert!(lines.iter().all(|line| !line.text.contains('\n')));
+    }
+}
