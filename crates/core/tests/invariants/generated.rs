@@ -1,0 +1,184 @@
+//! Generated sequences: whatever happens in whatever order, the invariants hold after every step.
+
+use cairn_core::event::{Event, Run};
+use cairn_core::message::Role;
+use cairn_core::model::ChatMessage;
+use proptest::prelude::*;
+
+use crate::sim::Sim;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Accept(usize),
+    StartTurn,
+    CallTool(Option<usize>),
+    Answer(usize),
+    Stop,
+    Watch,
+    Commit,
+    CommitLate(usize),
+    FailAttempt,
+    GiveUp,
+    Manual,
+    Emergency,
+    New,
+    Report(f64),
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..300_usize).prop_map(Step::Accept),
+        1 => (3_000..9_000_usize).prop_map(Step::Accept),
+        8 => Just(Step::StartTurn),
+        3 => proptest::option::weighted(0.8, 0..600_usize).prop_map(Step::CallTool),
+        8 => (0..300_usize).prop_map(Step::Answer),
+        1 => Just(Step::Stop),
+        5 => Just(Step::Watch),
+        4 => Just(Step::Commit),
+        1 => (0..5_usize).prop_map(Step::CommitLate),
+        2 => Just(Step::FailAttempt),
+        1 => Just(Step::GiveUp),
+        1 => Just(Step::Manual),
+        2 => Just(Step::Emergency),
+        1 => Just(Step::New),
+        1 => (0.5..3.0_f64).prop_map(Step::Report),
+        2 => Just(Step::Restart),
+    ]
+}
+
+fn words(n: usize) -> String {
+    let some = ["Anna", "moved", "to", "Lisbon", "on", "12", "May", "with", "her", "cello", "and", "I"];
+    let text: Vec<_> = (0..n).map(|idx| some[(idx * 7 + n) % some.len()]).collect();
+    if text.is_empty() { "yes".to_owned() } else { text.join(" ") }
+}
+
+fn carry_out(sim: &mut Sim, step: &Step) {
+    match step {
+        Step::Accept(n) => sim.accept(&words(*n)),
+        Step::StartTurn => sim.start_turn(),
+        Step::CallTool(result) => sim.call_tool(result.map(words).as_deref()),
+        Step::Answer(n) => sim.answer(&words(*n)),
+        Step::Stop => sim.stop(),
+        Step::Watch => drop(sim.watch()),
+        Step::Commit => sim.commit("They talked about Lisbon and a cello."),
+        Step::CommitLate(idx) => {
+            if let Some(run) = sim.ended.get(*idx).cloned() {
+                let before = sim.journal.len();
+                sim.commit_run(&run, "late");
+                assert_eq!(sim.journal.len(), before, "a late result changed something");
+            }
+        }
+        Step::FailAttempt => sim.fail_attempt(),
+        Step::GiveUp => sim.give_up(),
+        Step::Manual => sim.manual(),
+        Step::Emergency => drop(sim.emergency()),
+        Step::New => sim.new_generation(),
+        Step::Report(ratio) => sim.report(*ratio),
+        Step::Restart => sim.conversation = sim.restored_from(sim.journal.len() / 2),
+    }
+}
+
+/// Invariant 4 and 5: the request fits, and no call is parted from its result.
+fn check_request(sim: &mut Sim) {
+    if sim.conversation.open_turn.is_none() {
+        return;
+    }
+    sim.emergency();
+    let assembled = sim.assemble();
+    let usable = sim.agent.window.usable_tokens();
+    assert!(assembled.tokens <= usable, "{} tokens in a window of {usable}", assembled.tokens);
+    let mut owed: Vec<&str> = Vec::new();
+    for message in &assembled.request.messages {
+        match message {
+            ChatMessage::Assistant { tool_calls, .. } => {
+                assert!(owed.is_empty(), "a call was parted from its result");
+                owed = tool_calls.iter().map(|call| call.id.as_str()).collect();
+            }
+            ChatMessage::Tool { call_id, .. } => {
+                let idx = owed.iter().position(|id| id == call_id).expect("a result without its call");
+                owed.remove(idx);
+            }
+            ChatMessage::User { .. } | ChatMessage::Context { .. } => {
+                assert!(owed.is_empty(), "a call was parted from its result");
+            }
+        }
+    }
+    let asked = |message: &ChatMessage| matches!(message, ChatMessage::User { .. });
+    assert!(assembled.request.messages.iter().any(asked), "the question is not in the request");
+}
+
+/// The open turn is never cut, and neither seals nor emergencies part a turn.
+fn check_whole_turns(sim: &Sim) {
+    let conversation = &sim.conversation;
+    if let Some(open) = &conversation.open_turn {
+        let first = conversation.live.iter().find(|entry| entry.turn == open.id);
+        assert_eq!(first.map(|entry| entry.seq), Some(open.first_seq), "the open turn was cut");
+    }
+    let started: Vec<_> = sim
+        .journal
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::TurnStarted { first_seq, .. } => Some(*first_seq),
+            _ => None,
+        })
+        .collect();
+    for item in conversation.stack.items() {
+        assert!(started.contains(&item.range().0), "a turn was parted at {:?}", item.range());
+    }
+}
+
+/// A run under way stays what it was, whatever messages arrive.
+fn check_run(before: Option<&Run>, sim: &Sim, step: &Step) {
+    let quiet = matches!(
+        step,
+        Step::Accept(_)
+            | Step::StartTurn
+            | Step::CallTool(_)
+            | Step::Answer(_)
+            | Step::Stop
+            | Step::Emergency
+    );
+    if quiet && let Some(before) = before {
+        assert_eq!(sim.conversation.run.as_ref(), Some(before), "{step:?} touched the run under way");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 160, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_invariants_hold_after_every_step(
+        steps in proptest::collection::vec(step(), 1..120),
+        window in 900..6_000_u64,
+    ) {
+        let mut sim = Sim::new(window);
+        for step in &steps {
+            let run = sim.conversation.run.clone();
+            carry_out(&mut sim, step);
+            check_run(run.as_ref(), &sim, step);
+            sim.check_coverage();
+            sim.check_messages();
+            check_whole_turns(&sim);
+            check_request(&mut sim);
+        }
+        for n in [0, sim.journal.len() / 3, sim.journal.len()] {
+            prop_assert_eq!(&sim.restored_from(n), &sim.conversation);
+        }
+    }
+
+    #[test]
+    fn a_long_conversation_keeps_a_small_stack(turns in 150..400_usize, n in 5..60_usize) {
+        let mut sim = Sim::new(2_000);
+        for idx in 0..turns {
+            sim.turn(&words(n + idx % 7), &words(n));
+            while sim.watch().is_some() {
+                sim.commit("Anna moved to Lisbon on 12 May, and took her cello with her.");
+            }
+        }
+        sim.check_coverage();
+        let cap = sim.agent.compaction.stack_share * sim.agent.window.usable_tokens() as f64;
+        prop_assert!(sim.conversation.stack.tokens() as f64 <= cap.max(200.0));
+        prop_assert!(sim.conversation.live.iter().all(|entry| entry.role != Role::Tool));
+    }
+}

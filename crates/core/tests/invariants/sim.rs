@@ -1,0 +1,313 @@
+//! A channel without a world: events go into a journal that is a vector, and from there into the fold.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
+use cairn_core::compaction::{self, Decision, Draft, Next};
+use cairn_core::conversation::{Conversation, Place};
+use cairn_core::event::{Event, Record, Run, RunOutcome, TurnEnd, TurnOutcome};
+use cairn_core::ids::{AgentId, ChannelId, Generation, MessageId, RunId, Seq};
+use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
+use cairn_core::model::Usage;
+use cairn_core::summary::StackItem;
+use cairn_core::tier::{CompactionSettings, Tier};
+use cairn_core::window::{self, Assembled, Tail};
+use jiff::{SignedDuration, Timestamp};
+
+pub(crate) struct Sim {
+    pub(crate) agent: AgentSettings,
+    pub(crate) conversation: Conversation,
+    pub(crate) journal: Vec<Record>,
+    pub(crate) now: Timestamp,
+    pub(crate) n_messages: u64,
+    pub(crate) n_calls: u64,
+    /// Runs that ended, whose results may come in late.
+    pub(crate) ended: Vec<RunId>,
+}
+
+pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
+    AgentSettings {
+        id: AgentId::from("main"),
+        system_prompt: "You are a careful assistant.".to_owned(),
+        compactor_prompt: "Summarise the transcript.".to_owned(),
+        window: WindowSize {
+            window_tokens,
+            output_reserve_tokens: window_tokens / 4,
+            source: WindowSource::Agent,
+        },
+        compaction: CompactionSettings::default(),
+        model: "offline".to_owned(),
+        tools: Vec::new(),
+        recall_limit: 5,
+        max_rounds: 8,
+        timezone: "UTC".to_owned(),
+    }
+}
+
+impl Sim {
+    pub(crate) fn new(window_tokens: u64) -> Self {
+        let agent = agent(window_tokens);
+        let channel = ChannelId::local(&agent.id, "main").unwrap();
+        Self {
+            agent,
+            conversation: Conversation::new(channel),
+            journal: Vec::new(),
+            now: "2026-01-01T00:00:00Z".parse().unwrap(),
+            n_messages: 0,
+            n_calls: 0,
+            ended: Vec::new(),
+        }
+    }
+
+    pub(crate) fn journal(&mut self, event: Event) {
+        self.now = self.now.checked_add(SignedDuration::from_secs(7)).unwrap();
+        let channel = Some(self.conversation.channel.clone());
+        let record = Record { n: self.journal.len() as u64 + 1, at: self.now, channel, event };
+        self.conversation.apply(&record).unwrap();
+        self.journal.push(record);
+    }
+
+    pub(crate) fn accept(&mut self, text: &str) {
+        self.n_messages += 1;
+        let mut pending = Pending {
+            message: MessageId::from(format!("m{}", self.n_messages)),
+            turn: self.conversation.next_turn(),
+            at: self.now,
+            author: Author { id: "local/anna".to_owned(), name: "Anna".to_owned() },
+            parts: vec![Part::text(text)],
+            addressed: true,
+            fingerprint: String::new(),
+            tokens: 0,
+        };
+        pending.tokens = window::pending_tokens(&pending);
+        self.journal(Event::Accepted(pending));
+    }
+
+    pub(crate) fn start_turn(&mut self) {
+        if self.conversation.open_turn.is_some() {
+            return;
+        }
+        let Some(first) = self.conversation.pending.front() else { return };
+        let (turn, messages) = (first.turn.clone(), vec![first.message.clone()]);
+        self.journal(Event::TurnStarted { turn, messages, first_seq: self.conversation.next_seq });
+    }
+
+    fn entry(&self, role: Role, text: &str) -> Option<Entry> {
+        let open = self.conversation.open_turn.as_ref()?;
+        Some(Entry {
+            seq: self.conversation.next_seq,
+            turn: open.id.clone(),
+            generation: self.conversation.generation,
+            at: self.now,
+            role,
+            author: None,
+            message: None,
+            parts: vec![Part::text(text)],
+            reasoning: None,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            quotes: false,
+            tokens: 0,
+        })
+    }
+
+    fn add(&mut self, mut entry: Entry) {
+        entry.tokens = window::entry_tokens(&entry);
+        self.journal(Event::EntryAdded { entry });
+    }
+
+    /// A call and, unless the turn is interrupted there, its result.
+    pub(crate) fn call_tool(&mut self, result: Option<&str>) {
+        let Some(mut call) = self.entry(Role::Assistant, "") else { return };
+        self.n_calls += 1;
+        let id = format!("call{}", self.n_calls);
+        let arguments = serde_json::json!({ "query": "flowers" });
+        call.tool_calls = vec![ToolCall { id: id.clone(), name: "history_search".to_owned(), arguments }];
+        self.add(call);
+        if let Some(mut entry) = result.and_then(|text| self.entry(Role::Tool, text)) {
+            entry.tool_call_id = Some(id);
+            self.add(entry);
+        }
+    }
+
+    pub(crate) fn answer(&mut self, text: &str) {
+        let Some(open) = self.conversation.open_turn.clone() else { return };
+        self.emergency();
+        let reply = self.conversation.next_seq;
+        if let Some(entry) = self.entry(Role::Assistant, text) {
+            self.add(entry);
+        }
+        self.end_turn(open.id, TurnOutcome::Answered { reply });
+    }
+
+    pub(crate) fn stop(&mut self) {
+        if let Some(open) = self.conversation.open_turn.clone() {
+            self.end_turn(open.id, TurnOutcome::Stopped);
+        }
+    }
+
+    fn end_turn(&mut self, turn: cairn_core::ids::TurnId, outcome: TurnOutcome) {
+        let (model, usage, recalled) = (None, Usage::default(), Vec::new());
+        self.journal(Event::TurnEnded(TurnEnd { turn, outcome, model, usage, recalled }));
+    }
+
+    pub(crate) fn turn(&mut self, question: &str, answer: &str) {
+        self.accept(question);
+        self.start_turn();
+        self.answer(answer);
+    }
+
+    pub(crate) fn report(&mut self, ratio: f64) {
+        let estimated = window::measure(&self.conversation, &self.agent).estimated_tokens;
+        let input_tokens = (estimated as f64 * ratio) as u64;
+        let usage = Usage { input_tokens, output_tokens: 10, cached_tokens: 0 };
+        self.journal(Event::UsageReported { model: self.agent.model.clone(), estimated, usage });
+    }
+
+    pub(crate) fn emergency(&mut self) -> bool {
+        let events = compaction::emergency(&self.conversation, &self.agent);
+        let happened = !events.is_empty();
+        events.into_iter().for_each(|event| self.journal(event));
+        happened
+    }
+
+    /// What the compactor does when it looks.
+    pub(crate) fn watch(&mut self) -> Option<Run> {
+        match compaction::next_run(&self.conversation, &self.agent, self.now) {
+            Decision::Start(run) => {
+                self.journal(Event::RunStarted { run: run.clone() });
+                Some(run)
+            }
+            Decision::Idle => None,
+            Decision::WaitUntil(until) => {
+                self.now = until;
+                None
+            }
+        }
+    }
+
+    pub(crate) fn manual(&mut self) {
+        let event = compaction::request_manual(&self.conversation, &self.agent, None, self.now);
+        if let Some(event) = event {
+            self.journal(event);
+        }
+    }
+
+    pub(crate) fn draft(text: &str) -> Draft {
+        Draft { text: text.to_owned(), made_by: "fake".to_owned(), memories: Vec::new(), dates: None }
+    }
+
+    pub(crate) fn commit(&mut self, text: &str) {
+        let Some(run) = self.conversation.run.as_ref().map(|run| run.id.clone()) else { return };
+        self.commit_run(&run, text);
+    }
+
+    pub(crate) fn commit_run(&mut self, run: &RunId, text: &str) {
+        let draft = Self::draft(text);
+        let events = compaction::commit(&self.conversation, &self.agent, run, draft, None, self.now);
+        for event in events.into_iter().flatten() {
+            self.journal(event);
+        }
+        self.ended.push(run.clone());
+    }
+
+    pub(crate) fn fail_attempt(&mut self) {
+        let Some(run) = self.conversation.run.clone() else { return };
+        let (event, next) = compaction::fail_attempt(&run, &self.agent, "no answer", None, self.now);
+        match next {
+            Next::Retry { .. } => self.journal(event),
+            Next::Digest => self.commit("digest"),
+        }
+    }
+
+    pub(crate) fn give_up(&mut self) {
+        let Some(run) = self.conversation.run.as_ref().map(|run| run.id.clone()) else { return };
+        let (outcome, reason) = (RunOutcome::Failed, "gave up");
+        let event = compaction::give_up(&self.conversation, &self.agent, outcome, reason, self.now);
+        self.journal(event.unwrap());
+        self.ended.push(run);
+    }
+
+    pub(crate) fn new_generation(&mut self) {
+        self.stop();
+        self.give_up();
+        let generation = Generation(self.conversation.generation.0 + 1);
+        self.journal(Event::GenerationStarted { generation });
+    }
+
+    /// Restores from a head taken at `n` and the records since, as the store does.
+    pub(crate) fn restored_from(&self, n: usize) -> Conversation {
+        let mut at_head = Conversation::new(self.conversation.channel.clone());
+        self.journal[..n].iter().for_each(|record| at_head.apply(record).unwrap());
+        let json = serde_json::to_string(&at_head.to_head()).unwrap();
+        let mut restored: Conversation = serde_json::from_str(&json).unwrap();
+        let filled =
+            restored.fill(at_head.live.iter().cloned().collect(), at_head.pending.iter().cloned().collect());
+        assert!(filled, "a head could not be filled from its own words");
+        self.journal.iter().for_each(|record| restored.apply(record).unwrap());
+        restored
+    }
+
+    pub(crate) fn assemble(&self) -> Assembled {
+        let tail = Tail { now: self.now, zone: jiff::tz::TimeZone::UTC, recalled: Vec::new() };
+        window::assemble(&self.conversation, &self.agent, &tail).unwrap()
+    }
+
+    pub(crate) fn tier(&self) -> Tier {
+        window::measure(&self.conversation, &self.agent).tier
+    }
+
+    /// Invariant 1: every number is in exactly one place; ranges are contiguous and in order.
+    pub(crate) fn check_coverage(&self) {
+        let conversation = &self.conversation;
+        let mut next = Seq(1);
+        for archived in &conversation.archived {
+            assert_eq!(archived.from_seq, next);
+            next = Seq(archived.to_seq.0 + 1);
+        }
+        assert_eq!(conversation.first_seq, next);
+        for item in conversation.stack.items() {
+            let (from, to) = item.range();
+            assert_eq!(from, next, "the stack has a gap or an overlap");
+            assert!(to >= from);
+            assert_eq!(item.messages(), to.0 + 1 - from.0);
+            next = to.next();
+        }
+        for entry in &conversation.live {
+            assert_eq!(entry.seq, next, "the live history has a gap or an overlap");
+            next = next.next();
+        }
+        assert_eq!(conversation.next_seq, next, "the newest entries are nowhere");
+        for seq in 1..conversation.next_seq.0 {
+            assert!(conversation.place(Seq(seq)).is_some(), "{seq} has no place");
+        }
+        assert_eq!(conversation.place(conversation.next_seq), None);
+    }
+
+    /// Every accepted message is pending or in a turn.
+    pub(crate) fn check_messages(&self) {
+        let pending = self.conversation.pending.iter().map(|pending| pending.message.clone());
+        let mut placed: BTreeSet<MessageId> = pending.collect();
+        for record in &self.journal {
+            if let Event::TurnStarted { messages, .. } = &record.event {
+                placed.extend(messages.iter().cloned());
+            }
+        }
+        assert_eq!(placed.len() as u64, self.n_messages);
+    }
+
+    pub(crate) fn sealed_places(&self) -> usize {
+        let seqs = 1..self.conversation.next_seq.0;
+        seqs.filter(|seq| self.conversation.place(Seq(*seq)) == Some(Place::Sealed)).count()
+    }
+
+    pub(crate) fn live(&self) -> Vec<Arc<Entry>> {
+        self.conversation.live.iter().cloned().collect()
+    }
+
+    pub(crate) fn n_markers(&self) -> usize {
+        let is_marker = |item: &&StackItem| matches!(item, StackItem::Marker(_));
+        self.conversation.stack.items().iter().filter(is_marker).count()
+    }
+}
