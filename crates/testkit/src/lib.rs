@@ -1,1 +1,3 @@
-//! testkit
+//! Fakes and builders for tests, and the tools that measure.
+
+pub mod daemon;

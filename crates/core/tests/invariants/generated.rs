@@ -145,7 +145,7 @@ fn check_run(before: Option<&Run>, sim: &Sim, step: &Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 160, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 160, max_shrink_iters: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_invariants_hold_after_every_step(

@@ -1,0 +1,195 @@
+//! The real binary as a process: started, asked over its socket, measured, killed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::{UnixDatagram, UnixStream};
+use tokio::process::{Child, Command};
+
+/// How long a start, a stop or an answer may take before a test gives up. Not a measure of speed.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A running `cairn run`.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    socket: PathBuf,
+    ready_after: Duration,
+}
+
+impl Daemon {
+    /// Starts `cairn run` on a state folder and waits until it reports itself ready.
+    ///
+    /// # Errors
+    /// The process cannot be started, or ends before it is ready.
+    pub async fn start(cairn: &Path, state: &Path, config: Option<&Path>) -> io::Result<Self> {
+        std::fs::create_dir_all(state)?;
+        let notify_path = state.join("notify.sock");
+        if notify_path.exists() {
+            std::fs::remove_file(&notify_path)?;
+        }
+        let notify = UnixDatagram::bind(&notify_path)?;
+        let mut command = Command::new(cairn);
+        command.arg("run").arg("--state").arg(state).env("NOTIFY_SOCKET", &notify_path);
+        command.env_remove("RUNTIME_DIRECTORY").stdin(Stdio::null()).kill_on_drop(true);
+        command.stdout(Stdio::null()).stderr(std::fs::File::create(state.join("daemon.log"))?);
+        if let Some(config) = config {
+            command.arg("--config").arg(config);
+        }
+        let began = Instant::now();
+        let mut child = command.spawn()?;
+        let mut message = [0_u8; 4096];
+        let ready = async {
+            loop {
+                let n = notify.recv(&mut message).await?;
+                if String::from_utf8_lossy(&message[..n]).lines().any(|line| line == "READY=1") {
+                    return io::Result::Ok(());
+                }
+            }
+        };
+        tokio::select! {
+            ready = ready => ready?,
+            status = child.wait() => {
+                let log = std::fs::read_to_string(state.join("daemon.log"))?;
+                return Err(io::Error::other(format!("ended before it was ready: {:?}\n{log}", status?)));
+            }
+            () = tokio::time::sleep(PATIENCE) => return Err(io::Error::other("never ready")),
+        }
+        let socket = state.join("cairn.sock");
+        Ok(Self { child, socket, ready_after: began.elapsed() })
+    }
+
+    /// Time from the start of the process to its being ready.
+    pub fn ready_after(&self) -> Duration {
+        self.ready_after
+    }
+
+    /// A client of its socket.
+    pub fn client(&self) -> Client {
+        Client::new(&self.socket)
+    }
+
+    /// Its resident memory, in bytes.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn rss_bytes(&self) -> io::Result<u64> {
+        let pid = self.child.id().ok_or_else(|| io::Error::other("the daemon has ended"))?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
+        kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("no VmRSS"))
+    }
+
+    /// Kills it as `kill -9` does.
+    ///
+    /// # Errors
+    /// It cannot be killed.
+    pub async fn kill(mut self) -> io::Result<()> {
+        self.child.kill().await
+    }
+
+    /// Asks it to stop, as systemd does, and waits for its end.
+    ///
+    /// # Errors
+    /// It does not end.
+    pub async fn stop(mut self) -> io::Result<std::process::ExitStatus> {
+        let pid = self.child.id().ok_or_else(|| io::Error::other("the daemon has ended"))?;
+        Command::new("kill").args(["-TERM", &pid.to_string()]).status().await?;
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        ended.map_err(|_late| io::Error::other("it did not stop"))?
+    }
+}
+
+/// A client of a daemon's socket.
+#[derive(Debug, Clone)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// A client of the socket at that path; nothing is connected yet.
+    pub fn new(socket: &Path) -> Self {
+        Self { socket: socket.to_owned() }
+    }
+
+    /// Sends a request, with a JSON body unless it is null, and reads the whole answer.
+    ///
+    /// # Errors
+    /// There is no daemon, or it hangs up.
+    pub async fn ask(&self, method: &str, path: &str, body: &Value) -> io::Result<(StatusCode, Value)> {
+        let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(body)? };
+        let (status, bytes) = self.raw(method, path, "application/json", bytes).await?;
+        let value = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        Ok((status, value))
+    }
+
+    /// Sends a request with any body and reads the whole answer. `accept` is the media type asked for.
+    ///
+    /// # Errors
+    /// There is no daemon, or it hangs up.
+    pub async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        accept: &str,
+        body: Vec<u8>,
+    ) -> io::Result<(StatusCode, Bytes)> {
+        let response = self.send(method, path, accept, body).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(io::Error::other)?;
+        Ok((status, body.to_bytes()))
+    }
+
+    /// Sends a request and hands back the answer as it streams.
+    ///
+    /// # Errors
+    /// There is no daemon, or it hangs up.
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        accept: &str,
+        body: Vec<u8>,
+    ) -> io::Result<hyper::Response<hyper::body::Incoming>> {
+        let stream = UnixStream::connect(&self.socket).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "cairn")
+            .header("accept", accept)
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .map_err(io::Error::other)?;
+        sender.send_request(request).await.map_err(io::Error::other)
+    }
+
+    /// `GET` of a path that must answer 200.
+    ///
+    /// # Errors
+    /// There is no daemon, or it answers otherwise.
+    pub async fn get(&self, path: &str) -> io::Result<Value> {
+        let (status, value) = self.ask("GET", path, &Value::Null).await?;
+        if status == StatusCode::OK { Ok(value) } else { Err(io::Error::other(format!("{status}: {value}"))) }
+    }
+
+    /// Says something in a channel and waits for the reply.
+    ///
+    /// # Errors
+    /// There is no daemon.
+    pub async fn say(&self, channel: &str, text: &str) -> io::Result<(StatusCode, Value)> {
+        let body = serde_json::json!({ "user": "anna", "text": text });
+        self.ask("POST", &format!("/v1/channels/{channel}/messages"), &body).await
+    }
+}
