@@ -130,11 +130,12 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
 fn check_limits(check: &mut Check<'_, '_>, limits: &Limits) {
     let rows = [
         ("max_message_bytes", limits.max_message_bytes as u64, 1, 64 << 20, "bytes"),
+        ("admitted_messages", limits.admitted_messages as u64, 1, 1_000_000, "messages"),
         ("channel_queue", limits.channel_queue as u64, 1, 1_000_000, "messages"),
-        ("total_queue", limits.total_queue as u64, 1, 10_000_000, "messages"),
-        ("max_turns", limits.max_turns as u64, 1, 100_000, "turns"),
-        ("max_runs", limits.max_runs as u64, 1, 1_000, "runs"),
         ("idle_secs", limits.idle_secs, 1, 31_536_000, "seconds"),
+        ("turn_timeout_secs", limits.turn_timeout_secs, 1, 86_400, "seconds"),
+        ("model_attempts", u64::from(limits.model_attempts), 1, 100, "calls"),
+        ("tool_timeout_secs", limits.tool_timeout_secs, 1, 86_400, "seconds"),
         ("shutdown_secs", limits.shutdown_secs, 0, 3_600, "seconds"),
     ];
     for (key, value, low, high, unit) in rows {

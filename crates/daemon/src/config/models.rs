@@ -119,6 +119,9 @@ fn check_numbers(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
             check.wrong(&at, message, "it is the part of the window kept for the answer: lower it");
         }
     }
-    let at = key_path!["models", idx, "idle_timeout_secs"];
-    check.within(&at, model.idle_timeout_secs, 1, 3600, "seconds");
+    for (key, secs) in
+        [("first_timeout_secs", model.first_timeout_secs), ("idle_timeout_secs", model.idle_timeout_secs)]
+    {
+        check.within(&key_path!["models", idx, key], secs, 1, 3600, "seconds");
+    }
 }

@@ -2,7 +2,9 @@
 //! `config/config.toml` says the same to users.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use cairn_actors::HouseLimits;
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::ids::AgentId;
 use cairn_core::model::{ModelInfo, ToolDef};
@@ -17,7 +19,7 @@ pub const OFFLINE: &str = "offline";
 pub struct Config {
     /// What agents fall back on.
     pub defaults: Defaults,
-    /// Bounds of what is taken in and kept going.
+    /// Bounds of what is taken in and of how long things take.
     pub limits: Limits,
     /// The log.
     pub log: Log,
@@ -163,7 +165,9 @@ pub struct ModelConfig {
     pub tools: bool,
     /// Its answers are streamed.
     pub stream: bool,
-    /// Seconds without a byte after which a request counts as failed.
+    /// Seconds from a request to the first byte of its answer after which it counts as failed.
+    pub first_timeout_secs: u64,
+    /// Seconds between two pieces of an answer after which it counts as failed.
     pub idle_timeout_secs: u64,
 }
 
@@ -182,7 +186,8 @@ impl Default for ModelConfig {
             images: false,
             tools: true,
             stream: true,
-            idle_timeout_secs: 120,
+            first_timeout_secs: 300,
+            idle_timeout_secs: 60,
         }
     }
 }
@@ -211,36 +216,55 @@ impl ModelConfig {
     }
 }
 
-/// `[limits]`: bounds of what is taken in and kept going.
+/// `[limits]`: bounds of what is taken in and of how long things take.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
     /// Longest text of a message, in bytes.
     pub max_message_bytes: usize,
-    /// Messages of one channel that may wait for their answer; further ones are refused with 429.
+    /// Messages that may be on their way to the journal at once, over all channels; further ones are refused.
+    pub admitted_messages: usize,
+    /// Messages of one channel that may wait for their answer; further ones are refused.
     pub channel_queue: usize,
-    /// Messages of all channels that may wait for their answer; further ones are refused with 429.
-    pub total_queue: usize,
-    /// Turns under way at the same time, over all channels.
-    pub max_turns: usize,
-    /// Compaction runs under way at the same time, over all channels.
-    pub max_runs: usize,
-    /// Seconds without an event after which a channel is put to sleep; it wakes with the next message.
+    /// Seconds without an event after which a channel falls asleep; it wakes with the next message.
     pub idle_secs: u64,
+    /// Longest that one turn may take, all model calls and tools together, in seconds.
+    pub turn_timeout_secs: u64,
+    /// Most calls of the model for one answer, when it fails in passing.
+    pub model_attempts: u32,
+    /// Longest that one call of a tool may take, in seconds.
+    pub tool_timeout_secs: u64,
     /// Seconds that turns under way get to end when the daemon stops.
     pub shutdown_secs: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
+        let house = HouseLimits::default();
         Self {
             max_message_bytes: 256 * 1024,
-            channel_queue: 256,
-            total_queue: 4096,
-            max_turns: 64,
-            max_runs: 4,
-            idle_secs: 600,
+            admitted_messages: house.admitted_messages,
+            channel_queue: house.channel_queue,
+            idle_secs: house.idle_after.as_secs(),
+            turn_timeout_secs: house.turn_timeout.as_secs(),
+            model_attempts: house.model_attempts,
+            tool_timeout_secs: house.tool_timeout.as_secs(),
             shutdown_secs: 30,
+        }
+    }
+}
+
+impl Limits {
+    /// The part of them that the actors keep.
+    pub fn house(&self) -> HouseLimits {
+        HouseLimits {
+            admitted_messages: self.admitted_messages,
+            channel_queue: self.channel_queue,
+            idle_after: Duration::from_secs(self.idle_secs),
+            turn_timeout: Duration::from_secs(self.turn_timeout_secs),
+            model_attempts: self.model_attempts,
+            tool_timeout: Duration::from_secs(self.tool_timeout_secs),
+            ..HouseLimits::default()
         }
     }
 }

@@ -1,0 +1,172 @@
+//! What is said about a wrong file: where, what, and what to do.
+
+use rstest::rstest;
+
+use super::{error, load};
+
+#[test]
+fn an_unknown_key_is_shown_in_its_line_with_the_nearest_known_key() {
+    let text = "[defaults]\ncontext_window = 9000\n\n[defaults.compaction]\nbackground_treshold = 0.7\n";
+    assert_eq!(
+        error(text),
+        "/etc/cairn/config.toml:5:1: unknown key `background_treshold` in [defaults.compaction]\n   \
+         |\n 5 | background_treshold = 0.7\n   | ^^^^^^^^^^^^^^^^^^^\n   = did you mean `background_threshold`?"
+    );
+}
+
+#[rstest]
+#[case::table("[default]\ncontext_window = 9000", "1:2: unknown key `default`", "`defaults`")]
+#[case::singular("[[agent]]\nid = \"x\"", "unknown key `agent`", "`agents`")]
+#[case::dashes("[defaults]\ncontext-window = 9000", "2:1: unknown key", "`context_window`")]
+#[case::agent("[[agents]]\nid = \"a\"\nmodel = \"x\"", "3:1: unknown key `model` in [[agents]]", "`models`")]
+#[case::second("[[agents]]\nid = \"a\"\n[[agents]]\nid = \"b\"\ntimezon = \"UTC\"", "5:1: ", "`timezone`")]
+#[case::nested("[[agents]]\nid = \"a\"\n[agents.compaction]\nenable = false", "4:1: ", "`enabled`")]
+#[case::elsewhere("[defaults]\nbackground_threshold = 0.5", "2:1: ", "belongs in [defaults.compaction]")]
+#[case::top("context_window = 9000", "1:1: ", "belongs in [defaults]")]
+#[case::id("[defaults]\nid = \"x\"", "2:", "belongs in [[agents]]")]
+#[case::nothing_near("[log]\nzzzzzzzzzzzz = 1", "2:1: ", "known keys here: level, format")]
+fn a_mistyped_key_is_an_error_that_names_what_was_meant(
+    #[case] text: &str,
+    #[case] place: &str,
+    #[case] hint: &str,
+) {
+    let message = error(text);
+    assert!(message.contains(place) && message.contains(hint), "{message}");
+}
+
+#[test]
+fn all_mistyped_keys_are_named_at_once() {
+    let problems = load("[log]\nlevl = \"info\"\n[store]\nsegment = 3\n").unwrap_err().problems;
+    assert_eq!(problems.len(), 2);
+}
+
+#[rstest]
+#[case("[defaults]\ncontext_window = \"big\"", "2:18: `defaults.context_window`", "a whole number")]
+#[case("[defaults]\ncontext_window = -5", "2:18: ", "a whole number")]
+#[case("[defaults.compaction]\nenabled = \"yes\"", "2:11: `defaults.compaction.enabled`", "true or false")]
+#[case("[defaults.compaction]\nbackground_threshold = \"0.8\"", "2:24: ", "without quotes")]
+#[case("[agents]\nid = \"a\"", "1:", "[[agents]]")]
+#[case("[[agents]]\nid = \"a\"\nmodels = \"main\"", "3:10: ", "models")]
+#[case("[[models]]\nid = \"a\"\nprovider = \"opnai\"", "3:12: ", "openai")]
+#[case("[log]\nformat = 3", "2:10: ", "format")]
+fn a_wrong_type_names_key_place_and_what_is_expected(
+    #[case] text: &str,
+    #[case] place: &str,
+    #[case] expected: &str,
+) {
+    let message = error(text);
+    assert!(message.contains(place) && message.contains(expected), "{message}");
+    assert!(message.contains("| ") && message.contains('^'), "no excerpt with a caret: {message}");
+}
+
+#[test]
+fn broken_toml_is_shown_where_it_breaks() {
+    let message = error("[defaults]\ncontext_window = = 3\n");
+    assert!(message.starts_with("/etc/cairn/config.toml:2:18: this is not TOML"), "{message}");
+    assert!(message.contains("2 | context_window = = 3"), "{message}");
+}
+
+#[rstest]
+#[case("background_threshold = 80", &["2:24", "`background_threshold` = 80", "above 0 and below 1", "0.80"])]
+#[case("background_threshold = 0.0", &["`background_threshold` = 0"])]
+#[case("background_threshold = 0.9", &["2:24", "`aggressive_threshold` = 0.85", "background_threshold = 0.9", "rise"])]
+#[case("aggressive_threshold = 0.99", &["2:24", "`emergency_threshold` = 0.95", "aggressive_threshold = 0.99"])]
+#[case("emergency_threshold = 1.5", &["`emergency_threshold` = 1.5", "below 1"])]
+#[case("background_threshold = nan", &["`background_threshold` = NaN"])]
+#[case("background_fraction = 1.0", &["`background_fraction` = 1"])]
+#[case("reserve_ratio = 0.9", &["`reserve_ratio` = 0.9", "0.5"])]
+#[case("fan_out = 1", &["`fan_out` = 1", "2 or more"])]
+fn a_threshold_out_of_range_or_order_names_key_value_and_what_would_be_right(
+    #[case] line: &str,
+    #[case] parts: &[&str],
+) {
+    for table in ["[defaults.compaction]", "[[agents]]\nid = \"a\"\n[agents.compaction]"] {
+        let message = error(&format!("{table}\n{line}\n"));
+        for part in parts.iter().filter(|part| !part.starts_with("2:") || table.starts_with("[defaults")) {
+            assert!(message.contains(part), "`{part}` is missing in:\n{message}");
+        }
+    }
+}
+
+#[test]
+fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_it() {
+    let text = "[defaults.compaction]\nbackground_threshold = 0.5\naggressive_threshold = 0.6\n\n[[agents]]\n\
+                id = \"a\"\n[agents.compaction]\nbackground_threshold = 0.7\n";
+    let message = error(text);
+    assert!(message.contains(":8:24: `aggressive_threshold` = 0.6"), "{message}");
+}
+
+#[rstest]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\n[[models]]\nid = \"m\"\nmodel = \"y\"",
+    "5:6: two models have the id `m`"
+)]
+#[case("[[agents]]\nid = \"a\"\n[[agents]]\nid = \"a\"", "4:6: two agents have the id `a`")]
+#[case(
+    "[[agents]]\nid = \"a\"\nmodels = [\"mian\"]\n[[models]]\nid = \"main\"\nmodel = \"x\"",
+    "did you mean `main`?"
+)]
+#[case(
+    "[defaults]\nmodels = [\"nope\"]",
+    "2:11: agent `main` names the model `nope`, which is not in [[models]]"
+)]
+#[case("[[agents]]\ntimezone = \"UTC\"", "has no `id`")]
+#[case("[[agents]]\nid = \"a b\"", "2:6: `id` = \"a b\" is no name")]
+#[case("[[models]]\nmodel = \"x\"", "has no `id`")]
+#[case("[[models]]\nid = \"m\"", "model `m` has no `model`")]
+#[case("[[models]]\nid = \"offline\"\nmodel = \"x\"", "belongs to the embedded model")]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\nprovider = \"anthropic\"",
+    "4:12: `provider` = \"anthropic\": this wire format is not in this version"
+)]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\nbase_url = \"localhost:8080\"",
+    "must begin with http:// or https://"
+)]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\nbase_url = \"http://h/v1/chat/completions\"",
+    "must end before /chat/completions"
+)]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\napi_key_env = \"A\"\napi_key_file = \"f\"",
+    "keep one of the two"
+)]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\ncontext_window = 1000\nmax_output_tokens = 1000",
+    "5:21: `max_output_tokens` = 1000 leaves no room"
+)]
+#[case(
+    "[[agents]]\nid = \"a\"\ncontext_window = 1000\nmodels = [\"m\"]\n[[models]]\nid = \"m\"\nmodel = \"x\"\nmax_output_tokens = 2000",
+    "3:18: agent `a`: `context_window` = 1000 has no room"
+)]
+#[case("[defaults]\ncontext_window = 100", "`context_window` = 100 is out of range")]
+#[case(
+    "[defaults]\ntimezone = \"Mars/Olympus\"",
+    "2:12: `timezone` = \"Mars/Olympus\" is not a known time zone"
+)]
+#[case("[limits]\nmax_message_bytes = 0", "2:21: `max_message_bytes` = 0 is out of range")]
+#[case("[store]\nsegment_mib = 0", "`segment_mib` = 0 is out of range")]
+#[case("[log]\nlevel = \"loud=very=much\"", "2:9: `level`")]
+fn a_value_that_makes_no_sense_is_an_error_at_its_place(#[case] text: &str, #[case] expected: &str) {
+    let message = error(text);
+    assert!(message.contains(expected), "{message}");
+    assert!(message.contains("\n   = "), "no remedy in: {message}");
+}
+
+#[rstest]
+#[case("[[models]]\nid = \"m\"\napi_key = \"sk-verysecret\"\n")]
+#[case("models = [{ id = \"m\", api_key = \"sk-verysecret\" }]\n")]
+#[case("[[models]]\nid = \"m\"\napi_key = sk-verysecret\n")]
+#[case("[[models]]\nid = \"m\"\nmodel = \"x\"\nbase_url = \"https://me:sk-verysecret@host/v1\"\n")]
+fn a_secret_in_the_file_is_refused_and_never_repeated(#[case] text: &str) {
+    let message = error(text);
+    assert!(!message.contains("verysecret"), "{message}");
+    assert!(message.contains("api_key"), "{message}");
+}
+
+#[test]
+fn the_caret_stands_below_its_character_after_tabs_and_wide_letters() {
+    let message = error("[defaults]\n\ttimezone = \"Ünknown/Zöne\"\n");
+    assert!(message.contains(":2:13: "), "{message}");
+    assert!(message.contains("\n   | \t           ^^^^^^^^^^^^^^"), "{message}");
+}

@@ -1,0 +1,74 @@
+//! Keys: where they come from, what is worth a warning, and that they are never shown.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rstest::rstest;
+use secrecy::ExposeSecret;
+
+use crate::config::{Config, FixedEnvironment, Loaded};
+
+/// Loads a config with one model whose key is given by `line`, in a folder of its own.
+fn load(dir: &Path, line: &str, env: FixedEnvironment) -> Loaded {
+    let file = dir.join("config.toml");
+    let text =
+        format!("[[models]]\nid = \"m\"\nmodel = \"x\"\n{line}\n[[agents]]\nid = \"a\"\nmodels = [\"m\"]\n");
+    std::fs::write(&file, text).unwrap();
+    Config::load(Some(&file), &env).unwrap()
+}
+
+fn write(path: &Path, text: &str, mode: u32) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn key(loaded: &Loaded) -> Option<&str> {
+    loaded.api_key("m").map(ExposeSecret::expose_secret)
+}
+
+#[test]
+fn a_key_comes_from_the_variable_or_the_file_that_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = FixedEnvironment::new("/").with("KEY", "sk-env");
+    assert_eq!(key(&load(dir.path(), "", env.clone())), None);
+    assert_eq!(key(&load(dir.path(), "api_key_env = \"KEY\"", env.clone())), Some("sk-env"));
+    write(&dir.path().join("key"), "sk-file\n", 0o600);
+    let loaded = load(dir.path(), "api_key_file = \"key\"", env);
+    assert_eq!(key(&loaded), Some("sk-file"));
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+}
+
+#[test]
+fn a_bare_file_name_is_looked_for_among_the_credentials_first() {
+    let (dir, credentials) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let env = FixedEnvironment::new("/").with("CREDENTIALS_DIRECTORY", credentials.path());
+    write(&dir.path().join("key"), "sk-beside", 0o600);
+    assert_eq!(key(&load(dir.path(), "api_key_file = \"key\"", env.clone())), Some("sk-beside"));
+    write(&credentials.path().join("key"), "sk-credential", 0o400);
+    assert_eq!(key(&load(dir.path(), "api_key_file = \"key\"", env)), Some("sk-credential"));
+}
+
+#[rstest]
+#[case::unset("api_key_env = \"NOPE\"", "$NOPE is not set")]
+#[case::missing("api_key_file = \"nope\"", "cannot read the key file")]
+#[case::empty("api_key_file = \"empty\"", "empty or not a single word")]
+#[case::open("api_key_file = \"open\"", "chmod 600")]
+fn a_key_that_is_missing_or_open_is_a_warning(#[case] line: &str, #[case] said: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("empty"), " \n", 0o600);
+    write(&dir.path().join("open"), "sk-open", 0o644);
+    let loaded = load(dir.path(), line, FixedEnvironment::new("/"));
+    assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
+    assert!(loaded.warnings[0].contains(said) && loaded.warnings[0].contains("`m`"), "{:?}", loaded.warnings);
+}
+
+#[test]
+fn a_key_is_never_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = FixedEnvironment::new("/").with("KEY", "sk-canary");
+    let loaded = load(dir.path(), "api_key_env = \"KEY\"", env);
+    assert_eq!(key(&loaded), Some("sk-canary"));
+    let all = format!("{}{loaded:?}{:?}", loaded.show(), loaded.warnings);
+    assert!(!all.contains("canary"), "{all}");
+    assert!(loaded.show().contains("api_key_env = \"KEY\""));
+}
