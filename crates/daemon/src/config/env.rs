@@ -15,8 +15,7 @@ pub trait Environment: Send + Sync {
     /// The first folder of a variable that may hold several, parted by colons, as systemd sets them.
     fn first_dir(&self, name: &str) -> Option<PathBuf> {
         let value = self.var(name)?;
-        let first = std::env::split_paths(&value).next().filter(|path| path.is_absolute());
-        first
+        std::env::split_paths(&value).next().filter(|path| path.is_absolute())
     }
 }
 
