@@ -310,7 +310,7 @@ pub struct Store {
 
 impl Default for Store {
     fn default() -> Self {
-        Self { segment_mib: 64, cache_mib: 32 }
+        Self { segment_mib: 64, cache_mib: 8 }
     }
 }
 
