@@ -4,18 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
+use cairn_core::compaction::{Decision, next_run};
 use cairn_core::conversation::Conversation;
-use cairn_core::event::RunEnd;
+use cairn_core::event::{Event, NewRecord, RunEnd};
 use cairn_core::ids::{AgentId, ChannelId, Generation, RunId};
 use cairn_core::ports::{
     Archive, ChatModel, Clock, Journal, MemoryStore, OutboxStore, Platform, Search, StoreError,
 };
 use cairn_core::tier::Tier;
-use futures::future::BoxFuture;
-use tokio::sync::broadcast;
+use cairn_core::window::measure;
+use futures::future::{BoxFuture, join_all};
+use ractor::{Actor as _, ActorRef};
+use tokio::sync::{broadcast, oneshot};
 
+use crate::channel::ChannelMsg;
 use crate::limits::HouseLimits;
 use crate::notice::Notice;
+use crate::shared::{Create, Phase, Shared};
+use crate::supervisor::{Supervisor, SupervisorMsg};
 
 /// An agent with its model.
 #[derive(Clone)]
@@ -111,7 +117,8 @@ pub struct Health {
 /// The handle to the actors. Cheap to clone.
 #[derive(Clone)]
 pub struct House {
-    inner: Arc<HouseDeps>,
+    shared: Arc<Shared>,
+    supervisor: ActorRef<SupervisorMsg>,
 }
 
 impl House {
@@ -120,7 +127,20 @@ impl House {
     /// # Errors
     /// There is no agent, the journal cannot be written, or an actor does not start.
     pub async fn start(deps: HouseDeps) -> Result<Self, HouseError> {
-        Ok(Self { inner: Arc::new(deps) })
+        if deps.agents.is_empty() {
+            return Err(HouseError::NoAgent);
+        }
+        let shared = Arc::new(Shared::new(deps));
+        journal(&shared, Event::DaemonStarted { version: env!("CARGO_PKG_VERSION").to_owned() }).await?;
+        let started = Supervisor::spawn(None, Supervisor, Arc::clone(&shared)).await;
+        let (supervisor, _) =
+            started.map_err(|error| HouseError::Spawn { actor: "supervisor", message: error.to_string() })?;
+        shared.set_phase(Phase::Ready);
+        Ok(Self { shared, supervisor })
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// A snapshot of a conversation, and whether its channel is awake; one at rest is read from the archive and
@@ -132,22 +152,28 @@ impl House {
         &self,
         channel: &ChannelId,
     ) -> Result<Option<(Arc<Conversation>, bool)>, HouseError> {
-        Ok(self.inner.archive.restore(channel).await?.map(|conversation| (Arc::new(conversation), false)))
+        if let Some(cell) = self.shared.cell(channel) {
+            return Ok(Some((Arc::new(cell.snapshot()), true)));
+        }
+        let restored = self.shared.deps.archive.restore(channel).await?;
+        Ok(restored.map(|conversation| (Arc::new(conversation), false)))
     }
 
     /// The channels awake, by name.
+    #[expect(clippy::unused_async, reason = "callers need not know that nothing is awaited")]
     pub async fn awake(&self) -> Vec<ChannelId> {
-        Vec::new()
+        self.shared.cells.read().keys().cloned().collect()
     }
 
     /// The agent of that name.
     pub fn agent(&self, id: &AgentId) -> Option<Arc<AgentRuntime>> {
-        self.inner.agents.iter().find(|agent| agent.settings.id == *id).cloned().map(Arc::new)
+        self.shared.agents.get(id).cloned()
     }
 
     /// The agent that is meant when none is named: the first.
     pub fn default_agent(&self) -> AgentId {
-        self.inner.agents.first().map_or_else(|| AgentId::from("main"), |agent| agent.settings.id.clone())
+        let first = self.shared.deps.agents.first();
+        first.map_or_else(|| AgentId::from("main"), |agent| agent.settings.id.clone())
     }
 
     /// Asks for a compaction. `None`: there is nothing to compact.
@@ -159,8 +185,8 @@ impl House {
         channel: &ChannelId,
         instruction: Option<String>,
     ) -> Result<Option<RunTicket>, HouseError> {
-        let _ = instruction;
-        Err(HouseError::NoSuchChannel(channel.clone()))
+        let ask = |reply| ChannelMsg::Compact { instruction: instruction.clone(), reply };
+        self.shared.ask(channel, Create::No, ask).await?
     }
 
     /// Archives the conversation and begins a new generation. An open turn is stopped, a run cancelled; pending
@@ -169,7 +195,7 @@ impl House {
     /// # Errors
     /// As for [`House::compact`].
     pub async fn new_generation(&self, channel: &ChannelId) -> Result<Generation, HouseError> {
-        Err(HouseError::NoSuchChannel(channel.clone()))
+        self.shared.ask(channel, Create::No, |reply| ChannelMsg::NewGeneration { reply }).await?
     }
 
     /// Stops the open turn. False when there was none.
@@ -177,32 +203,98 @@ impl House {
     /// # Errors
     /// As for [`House::compact`].
     pub async fn stop_turn(&self, channel: &ChannelId) -> Result<bool, HouseError> {
-        Err(HouseError::NoSuchChannel(channel.clone()))
+        self.shared.ask(channel, Create::No, |reply| ChannelMsg::Stop { reply }).await?
     }
 
     /// What happens from here on, in all channels. A slow receiver misses some.
     pub fn notices(&self) -> broadcast::Receiver<Notice> {
-        broadcast::channel(16).1
+        self.shared.notices.subscribe()
     }
 
-    /// Returns when the channel's tier is below `below`, or no run is under way, queued or due.
+    /// Returns when the channel's tier is below `below`, or no run is under way or due.
     pub async fn wait_calm(&self, channel: &ChannelId, below: Tier) {
-        let _ = (channel, below);
+        loop {
+            let Some(cell) = self.shared.cell(channel) else { return };
+            let mut changes = cell.changes();
+            changes.borrow_and_update();
+            let settings = &cell.agent.settings;
+            let now = self.shared.now();
+            let calm = cell.read(|conversation| {
+                let due = || matches!(next_run(conversation, settings, now), Decision::Start(_));
+                measure(conversation, settings).tier < below || (conversation.run.is_none() && !due())
+            });
+            drop(cell);
+            if calm || changes.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Accepts messages: started and not stopping.
     pub fn is_ready(&self) -> bool {
-        false
+        self.shared.phase() == Phase::Ready
     }
 
     /// How the house is.
     pub fn health(&self) -> Health {
-        Health { state: "starting", awake: 0, turns: 0, runs: 0, restarts: 0 }
+        let cells: Vec<_> = self.shared.cells.read().values().cloned().collect();
+        let count = |what: fn(&Conversation) -> bool| cells.iter().filter(|cell| cell.read(what)).count();
+        Health {
+            state: self.shared.phase().name(),
+            awake: cells.len(),
+            turns: count(|conversation| conversation.open_turn.is_some()),
+            runs: count(|conversation| conversation.run.is_some()),
+            restarts: self.shared.restarts(),
+        }
     }
 
     /// Stops: takes nothing more in, lets open turns end within `grace`, cancels the rest (they are taken up
     /// again at the next start, as are runs), keeps heads, journals the stop. Returns when all is at rest.
     pub async fn shutdown(&self, grace: Duration) {
-        let _ = grace;
+        self.shared.set_phase(Phase::Stopping);
+        let cells: Vec<_> = self.shared.cells.read().values().cloned().collect();
+        let ask_all = |message: fn(oneshot::Sender<()>) -> ChannelMsg| {
+            let answers = cells.iter().map(|cell| {
+                let (done, answer) = oneshot::channel();
+                cell.tell_channel(message(done));
+                answer
+            });
+            join_all(answers.collect::<Vec<_>>())
+        };
+        if tokio::time::timeout(grace, ask_all(|done| ChannelMsg::Drain { done })).await.is_err() {
+            tracing::warn!(
+                "turns are still open after the grace time; they are taken up again at the next start"
+            );
+        }
+        if tokio::time::timeout(STOP_LIMIT, ask_all(|done| ChannelMsg::Abandon { done })).await.is_err() {
+            tracing::warn!("a channel does not answer; its state is in the journal");
+        }
+        self.shared.tasks.cancel();
+        self.supervisor.stop(Some("shutdown".to_owned()));
+        if let Err(error) = self.supervisor.wait(Some(STOP_LIMIT)).await {
+            tracing::warn!(%error, "the actors are slow to stop");
+        }
+        if tokio::time::timeout(STOP_LIMIT, self.shared.tasks.wait()).await.is_err() {
+            tracing::warn!("tasks are slow to stop");
+        }
+        for cell in cells {
+            let head = Arc::new(cell.snapshot());
+            if let Err(error) = self.shared.deps.archive.keep_head(head).await {
+                tracing::warn!(channel = %cell.id, %error, "a head was not kept; the next start takes longer");
+            }
+        }
+        self.shared.cells.write().clear();
+        if let Err(error) = journal(&self.shared, Event::DaemonStopped).await {
+            tracing::error!(%error, "the stop was not journalled; the next start takes it for a crash");
+        }
     }
+}
+
+/// Longest that the parts of the house are given to stop once they are told so.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// Journals an event of the daemon itself.
+async fn journal(shared: &Shared, event: Event) -> Result<(), StoreError> {
+    let record = NewRecord { channel: None, at: shared.now(), event };
+    shared.deps.journal.append(vec![record]).await.map(drop)
 }

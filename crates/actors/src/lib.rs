@@ -9,10 +9,22 @@
 //! like any other. [`House`] is the handle to all of it.
 
 mod admission;
+mod cell;
+mod channel;
+mod compactor;
+mod failure;
 mod house;
+mod hub;
 mod limits;
 mod notice;
+mod outbox;
+mod router;
+mod shared;
+mod supervisor;
+mod tasks;
 mod tools;
+mod turn;
+mod worker;
 
 pub use house::{AgentRuntime, Health, House, HouseDeps, HouseError, RunTicket};
 pub use limits::HouseLimits;

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::ids::{Generation, MessageId, Seq, TurnId};
 
@@ -229,3 +230,27 @@ pub const LOST_TEXT: &str = "[System: this message was lost: its journal line wa
 
 /// Tokens of [`LOST_TEXT`] in the window, rounded up.
 const LOST_TOKENS: u32 = 24;
+
+/// Hash of who said what: a message id that comes again with another one is a conflict. A new display name is
+/// none.
+pub fn fingerprint(author: &Author, parts: &[Part]) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(author.id.as_bytes());
+    for part in parts {
+        // Lengths keep neighbouring fields apart.
+        let fields: [&str; 4] = match part {
+            Part::Text { text } => ["t", text, "", ""],
+            Part::Image { name, media_type, data } => {
+                ["i", name.as_deref().unwrap_or_default(), media_type, data]
+            }
+            Part::File { name, media_type, text } => {
+                ["f", name, media_type.as_deref().unwrap_or_default(), text.as_deref().unwrap_or_default()]
+            }
+        };
+        for field in fields {
+            hasher.update((field.len() as u64).to_be_bytes());
+            hasher.update(field.as_bytes());
+        }
+    }
+    hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}

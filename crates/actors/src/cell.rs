@@ -1,0 +1,119 @@
+//! A channel that is awake, as everybody sees it: its conversation behind a lock, its waiters, its actors.
+//!
+//! The cell outlives the restarts of its actors. The channel's actor alone writes the conversation, for microseconds
+//! and never across an await; all others take snapshots.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cairn_core::conversation::{Conversation, FoldError};
+use cairn_core::event::Record;
+use cairn_core::ids::ChannelId;
+use parking_lot::{Mutex, RwLock};
+use ractor::ActorRef;
+use tokio::sync::watch;
+
+use crate::channel::ChannelMsg;
+use crate::compactor::CompactorMsg;
+use crate::house::AgentRuntime;
+use crate::hub::Hub;
+
+#[derive(Default)]
+struct Actors {
+    channel: Option<ActorRef<ChannelMsg>>,
+    compactor: Option<ActorRef<CompactorMsg>>,
+}
+
+/// A channel that is awake.
+pub(crate) struct Cell {
+    /// The channel.
+    pub(crate) id: ChannelId,
+    /// The agent that talks here.
+    pub(crate) agent: Arc<AgentRuntime>,
+    /// Who waits.
+    pub(crate) hub: Hub,
+    conversation: RwLock<Conversation>,
+    actors: Mutex<Actors>,
+    changed: watch::Sender<u64>,
+}
+
+impl Cell {
+    /// A cell without actors yet.
+    pub(crate) fn new(agent: Arc<AgentRuntime>, conversation: Conversation) -> Self {
+        Self {
+            id: conversation.channel.clone(),
+            agent,
+            hub: Hub::default(),
+            changed: watch::Sender::new(conversation.last_n),
+            conversation: RwLock::new(conversation),
+            actors: Mutex::default(),
+        }
+    }
+
+    /// Reads under the lock. Nothing slow in there.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
+        look(&self.conversation.read())
+    }
+
+    /// A copy; entries are shared.
+    pub(crate) fn snapshot(&self) -> Conversation {
+        self.conversation.read().clone()
+    }
+
+    /// Folds journalled records in. For the channel's actor alone.
+    ///
+    /// # Errors
+    /// A record does not fit: the state is to be restored from the archive.
+    pub(crate) fn apply(&self, records: &[Record]) -> Result<(), FoldError> {
+        let begun = Instant::now();
+        {
+            let mut conversation = self.conversation.write();
+            for record in records {
+                conversation.apply(record)?;
+            }
+        }
+        metrics::histogram!("cairn_write_lock_seconds").record(begun.elapsed().as_secs_f64());
+        if let Some(record) = records.last() {
+            self.changed.send_replace(record.n);
+        }
+        Ok(())
+    }
+
+    /// Puts a restored conversation in the place of what was there. For the router, while no actor writes.
+    pub(crate) fn replace(&self, conversation: Conversation) {
+        let n = conversation.last_n;
+        *self.conversation.write() = conversation;
+        self.changed.send_replace(n);
+    }
+
+    /// Told whenever the conversation has changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Names the actor that writes from here on.
+    pub(crate) fn set_channel(&self, channel: ActorRef<ChannelMsg>) {
+        self.actors.lock().channel = Some(channel);
+    }
+
+    /// Names the compactor from here on.
+    pub(crate) fn set_compactor(&self, compactor: ActorRef<CompactorMsg>) {
+        self.actors.lock().compactor = Some(compactor);
+    }
+
+    /// Tells the channel's actor. What reaches one that has just failed is lost: its restart makes good for it.
+    pub(crate) fn tell_channel(&self, message: ChannelMsg) {
+        let channel = self.actors.lock().channel.clone();
+        if channel.is_none_or(|channel| channel.send_message(message).is_err()) {
+            tracing::debug!(channel = %self.id, "the channel's actor is down; it starts again");
+        }
+    }
+
+    /// Tells the compactor, as [`Cell::tell_channel`].
+    pub(crate) fn tell_compactor(&self, message: CompactorMsg) {
+        let compactor = self.actors.lock().compactor.clone();
+        if compactor.is_none_or(|compactor| compactor.send_message(message).is_err()) {
+            tracing::debug!(channel = %self.id, "the compactor is down; it starts again");
+        }
+    }
+}

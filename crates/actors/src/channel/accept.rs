@@ -1,0 +1,189 @@
+//! Taking messages in: each once, durable before it is acknowledged.
+
+use cairn_core::conversation::FoldError;
+use cairn_core::event::{Event, TurnEnd, TurnOutcome};
+use cairn_core::ids::{ChannelId, MessageId, TurnId};
+use cairn_core::message::{Inbound, Pending, fingerprint};
+use cairn_core::ports::{Admission, Answer, Refusal, Reply, Seen, StoreError, TurnFailure};
+use cairn_core::window::pending_tokens;
+
+use super::ChannelState;
+use crate::failure;
+use crate::house::HouseError;
+use crate::hub::ended_stream;
+use crate::shared::Phase;
+
+/// Ended messages that a channel remembers itself, so that a repeat is answered without asking the store.
+const RECENT_KEPT: usize = 64;
+
+/// Seconds after which a full queue is worth another try.
+const BUSY_RETRY_SECS: u64 = 5;
+
+/// A message whose turn ended lately.
+pub(super) struct Recent {
+    pub(super) message: MessageId,
+    pub(super) fingerprint: String,
+    pub(super) end: TurnEnd,
+}
+
+/// How a message id stands.
+enum Standing {
+    New,
+    /// Pending or in the open turn.
+    Open(TurnId, String),
+    Ended(TurnEnd, String),
+}
+
+impl ChannelState {
+    /// Takes a message in: durable when this returns. A repeated id joins its turn or gets its stored answer.
+    pub(super) async fn accept(
+        &mut self,
+        inbound: &Inbound,
+    ) -> Result<Result<Admission, Refusal>, FoldError> {
+        if self.draining {
+            return Ok(Err(Refusal::Unavailable("stopping")));
+        }
+        let print = fingerprint(&inbound.author, &inbound.parts);
+        let standing = match self.standing(&inbound.message).await {
+            Ok(standing) => standing,
+            Err(error) => return Ok(Err(Refusal::Store(error))),
+        };
+        match standing {
+            Standing::Open(_, known) | Standing::Ended(_, known) if known != print => {
+                Ok(Err(Refusal::Conflict(inbound.message.clone())))
+            }
+            Standing::Open(turn, _) => {
+                Ok(Ok(Admission { turn, progress: self.cell.hub.join(&inbound.message) }))
+            }
+            Standing::Ended(end, _) => match self.stored_answer(&inbound.message, &end).await {
+                Ok(Some(answer)) => {
+                    Ok(Ok(Admission { turn: end.turn.clone(), progress: ended_stream(answer) }))
+                }
+                // It failed: it runs again as a new message under the same id.
+                Ok(None) => self.take_in(inbound, print).await,
+                Err(error) => Ok(Err(Refusal::Store(error))),
+            },
+            Standing::New => self.take_in(inbound, print).await,
+        }
+    }
+
+    async fn take_in(
+        &mut self,
+        inbound: &Inbound,
+        print: String,
+    ) -> Result<Result<Admission, Refusal>, FoldError> {
+        let (n_pending, turn) =
+            self.cell.read(|conversation| (conversation.pending.len(), conversation.next_turn()));
+        if n_pending >= self.shared.deps.limits.channel_queue {
+            return Ok(Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }));
+        }
+        let mut pending = Pending {
+            message: inbound.message.clone(),
+            turn: turn.clone(),
+            at: inbound.at,
+            author: inbound.author.clone(),
+            parts: inbound.parts.clone(),
+            addressed: inbound.addressed,
+            fingerprint: print,
+            tokens: 0,
+        };
+        pending.tokens = pending_tokens(&pending);
+        // An idle channel begins the turn in the same breath: one sync for both.
+        let begun = self.next_turn_events(Some(&pending));
+        let mut events = vec![Event::Accepted(pending)];
+        events.extend(begun);
+        // Waiting begins before the turn can end.
+        let progress = self.cell.hub.join(&inbound.message);
+        if let Err(error) = self.commit(events).await? {
+            drop(progress);
+            return Ok(Err(Refusal::Store(error)));
+        }
+        metrics::counter!("cairn_accepted_total").increment(1);
+        self.go_on().await?;
+        Ok(Ok(Admission { turn, progress }))
+    }
+
+    async fn standing(&self, message: &MessageId) -> Result<Standing, StoreError> {
+        let open = self.cell.read(|conversation| {
+            if let Some(pending) = conversation.pending.iter().find(|pending| pending.message == *message) {
+                return Some(Standing::Open(pending.turn.clone(), pending.fingerprint.clone()));
+            }
+            let open = conversation.open_turn.as_ref().filter(|open| open.messages.contains(message))?;
+            let of_turn = |entry: &&std::sync::Arc<cairn_core::message::Entry>| {
+                entry.turn == open.id && entry.message.as_ref() == Some(message)
+            };
+            let entry = conversation.live.iter().rev().find(of_turn)?;
+            let print = fingerprint(entry.author.as_ref()?, &entry.parts);
+            Some(Standing::Open(open.id.clone(), print))
+        });
+        if let Some(open) = open {
+            return Ok(open);
+        }
+        if let Some(recent) = self.recent.iter().rev().find(|recent| recent.message == *message) {
+            return Ok(Standing::Ended(recent.end.clone(), recent.fingerprint.clone()));
+        }
+        match self.shared.deps.archive.seen(&self.cell.id, message).await? {
+            // Open in the archive but not here: a `/new` between its acceptance and now took its turn along.
+            Seen::New | Seen::Open { .. } => Ok(Standing::New),
+            Seen::Ended { fingerprint, end, .. } => Ok(Standing::Ended(*end, fingerprint)),
+        }
+    }
+
+    /// What a message is answered with whose turn has ended; `None` when it is to run again.
+    async fn stored_answer(&self, message: &MessageId, end: &TurnEnd) -> Result<Option<Answer>, StoreError> {
+        let reply = match &end.outcome {
+            TurnOutcome::Failed { .. } | TurnOutcome::Stopped => return Ok(None),
+            TurnOutcome::DeadLettered => return Ok(Some(Answer::Failed(failure::dead_letter()))),
+            TurnOutcome::Unanswered => String::new(),
+            TurnOutcome::Answered { reply } => {
+                let entries = self.shared.deps.archive.entries(&self.cell.id, *reply, *reply, 1).await?;
+                match entries.first() {
+                    Some(entry) => entry.text(),
+                    None => return Ok(None),
+                }
+            }
+        };
+        Ok(Some(answer_of(message, end, reply)))
+    }
+
+    /// Remembers the end of these messages' turn.
+    pub(super) fn remember(&mut self, messages: Vec<(MessageId, String)>, end: &TurnEnd) {
+        for (message, fingerprint) in messages {
+            if self.recent.len() == RECENT_KEPT {
+                self.recent.pop_front();
+            }
+            self.recent.retain(|recent| recent.message != message);
+            self.recent.push_back(Recent { message, fingerprint, end: end.clone() });
+        }
+    }
+}
+
+/// A reply as the waiter of `message` gets it.
+pub(super) fn answer_of(message: &MessageId, end: &TurnEnd, reply: String) -> Answer {
+    Answer::Reply(Reply {
+        turn: end.turn.clone(),
+        message: message.clone(),
+        reply,
+        model: end.model.clone().unwrap_or_default(),
+        usage: end.usage,
+        recalled: end.recalled.clone(),
+    })
+}
+
+/// The answer of a failed turn.
+pub(super) fn failed(failure: &TurnFailure) -> Answer {
+    Answer::Failed(failure.clone())
+}
+
+/// A refusal in the words of the way in.
+pub(crate) fn refusal(error: HouseError, channel: &ChannelId) -> Refusal {
+    match error {
+        HouseError::UnknownAgent(agent) => Refusal::UnknownAgent(agent),
+        HouseError::NoAgent | HouseError::NoSuchChannel(_) => Refusal::UnknownAgent(channel.agent()),
+        HouseError::Stopping => Refusal::Unavailable(Phase::Stopping.name()),
+        HouseError::Interrupted(_) | HouseError::Spawn { .. } => {
+            Refusal::Unavailable("starting a channel again")
+        }
+        HouseError::Store(error) => Refusal::Store(error),
+    }
+}

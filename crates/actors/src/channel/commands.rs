@@ -1,0 +1,90 @@
+//! What people and other parts of the house ask of a channel.
+
+use cairn_core::compaction::{give_up, request_manual};
+use cairn_core::conversation::FoldError;
+use cairn_core::event::{Event, Receipt, RunOutcome};
+use cairn_core::ids::{Generation, OutboxId, RunId};
+
+use super::ChannelState;
+use crate::compactor::CompactorMsg;
+use crate::house::{HouseError, RunTicket};
+
+impl ChannelState {
+    /// Starts a compaction, or queues one behind the run under way.
+    pub(super) async fn compact(
+        &mut self,
+        instruction: Option<String>,
+    ) -> Result<Result<Option<RunTicket>, HouseError>, FoldError> {
+        let now = self.shared.now();
+        let settings = &self.cell.agent.settings;
+        let asked = self.cell.read(|conversation| request_manual(conversation, settings, instruction, now));
+        let Some(event) = asked else { return Ok(Ok(None)) };
+        if let Err(error) = self.commit(vec![event]).await? {
+            return Ok(Err(HouseError::Store(error)));
+        }
+        // Queued runs of people come before all others, so that the id can be told already.
+        let (n_queued, run) = self.cell.read(|conversation| {
+            let n_queued = conversation.queued_runs.len() as u64;
+            (n_queued, RunId::from(format!("r{}", conversation.runs + n_queued)))
+        });
+        let ended = self.cell.hub.join_run(&run);
+        self.cell.tell_compactor(CompactorMsg::Look);
+        Ok(Ok(Some(RunTicket { run, queued: n_queued > 0, ended })))
+    }
+
+    /// Archives everything and begins afresh.
+    pub(super) async fn new_generation(&mut self) -> Result<Result<Generation, HouseError>, FoldError> {
+        if self.unsaved.is_some() {
+            self.try_again().await?;
+        }
+        if let Some(closing) = &self.unsaved {
+            tracing::debug!(channel = %self.cell.id, turn = %closing.turn(), "the store is not well yet");
+            return Ok(Err(HouseError::Interrupted(self.cell.id.clone())));
+        }
+        // Nothing new begins between the end of this generation and the next.
+        let was_draining = std::mem::replace(&mut self.draining, true);
+        let result = self.archive_all().await;
+        self.draining = was_draining;
+        let generation = result?;
+        self.go_on().await?;
+        Ok(generation)
+    }
+
+    async fn archive_all(&mut self) -> Result<Result<Generation, HouseError>, FoldError> {
+        if let Err(error) = self.stop_open_turn().await? {
+            return Ok(Err(HouseError::Store(error)));
+        }
+        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        let (cancelled, generation) = self.cell.read(|conversation| {
+            let reason = "a new generation began";
+            let cancelled = give_up(conversation, settings, RunOutcome::Cancelled, reason, now);
+            (cancelled, Generation(conversation.generation.0 + 1))
+        });
+        let mut events: Vec<Event> = cancelled.into_iter().collect();
+        events.push(Event::GenerationStarted { generation });
+        if let Err(error) = self.commit(events).await? {
+            return Ok(Err(HouseError::Store(error)));
+        }
+        self.cell.hub.forget_runs();
+        self.cell.tell_compactor(CompactorMsg::Look);
+        tracing::info!(channel = %self.cell.id, generation = generation.0, "a new generation began");
+        Ok(Ok(generation))
+    }
+
+    /// Stops the open turn; the next pending message follows.
+    pub(super) async fn stop_turn(&mut self) -> Result<Result<bool, HouseError>, FoldError> {
+        Ok(self.stop_open_turn().await?.map_err(HouseError::Store))
+    }
+
+    /// Notes how a delivery ended.
+    pub(super) async fn settle(
+        &mut self,
+        id: OutboxId,
+        receipt: Receipt,
+    ) -> Result<Result<(), HouseError>, FoldError> {
+        if !self.cell.read(|conversation| conversation.owed.contains(&id)) {
+            return Ok(Ok(()));
+        }
+        Ok(self.commit(vec![Event::OutboxSettled { id, receipt }]).await?.map_err(HouseError::Store))
+    }
+}

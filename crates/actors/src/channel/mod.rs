@@ -1,0 +1,328 @@
+//! The channel's actor: the one writer of its conversation.
+//!
+//! Every change goes the same way: a pure decision names the events, the journal makes them durable, then they are
+//! folded in under the write lock. Turns and runs are tasks beside the actor; what they want changed they propose.
+
+mod accept;
+mod commands;
+mod journal;
+mod report;
+mod restore;
+mod runs;
+mod sleep;
+mod take;
+mod turns;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cairn_core::agent::AgentSettings;
+use cairn_core::compaction::Draft;
+use cairn_core::event::{Event, Receipt, RunOutcome};
+use cairn_core::ids::{Generation, OutboxId, RunId};
+use cairn_core::message::Inbound;
+use cairn_core::ports::{Admission, Refusal, StoreError, TurnFailure};
+use cairn_core::tier::Tier;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::cell::Cell;
+use crate::house::{HouseError, RunTicket};
+use crate::shared::Shared;
+use crate::tasks::Ended;
+use crate::turn::{Cause, Said};
+
+pub(crate) use accept::refusal;
+
+use accept::Recent;
+use turns::{Closing, Current};
+
+/// Who asks gets the answer here.
+pub(crate) type Reply<T> = oneshot::Sender<T>;
+
+/// What a channel's actor is told.
+pub(crate) enum ChannelMsg {
+    /// Take a message in.
+    Accept {
+        /// The message.
+        inbound: Arc<Inbound>,
+        /// Returned when the message is in the journal, or refused.
+        credit: Arc<OwnedSemaphorePermit>,
+        /// Where the answer goes.
+        reply: Reply<Result<Admission, Refusal>>,
+    },
+    /// Compact because somebody asks.
+    Compact {
+        /// What the summary is to attend to.
+        instruction: Option<String>,
+        /// Where the answer goes.
+        reply: Reply<Result<Option<RunTicket>, HouseError>>,
+    },
+    /// Begin a new generation.
+    NewGeneration {
+        /// Where the answer goes.
+        reply: Reply<Result<Generation, HouseError>>,
+    },
+    /// Stop the open turn.
+    Stop {
+        /// Where the answer goes.
+        reply: Reply<Result<bool, HouseError>>,
+    },
+    /// A delivery ended.
+    Settle {
+        /// The delivery.
+        id: OutboxId,
+        /// How.
+        receipt: Receipt,
+        /// Where the answer goes.
+        reply: Reply<Result<(), HouseError>>,
+    },
+    /// The turn under way has entries to journal; their numbers are given here.
+    Step {
+        /// Which attempt at a turn.
+        attempt: u64,
+        /// The entries and what goes with them.
+        events: Vec<Event>,
+        /// Where the answer goes.
+        reply: Reply<Result<(), StoreError>>,
+    },
+    /// The turn under way finds the window too full.
+    Relieve {
+        /// Which attempt at a turn.
+        attempt: u64,
+        /// The settings by which it is too full.
+        settings: Arc<AgentSettings>,
+        /// Who says so.
+        cause: Cause,
+        /// Whether anything left the window.
+        reply: Reply<Result<bool, StoreError>>,
+    },
+    /// The task of a turn ended.
+    TurnDone {
+        /// Which attempt at a turn.
+        attempt: u64,
+        /// How.
+        ended: Box<Ended<Result<Said, TurnFailure>>>,
+    },
+    /// What the store refused is tried again.
+    TryAgain,
+    /// The compactor finds that a run is due.
+    Propose,
+    /// An attempt of a run has a result.
+    Finish {
+        /// The run.
+        run: RunId,
+        /// The result.
+        draft: Draft,
+    },
+    /// An attempt of a run failed.
+    FailAttempt {
+        /// The run.
+        run: RunId,
+        /// The attempt.
+        attempt: u32,
+        /// Why.
+        reason: String,
+        /// What the model's server asks us to wait.
+        retry_after_ms: Option<u64>,
+    },
+    /// A run cannot come to a result.
+    GiveUp {
+        /// The run.
+        run: RunId,
+        /// How it ends.
+        outcome: RunOutcome,
+        /// Why.
+        reason: String,
+    },
+    /// Look whether the channel may sleep.
+    Tick,
+    /// Start no more turns; answer when none is open.
+    Drain {
+        /// Where the answer goes.
+        done: Reply<()>,
+    },
+    /// Drop the open turn; it is taken up again at the next start.
+    Abandon {
+        /// Where the answer goes.
+        done: Reply<()>,
+    },
+}
+
+impl ChannelMsg {
+    /// It came by the router, which counts it.
+    fn is_delivered(&self) -> bool {
+        matches!(
+            self,
+            Self::Accept { .. }
+                | Self::Compact { .. }
+                | Self::NewGeneration { .. }
+                | Self::Stop { .. }
+                | Self::Settle { .. }
+        )
+    }
+
+    /// Answers a message that cannot be handed to its channel. Who does not listen any more does not mind.
+    pub(crate) fn refuse(self, error: HouseError) {
+        match self {
+            Self::Accept { reply, inbound, .. } => {
+                drop(reply.send(Err(accept::refusal(error, &inbound.channel))));
+            }
+            Self::Compact { reply, .. } => drop(reply.send(Err(error))),
+            Self::NewGeneration { reply } => drop(reply.send(Err(error))),
+            Self::Stop { reply } => drop(reply.send(Err(error))),
+            Self::Settle { reply, .. } => drop(reply.send(Err(error))),
+            Self::Step { .. }
+            | Self::Relieve { .. }
+            | Self::TurnDone { .. }
+            | Self::TryAgain
+            | Self::Propose
+            | Self::Finish { .. }
+            | Self::FailAttempt { .. }
+            | Self::GiveUp { .. }
+            | Self::Tick
+            | Self::Drain { .. }
+            | Self::Abandon { .. } => {}
+        }
+    }
+}
+
+/// What a channel's actor starts with.
+pub(crate) struct ChannelArgs {
+    /// What all actors share.
+    pub(crate) shared: Arc<Shared>,
+    /// The channel.
+    pub(crate) cell: Arc<Cell>,
+    /// A turn found open was cut short by a crash.
+    pub(crate) interrupted: bool,
+    /// Cancels the tasks of this incarnation.
+    pub(crate) token: CancellationToken,
+}
+
+/// The actor.
+pub(crate) struct Channel;
+
+/// What the actor knows beside the conversation.
+pub(crate) struct ChannelState {
+    shared: Arc<Shared>,
+    cell: Arc<Cell>,
+    myself: ActorRef<ChannelMsg>,
+    interrupted: bool,
+    token: CancellationToken,
+    /// A router that fails takes its channels down without their knowing: the tasks go with the state.
+    _cancel: DropGuard,
+    /// Messages that came by the router.
+    received: u64,
+    /// The router was told that this channel may sleep: nothing new may begin meanwhile.
+    falling: bool,
+    last_active: Instant,
+    /// The turn's task.
+    current: Option<Current>,
+    /// Attempts at turns so far.
+    attempts: u64,
+    /// The end of a turn that the store refused for now.
+    unsaved: Option<Closing>,
+    /// Messages whose turns ended lately.
+    recent: VecDeque<Recent>,
+    tier: Tier,
+    draining: bool,
+    drained: Vec<Reply<()>>,
+    /// Last record of the head that was kept last.
+    head_n: u64,
+}
+
+impl Actor for Channel {
+    type Msg = ChannelMsg;
+    type State = ChannelState;
+    type Arguments = ChannelArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<ChannelMsg>,
+        args: ChannelArgs,
+    ) -> Result<ChannelState, ActorProcessingErr> {
+        args.cell.set_channel(myself.clone());
+        Ok(ChannelState {
+            head_n: args.cell.read(|conversation| conversation.last_n),
+            shared: args.shared,
+            cell: args.cell,
+            myself,
+            interrupted: args.interrupted,
+            _cancel: args.token.clone().drop_guard(),
+            token: args.token,
+            received: 0,
+            falling: false,
+            last_active: Instant::now(),
+            current: None,
+            attempts: 0,
+            unsaved: None,
+            recent: VecDeque::new(),
+            tier: Tier::Calm,
+            draining: false,
+            drained: Vec::new(),
+        })
+    }
+
+    async fn post_start(
+        &self,
+        _myself: ActorRef<ChannelMsg>,
+        state: &mut ChannelState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.take_up().await
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<ChannelMsg>,
+        message: ChannelMsg,
+        state: &mut ChannelState,
+    ) -> Result<(), ActorProcessingErr> {
+        if message.is_delivered() {
+            state.received += 1;
+            state.stir();
+        }
+        match message {
+            ChannelMsg::Accept { inbound, credit, reply } => {
+                let admitted = state.accept(&inbound).await?;
+                drop(credit);
+                drop(reply.send(admitted));
+            }
+            ChannelMsg::Compact { instruction, reply } => drop(reply.send(state.compact(instruction).await?)),
+            ChannelMsg::NewGeneration { reply } => drop(reply.send(state.new_generation().await?)),
+            ChannelMsg::Stop { reply } => drop(reply.send(state.stop_turn().await?)),
+            ChannelMsg::Settle { id, receipt, reply } => drop(reply.send(state.settle(id, receipt).await?)),
+            ChannelMsg::Step { attempt, events, reply } => {
+                drop(reply.send(state.step(attempt, events).await?));
+            }
+            ChannelMsg::Relieve { attempt, settings, cause, reply } => {
+                drop(reply.send(state.relieve(attempt, &settings, cause).await?));
+            }
+            ChannelMsg::TurnDone { attempt, ended } => state.turn_done(attempt, *ended).await?,
+            ChannelMsg::TryAgain => state.try_again().await?,
+            ChannelMsg::Propose => state.propose().await?,
+            ChannelMsg::Finish { run, draft } => state.finish_run(&run, draft).await?,
+            ChannelMsg::FailAttempt { run, attempt, reason, retry_after_ms } => {
+                state.fail_attempt(&run, attempt, &reason, retry_after_ms).await?;
+            }
+            ChannelMsg::GiveUp { run, outcome, reason } => state.give_up(&run, outcome, &reason).await?,
+            ChannelMsg::Tick => state.tick(),
+            ChannelMsg::Drain { done } => state.drain(done),
+            ChannelMsg::Abandon { done } => {
+                state.abandon();
+                let _ = done.send(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn post_stop(
+        &self,
+        _myself: ActorRef<ChannelMsg>,
+        state: &mut ChannelState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.keep_head();
+        Ok(())
+    }
+}

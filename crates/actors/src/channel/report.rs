@@ -1,0 +1,168 @@
+//! What watchers, logs and metrics are told of what has become durable.
+
+use cairn_core::event::{Event, Record, Run, RunEnd, TurnEnd, TurnOutcome};
+use cairn_core::window::{Gauge, measure};
+
+use super::ChannelState;
+use super::accept::answer_of;
+use crate::notice::Notice;
+
+/// Records after which a head is kept, so that a start has little to read.
+const HEAD_EVERY: u64 = 512;
+
+impl ChannelState {
+    /// Tells of records that were just folded in.
+    pub(super) fn report(&mut self, records: &[Record]) {
+        let moved = records.iter().any(|record| !matches!(record.event, Event::Accepted(_)));
+        if !moved {
+            return;
+        }
+        let settings = &self.cell.agent.settings;
+        let gauge = self.cell.read(|conversation| measure(conversation, settings));
+        let mut taken = None;
+        let mut keep = false;
+        for record in records {
+            match &record.event {
+                Event::TurnStarted { turn, messages, .. } => {
+                    taken = Some(messages);
+                    let (channel, messages) = (self.cell.id.clone(), messages.clone());
+                    self.shared.notify(Notice::TurnStarted { channel, turn: turn.clone(), messages });
+                }
+                Event::TurnEnded(end) => {
+                    if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
+                        self.cell.hub.end(messages, |message| answer_of(message, end, String::new()));
+                    }
+                    self.report_turn(end, &gauge);
+                }
+                Event::RunStarted { run } => self.report_start(run),
+                Event::RunEnded(end) => {
+                    self.report_end(end);
+                    keep = true;
+                }
+                Event::EmergencyApplied { messages, tokens_before, tokens_after, .. } => {
+                    self.report_emergency(*messages, *tokens_before, *tokens_after);
+                }
+                Event::Accepted(_)
+                | Event::DaemonStarted { .. }
+                | Event::DaemonStopped
+                | Event::EntryAdded { .. }
+                | Event::UsageReported { .. }
+                | Event::TurnInterrupted { .. }
+                | Event::RunQueued { .. }
+                | Event::RunAttemptFailed { .. }
+                | Event::StackRetired { .. }
+                | Event::GenerationStarted { .. }
+                | Event::MemorySaved(_)
+                | Event::MemoryEdited { .. }
+                | Event::MemoryForgotten { .. }
+                | Event::MemoriesRecalled { .. }
+                | Event::OutboxIntended { .. }
+                | Event::OutboxSettled { .. }
+                | Event::LinesQuarantined { .. } => {}
+            }
+        }
+        self.report_tier(&gauge);
+        if keep || records.last().is_some_and(|record| record.n > self.head_n + HEAD_EVERY) {
+            self.keep_head();
+        }
+    }
+
+    fn report_tier(&mut self, gauge: &Gauge) {
+        if gauge.tier == self.tier {
+            return;
+        }
+        let from = std::mem::replace(&mut self.tier, gauge.tier);
+        let channel = self.cell.id.clone();
+        tracing::debug!(%channel, from = from.name(), to = gauge.tier.name(), "the tier changed");
+        let (tokens, usage_ratio) = (gauge.tokens, gauge.usage_ratio);
+        self.shared.notify(Notice::TierChanged { channel, from, to: gauge.tier, tokens, usage_ratio });
+    }
+
+    fn report_turn(&self, end: &TurnEnd, gauge: &Gauge) {
+        let outcome = match &end.outcome {
+            TurnOutcome::Answered { .. } => "answered",
+            TurnOutcome::Unanswered => "unanswered",
+            TurnOutcome::Failed { .. } => "failed",
+            TurnOutcome::Stopped => "stopped",
+            TurnOutcome::DeadLettered => "dead_lettered",
+        };
+        let time = self.turn_time();
+        let duration_ms = time.as_millis() as u64;
+        metrics::counter!("cairn_turns_total", "outcome" => outcome).increment(1);
+        metrics::histogram!("cairn_turn_seconds").record(time.as_secs_f64());
+        let (channel, model) = (&self.cell.id, end.model.as_deref().unwrap_or("none"));
+        if let TurnOutcome::Failed { code, message } = &end.outcome {
+            tracing::warn!(%channel, turn = %end.turn, code, message, duration_ms, "turn failed");
+        } else {
+            tracing::info!(%channel, turn = %end.turn, outcome, model,
+                input_tokens = end.usage.input_tokens, output_tokens = end.usage.output_tokens,
+                window_tokens = gauge.tokens, usage_ratio = gauge.usage_ratio, tier = gauge.tier.name(),
+                duration_ms, "turn ended");
+        }
+        self.shared.notify(Notice::TurnEnded {
+            channel: channel.clone(),
+            turn: end.turn.clone(),
+            outcome: end.outcome.clone(),
+            usage: end.usage,
+            tokens: gauge.tokens,
+            usage_ratio: gauge.usage_ratio,
+            tier: gauge.tier,
+            duration_ms,
+        });
+    }
+
+    fn report_start(&self, run: &Run) {
+        let (channel, trigger) = (self.cell.id.clone(), run.trigger.name());
+        let tier = run.tier.name();
+        metrics::counter!("cairn_runs_started_total", "trigger" => trigger, "tier" => tier).increment(1);
+        tracing::info!(%channel, run = %run.id, trigger, tier, from_seq = run.from_seq.0,
+            to_seq = run.to_seq.0, messages = run.messages, "compaction run started");
+        self.shared.notify(Notice::RunStarted {
+            channel,
+            run: run.id.clone(),
+            trigger,
+            tier: run.tier,
+            from_seq: run.from_seq.0,
+            to_seq: run.to_seq.0,
+            messages: run.messages,
+            tokens_before: run.tokens_before,
+        });
+    }
+
+    fn report_end(&self, end: &RunEnd) {
+        let (channel, trigger, outcome) = (self.cell.id.clone(), end.trigger.name(), end.outcome.name());
+        metrics::counter!("cairn_runs_total", "trigger" => trigger, "outcome" => outcome).increment(1);
+        metrics::histogram!("cairn_run_seconds").record(end.duration_ms as f64 / 1000.0);
+        let made_by = end.summary.as_ref().map(|summary| summary.made_by.clone());
+        tracing::info!(%channel, run = %end.run, trigger, outcome, reason = end.reason.as_deref(),
+            made_by = made_by.as_deref(), messages = end.messages, memories = end.memories.len(),
+            tokens_before = end.tokens_before, tokens_after = end.tokens_after, duration_ms = end.duration_ms,
+            "compaction run ended");
+        self.cell.hub.end_run(end);
+        self.shared.notify(Notice::RunEnded {
+            channel,
+            run: end.run.clone(),
+            trigger,
+            outcome: end.outcome,
+            reason: end.reason.clone(),
+            made_by,
+            messages: end.messages,
+            memories: end.memories.len() as u64,
+            tokens_before: end.tokens_before,
+            tokens_after: end.tokens_after,
+            duration_ms: end.duration_ms,
+        });
+    }
+
+    fn report_emergency(&self, messages: u64, tokens_before: u64, tokens_after: u64) {
+        let channel = self.cell.id.clone();
+        let compaction = &self.cell.agent.settings.compaction;
+        metrics::counter!("cairn_emergencies_total").increment(1);
+        tracing::warn!(%channel, messages, tokens_before, tokens_after,
+            background_threshold = compaction.background_threshold,
+            aggressive_threshold = compaction.aggressive_threshold,
+            "emergency: the oldest messages left the window before a run had summarised them; a run over them \
+             follows; lower background_threshold and aggressive_threshold of this agent");
+        self.shared.notify(Notice::Emergency { channel, messages, tokens_before, tokens_after });
+    }
+}

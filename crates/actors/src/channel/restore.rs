@@ -1,0 +1,50 @@
+//! Taking up again what a restart found unfinished.
+
+use cairn_core::conversation::{FoldError, MAX_INTERRUPTIONS};
+use cairn_core::event::{Event, TurnOutcome};
+use ractor::ActorProcessingErr;
+
+use super::turns::{close_calls, stamp};
+use super::{ChannelMsg, ChannelState};
+use crate::compactor::CompactorMsg;
+use crate::failure;
+
+impl ChannelState {
+    /// The open turn runs again, or goes to the dead letters; pending messages and the run follow.
+    pub(super) async fn take_up(&mut self) -> Result<(), ActorProcessingErr> {
+        let settings = &self.cell.agent.settings;
+        self.tier = self.cell.read(|conversation| cairn_core::window::measure(conversation, settings).tier);
+        self.myself.send_after(self.shared.deps.limits.idle_after, || ChannelMsg::Tick);
+        let open = self.cell.read(|conversation| conversation.open_turn.clone());
+        if let Some(open) = open {
+            let mut events = self.cell.read(|conversation| {
+                let mut results = close_calls(conversation, "interrupted by a restart");
+                stamp(conversation, &mut results);
+                results
+            });
+            let mut interruptions = open.interruptions;
+            if self.interrupted {
+                interruptions += 1;
+                events.push(Event::TurnInterrupted { turn: open.id.clone() });
+                tracing::warn!(channel = %self.cell.id, turn = %open.id, interruptions,
+                    "a turn was cut short by a failure; it is taken up again");
+            }
+            // The store may be unwell: then this actor fails and is started again after a pause.
+            self.commit(events).await??;
+            if interruptions >= MAX_INTERRUPTIONS {
+                self.give_up_turn(interruptions).await?;
+            }
+        }
+        self.go_on().await?;
+        self.cell.tell_compactor(CompactorMsg::Look);
+        Ok(())
+    }
+
+    async fn give_up_turn(&mut self, interruptions: u32) -> Result<(), FoldError> {
+        let closing = self.unanswered(TurnOutcome::DeadLettered, failure::dead_letter(), "never run");
+        let Some(closing) = closing else { return Ok(()) };
+        tracing::error!(channel = %self.cell.id, turn = %closing.turn(), interruptions,
+            "a turn went to the dead letters: each time it was open, everything failed; its words are in the history");
+        self.close(closing).await.map(drop)
+    }
+}

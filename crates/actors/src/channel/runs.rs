@@ -1,0 +1,99 @@
+//! Runs: the compactor proposes, the channel decides, journals and applies.
+
+use cairn_core::compaction::{self, Decision, Draft, next_run};
+use cairn_core::conversation::FoldError;
+use cairn_core::event::{Event, RunOutcome};
+use cairn_core::ids::RunId;
+
+use super::ChannelState;
+use crate::compactor::CompactorMsg;
+
+impl ChannelState {
+    /// A run may be due: decided anew here, in the order of the journal.
+    pub(super) async fn propose(&mut self) -> Result<(), FoldError> {
+        if self.falling || self.draining {
+            return Ok(());
+        }
+        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        let decision = self.cell.read(|conversation| next_run(conversation, settings, now));
+        let Decision::Start(run) = decision else { return Ok(()) };
+        self.conclude(Some(vec![Event::RunStarted { run }])).await
+    }
+
+    /// An attempt has a result. A run that is no longer under way came too late: nothing to do.
+    pub(super) async fn finish_run(&mut self, run: &RunId, draft: Draft) -> Result<(), FoldError> {
+        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        let conversation = self.cell.snapshot();
+        let events = compaction::commit(&conversation, settings, run, draft, None, now);
+        drop(conversation);
+        self.conclude(events).await
+    }
+
+    /// An attempt failed: the next one waits its time, or the digest stands in.
+    pub(super) async fn fail_attempt(
+        &mut self,
+        run: &RunId,
+        attempt: u32,
+        reason: &str,
+        retry_after_ms: Option<u64>,
+    ) -> Result<(), FoldError> {
+        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        let current = self.cell.read(|conversation| conversation.run.clone());
+        let failed = current.filter(|current| current.id == *run && current.attempt == attempt);
+        let event = failed.map(|run| {
+            let (event, next) = compaction::fail_attempt(&run, settings, reason, retry_after_ms, now);
+            tracing::warn!(channel = %self.cell.id, run = %run.id, attempt, reason, ?next,
+                "an attempt of a compaction run failed; the conversation is as it was");
+            vec![event]
+        });
+        self.conclude(event).await
+    }
+
+    /// A run cannot come to a result: what is still sealed is live again.
+    pub(super) async fn give_up(
+        &mut self,
+        run: &RunId,
+        outcome: RunOutcome,
+        reason: &str,
+    ) -> Result<(), FoldError> {
+        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        let event = self.cell.read(|conversation| {
+            conversation.run.as_ref().filter(|current| current.id == *run)?;
+            compaction::give_up(conversation, settings, outcome, reason, now)
+        });
+        self.conclude(event.map(|event| vec![event])).await
+    }
+
+    /// Journals what became of a run and has the compactor look again; what the store refuses it brings again.
+    async fn conclude(&mut self, events: Option<Vec<Event>>) -> Result<(), FoldError> {
+        let refused = match events {
+            Some(events) => self.commit(events).await?.is_err(),
+            None => false,
+        };
+        if refused {
+            let cell = std::sync::Arc::clone(&self.cell);
+            let pause = self.shared.deps.limits.store_retry_pause;
+            self.shared.tasks.spawn("bring a run again", async move {
+                tokio::time::sleep(pause).await;
+                cell.tell_compactor(CompactorMsg::Resume);
+            });
+        } else {
+            self.forget_moot_requests();
+            self.cell.tell_compactor(CompactorMsg::Look);
+        }
+        Ok(())
+    }
+
+    /// Who waits for a queued run for which nothing is left (an emergency took its range) is told that none comes.
+    fn forget_moot_requests(&self) {
+        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        let moot = self.cell.read(|conversation| {
+            conversation.run.is_none()
+                && !conversation.queued_runs.is_empty()
+                && !matches!(next_run(conversation, settings, now), Decision::Start(_))
+        });
+        if moot {
+            self.cell.hub.forget_runs();
+        }
+    }
+}

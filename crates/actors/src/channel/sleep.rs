@@ -1,0 +1,88 @@
+//! Falling asleep and stopping.
+
+use std::sync::Arc;
+
+use cairn_core::compaction::{Decision, next_run};
+use tokio::time::Instant;
+
+use super::{ChannelMsg, ChannelState, Reply};
+use crate::compactor::CompactorMsg;
+use crate::failure;
+use crate::router::RouterMsg;
+
+impl ChannelState {
+    /// Something came: the channel stays awake.
+    pub(super) fn stir(&mut self) {
+        self.last_active = Instant::now();
+        if std::mem::take(&mut self.falling) {
+            // A run that was proposed meanwhile was not taken.
+            self.cell.tell_compactor(CompactorMsg::Look);
+        }
+    }
+
+    /// Asks the router to let the channel sleep when nothing happened for long and nothing is under way.
+    pub(super) fn tick(&mut self) {
+        let limit = self.shared.deps.limits.idle_after;
+        let quiet = self.last_active.elapsed();
+        if quiet >= limit && self.may_sleep() {
+            self.falling = true;
+            let (channel, who, received) = (self.cell.id.clone(), self.myself.get_id(), self.received);
+            self.shared.tell_router(RouterMsg::Idle { channel, who, received });
+        }
+        let wait = if quiet < limit { limit - quiet } else { limit };
+        self.myself.send_after(wait, || ChannelMsg::Tick);
+    }
+
+    fn may_sleep(&self) -> bool {
+        if self.current.is_some() || self.unsaved.is_some() || self.cell.hub.is_awaited() {
+            return false;
+        }
+        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        self.cell.read(|conversation| {
+            conversation.open_turn.is_none()
+                && conversation.run.is_none()
+                && matches!(next_run(conversation, settings, now), Decision::Idle)
+        })
+    }
+
+    /// Starts no more turns; `done` is answered when none is open.
+    pub(super) fn drain(&mut self, done: Reply<()>) {
+        self.draining = true;
+        self.drained.push(done);
+        if self.current.is_none() && self.unsaved.is_none() {
+            self.tell_drained();
+        }
+    }
+
+    /// Answers who waits for the open turn to end.
+    pub(super) fn tell_drained(&mut self) {
+        if self.current.is_none() && self.unsaved.is_none() {
+            for done in self.drained.drain(..) {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// Drops the open turn's task; the turn stays open in the journal.
+    pub(super) fn abandon(&mut self) {
+        self.draining = true;
+        self.cancel_turn();
+        self.cell.hub.close(&failure::stopping());
+        self.tell_drained();
+    }
+
+    /// Keeps the head, in a task of its own: it is only a cache.
+    pub(super) fn keep_head(&mut self) {
+        let head = Arc::new(self.cell.snapshot());
+        if head.last_n == self.head_n {
+            return;
+        }
+        self.head_n = head.last_n;
+        let archive = Arc::clone(&self.shared.deps.archive);
+        self.shared.tasks.spawn("keep a head", async move {
+            if let Err(error) = archive.keep_head(head).await {
+                tracing::warn!(%error, "a conversation's head was not kept; its next start takes longer");
+            }
+        });
+    }
+}

@@ -1,0 +1,112 @@
+//! What the next turn takes up of what is pending. Pure.
+
+use cairn_core::ids::{LOCAL_PLATFORM, MessageId, TurnId};
+use cairn_core::message::Pending;
+
+/// Share of the usable window that one turn's messages may fill.
+const TURN_SHARE: u64 = 4;
+
+/// What a turn takes up.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Taken {
+    /// The turn: that of its first message.
+    pub(crate) turn: TurnId,
+    /// The messages, first in first out.
+    pub(crate) messages: Vec<MessageId>,
+    /// One of them is to be answered.
+    pub(crate) addressed: bool,
+}
+
+/// The next turn, if one is due. On the local platform each message is a turn of its own; elsewhere all that is
+/// pending, up to a quarter of the window, once somebody addresses the bot or too much has gathered.
+pub(crate) fn next_turn(
+    platform: &str,
+    pending: &[&Pending],
+    usable_tokens: u64,
+    unaddressed_queue: usize,
+) -> Option<Taken> {
+    let first = pending.first()?;
+    let share = usable_tokens / TURN_SHARE;
+    let batch = if platform == LOCAL_PLATFORM { &pending[..1] } else { fitting(pending, share) };
+    let awaited = pending.iter().any(|message| message.addressed);
+    let gathered = pending.len() > unaddressed_queue || batch.len() < pending.len();
+    if platform != LOCAL_PLATFORM && !awaited && !gathered {
+        return None;
+    }
+    Some(Taken {
+        turn: first.turn.clone(),
+        messages: batch.iter().map(|message| message.message.clone()).collect(),
+        addressed: batch.iter().any(|message| message.addressed),
+    })
+}
+
+/// The oldest messages that fit the share: at least one.
+fn fitting<'a, 'b>(pending: &'a [&'b Pending], share: u64) -> &'a [&'b Pending] {
+    let mut tokens = 0;
+    let n = pending
+        .iter()
+        .take_while(|message| {
+            tokens += u64::from(message.tokens);
+            tokens <= share
+        })
+        .count();
+    &pending[..n.max(1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_core::message::{Author, Part};
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn pending(specs: &[(&str, u32)]) -> Vec<Pending> {
+        let message = |(n, (text, tokens)): (usize, &(&str, u32))| Pending {
+            message: MessageId::from(text.trim_end_matches('!')),
+            turn: TurnId::from(format!("t{}", n + 1)),
+            at: Timestamp::UNIX_EPOCH,
+            author: Author { id: "x/u".into(), name: "u".into() },
+            parts: vec![Part::text(*text)],
+            addressed: text.ends_with('!'),
+            fingerprint: String::new(),
+            tokens: *tokens,
+        };
+        specs.iter().enumerate().map(message).collect()
+    }
+
+    #[track_caller]
+    fn check(platform: &str, specs: &[(&str, u32)], expected: Option<(&str, &str, bool)>) {
+        let pending = pending(specs);
+        let pending: Vec<_> = pending.iter().collect();
+        let taken = next_turn(platform, &pending, 400, 3);
+        let shown = taken.as_ref().map(|taken| {
+            let messages: Vec<_> = taken.messages.iter().map(MessageId::as_str).collect();
+            (taken.turn.to_string(), messages.join(" "), taken.addressed)
+        });
+        let expected =
+            expected.map(|(turn, messages, addressed)| (turn.to_owned(), messages.to_owned(), addressed));
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_local_message_is_a_turn_of_its_own() {
+        check("local", &[], None);
+        check("local", &[("a!", 10), ("b!", 10)], Some(("t1", "a", true)));
+        check("local", &[("a!", 1_000)], Some(("t1", "a", true)));
+    }
+
+    #[test]
+    fn in_a_chat_all_that_waits_joins_up_to_a_quarter_of_the_window() {
+        check("chat", &[("a", 10), ("b!", 10), ("c", 10)], Some(("t1", "a b c", true)));
+        check("chat", &[("a!", 60), ("b!", 60)], Some(("t1", "a", true)));
+        check("chat", &[("a!", 500), ("b!", 10)], Some(("t1", "a", true)));
+    }
+
+    #[test]
+    fn messages_to_nobody_wait_until_too_many_have_gathered() {
+        check("chat", &[("a", 10), ("b", 10), ("c", 10)], None);
+        check("chat", &[("a", 10), ("b", 10), ("c", 10), ("d", 10)], Some(("t1", "a b c d", false)));
+        check("chat", &[("a", 90), ("b", 90)], Some(("t1", "a", false)));
+        check("chat", &[("a", 90), ("b!", 90)], Some(("t1", "a", false)));
+    }
+}

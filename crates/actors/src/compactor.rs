@@ -1,0 +1,200 @@
+//! The compactor: watches its sibling's conversation, says when a run is due, runs it through a worker, and brings
+//! the result back. It changes nothing itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::compaction::{Decision, next_run};
+use cairn_core::event::{Run, RunOutcome};
+use cairn_core::ids::RunId;
+use jiff::Timestamp;
+use ractor::concurrency::JoinHandle;
+use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
+use tokio_util::sync::DropGuard;
+
+use crate::cell::Cell;
+use crate::channel::ChannelMsg;
+use crate::shared::Shared;
+use crate::tasks::Ended;
+use crate::worker::{self, Failure, Made};
+
+/// What the compactor is told.
+#[derive(Debug)]
+pub(crate) enum CompactorMsg {
+    /// Something changed: look whether there is something to do.
+    Look,
+    /// What was proposed last may have been lost: propose it again.
+    Resume,
+    /// The worker of that attempt ended.
+    Done {
+        /// The run.
+        run: RunId,
+        /// The attempt.
+        attempt: u32,
+        /// How.
+        ended: Ended<Result<Made, Failure>>,
+    },
+}
+
+/// What the compactor starts with.
+pub(crate) struct CompactorArgs {
+    /// What all actors share.
+    pub(crate) shared: Arc<Shared>,
+    /// The channel.
+    pub(crate) cell: Arc<Cell>,
+}
+
+/// The attempt under way.
+struct Attempt {
+    run: RunId,
+    attempt: u32,
+    /// The digest stands in for the model.
+    digest: bool,
+    /// Its result, until the state shows that it was taken.
+    result: Option<Result<Made, Failure>>,
+    /// The worker ends with its compactor, and with a run that ends without it.
+    _cancel: DropGuard,
+}
+
+/// The actor.
+pub(crate) struct Compactor;
+
+/// What it knows beside the conversation.
+pub(crate) struct CompactorState {
+    shared: Arc<Shared>,
+    cell: Arc<Cell>,
+    myself: ActorRef<CompactorMsg>,
+    attempt: Option<Attempt>,
+    timer: Option<JoinHandle<Result<(), MessagingErr<CompactorMsg>>>>,
+}
+
+impl Actor for Compactor {
+    type Msg = CompactorMsg;
+    type State = CompactorState;
+    type Arguments = CompactorArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<CompactorMsg>,
+        args: CompactorArgs,
+    ) -> Result<CompactorState, ActorProcessingErr> {
+        args.cell.set_compactor(myself.clone());
+        Ok(CompactorState { shared: args.shared, cell: args.cell, myself, attempt: None, timer: None })
+    }
+
+    async fn post_start(
+        &self,
+        _myself: ActorRef<CompactorMsg>,
+        state: &mut CompactorState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.look();
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<CompactorMsg>,
+        message: CompactorMsg,
+        state: &mut CompactorState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            CompactorMsg::Look => state.look(),
+            CompactorMsg::Resume => {
+                state.bring();
+                state.look();
+            }
+            CompactorMsg::Done { run, attempt, ended } => state.done(&run, attempt, ended),
+        }
+        Ok(())
+    }
+}
+
+impl CompactorState {
+    /// Starts what is due: the worker of the run under way, or the proposal of a new one.
+    fn look(&mut self) {
+        if let Some(timer) = self.timer.take() {
+            timer.abort();
+        }
+        let now = self.shared.now();
+        let Some(run) = self.cell.read(|conversation| conversation.run.clone()) else {
+            // A run that ended otherwise (`/new`, superseded) takes its worker along.
+            self.attempt = None;
+            let settings = &self.cell.agent.settings;
+            match self.cell.read(|conversation| next_run(conversation, settings, now)) {
+                Decision::Idle => {}
+                Decision::WaitUntil(until) => self.look_at(until, now),
+                Decision::Start(_) => self.cell.tell_channel(ChannelMsg::Propose),
+            }
+            return;
+        };
+        let known = |attempt: &Attempt| attempt.run == run.id && attempt.attempt == run.attempt;
+        if self.attempt.as_ref().is_some_and(known) {
+            return;
+        }
+        match run.retry_at.filter(|at| *at > now) {
+            Some(at) => self.look_at(at, now),
+            None => self.start(run),
+        }
+    }
+
+    fn look_at(&mut self, at: Timestamp, now: Timestamp) {
+        let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+        // A little more, so that a clock that counts milliseconds has surely passed the time.
+        let wait = wait + Duration::from_millis(1);
+        self.timer = Some(self.myself.send_after(wait, || CompactorMsg::Look));
+    }
+
+    fn start(&mut self, run: Run) {
+        let token = self.shared.tasks.token();
+        let digest = run.attempt > self.cell.agent.settings.compaction.max_attempts;
+        self.attempt = Some(Attempt {
+            run: run.id.clone(),
+            attempt: run.attempt,
+            digest,
+            result: None,
+            _cancel: token.clone().drop_guard(),
+        });
+        let (id, attempt) = (run.id.clone(), run.attempt);
+        let myself = self.myself.clone();
+        let work = worker::run(Arc::clone(&self.shared), Arc::clone(&self.cell), run, digest);
+        self.shared.tasks.watch(token, work, move |ended| {
+            // A compactor that is gone starts the attempt anew when it is back.
+            let _ = myself.send_message(CompactorMsg::Done { run: id, attempt, ended });
+        });
+    }
+
+    fn done(&mut self, run: &RunId, attempt: u32, ended: Ended<Result<Made, Failure>>) {
+        let known = |current: &&mut Attempt| current.run == *run && current.attempt == attempt;
+        let Some(current) = self.attempt.as_mut().filter(known) else { return };
+        current.result = match ended {
+            Ended::Done(result) => Some(result),
+            Ended::Panicked(message) => {
+                tracing::error!(channel = %self.cell.id, %run, message, "a worker panicked; please report it");
+                Some(Err(Failure::attempt(format!("the worker panicked: {message}"))))
+            }
+            Ended::Cancelled => None,
+        };
+        self.bring();
+    }
+
+    /// Brings the result of the attempt to the channel.
+    fn bring(&self) {
+        let Some(current) = &self.attempt else { return };
+        let run = current.run.clone();
+        let message = match current.result.clone() {
+            None => return,
+            Some(Ok(Made { draft })) => ChannelMsg::Finish { run, draft },
+            Some(Err(Failure { outcome: Some(outcome), reason, .. })) => {
+                ChannelMsg::GiveUp { run, outcome, reason }
+            }
+            // Not even the digest could be made: the run ends, and the next one after a pause may do better.
+            Some(Err(Failure { reason, .. })) if current.digest => {
+                ChannelMsg::GiveUp { run, outcome: RunOutcome::Failed, reason }
+            }
+            Some(Err(Failure { reason, retry_after_ms, .. })) => {
+                ChannelMsg::FailAttempt { run, attempt: current.attempt, reason, retry_after_ms }
+            }
+        };
+        self.cell.tell_channel(message);
+    }
+}

@@ -1,0 +1,83 @@
+//! Failures of a turn, in words that help whoever waits.
+
+use cairn_core::model::ModelError;
+use cairn_core::ports::{StoreError, TurnFailure};
+use cairn_core::window::AssembleError;
+
+fn failure(code: &str, message: impl Into<String>, hint: &str) -> TurnFailure {
+    TurnFailure { code: code.to_owned(), message: message.into(), hint: hint.to_owned() }
+}
+
+/// The channel went before the turn ended.
+pub(crate) fn lost() -> TurnFailure {
+    let hint = "nothing accepted is lost; ask again with the same id";
+    failure("turn_failed", "the channel failed before the turn ended", hint)
+}
+
+/// The daemon stops first.
+pub(crate) fn stopping() -> TurnFailure {
+    let hint = "the message is kept and answered after the next start; ask again with the same id";
+    failure("stopping", "the daemon stopped before the turn ended", hint)
+}
+
+/// A command stopped the turn.
+pub(crate) fn stopped() -> TurnFailure {
+    failure("stopped", "the turn was stopped by a command", "send the message again to have it answered")
+}
+
+/// The turn was given up.
+pub(crate) fn dead_letter() -> TurnFailure {
+    let hint = "its words are in the history; send them anew, under another id, if they are to be answered";
+    failure("dead_letter", "the turn was given up after three unclean stops while it was open", hint)
+}
+
+/// The model failed.
+pub(crate) fn of_model(model: &str, error: &ModelError) -> TurnFailure {
+    let hint = match error {
+        ModelError::Auth(_) => "set api_key_env or api_key_file of this model",
+        ModelError::BadRequest(_) => "check model name and base_url in the configuration",
+        ModelError::RateLimited { .. } => "wait a little, or use a model with a higher limit",
+        ModelError::Overloaded { .. } | ModelError::Timeout(_) | ModelError::Transport(_) => {
+            "check that the model's server runs and can be reached, then send the message again"
+        }
+        ModelError::ContextOverflow(_) => "lower context_window to what the model really takes",
+        ModelError::Protocol(_) => "send the message again; if it stays so, check base_url and provider",
+    };
+    failure("turn_failed", format!("model `{model}`: {error}"), hint)
+}
+
+/// The model found every request too large.
+pub(crate) fn overflow(attempts: u32) -> TurnFailure {
+    let message = format!(
+        "the model found the request too large {attempts} times, although it was shortened each time"
+    );
+    failure("compaction_failure", message, "lower context_window to what the model really takes")
+}
+
+/// No request can be made.
+pub(crate) fn no_room(error: &AssembleError) -> TurnFailure {
+    failure("turn_failed", error.to_string(), "raise context_window or shorten the agent's prompt")
+}
+
+/// The store refused what the turn had to say.
+pub(crate) fn of_store(error: &StoreError) -> TurnFailure {
+    failure("turn_failed", error.to_string(), "send the message again when the store is well")
+}
+
+/// The model called tools without end.
+pub(crate) fn too_many_rounds(rounds: u32) -> TurnFailure {
+    let message = format!("the model called tools {rounds} times without an answer");
+    failure("turn_failed", message, "raise max_rounds of the agent, or ask for less at once")
+}
+
+/// The turn took too long.
+pub(crate) fn too_long(limit: std::time::Duration) -> TurnFailure {
+    let message = format!("the turn took longer than {} s", limit.as_secs());
+    failure("turn_failed", message, "send the message again; check that the model's server is well")
+}
+
+/// A fault of ours.
+pub(crate) fn panicked(message: &str) -> TurnFailure {
+    let message = format!("the turn failed by a fault of the program: {message}");
+    failure("turn_failed", message, "please report this; the conversation is intact")
+}

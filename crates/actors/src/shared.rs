@@ -1,0 +1,194 @@
+//! What all actors share: the ports, the agents, the cells of the channels awake, and the way to a channel.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use cairn_core::ids::{AgentId, ChannelId};
+use cairn_core::ports::Platform;
+use jiff::Timestamp;
+use parking_lot::RwLock;
+use ractor::ActorRef;
+use tokio::sync::{Semaphore, broadcast, oneshot};
+
+use crate::cell::Cell;
+use crate::channel::ChannelMsg;
+use crate::house::{AgentRuntime, HouseDeps, HouseError};
+use crate::notice::Notice;
+use crate::outbox::OutboxMsg;
+use crate::router::RouterMsg;
+use crate::tasks::Tasks;
+
+/// Notices that a slow watcher may lag behind before it misses some.
+const NOTICE_QUEUE: usize = 1024;
+
+/// How often a question to a channel is asked again when its actor failed over it.
+const ASK_ATTEMPTS: u32 = 6;
+
+/// How the house is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Not ready yet.
+    Starting = 0,
+    /// Takes messages.
+    Ready = 1,
+    /// Takes no more.
+    Stopping = 2,
+}
+
+impl Phase {
+    /// Its name in records and errors.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
+/// What all actors share.
+pub(crate) struct Shared {
+    /// The ports and limits.
+    pub(crate) deps: HouseDeps,
+    /// The agents by name.
+    pub(crate) agents: BTreeMap<AgentId, Arc<AgentRuntime>>,
+    /// The channels awake.
+    pub(crate) cells: RwLock<BTreeMap<ChannelId, Arc<Cell>>>,
+    /// What watchers are told.
+    pub(crate) notices: broadcast::Sender<Notice>,
+    /// Credits of messages on their way to the journal.
+    pub(crate) credits: Arc<Semaphore>,
+    /// All tasks.
+    pub(crate) tasks: Tasks,
+    phase: AtomicU8,
+    restarts: AtomicU64,
+    router: RwLock<Option<ActorRef<RouterMsg>>>,
+    outbox: RwLock<Option<ActorRef<OutboxMsg>>>,
+}
+
+impl Shared {
+    /// Everything, without actors yet.
+    pub(crate) fn new(deps: HouseDeps) -> Self {
+        let agents =
+            deps.agents.iter().map(|agent| (agent.settings.id.clone(), Arc::new(agent.clone()))).collect();
+        Self {
+            agents,
+            cells: RwLock::default(),
+            notices: broadcast::Sender::new(NOTICE_QUEUE),
+            credits: Arc::new(Semaphore::new(deps.limits.admitted_messages)),
+            tasks: Tasks::default(),
+            phase: AtomicU8::new(Phase::Starting as u8),
+            restarts: AtomicU64::new(0),
+            router: RwLock::default(),
+            outbox: RwLock::default(),
+            deps,
+        }
+    }
+
+    /// Now, by the daemon's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.deps.clock.now()
+    }
+
+    /// How the house is.
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Starting,
+            1 => Phase::Ready,
+            _ => Phase::Stopping,
+        }
+    }
+
+    /// Sets how the house is; a house that stops never gets ready again.
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+    }
+
+    /// Counts an actor that is started again.
+    pub(crate) fn count_restart(&self, actor: &'static str) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+        metrics::counter!("cairn_actor_restarts_total", "actor" => actor).increment(1);
+    }
+
+    /// Actors started again since the start.
+    pub(crate) fn restarts(&self) -> u64 {
+        self.restarts.load(Ordering::Relaxed)
+    }
+
+    /// The cell of a channel, when it is awake.
+    pub(crate) fn cell(&self, channel: &ChannelId) -> Option<Arc<Cell>> {
+        self.cells.read().get(channel).cloned()
+    }
+
+    /// The platform that delivers replies of a channel.
+    pub(crate) fn platform(&self, channel: &ChannelId) -> Option<Arc<dyn Platform>> {
+        self.deps.platforms.iter().find(|platform| platform.name() == channel.platform()).cloned()
+    }
+
+    /// Tells watchers. That nobody watches is fine.
+    pub(crate) fn notify(&self, notice: Notice) {
+        let _ = self.notices.send(notice);
+    }
+
+    /// Names the router from here on.
+    pub(crate) fn set_router(&self, router: Option<ActorRef<RouterMsg>>) {
+        *self.router.write() = router;
+    }
+
+    /// Names the outbox from here on.
+    pub(crate) fn set_outbox(&self, outbox: Option<ActorRef<OutboxMsg>>) {
+        *self.outbox.write() = outbox;
+    }
+
+    /// Tells the router. False when it is down.
+    pub(crate) fn tell_router(&self, message: RouterMsg) -> bool {
+        let router = self.router.read().clone();
+        router.is_some_and(|router| router.send_message(message).is_ok())
+    }
+
+    /// Tells the outbox. What it misses while it is down it finds in the store when it starts again.
+    pub(crate) fn tell_outbox(&self, message: OutboxMsg) {
+        let outbox = self.outbox.read().clone();
+        if outbox.is_none_or(|outbox| outbox.send_message(message).is_err()) {
+            tracing::debug!("the outbox is down; it starts again and finds what is owed in the store");
+        }
+    }
+
+    /// Asks a channel, which is woken for it, and asks again when its actor fails over the question. `create`: the
+    /// channel may begin with this.
+    ///
+    /// # Errors
+    /// The house stops, or the channel failed every time. What the channel itself answers is in `T`.
+    pub(crate) async fn ask<T>(
+        &self,
+        channel: &ChannelId,
+        create: Create,
+        question: impl Fn(oneshot::Sender<T>) -> ChannelMsg + Send,
+    ) -> Result<T, HouseError> {
+        for attempt in 0..ASK_ATTEMPTS {
+            let (reply, answer) = oneshot::channel();
+            let message = RouterMsg::Deliver { channel: channel.clone(), create, message: question(reply) };
+            if self.tell_router(message)
+                && let Ok(answer) = answer.await
+            {
+                return Ok(answer);
+            }
+            if self.phase() == Phase::Stopping {
+                return Err(HouseError::Stopping);
+            }
+            tokio::time::sleep(self.deps.limits.restart_pause * 2_u32.pow(attempt)).await;
+        }
+        Err(HouseError::Interrupted(channel.clone()))
+    }
+}
+
+/// Whether a message may begin a channel that was never seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Create {
+    /// It may.
+    Yes,
+    /// It is refused then.
+    No,
+}

@@ -1,0 +1,89 @@
+//! Watched tasks: no background work without somebody who learns how it ended.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How a watched task ended.
+#[derive(Debug)]
+pub(crate) enum Ended<T> {
+    /// With its result.
+    Done(T),
+    /// Its token was cancelled first.
+    Cancelled,
+    /// It panicked, with these words.
+    Panicked(String),
+}
+
+/// All tasks of the house.
+#[derive(Clone, Default)]
+pub(crate) struct Tasks {
+    tracker: TaskTracker,
+    root: CancellationToken,
+}
+
+impl Tasks {
+    /// A token that is cancelled with the house.
+    pub(crate) fn token(&self) -> CancellationToken {
+        self.root.child_token()
+    }
+
+    /// Runs `work` until it ends, panics or `token` is cancelled, then tells `told`, whichever it was.
+    pub(crate) fn watch<F, D>(&self, token: CancellationToken, work: F, told: D)
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+        D: FnOnce(Ended<F::Output>) + Send + 'static,
+    {
+        self.tracker.spawn(async move {
+            let work = AssertUnwindSafe(work).catch_unwind();
+            let ended = tokio::select! {
+                biased;
+                () = token.cancelled() => Ended::Cancelled,
+                result = work => match result {
+                    Ok(done) => Ended::Done(done),
+                    Err(panic) => Ended::Panicked(panic_text(panic.as_ref())),
+                },
+            };
+            told(ended);
+        });
+    }
+
+    /// Runs `work` that has no result; a panic in it is logged under its name.
+    pub(crate) fn spawn<F>(&self, name: &'static str, work: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.watch(self.token(), work, move |ended| {
+            if let Ended::Panicked(message) = ended {
+                tracing::error!(task = name, message, "a background task panicked; please report it");
+            }
+        });
+    }
+
+    /// Cancels all that still runs.
+    pub(crate) fn cancel(&self) {
+        self.root.cancel();
+    }
+
+    /// Waits until nothing runs any more. Call after [`Tasks::cancel`].
+    pub(crate) async fn wait(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}
+
+/// The words of a panic.
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a panic without words".to_owned()
+    }
+}
