@@ -1,5 +1,7 @@
 //! The invariants of the design over the pure core, by tables and by generated sequences.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 mod generated;
 mod rules;
 mod sim;
