@@ -1,0 +1,205 @@
+//! The persisted shapes: journals are read for years, so that a change of one must be seen and meant.
+
+use cairn_core::event::{
+    Event, Receipt, Record, Run, RunEnd, RunOutcome, RunRequest, Trigger, TurnEnd, TurnOutcome, Work,
+};
+use cairn_core::ids::{Generation, Seq};
+use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
+use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
+use cairn_core::model::Usage;
+use cairn_core::summary::{DigestLine, Marker, MarkerKind, Summary};
+use cairn_core::tier::Tier;
+use jiff::Timestamp;
+
+fn at() -> Timestamp {
+    Timestamp::from_second(1_770_000_000).unwrap_or_default()
+}
+
+fn messages() -> Vec<Event> {
+    let parts = vec![
+        Part::text("hello"),
+        Part::Image { name: Some("a.png".into()), media_type: "image/png".into(), data: "aGk=".into() },
+        Part::File { name: "b.txt".into(), media_type: None, text: Some("inside".into()) },
+    ];
+    let pending = Pending {
+        message: "m1".into(),
+        turn: "t1".into(),
+        at: at(),
+        author: Author { id: "local/anna".into(), name: "Anna".into() },
+        parts,
+        addressed: true,
+        fingerprint: "f1".into(),
+        tokens: 12,
+    };
+    let entry = Entry {
+        role: Role::Assistant,
+        reasoning: Some("because".into()),
+        tool_calls: vec![ToolCall {
+            id: "c1".into(),
+            name: "history_search".into(),
+            arguments: serde_json::json!({ "query": "flowers" }),
+        }],
+        tool_call_id: None,
+        quotes: true,
+        author: None,
+        message: None,
+        ..pending.to_entry(Seq(2), &"t1".into(), Generation(1))
+    };
+    let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60 };
+    let end = |outcome| {
+        Event::TurnEnded(TurnEnd {
+            turn: "t1".into(),
+            outcome,
+            model: Some("main".into()),
+            usage,
+            recalled: vec!["m0".into()],
+        })
+    };
+    vec![
+        Event::DaemonStarted { version: "0.1.0".into() },
+        Event::Accepted(pending),
+        Event::TurnStarted { turn: "t1".into(), messages: vec!["m1".into()], first_seq: Seq(1) },
+        Event::MemoriesRecalled { ids: vec!["m0".into()], tokens: 40 },
+        Event::EntryAdded { entry },
+        Event::UsageReported { model: "main".into(), estimated: 90, usage },
+        end(TurnOutcome::Answered { reply: Seq(2) }),
+        end(TurnOutcome::Unanswered),
+        end(TurnOutcome::Failed { code: "turn_failed".into(), message: "no model answers".into() }),
+        end(TurnOutcome::Stopped),
+        end(TurnOutcome::DeadLettered),
+        Event::TurnInterrupted { turn: "t1".into() },
+        Event::OutboxIntended { id: "o1".into(), turn: "t1".into(), seq: Seq(2) },
+        Event::OutboxSettled { id: "o1".into(), receipt: Receipt::Delivered { messages: Vec::new() } },
+        Event::OutboxSettled { id: "o1".into(), receipt: Receipt::Dead { reason: "gone".into() } },
+        Event::DaemonStopped,
+    ]
+}
+
+fn save() -> MemorySave {
+    MemorySave {
+        agent: "main".into(),
+        scope: Scope::Chat { platform: "local".into(), chat: "main".into() },
+        kind: MemoryKind::Decision,
+        text: "Anna takes the third flat.".into(),
+        subject: Some("Anna".into()),
+        importance: 0.7,
+        source: Source {
+            channel: "main/local/main".parse().ok(),
+            from_seq: Some(Seq(1)),
+            to_seq: Some(Seq(4)),
+            summary: Some("s1".into()),
+            model: "main".into(),
+        },
+        sighting: "main/local/main/s1/0".into(),
+        explicit: true,
+    }
+}
+
+fn run(work: Work, trigger: Trigger) -> Event {
+    Event::RunStarted {
+        run: Run {
+            id: "r1".into(),
+            trigger,
+            tier: Tier::Background,
+            work,
+            from_seq: Seq(1),
+            to_seq: Seq(4),
+            messages: 4,
+            instruction: Some("names".into()),
+            started_at: at(),
+            attempt: 1,
+            retry_at: Some(at()),
+            tokens_before: 5_000,
+        },
+    }
+}
+
+fn compaction() -> Vec<Event> {
+    let summary = Summary {
+        id: "s1".into(),
+        level: 0,
+        from_seq: Seq(1),
+        to_seq: Seq(4),
+        from_at: at(),
+        to_at: at(),
+        messages: 4,
+        tokens: 20,
+        made_by: "main".into(),
+        text: "Anna takes the third flat.".into(),
+    };
+    let end = RunEnd {
+        run: "r1".into(),
+        trigger: Trigger::Threshold,
+        outcome: RunOutcome::Committed,
+        reason: None,
+        summary: Some(summary),
+        memories: vec![save()],
+        messages: 4,
+        tokens_before: 5_000,
+        tokens_after: 3_000,
+        first_kept_seq: Some(Seq(5)),
+        duration_ms: 900,
+    };
+    let marker =
+        |kind, digest| Marker { kind, from_seq: Seq(1), to_seq: Seq(4), messages: 4, digest, tokens: 30 };
+    let line = DigestLine { seq: Seq(2), text: "Anna: the third one".into() };
+    let retired = marker(MarkerKind::Retired, Vec::new());
+    let request = RunRequest { trigger: Trigger::Manual, instruction: None };
+    vec![
+        run(Work::Sealed, Trigger::Threshold),
+        run(Work::Truncated, Trigger::Emergency),
+        run(Work::Merge { sources: vec!["s1".into(), "s2".into()], level: 0 }, Trigger::Merge),
+        Event::RunQueued { request },
+        Event::RunAttemptFailed { run: "r1".into(), attempt: 1, reason: "timeout".into(), retry_at: at() },
+        Event::RunEnded(end),
+        Event::EmergencyApplied {
+            marker: marker(MarkerKind::Truncated, vec![line]),
+            messages: 4,
+            tokens_before: 9_000,
+            tokens_after: 4_000,
+        },
+        Event::StackRetired { marker: retired },
+        Event::GenerationStarted { generation: Generation(2) },
+    ]
+}
+
+fn memories() -> Vec<Event> {
+    vec![
+        Event::MemorySaved(save()),
+        Event::MemoryEdited {
+            id: "m0".into(),
+            text: Some("Anna takes the fourth flat.".into()),
+            kind: Some(MemoryKind::Fact),
+            importance: Some(0.9),
+        },
+        Event::MemoryForgotten { id: "m0".into() },
+        Event::LinesQuarantined { from_n: 7, to_n: 9 },
+    ]
+}
+
+fn lines(events: Vec<Event>) -> String {
+    let line = |(idx, event)| {
+        let channel = "main/local/main".parse().ok();
+        let record = Record { n: idx as u64 + 1, at: at(), channel, event };
+        let json = serde_json::to_string(&record).unwrap_or_default();
+        let back = serde_json::from_str::<Record>(&json);
+        assert_eq!(back.ok().as_ref(), Some(&record), "does not read back: {json}");
+        json
+    };
+    events.into_iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn events_of_messages_keep_their_shape() {
+    insta::assert_snapshot!(lines(messages()));
+}
+
+#[test]
+fn events_of_compaction_keep_their_shape() {
+    insta::assert_snapshot!(lines(compaction()));
+}
+
+#[test]
+fn events_of_memories_keep_their_shape() {
+    insta::assert_snapshot!(lines(memories()));
+}
