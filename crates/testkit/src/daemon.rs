@@ -193,3 +193,69 @@ impl Client {
         self.ask("POST", &format!("/v1/channels/{channel}/messages"), &body).await
     }
 }
+
+/// Server-sent events of a daemon, as they come.
+#[derive(Debug)]
+pub struct Events {
+    body: hyper::body::Incoming,
+    text: String,
+}
+
+impl Events {
+    /// The next event: its name and its data. `None` at the end of the stream.
+    ///
+    /// # Errors
+    /// The connection breaks, or the data is not JSON.
+    pub async fn next(&mut self) -> io::Result<Option<(String, Value)>> {
+        loop {
+            if let Some(end) = self.text.find("\n\n") {
+                let block: String = self.text.drain(..end + 2).collect();
+                let field =
+                    |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+                if let Some(name) = field("event:") {
+                    let data = serde_json::from_str(field("data:").unwrap_or("null"))?;
+                    return Ok(Some((name.to_owned(), data)));
+                }
+                continue;
+            }
+            match self.body.frame().await {
+                Some(frame) => {
+                    let frame = frame.map_err(io::Error::other)?;
+                    let data = frame.data_ref().map(|data| String::from_utf8_lossy(data).into_owned());
+                    self.text.push_str(&data.unwrap_or_default());
+                }
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Passes over events until one of that name comes whose data fits; its data.
+    ///
+    /// # Errors
+    /// It does not come.
+    pub async fn wait_for(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> io::Result<Value> {
+        let search = async {
+            while let Some((found, data)) = self.next().await? {
+                if found == name && fits(&data) {
+                    return Ok(data);
+                }
+            }
+            Err(io::Error::other(format!("the stream ended before `{name}`")))
+        };
+        match tokio::time::timeout(PATIENCE, search).await {
+            Ok(found) => found,
+            Err(_late) => Err(io::Error::other(format!("no event `{name}`"))),
+        }
+    }
+}
+
+impl Client {
+    /// Subscribes to the daemon's events.
+    ///
+    /// # Errors
+    /// There is no daemon.
+    pub async fn events(&self) -> io::Result<Events> {
+        let response = self.send("GET", "/v1/events", "text/event-stream", Vec::new()).await?;
+        Ok(Events { body: response.into_body(), text: String::new() })
+    }
+}

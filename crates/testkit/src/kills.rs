@@ -5,11 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use crate::daemon::{Client, PATIENCE};
+use crate::daemon::{Client, Events, PATIENCE};
 
 /// What the kills are done to.
 #[derive(Debug, Clone)]
@@ -154,9 +153,8 @@ impl<'a> Harness<'a> {
                 let (id, text) = (format!("k{round}-{said}"), format!("acknowledged {round} {said}"));
                 let say = say(&client, &id, &text);
                 tokio::select! {
-                    frame = events.frame() => match frame {
-                        Some(Ok(frame)) => seen += n_event_lines(frame.data_ref()),
-                        Some(Err(error)) => return Err(io::Error::other(error)),
+                    event = events.next() => match event? {
+                        Some(_) => seen += 1,
                         None => return Ok(()),
                     },
                     accepted = say => {
@@ -167,7 +165,7 @@ impl<'a> Harness<'a> {
                     }
                 }
             }
-            Ok(())
+            io::Result::Ok(())
         };
         let ended = tokio::select! {
             // A connection that breaks is no finding: the process may be about to end by itself.
@@ -227,17 +225,12 @@ async fn end(child: &mut Child, talked: io::Result<()>) -> io::Result<Option<Exi
     talked.map(|()| None)
 }
 
-fn n_event_lines(data: Option<&hyper::body::Bytes>) -> u64 {
-    let text = data.map(|data| String::from_utf8_lossy(data).into_owned()).unwrap_or_default();
-    text.lines().filter(|line| line.starts_with("event:")).count() as u64
-}
-
-async fn events(client: &Client) -> io::Result<hyper::body::Incoming> {
+async fn events(client: &Client) -> io::Result<Events> {
     let mut tick = tokio::time::interval(std::time::Duration::from_millis(5));
     loop {
         tick.tick().await;
-        if let Ok(response) = client.send("GET", "/v1/events", "text/event-stream", Vec::new()).await {
-            return Ok(response.into_body());
+        if let Ok(events) = client.events().await {
+            return Ok(events);
         }
     }
 }
