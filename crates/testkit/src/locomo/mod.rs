@@ -1,0 +1,195 @@
+//! Reads conversations in the format of LoCoMo, for measuring: the data itself is no part of the project.
+
+mod digest;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use digest::{Kept, kept_by_chance, kept_by_digest};
+
+/// A conversation with the questions asked about it.
+#[derive(Debug, Clone)]
+pub struct Conversation {
+    /// All that was said, in order.
+    pub turns: Vec<Turn>,
+    /// What is asked about it.
+    pub questions: Vec<Question>,
+}
+
+/// Something that was said.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    /// Its `dia_id`, such as `D3:7`.
+    pub id: String,
+    /// Who said it.
+    pub speaker: String,
+    /// The words, with the caption of a picture behind them.
+    pub text: String,
+    /// When: a minute after the one before in the same session.
+    pub at: Timestamp,
+}
+
+/// A question about a conversation.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The question.
+    pub question: String,
+    /// The answer; none for a question that has none.
+    pub answer: Option<String>,
+    /// 1 multi-hop, 2 temporal, 3 open-domain, 4 single-hop, 5 adversarial.
+    pub category: u8,
+    /// Ids of the turns that answer it.
+    pub evidence: Vec<String>,
+}
+
+/// Why a file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It cannot be opened or read.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// It is not in the format.
+    #[error("{path} is not a file of LoCoMo: {source}")]
+    Json {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// A session has no date, or one that cannot be read.
+    #[error(
+        "{session} has no readable date and time (found {found:?}, expected such as `1:56 pm on 8 May, 2023`)"
+    )]
+    Date {
+        /// The session.
+        session: String,
+        /// What stands there.
+        found: Option<String>,
+    },
+}
+
+#[derive(Deserialize)]
+struct RawConversation {
+    conversation: BTreeMap<String, Value>,
+    #[serde(default)]
+    qa: Vec<RawQuestion>,
+}
+
+#[derive(Deserialize)]
+struct RawTurn {
+    speaker: String,
+    dia_id: String,
+    text: String,
+    blip_caption: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawQuestion {
+    question: String,
+    answer: Option<Value>,
+    category: u8,
+    #[serde(default)]
+    evidence: Vec<String>,
+}
+
+/// Loads all conversations of a file.
+///
+/// # Errors
+/// The file cannot be read, or is not in the format.
+pub fn load(path: &Path) -> Result<Vec<Conversation>, LoadError> {
+    let name = path.display().to_string();
+    let text =
+        std::fs::read_to_string(path).map_err(|source| LoadError::Io { path: name.clone(), source })?;
+    let json = |source| LoadError::Json { path: name.clone(), source };
+    let raw: Vec<RawConversation> = serde_json::from_str(&text).map_err(json)?;
+    raw.into_iter()
+        .map(|raw| {
+            let turns = turns(&raw.conversation, &json)?;
+            Ok(Conversation { turns, questions: raw.qa.into_iter().map(question).collect() })
+        })
+        .collect()
+}
+
+fn turns(
+    sessions: &BTreeMap<String, Value>,
+    json: &impl Fn(serde_json::Error) -> LoadError,
+) -> Result<Vec<Turn>, LoadError> {
+    let mut numbered: Vec<(u32, &String, &Value)> = sessions
+        .iter()
+        .filter_map(|(key, value)| Some((key.strip_prefix("session_")?.parse().ok()?, key, value)))
+        .collect();
+    numbered.sort_by_key(|(number, _, _)| *number);
+    let mut turns = Vec::new();
+    for (_, session, value) in numbered {
+        let raw = Vec::<RawTurn>::deserialize(value).map_err(json)?;
+        let date = sessions.get(&format!("{session}_date_time")).and_then(Value::as_str);
+        let begun = date
+            .and_then(session_time)
+            .ok_or_else(|| LoadError::Date { session: session.clone(), found: date.map(str::to_owned) })?;
+        turns.extend(raw.into_iter().zip(0..).map(|(turn, minutes)| Turn {
+            id: turn.dia_id,
+            speaker: turn.speaker,
+            text: match turn.blip_caption {
+                Some(caption) => format!("{} [shares a picture: {caption}]", turn.text).trim().to_owned(),
+                None => turn.text,
+            },
+            at: begun + SignedDuration::from_mins(minutes),
+        }));
+    }
+    Ok(turns)
+}
+
+/// `1:56 pm on 8 May, 2023`, taken as UTC.
+fn session_time(text: &str) -> Option<Timestamp> {
+    let local = DateTime::strptime("%I:%M %p on %d %B, %Y", text.trim()).ok()?;
+    Some(local.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+fn question(raw: RawQuestion) -> Question {
+    let answer = raw.answer.map(|answer| match answer {
+        Value::String(text) => text,
+        other => other.to_string(),
+    });
+    let evidence = raw.evidence.iter().flat_map(|text| evidence_ids(text)).collect();
+    Question { question: raw.question, answer, category: raw.category, evidence }
+}
+
+/// Ids in a text that may pack several or pad them with zeros: `D8:6; D9:017` or `D:11:26`.
+fn evidence_ids(text: &str) -> Vec<String> {
+    text.split('D')
+        .filter_map(|part| {
+            let (session, rest) = part.trim_start_matches(':').split_once(':')?;
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            Some(format!("D{}:{}", session.parse::<u32>().ok()?, rest[..digits].parse::<u32>().ok()?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{evidence_ids, session_time};
+
+    #[test]
+    fn packed_and_padded_ids_are_read() {
+        assert_eq!(evidence_ids("D8:6; D9:017"), ["D8:6", "D9:17"]);
+        assert_eq!(evidence_ids("D:11:26"), ["D11:26"]);
+        assert!(evidence_ids("D").is_empty());
+    }
+
+    #[test]
+    fn session_times_are_read() {
+        assert_eq!(session_time("1:56 pm on 8 May, 2023").unwrap().to_string(), "2023-05-08T13:56:00Z");
+        assert_eq!(session_time("someday"), None);
+    }
+}
