@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, HashSet};
 
 use jiff::civil::Date;
 
+use super::day_mark;
 use super::weigh::{Weighed, weigh};
-use super::{cost, day_mark};
 use crate::tokens::estimate;
 
 /// What remains of a word's weight each time that it is covered.
@@ -15,6 +15,9 @@ const AGAIN: f64 = 0.2;
 
 /// Exponent of the size that a gain is divided by: below 1, longer pieces have a better chance.
 const SIZE: f64 = 0.8;
+
+/// How often what is left of the budget is spent anew.
+const ROUNDS: usize = 4;
 
 /// One line to extract from.
 pub(super) struct Source<'a> {
@@ -75,83 +78,137 @@ impl Eq for Waiting {}
 /// The lines that cover most, each with the index of its source, in order. Joined by line breaks they are
 /// estimated at `budget` tokens at most.
 pub(super) fn cover(sources: &[Source<'_>], budget: u32) -> Vec<(usize, String)> {
-    let places: Vec<(usize, usize)> = sources
-        .iter()
-        .enumerate()
-        .flat_map(|(source, line)| (0..line.pieces.len()).map(move |piece| (source, piece)))
-        .collect();
-    let pieces: Vec<&str> = places.iter().map(|(source, piece)| sources[*source].pieces[*piece]).collect();
-    let mut taken = take(sources, &places, &pieces, budget);
-    // The sum of costs is no exact measure of the text as a whole: the last taken, worth least, give way.
-    loop {
-        let lines = lines(sources, &places, &taken);
-        let texts: Vec<&str> = lines.iter().map(|(_, text)| text.as_str()).collect();
-        if estimate(&texts.join("\n")) <= budget || taken.pop().is_none() {
-            return lines;
+    let mut greedy = Greedy::new(sources);
+    let mut limit = budget;
+    // The sum of costs is no exact measure of the text as a whole: what is left over is spent in further rounds.
+    for _ in 0..ROUNDS {
+        greedy.take_up_to(limit);
+        let left = budget.saturating_sub(greedy.tokens());
+        if left == 0 {
+            break;
         }
+        limit = limit.saturating_add(left);
     }
+    // And the last taken, worth least, give way if it is too much.
+    while greedy.tokens() > budget && greedy.taken.pop().is_some() {}
+    greedy.lines()
 }
 
-/// The pieces to take, best first, by their costs within the budget.
-fn take(sources: &[Source<'_>], places: &[(usize, usize)], pieces: &[&str], budget: u32) -> Vec<usize> {
-    let (weighed, n_words) = weigh(pieces);
-    let costs: Vec<u32> = pieces.iter().map(|piece| cost(piece)).collect();
-    let opening: Vec<u32> = sources
-        .iter()
-        .map(|source| 1 + source.speaker.as_ref().map_or(0, |name| 1 + estimate(name)))
-        .collect();
-    let mut remains = vec![1.0; n_words];
-    let value = |idx: usize, remains: &[f64]| {
-        let Weighed { words, factor } = &weighed[idx];
-        let gain: f64 = words.iter().map(|(word, weight)| weight * remains[*word]).sum();
-        gain * factor / f64::from(costs[idx] + opening[places[idx].0]).powf(SIZE)
-    };
-    let mut heap: BinaryHeap<Waiting> =
-        (0..pieces.len()).map(|idx| Waiting { value: value(idx, &remains), idx }).collect();
-    let (mut spent, mut taken) = (0u32, Vec::new());
-    let (mut open, mut days) = (vec![false; sources.len()], BTreeSet::new());
-    while let Some(Waiting { value: before, idx }) = heap.pop() {
-        let now = value(idx, &remains);
-        if now <= 0.0 {
-            continue;
-        }
-        if now < before {
-            heap.push(Waiting { value: now, idx });
-            continue;
-        }
-        let source = places[idx].0;
-        let mut price = costs[idx];
-        if !open[source] {
-            price += opening[source];
-            price += sources[source]
-                .day
-                .filter(|day| !days.contains(day))
-                .map_or(0, |day| estimate(&day_mark(day)));
-        }
-        if spent.saturating_add(price) > budget {
-            continue;
-        }
-        spent += price;
-        open[source] = true;
-        days.extend(sources[source].day);
-        weighed[idx].words.iter().for_each(|(word, _)| remains[*word] *= AGAIN);
-        taken.push(idx);
-    }
-    taken
+/// Pieces, what they are worth, and those taken so far.
+struct Greedy<'a> {
+    sources: &'a [Source<'a>],
+    /// Source of each piece, and the number of the piece in it.
+    places: Vec<(usize, usize)>,
+    weighed: Vec<Weighed>,
+    costs: Vec<u32>,
+    /// What a line costs on top of its pieces.
+    opening: Vec<u32>,
+    /// What is left of each word's weight.
+    remains: Vec<f64>,
+    heap: BinaryHeap<Waiting>,
+    spent: u32,
+    taken: Vec<usize>,
+    open: Vec<bool>,
+    days: BTreeSet<Date>,
 }
 
-fn lines(sources: &[Source<'_>], places: &[(usize, usize)], taken: &[usize]) -> Vec<(usize, String)> {
-    let mut in_order = taken.to_vec();
-    in_order.sort_unstable();
-    let mut day = None;
-    in_order
-        .chunk_by(|a, b| places[*a].0 == places[*b].0)
-        .map(|chunk| {
-            let idx = places[chunk[0]].0;
-            let nths: Vec<usize> = chunk.iter().map(|piece| places[*piece].1).collect();
-            let text = sources[idx].line(&nths, day);
-            day = sources[idx].day.or(day);
-            (idx, text)
-        })
-        .collect()
+impl<'a> Greedy<'a> {
+    fn new(sources: &'a [Source<'a>]) -> Self {
+        let places: Vec<(usize, usize)> = sources
+            .iter()
+            .enumerate()
+            .flat_map(|(source, line)| (0..line.pieces.len()).map(move |piece| (source, piece)))
+            .collect();
+        let pieces: Vec<&str> =
+            places.iter().map(|(source, piece)| sources[*source].pieces[*piece]).collect();
+        let (weighed, n_words) = weigh(&pieces);
+        let opening = |source: &Source<'_>| 1 + source.speaker.as_ref().map_or(0, |name| 1 + estimate(name));
+        let mut greedy = Self {
+            sources,
+            costs: pieces.iter().map(|piece| estimate(piece)).collect(),
+            opening: sources.iter().map(opening).collect(),
+            remains: vec![1.0; n_words],
+            heap: BinaryHeap::new(),
+            spent: 0,
+            taken: Vec::new(),
+            open: vec![false; sources.len()],
+            days: BTreeSet::new(),
+            places,
+            weighed,
+        };
+        // What was said twice in the same words is taken once at most.
+        let mut known = HashSet::new();
+        greedy.heap = (0..pieces.len())
+            .filter(|idx| known.insert(pieces[*idx]))
+            .map(|idx| Waiting { value: greedy.value(idx), idx })
+            .collect();
+        greedy
+    }
+
+    /// What a piece would add now, for its size.
+    fn value(&self, idx: usize) -> f64 {
+        let Weighed { words, factor } = &self.weighed[idx];
+        let gain: f64 = words.iter().map(|(word, weight)| weight * self.remains[*word]).sum();
+        gain * factor / f64::from(self.costs[idx] + self.opening[self.places[idx].0]).powf(SIZE)
+    }
+
+    /// What a piece would cost now, with the beginning of its line and the mark of its day.
+    fn price(&self, idx: usize) -> u32 {
+        let source = self.places[idx].0;
+        if self.open[source] {
+            return self.costs[idx];
+        }
+        let new_day = self.sources[source].day.filter(|day| !self.days.contains(day));
+        self.costs[idx] + self.opening[source] + new_day.map_or(0, |day| estimate(&day_mark(day)))
+    }
+
+    /// Takes the best pieces until their costs reach the limit.
+    fn take_up_to(&mut self, limit: u32) {
+        let mut too_dear = Vec::new();
+        while let Some(Waiting { value: before, idx }) = self.heap.pop() {
+            let value = self.value(idx);
+            if value <= 0.0 {
+                continue;
+            }
+            if value < before {
+                self.heap.push(Waiting { value, idx });
+                continue;
+            }
+            let spent = self.spent.saturating_add(self.price(idx));
+            if spent > limit {
+                too_dear.push(Waiting { value, idx });
+                continue;
+            }
+            let source = self.places[idx].0;
+            self.spent = spent;
+            self.open[source] = true;
+            self.days.extend(self.sources[source].day);
+            self.weighed[idx].words.iter().for_each(|(word, _)| self.remains[*word] *= AGAIN);
+            self.taken.push(idx);
+        }
+        self.heap.extend(too_dear);
+    }
+
+    /// Estimated tokens of what is taken, as one text.
+    fn tokens(&self) -> u32 {
+        let texts: Vec<String> = self.lines().into_iter().map(|(_, text)| text).collect();
+        estimate(&texts.join("\n"))
+    }
+
+    /// What is taken, as lines.
+    fn lines(&self) -> Vec<(usize, String)> {
+        let mut in_order = self.taken.clone();
+        in_order.sort_unstable();
+        let mut day = None;
+        in_order
+            .chunk_by(|a, b| self.places[*a].0 == self.places[*b].0)
+            .map(|chunk| {
+                let idx = self.places[chunk[0]].0;
+                let nths: Vec<usize> = chunk.iter().map(|piece| self.places[*piece].1).collect();
+                let text = self.sources[idx].line(&nths, day);
+                day = self.sources[idx].day.or(day);
+                (idx, text)
+            })
+            .collect()
+    }
 }

@@ -47,12 +47,20 @@ fn what_is_rare_and_dated_is_kept_with_its_author_and_day() {
     let kept: Vec<u64> = lines.iter().map(|line| line.seq.0).collect();
     let text = render(&lines);
     assert!(kept.is_sorted(), "{kept:?}");
-    assert!(text.contains("[2026-11-02] Anna: I booked the ferry to Ithaca for 14 May."), "{text}");
+    assert!(text.contains("[2026-11-02] Anna: Good. I booked the ferry to Ithaca for 14 May."), "{text}");
     assert!(
         text.contains("[2026-11-03] Ben: Our landlord Mr. Popov raised the rent to 1,240 euros."),
         "{text}"
     );
     assert!(!text.contains("Yes it is"), "{text}");
+}
+
+#[test]
+fn of_a_long_text_the_telling_sentences_are_kept() {
+    let filler = "It is what it is, and so it goes on and on for all of us here. ".repeat(6);
+    let text = format!("{filler}The vault code of the Lisbon branch is 4711. {filler}");
+    let text = render(&digest(&[entry(1, Role::User, "Anna", "2026-11-02T09:00:00Z", &text)], 40));
+    assert!(text.contains("The vault code of the Lisbon branch is 4711."), "{text}");
 }
 
 #[test]

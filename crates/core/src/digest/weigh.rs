@@ -10,7 +10,7 @@ const NUMBER: f64 = 1.5;
 const TIME: f64 = 1.5;
 
 /// How much more a piece weighs in which somebody speaks of themselves.
-const FIRST_PERSON: f64 = 1.3;
+const FIRST_PERSON: f64 = 1.5;
 
 /// What remains of a piece that only asks.
 const QUESTION: f64 = 0.5;
