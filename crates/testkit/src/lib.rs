@@ -1,5 +1,7 @@
-//! Fakes and builders for tests, and the tools that measure.
+//! Fakes and builders for tests, and the tools that measure. Never part of the daemon.
 
+pub mod clock;
 pub mod daemon;
 pub mod kills;
 pub mod locomo;
+pub mod model;

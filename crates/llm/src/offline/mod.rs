@@ -1,0 +1,119 @@
+//! The embedded model: no network, no key, no weights. It answers by quoting, summarises by extraction, and says so.
+//! The same request gets the same answer.
+
+mod quote;
+mod reply;
+mod speech;
+mod summarise;
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt, stream};
+
+use cairn_core::message::ToolCall;
+use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose};
+use cairn_core::ports::{ChatModel, Search};
+
+/// The id of the embedded model, in the configuration and in records.
+pub const OFFLINE_ID: &str = "offline";
+
+/// Words of the answer come in pieces of about this many characters, as from any model.
+const PIECE_CHARS: usize = 24;
+
+/// The embedded model.
+pub struct Offline {
+    info: ModelInfo,
+    search: Arc<dyn Search>,
+}
+
+impl fmt::Debug for Offline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Offline")
+    }
+}
+
+impl Offline {
+    /// A model that finds old words through `search`. Memories reach it with the request, as they reach any model.
+    pub fn new(search: Arc<dyn Search>) -> Self {
+        let info = ModelInfo {
+            id: OFFLINE_ID.to_owned(),
+            context_window: None,
+            max_output_tokens: None,
+            images: false,
+            tools: true,
+        };
+        Self { info, search }
+    }
+}
+
+impl ChatModel for Offline {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn discover_window(&self) -> BoxFuture<'_, Option<u64>> {
+        futures::future::ready(None).boxed()
+    }
+
+    fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        let search = self.search.clone();
+        let said = async move {
+            match &request.purpose {
+                Purpose::Reply { question } => Ok(reply::reply(&request, question, search.as_ref()).await),
+                Purpose::Summarise { .. } | Purpose::Merge { .. } => {
+                    // Reading a long history takes long enough to hold up others on this thread.
+                    tokio::task::spawn_blocking(move || summarise::summarise(&request)).await.map_err(
+                        |error| {
+                            ModelError::Protocol(format!(
+                                "the offline model broke down over its source: {error}"
+                            ))
+                        },
+                    )
+                }
+            }
+        };
+        stream::once(said).flat_map(|said| stream::iter(events(said))).boxed()
+    }
+}
+
+/// An answer before it is cut into pieces.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Said {
+    text: String,
+    calls: Vec<ToolCall>,
+    /// It quotes what others said.
+    quotes: bool,
+}
+
+fn events(said: Result<Said, ModelError>) -> Vec<Result<ModelEvent, ModelError>> {
+    let said = match said {
+        Ok(said) => said,
+        Err(error) => return vec![Err(error)],
+    };
+    let finish = if said.calls.is_empty() { Finish::Stop } else { Finish::ToolCalls };
+    let mut events: Vec<_> = pieces(&said.text).into_iter().map(ModelEvent::Text).collect();
+    events.extend(said.calls.into_iter().map(ModelEvent::ToolCall));
+    events.push(ModelEvent::Done { finish, usage: None, quotes: said.quotes });
+    events.into_iter().map(Ok).collect()
+}
+
+fn pieces(text: &str) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut piece = String::new();
+    for word in text.split_inclusive([' ', '\n']) {
+        piece.push_str(word);
+        if piece.chars().count() >= PIECE_CHARS {
+            pieces.push(std::mem::take(&mut piece));
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! A reply without a language model: quotations for a question, an acknowledgement for a statement.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use cairn_core::ids::{Generation, Seq, TurnId};
+use cairn_core::memory::{DraftMemory, MemoryKind, extract};
+use cairn_core::message::{Author, Entry, Part, Role, ToolCall};
+use cairn_core::model::{ChatMessage, ChatRequest};
+use cairn_core::ports::{Hit, Query, Search};
+use cairn_core::tokens::estimate;
+
+use super::summarise::{results_of_saves, save_calls};
+use super::{Said, quote, speech};
+
+/// How many results of the search are looked at.
+const SEARCH_LIMIT: usize = 12;
+
+/// Most memories that an acknowledgement names.
+const MAX_NAMED: usize = 2;
+
+/// What somebody asked to be remembered is worth more than what was found by rule.
+const ASKED_IMPORTANCE: f64 = 0.8;
+
+const NO_MODEL: &str = "No language model is configured, so I can only quote.";
+
+/// The answer to the open turn.
+pub(super) async fn reply(request: &ChatRequest, question: &str, search: &dyn Search) -> Said {
+    if let Some(saves) = results_of_saves(&request.messages) {
+        return fit(confirmation(&saves), Vec::new(), request.max_output_tokens);
+    }
+    if let Some(words) = speech::to_remember(question) {
+        let calls = save_calls(request, vec![wanted(request, question, &words)]);
+        if !calls.is_empty() {
+            return Said { calls, ..Said::default() };
+        }
+    }
+    if speech::is_greeting(question) {
+        let text = format!("Hello! {NO_MODEL} Ask me about anything that was said here.");
+        return Said { text, ..Said::default() };
+    }
+    if !speech::is_question(question) {
+        return acknowledgement(request, question);
+    }
+    let hits = old_words(request, question, search).await;
+    let mut candidates = quote::from_window(&request.messages);
+    candidates.extend(quote::from_hits(hits));
+    candidates.extend(quote::from_context(&request.messages));
+    let quotes: Vec<String> = quote::best(question, candidates).iter().map(quote::shown).collect();
+    if quotes.is_empty() {
+        let text = format!("{NO_MODEL} I found nothing that fits your question in what was said here.");
+        return Said { text, ..Said::default() };
+    }
+    let lead = if quotes.len() == 1 { "This fits best:" } else { "These fit best:" };
+    fit(format!("{NO_MODEL} {lead}"), quotes, request.max_output_tokens)
+}
+
+async fn old_words(request: &ChatRequest, question: &str, search: &dyn Search) -> Vec<Hit> {
+    let query = Query {
+        channel: request.channel.clone(),
+        text: question.to_owned(),
+        kind: Some(cairn_core::ports::HitKind::Entry),
+        scopes: Vec::new(),
+        limit: SEARCH_LIMIT,
+        settled: false,
+    };
+    match search.search(query).await {
+        Ok(hits) => hits,
+        Err(error) => {
+            tracing::warn!(channel = %request.channel, %error, "the offline model answers from the window alone");
+            Vec::new()
+        }
+    }
+}
+
+/// What somebody asked to be remembered: as the rules read it, or in their own words.
+fn wanted(request: &ChatRequest, question: &str, words: &str) -> DraftMemory {
+    let author = asker(request);
+    if let Some(found) = extract(&[spoken(question, author.as_deref())]).into_iter().next() {
+        return DraftMemory { importance: found.importance.max(ASKED_IMPORTANCE), ..found };
+    }
+    let text = match &author {
+        Some(author) => format!("{author} said: {words}"),
+        None => words.to_owned(),
+    };
+    DraftMemory { kind: MemoryKind::Fact, text, subject: author, importance: ASKED_IMPORTANCE }
+}
+
+/// Whose message is answered: the author of the newest one.
+fn asker(request: &ChatRequest) -> Option<String> {
+    let newest = request.messages.iter().rev().find_map(|message| match message {
+        ChatMessage::User { parts } => Some(cairn_core::message::text_of(parts)),
+        ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } | ChatMessage::Context { .. } => None,
+    });
+    quote::header(&newest?).map(|(author, _, _)| author)
+}
+
+/// The words as an entry, for the rules.
+fn spoken(text: &str, author: Option<&str>) -> Arc<Entry> {
+    Arc::new(Entry {
+        seq: Seq(1),
+        turn: TurnId::new("t1"),
+        generation: Generation::default(),
+        at: Timestamp::UNIX_EPOCH,
+        role: Role::User,
+        author: author.map(|name| Author { id: name.to_owned(), name: name.to_owned() }),
+        message: None,
+        parts: vec![Part::text(text)],
+        reasoning: None,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        quotes: false,
+        tokens: estimate(text),
+    })
+}
+
+fn acknowledgement(request: &ChatRequest, question: &str) -> Said {
+    let found = extract(&[spoken(question, asker(request).as_deref())]);
+    let named: Vec<String> =
+        found.iter().take(MAX_NAMED).map(|memory| format!("“{}”", memory.text)).collect();
+    if named.is_empty() {
+        return Said { text: format!("Noted. {NO_MODEL}"), ..Said::default() };
+    }
+    let mut said = fit(
+        format!("Noted. I would remember {}. {NO_MODEL}", named.join(" and ")),
+        Vec::new(),
+        request.max_output_tokens,
+    );
+    said.quotes = true;
+    said
+}
+
+fn confirmation(saves: &[(&ToolCall, &str)]) -> String {
+    let failed = saves.iter().find(|(_, result)| result.to_lowercase().contains("error"));
+    if let Some((_, result)) = failed {
+        return format!("I could not save that: {result}");
+    }
+    let texts: Vec<String> = saves
+        .iter()
+        .filter_map(|(call, _)| call.arguments.get("text")?.as_str())
+        .map(|text| format!("“{text}”"))
+        .collect();
+    format!("Saved: I will remember {}.", texts.join(" and "))
+}
+
+/// The answer within its limit: quotations are left out from the last, then the text is cut.
+fn fit(lead: String, mut quotes: Vec<String>, limit: u64) -> Said {
+    loop {
+        let text =
+            std::iter::once(lead.as_str()).chain(quotes.iter().map(String::as_str)).collect::<Vec<_>>();
+        let text = text.join("\n\n");
+        if u64::from(estimate(&text)) <= limit || quotes.len() <= 1 {
+            let quoting = !quotes.is_empty() || lead.contains('“');
+            return Said { text: cut(text, limit), calls: Vec::new(), quotes: quoting };
+        }
+        quotes.pop();
+    }
+}
+
+fn cut(mut text: String, limit: u64) -> String {
+    while u64::from(estimate(&text)) > limit && text.chars().count() > 1 {
+        let half = text.chars().count() / 2;
+        text = text.chars().take(half).collect();
+        text.push('…');
+        if half <= 1 {
+            break;
+        }
+    }
+    text
+}

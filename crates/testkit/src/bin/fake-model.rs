@@ -1,0 +1,81 @@
+//! A fake model server by hand, for load runs: `fake-model --port 8080 --compaction-delay 10`.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use cairn_testkit::model::{Builder, Count, FakeModel, Kind};
+
+const HELP: &str = "\
+A fake model server: replies echo the user's words, compactions get a short summary.
+
+  --port N                 loopback port to listen at (default 8080; 0: any)
+  --window N               list this window, and refuse requests over it
+  --reply-delay SECONDS    wait before each reply (default 0)
+  --compaction-delay SECONDS   wait before each summary (default 0)
+  --o200k                  count tokens exactly instead of by estimate
+  --lenient                refuse nothing
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let served = options(&arguments).and_then(|builder| {
+        let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
+        runtime.block_on(serve(builder))
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}\n\n{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn options(arguments: &[String]) -> Result<Builder, String> {
+    let mut builder = FakeModel::builder().expect_stable_prefix(false);
+    let mut port = 8080;
+    let mut rest = arguments.iter();
+    while let Some(name) = rest.next() {
+        let mut value = || rest.next().ok_or(format!("{name} needs a value"));
+        match name.as_str() {
+            "--port" => port = number(name, value()?)?,
+            "--window" => {
+                let window = number(name, value()?)?;
+                builder = builder.window(window).advertise(window);
+            }
+            "--reply-delay" => builder = builder.delay(Kind::Reply, seconds(name, value()?)?),
+            "--compaction-delay" => builder = builder.delay(Kind::Compaction, seconds(name, value()?)?),
+            "--o200k" => builder = builder.count(Count::O200k),
+            "--lenient" => builder = builder.lenient(),
+            _ => return Err(format!("unknown option {name}")),
+        }
+    }
+    Ok(builder.unrecorded().address(SocketAddr::from(([127, 0, 0, 1], port))))
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{name} needs a number, not `{value}`"))
+}
+
+fn seconds(name: &str, value: &str) -> Result<Duration, String> {
+    let seconds: f64 = number(name, value)?;
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| format!("{name} needs a time of at least 0, not `{value}`"))
+}
+
+async fn serve(builder: Builder) -> Result<(), String> {
+    let model = builder.start().await;
+    println!("base_url = \"{}\"", model.base_url());
+    let stopped = tokio::signal::ctrl_c().await.map_err(|error| error.to_string());
+    let (replies, compactions) = (model.tally(Kind::Reply), model.tally(Kind::Compaction));
+    println!("replies {replies:?}\ncompactions {compactions:?}\ncached share {:.3}", model.cached_share());
+    for violation in model.violations() {
+        println!("{violation}");
+    }
+    stopped
+}

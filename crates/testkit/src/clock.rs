@@ -1,0 +1,62 @@
+//! A clock that stands still until it is set.
+
+use cairn_core::ports::Clock;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+
+/// A clock for tests: it shows what it was set to, and moves by nothing but [`TestClock::advance`].
+#[derive(Debug)]
+pub struct TestClock {
+    now: Mutex<Timestamp>,
+}
+
+/// What a new test clock shows: 2026-01-01T00:00:00Z.
+pub const TEST_EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+impl Default for TestClock {
+    fn default() -> Self {
+        Self::new(TEST_EPOCH)
+    }
+}
+
+impl TestClock {
+    /// A clock that shows this time.
+    pub fn new(now: Timestamp) -> Self {
+        Self { now: Mutex::new(now) }
+    }
+
+    /// Sets the clock, forward or back.
+    pub fn set(&self, now: Timestamp) {
+        *self.now.lock() = now;
+    }
+
+    /// Moves the clock on by a duration, saturating at the ends of time. Returns what it shows then.
+    pub fn advance(&self, by: SignedDuration) -> Timestamp {
+        let mut now = self.now.lock();
+        let end = if by.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
+        *now = now.checked_add(by).unwrap_or(end);
+        *now
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        *self.now.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_moves_only_when_told() {
+        let clock = TestClock::default();
+        assert_eq!(clock.now().to_string(), "2026-01-01T00:00:00Z");
+        assert_eq!(clock.now(), clock.now());
+        clock.advance(SignedDuration::from_secs(90));
+        assert_eq!(clock.now().to_string(), "2026-01-01T00:01:30Z");
+        clock.set(Timestamp::UNIX_EPOCH);
+        assert_eq!(clock.now(), Timestamp::UNIX_EPOCH);
+    }
+}

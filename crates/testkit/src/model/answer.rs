@@ -1,0 +1,139 @@
+//! Scripted answers.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// What the fake model answers to one request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub(super) form: Form,
+    /// Pause between two chunks.
+    pub(super) pace: Duration,
+    pub(super) usage: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Form {
+    /// A completion.
+    Said(Said),
+    /// Bytes as they are.
+    Raw { status: u16, headers: Vec<(String, String)>, body: String },
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Said {
+    pub(super) text: String,
+    pub(super) reasoning: String,
+    pub(super) calls: Vec<(String, Value)>,
+    pub(super) finish: Option<String>,
+    pub(super) end: End,
+}
+
+/// How a streamed completion ends.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) enum End {
+    #[default]
+    Complete,
+    /// The connection closes properly after half of the words, without an end mark.
+    Truncated,
+    /// Nothing more comes after half of the words; the connection stays open.
+    Hanging,
+    /// An error object after half of the words.
+    Error(Value),
+}
+
+impl Answer {
+    fn said(said: Said) -> Self {
+        Self { form: Form::Said(said), pace: Duration::ZERO, usage: true }
+    }
+
+    /// Words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::said(Said { text: text.into(), ..Said::default() })
+    }
+
+    /// A tool call; more by [`Answer::and_call`].
+    pub fn call(name: impl Into<String>, arguments: Value) -> Self {
+        Self::said(Said::default()).and_call(name, arguments)
+    }
+
+    /// A refusal in OpenAI's form.
+    pub fn error(status: u16, message: &str) -> Self {
+        Self::raw(status, "application/json", json!({"error": {"message": message}}).to_string())
+    }
+
+    /// The refusal of a request that is larger than the window, in OpenAI's words.
+    pub fn overflow() -> Self {
+        let message = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 \
+                       tokens. Please reduce the length of the messages.";
+        let error = json!({"error": {
+            "message": message, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded",
+        }});
+        Self::raw(400, "application/json", error.to_string())
+    }
+
+    /// Any status and body.
+    pub fn raw(status: u16, content_type: &str, body: impl Into<String>) -> Self {
+        let headers = vec![("content-type".to_owned(), content_type.to_owned())];
+        Self { form: Form::Raw { status, headers, body: body.into() }, pace: Duration::ZERO, usage: true }
+    }
+
+    /// With a header; only of raw answers and errors.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        if let Form::Raw { headers, .. } = &mut self.form {
+            headers.retain(|(known, _)| known != name);
+            headers.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
+    /// With one more tool call.
+    pub fn and_call(self, name: impl Into<String>, arguments: Value) -> Self {
+        self.with(|said| said.calls.push((name.into(), arguments)))
+    }
+
+    /// With reasoning before the words.
+    pub fn reasoning(self, reasoning: impl Into<String>) -> Self {
+        self.with(|said| said.reasoning = reasoning.into())
+    }
+
+    /// With this `finish_reason`: `length`, `content_filter`.
+    pub fn finish(self, finish: impl Into<String>) -> Self {
+        self.with(|said| said.finish = Some(finish.into()))
+    }
+
+    /// Breaks off after half of the words, without an end mark.
+    pub fn truncated(self) -> Self {
+        self.with(|said| said.end = End::Truncated)
+    }
+
+    /// Says half of the words and then nothing more, with the connection open.
+    pub fn hanging(self) -> Self {
+        self.with(|said| said.end = End::Hanging)
+    }
+
+    /// Breaks off after half of the words with an error object.
+    pub fn failing(self, error: Value) -> Self {
+        self.with(|said| said.end = End::Error(error))
+    }
+
+    /// Pauses before each chunk. For load runs and for tests of timeouts.
+    pub fn paced(mut self, pace: Duration) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// Says nothing of usage.
+    pub fn without_usage(mut self) -> Self {
+        self.usage = false;
+        self
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Said)) -> Self {
+        if let Form::Said(said) = &mut self.form {
+            change(said);
+        }
+        self
+    }
+}

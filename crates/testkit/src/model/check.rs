@@ -1,0 +1,123 @@
+//! What a request must be like.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde_json::Value;
+
+use super::wire::{messages, role, text_of};
+
+/// A rule that a request broke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The request's number, as in [`super::Seen::n`].
+    pub n: usize,
+    /// The rule.
+    pub rule: Rule,
+    /// What was found.
+    pub text: String,
+}
+
+/// The rules for requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// It is JSON with a model and messages; roles are known; the system's message is the first and only one.
+    Shape,
+    /// Every message says something (or, from the assistant, calls a tool).
+    Empty,
+    /// A call is followed by its result, a result follows its call, before anything else is said.
+    Parted,
+    /// With its answer it fits the window.
+    Window,
+    /// It goes on from an earlier request of its conversation, unless its system block is a new one.
+    Prefix,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {} breaks the rule {:?}: {}", self.n, self.rule, self.text)
+    }
+}
+
+/// Checks what a single request must be like by itself.
+pub(super) fn check(request: &Value) -> Result<(), (Rule, String)> {
+    if request.get("model").and_then(Value::as_str).is_none_or(str::is_empty) {
+        return Err((Rule::Shape, "it names no model".to_owned()));
+    }
+    let messages = messages(request);
+    if messages.is_empty() {
+        return Err((Rule::Shape, "it has no messages".to_owned()));
+    }
+    for (idx, message) in messages.iter().enumerate() {
+        check_message(idx, message)?;
+    }
+    check_pairs(messages)
+}
+
+fn check_message(idx: usize, message: &Value) -> Result<(), (Rule, String)> {
+    let shape = |text: &str| Err((Rule::Shape, format!("message {idx} {text}")));
+    match role(message) {
+        "system" if idx > 0 => return shape("is the system's, and not the first"),
+        "system" | "user" | "assistant" => {}
+        "tool" if message.get("tool_call_id").and_then(Value::as_str).is_none_or(str::is_empty) => {
+            return shape("is a result without `tool_call_id`");
+        }
+        "tool" => {}
+        other => return shape(&format!("has the unknown role `{other}`")),
+    }
+    if message.get("tool_calls").is_some_and(|calls| calls.as_array().is_none_or(Vec::is_empty)) {
+        return shape("has `tool_calls` that is no list or an empty one");
+    }
+    for call in calls(message) {
+        let text = |pointer: &str| call.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        if text("/id").is_empty() || text("/function/name").is_empty() {
+            return shape("has a call without id or name");
+        }
+        if serde_json::from_str::<serde_json::Map<String, Value>>(text("/function/arguments")).is_err() {
+            return shape("has a call whose arguments are no JSON object in a string");
+        }
+    }
+    let pictures = message.get("content").and_then(Value::as_array).is_some_and(|parts| {
+        parts.iter().any(|part| part.get("type").and_then(Value::as_str) == Some("image_url"))
+    });
+    let silent = text_of(message).trim().is_empty() && !pictures;
+    if silent && calls(message).is_empty() {
+        return Err((Rule::Empty, format!("message {idx} ({}) says nothing", role(message))));
+    }
+    Ok(())
+}
+
+fn calls(message: &Value) -> &[Value] {
+    message.get("tool_calls").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn check_pairs(messages: &[Value]) -> Result<(), (Rule, String)> {
+    let mut owed: HashSet<&str> = HashSet::new();
+    for (idx, message) in messages.iter().enumerate() {
+        if role(message) == "tool" {
+            let id = message.get("tool_call_id").and_then(Value::as_str).unwrap_or_default();
+            if !owed.remove(id) {
+                return Err((
+                    Rule::Parted,
+                    format!("message {idx} is the result of `{id}`, which was not called"),
+                ));
+            }
+            continue;
+        }
+        unless_owed(idx, &owed)?;
+        for call in calls(message) {
+            let id = call.get("id").and_then(Value::as_str).unwrap_or_default();
+            if !owed.insert(id) {
+                return Err((Rule::Shape, format!("message {idx} has two calls `{id}`")));
+            }
+        }
+    }
+    unless_owed(messages.len(), &owed)
+}
+
+fn unless_owed(idx: usize, owed: &HashSet<&str>) -> Result<(), (Rule, String)> {
+    match owed.iter().min() {
+        Some(id) => Err((Rule::Parted, format!("before message {idx} the result of call `{id}` is missing"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,125 @@
+//! Tokens of requests, and what a prompt cache would have held of them.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::{Value, json};
+use tiktoken_rs::o200k_base_singleton;
+
+use super::wire::messages;
+
+/// How tokens are counted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Count {
+    /// By the house's own estimate: quick.
+    Estimate,
+    /// By the estimate times a factor, to see the correction at work.
+    Scaled(f64),
+    /// Exactly, by o200k; takes some 50 MB.
+    O200k,
+}
+
+/// Tokens of a picture, whatever its size.
+const PICTURE_TOKENS: u64 = 1_000;
+
+/// Tokens of the frame of a message or a tool.
+const FRAME_TOKENS: u64 = 4;
+
+impl Count {
+    /// Tokens of a text.
+    pub fn tokens(self, text: &str) -> u64 {
+        match self {
+            Self::Estimate => u64::from(cairn_core::tokens::estimate(text)),
+            Self::Scaled(factor) => (f64::from(cairn_core::tokens::estimate(text)) * factor).ceil() as u64,
+            Self::O200k => o200k_base_singleton().encode_ordinary(text).len() as u64,
+        }
+    }
+
+    fn message(self, message: &Value) -> u64 {
+        let content = match message.get("content") {
+            Some(Value::String(text)) => self.tokens(text),
+            Some(Value::Array(parts)) => parts
+                .iter()
+                .map(|part| {
+                    part.get("text").and_then(Value::as_str).map_or(PICTURE_TOKENS, |text| self.tokens(text))
+                })
+                .sum(),
+            _ => 0,
+        };
+        let calls = message.get("tool_calls").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let call = |call: &Value| {
+            let text = |pointer: &str| call.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            self.tokens(text("/function/name")) + self.tokens(text("/function/arguments")) + FRAME_TOKENS
+        };
+        FRAME_TOKENS + content + calls.iter().map(call).sum::<u64>()
+    }
+
+    /// Tokens of the tool definitions, then of each message.
+    fn pieces(self, request: &Value) -> Vec<(u64, u64)> {
+        let tools = request.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let tool = |tool: &Value| {
+            let function = tool.get("function").cloned().unwrap_or_default();
+            let text = |key: &str| function.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let parameters = function.get("parameters").map(Value::to_string).unwrap_or_default();
+            FRAME_TOKENS
+                + self.tokens(&text("name"))
+                + self.tokens(&text("description"))
+                + self.tokens(&parameters)
+        };
+        let tools_tokens = tools.iter().map(tool).sum();
+        let mut pieces = vec![(hash(&json!(tools)), tools_tokens)];
+        pieces.extend(messages(request).iter().map(|message| (hash(message), self.message(message))));
+        pieces
+    }
+}
+
+fn hash(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Input tokens of a request, and how many of them a cache held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Input {
+    pub(super) tokens: u64,
+    pub(super) cached: u64,
+}
+
+/// Prefixes seen before: by the hash of everything up to and with a message.
+#[derive(Default)]
+pub(super) struct Cache {
+    prefixes: HashMap<u64, ()>,
+    input_tokens: u64,
+    cached_tokens: u64,
+}
+
+/// Prefixes kept; then the cache begins anew, as real ones do.
+const MAX_PREFIXES: usize = 200_000;
+
+impl Cache {
+    /// Measures a request. `counts`: it is one of those whose share of cached tokens is told.
+    pub(super) fn take(&mut self, count: Count, request: &Value, counts: bool) -> Input {
+        if self.prefixes.len() > MAX_PREFIXES {
+            self.prefixes.clear();
+        }
+        let mut input = Input { tokens: 0, cached: 0 };
+        let mut prefix = DefaultHasher::new();
+        let mut known = true;
+        for (hash, tokens) in count.pieces(request) {
+            hash.hash(&mut prefix);
+            known &= self.prefixes.insert(prefix.finish(), ()).is_some();
+            input.tokens += tokens;
+            input.cached += if known { tokens } else { 0 };
+        }
+        if counts {
+            self.input_tokens += input.tokens;
+            self.cached_tokens += input.cached;
+        }
+        input
+    }
+
+    pub(super) fn share(&self) -> f64 {
+        self.cached_tokens as f64 / self.input_tokens.max(1) as f64
+    }
+}

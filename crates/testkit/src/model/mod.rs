@@ -1,0 +1,373 @@
+//! A fake model server: OpenAI's chat completions over loopback TCP, streaming and not.
+//!
+//! It checks every request as a strict server would and more: see [`Violation`]. A request that fails a check gets
+//! HTTP 400 and is recorded. Answers are scripted, or made up: replies echo the newest words of the user, compactions
+//! get a short summary. Requests of a kind can be held at a [`Gate`], and their arrival awaited without a sleep.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+//! use cairn_testkit::model::{Answer, FakeModel, Kind};
+//!
+//! let model = FakeModel::start().await;
+//! let gate = model.hold(Kind::Compaction);
+//! model.push(Kind::Reply, Answer::text("hello"));
+//! // … point a configuration at `model.base_url()`, talk …
+//! // model.wait_for(Kind::Compaction, 1).await;
+//! gate.open();
+//! model.assert_clean();
+//! # });
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod answer;
+mod check;
+mod gate;
+mod measure;
+mod prefix;
+mod respond;
+mod serve;
+mod wire;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+
+pub use answer::Answer;
+pub use check::{Rule, Violation};
+pub use gate::Gate;
+pub use measure::Count;
+pub use wire::{last_user_text, memory_save_call, text_of, tool_names};
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A reply in a chat.
+    Reply,
+    /// A summary, or a merge of summaries.
+    Compaction,
+}
+
+/// A request as it arrived.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    /// Its number, from 0, over all kinds.
+    pub n: usize,
+    /// What it is for.
+    pub kind: Kind,
+    /// Its body.
+    pub body: Value,
+    /// Its `Authorization` header.
+    pub authorization: Option<String>,
+}
+
+/// How often something happened to requests of a kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// They arrived; refused ones included.
+    pub arrived: usize,
+    /// Their answer was sent to its end.
+    pub answered: usize,
+    /// The client hung up before the end of the answer.
+    pub abandoned: usize,
+}
+
+type Classify = Arc<dyn Fn(&Value) -> Kind + Send + Sync>;
+type Respond = Arc<dyn Fn(&Seen) -> Option<Answer> + Send + Sync>;
+
+/// How a fake model behaves. Made by [`FakeModel::builder`].
+#[derive(Clone)]
+pub struct Builder {
+    window: Option<u64>,
+    advertised: Option<u64>,
+    count: Count,
+    stable_prefix: bool,
+    strict: bool,
+    classify: Classify,
+    respond: Option<Respond>,
+    memories: Vec<Value>,
+    recorded: bool,
+    delays: [Duration; 2],
+    address: SocketAddr,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            window: None,
+            advertised: None,
+            count: Count::Estimate,
+            stable_prefix: true,
+            strict: true,
+            classify: Arc::new(wire::classify),
+            respond: None,
+            memories: Vec::new(),
+            recorded: true,
+            delays: [Duration::ZERO; 2],
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        }
+    }
+}
+
+impl Builder {
+    /// Refuses requests that, with their `max_tokens`, are over this window.
+    pub fn window(mut self, tokens: u64) -> Self {
+        self.window = Some(tokens);
+        self
+    }
+
+    /// Lists this window at `/v1/models`; unset: none is listed.
+    pub fn advertise(mut self, tokens: u64) -> Self {
+        self.advertised = Some(tokens);
+        self
+    }
+
+    /// How tokens are counted, for the window and for `usage`. Unset: by the house's estimate.
+    pub fn count(mut self, count: Count) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// Whether a reply's request must go on from an earlier one of its conversation. On unless switched off, as
+    /// tests with `/undo`, erasures or pruning must.
+    pub fn expect_stable_prefix(mut self, expected: bool) -> Self {
+        self.stable_prefix = expected;
+        self
+    }
+
+    /// Refuses nothing: for servers that stand in for a real one in load runs.
+    pub fn lenient(mut self) -> Self {
+        self.strict = false;
+        self
+    }
+
+    /// Keeps no bodies of requests: for long load runs.
+    pub fn unrecorded(mut self) -> Self {
+        self.recorded = false;
+        self
+    }
+
+    /// How to tell what a request is for. Unset: a request whose only tool is `memory_save`, or whose first message
+    /// from a user begins with `<transcript` or `<summaries`, is a compaction.
+    pub fn classify(mut self, classify: impl Fn(&Value) -> Kind + Send + Sync + 'static) -> Self {
+        self.classify = Arc::new(classify);
+        self
+    }
+
+    /// Makes up answers; asked when no scripted one waits, `None` means the usual one.
+    pub fn respond(mut self, respond: impl Fn(&Seen) -> Option<Answer> + Send + Sync + 'static) -> Self {
+        self.respond = Some(Arc::new(respond));
+        self
+    }
+
+    /// Memories (arguments of `memory_save`) that each compaction saves in its first round.
+    pub fn memories(mut self, memories: Vec<Value>) -> Self {
+        self.memories = memories;
+        self
+    }
+
+    /// Waits so long before each answer of a kind. For load runs; tests use [`FakeModel::hold`].
+    pub fn delay(mut self, kind: Kind, delay: Duration) -> Self {
+        self.delays[kind as usize] = delay;
+        self
+    }
+
+    /// Listens at this address instead of a free loopback port.
+    pub fn address(mut self, address: SocketAddr) -> Self {
+        self.address = address;
+        self
+    }
+
+    /// Starts the server.
+    ///
+    /// # Panics
+    /// The address is taken.
+    pub async fn start(self) -> FakeModel {
+        FakeModel::with(self).await
+    }
+}
+
+/// What all requests share.
+pub(crate) struct Shared {
+    builder: Builder,
+    state: Mutex<State>,
+    gates: gate::Gates,
+    /// Rises with everything that [`FakeModel::wait_for`] and its like look at.
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    seen: Vec<Seen>,
+    tallies: [Tally; 2],
+    violations: Vec<Violation>,
+    scripts: [VecDeque<Answer>; 2],
+    conversations: prefix::Conversations,
+    cache: measure::Cache,
+    n_summaries: usize,
+}
+
+impl State {
+    fn n_seen(&self) -> usize {
+        self.tallies.iter().map(|tally| tally.arrived).sum()
+    }
+}
+
+impl Shared {
+    /// Changes the state and wakes whoever waits for a change.
+    fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state.lock());
+        self.changed.send_modify(|n| *n += 1);
+        result
+    }
+}
+
+/// How long the waiting methods wait before they give up on a test that went wrong.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+
+/// A running fake model server; dropping it stops it.
+pub struct FakeModel {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for FakeModel {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl FakeModel {
+    /// Starts a server with the usual behaviour on a free port.
+    ///
+    /// # Panics
+    /// No loopback port can be had.
+    pub async fn start() -> Self {
+        Self::with(Builder::default()).await
+    }
+
+    /// A server of other behaviour.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    async fn with(builder: Builder) -> Self {
+        let listener = tokio::net::TcpListener::bind(builder.address).await;
+        let listener =
+            listener.unwrap_or_else(|error| panic!("cannot listen at {}: {error}", builder.address));
+        let address = listener.local_addr().unwrap_or(builder.address);
+        let shared = Arc::new(Shared {
+            builder,
+            state: Mutex::default(),
+            gates: gate::Gates::default(),
+            changed: watch::Sender::new(0),
+        });
+        let app = serve::router(shared.clone());
+        let server = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, app).await {
+                tracing::error!(%error, "the fake model stopped");
+            }
+        });
+        Self { shared, address, server }
+    }
+
+    /// What goes into `base_url`: `http://127.0.0.1:PORT/v1`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Scripts the answer to the next request of a kind that no earlier scripted answer takes.
+    pub fn push(&self, kind: Kind, answer: Answer) {
+        self.shared.state.lock().scripts[kind as usize].push_back(answer);
+    }
+
+    /// Scripted answers of a kind that nobody has taken yet.
+    pub fn unused(&self, kind: Kind) -> usize {
+        self.shared.state.lock().scripts[kind as usize].len()
+    }
+
+    /// Holds all requests of a kind from now on, after they are checked and recorded, until the gate opens. Dropping
+    /// the gate opens it.
+    pub fn hold(&self, kind: Kind) -> Gate {
+        self.shared.gates.close(kind)
+    }
+
+    /// Waits until so many requests of a kind have arrived since the start, held ones included.
+    ///
+    /// # Panics
+    /// They do not within a minute.
+    pub async fn wait_for(&self, kind: Kind, n: usize) {
+        self.wait_until(&format!("{n} requests of {kind:?}"), |model| model.tally(kind).arrived >= n).await;
+    }
+
+    /// Waits until a condition on this server holds; it is looked at with every request that arrives or ends.
+    ///
+    /// # Panics
+    /// It does not within a minute.
+    pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let mut changed = self.shared.changed.subscribe();
+        let waiting = async {
+            while !condition(self) {
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let waited = tokio::time::timeout(GIVE_UP_AFTER, waiting).await;
+        assert!(
+            waited.is_ok(),
+            "waited {GIVE_UP_AFTER:?} in vain for {what}; violations: {:?}",
+            self.violations()
+        );
+    }
+
+    /// How often what happened to requests of a kind.
+    pub fn tally(&self, kind: Kind) -> Tally {
+        self.shared.state.lock().tallies[kind as usize]
+    }
+
+    /// All requests so far, in the order of their arrival.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.shared.state.lock().seen.clone()
+    }
+
+    /// The bodies of all requests so far.
+    pub fn requests(&self) -> Vec<Value> {
+        self.seen().into_iter().map(|seen| seen.body).collect()
+    }
+
+    /// The bodies of all requests of a kind so far.
+    pub fn requests_of(&self, kind: Kind) -> Vec<Value> {
+        self.seen().into_iter().filter(|seen| seen.kind == kind).map(|seen| seen.body).collect()
+    }
+
+    /// What was wrong with requests so far.
+    pub fn violations(&self) -> Vec<Violation> {
+        self.shared.state.lock().violations.clone()
+    }
+
+    /// The next request of each conversation may begin anew: after an `/undo` or an erasure.
+    pub fn forgive_prefix(&self) {
+        self.shared.state.lock().conversations = prefix::Conversations::default();
+    }
+
+    /// Share of all input tokens of replies so far that a prompt cache would have held, 0 to 1.
+    pub fn cached_share(&self) -> f64 {
+        self.shared.state.lock().cache.share()
+    }
+
+    /// # Panics
+    /// A request was wrong.
+    pub fn assert_clean(&self) {
+        let violations = self.violations();
+        assert!(violations.is_empty(), "the fake model refused requests: {violations:#?}");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Reads requests: their words, their tools, what they are for.
+
+use serde_json::{Value, json};
+
+use super::{Answer, Kind};
+
+/// The messages of a request.
+pub(super) fn messages(request: &Value) -> &[Value] {
+    request.get("messages").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The role of a message.
+pub(super) fn role(message: &Value) -> &str {
+    message.get("role").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// All words of a message's content, parts joined by line breaks.
+pub fn text_of(message: &Value) -> String {
+    match message.get("content") {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
+            texts.join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+/// What begins volatile context at the tail of a message: recalled memories, the clock.
+const VOLATILE: &str = "<context>";
+
+/// The words without the volatile context that follows or replaces them.
+pub(super) fn lasting(text: &str) -> &str {
+    let at = if text.starts_with(VOLATILE) { Some(0) } else { text.rfind(&format!("\n{VOLATILE}")) };
+    at.map_or(text, |at| &text[..at]).trim_end()
+}
+
+/// The newest words of a user in a request, without the volatile context and without the `[Name | time]` before them.
+pub fn last_user_text(request: &Value) -> String {
+    let texts = messages(request).iter().rev().filter(|message| role(message) == "user").map(text_of);
+    let mut texts = texts.map(|text| lasting(&text).to_owned()).filter(|text| !text.is_empty());
+    let text = texts.next().unwrap_or_default();
+    match text.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
+        Some((header, words)) if header.contains(" | ") => words.to_owned(),
+        _ => text,
+    }
+}
+
+/// The names of the tools that a request offers.
+pub fn tool_names(request: &Value) -> Vec<String> {
+    let tools = request.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    tools.iter().filter_map(|tool| Some(tool.pointer("/function/name")?.as_str()?.to_owned())).collect()
+}
+
+/// A call of `memory_save`, for [`Answer`]s.
+pub fn memory_save_call(kind: &str, text: &str) -> Answer {
+    Answer::call("memory_save", json!({"kind": kind, "text": text}))
+}
+
+/// The usual way to tell a compaction from a reply.
+pub(super) fn classify(request: &Value) -> Kind {
+    let first =
+        messages(request).iter().find(|message| role(message) == "user").map(text_of).unwrap_or_default();
+    let only_saves = tool_names(request) == ["memory_save"];
+    let data = first.starts_with("<transcript") || first.starts_with("<summaries");
+    if only_saves || data { Kind::Compaction } else { Kind::Reply }
+}
