@@ -1,5 +1,7 @@
 //! The shape of the house: which crate knows which, what lies where, how long a file may get.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
