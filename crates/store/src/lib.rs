@@ -1,1 +1,18 @@
-//! store
+//! Durability: the journal, which is the truth, and what derives from it: sled views and the search index.
+//!
+//! [`Store`] implements the ports [`Journal`](cairn_core::ports::Journal), [`Archive`](cairn_core::ports::Archive),
+//! [`Search`](cairn_core::ports::Search), [`MemoryStore`](cairn_core::ports::MemoryStore) and
+//! [`OutboxStore`](cairn_core::ports::OutboxStore). An append is durable when it returns; the views follow behind
+//! it on a thread of their own, and every read waits until they show all that was durable when it was asked.
+
+mod disk;
+mod journal;
+mod lock;
+mod options;
+mod ports;
+mod recall;
+mod store;
+mod views;
+
+pub use options::StoreOptions;
+pub use store::{Store, StoreStats};

@@ -1,0 +1,113 @@
+//! What people ask of a channel.
+
+use cairn_actors::{HouseError, Notice};
+use cairn_core::event::RunOutcome;
+use cairn_core::ids::Generation;
+
+use crate::common::model::{Kind, words};
+use crate::common::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_compaction_that_is_asked_for_attends_to_the_instruction() {
+    let world = World::new();
+    let live = world.start().await;
+    for n in 0..10 {
+        live.ask(&format!("m{n}"), &chatter(n)).await;
+    }
+    let ticket = live.house.compact(&local(), Some("the weather".to_owned())).await.unwrap().unwrap();
+    assert!(!ticket.queued);
+    let end = ticket.ended.await.unwrap();
+    assert_eq!((end.run, end.outcome), (ticket.run, RunOutcome::Committed));
+    assert!(words(&world.model.requests(Kind::Run)[0]).contains("the weather"));
+    assert!(live.house.compact(&local(), None).await.unwrap().is_none(), "only the reserve is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compaction_behind_another_is_queued_under_the_id_that_it_gets() {
+    let world = World::new();
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Run);
+    live.fill_until_run(&world).await;
+    let ticket = live.house.compact(&local(), Some("names".to_owned())).await.unwrap().unwrap();
+    assert!(ticket.queued);
+    gate.add_permits(100);
+    let end = ticket.ended.await.unwrap();
+    assert_eq!((end.run, end.outcome), (ticket.run, RunOutcome::Committed));
+    let runs = world.model.requests(Kind::Run);
+    assert!(runs.iter().any(|request| words(request).contains("names")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_never_seen_is_not_made_by_a_command() {
+    let world = World::new();
+    let live = world.start().await;
+    let missing = HouseError::NoSuchChannel(local());
+    assert_eq!(live.house.compact(&local(), None).await.err(), Some(missing.clone()));
+    assert_eq!(live.house.new_generation(&local()).await.err(), Some(missing.clone()));
+    assert_eq!(live.house.stop_turn(&local()).await.err(), Some(missing));
+    assert!(live.house.conversation(&local()).await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_turn_ends_and_the_next_message_follows() {
+    let world = World::new();
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Reply);
+    let stopped = live.say("a", "long story").await;
+    let next = live.say("b", "short one").await;
+    world.model.until(1, Kind::Reply).await;
+    assert!(live.house.stop_turn(&local()).await.unwrap());
+    assert_eq!(failure_code(stopped).await, "stopped");
+    gate.add_permits(10);
+    assert_eq!(reply(next).await, "re: short one");
+    assert!(!live.house.stop_turn(&local()).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_generation_stops_the_turn_cancels_the_run_and_starts_afresh() {
+    let mut world = World::new();
+    world.settings.compaction.timeout_secs = 1_000_000;
+    let live = world.start().await;
+    let runs = world.model.hold(Kind::Run);
+    live.fill_until_run(&world).await;
+    world.model.until(1, Kind::Run).await;
+    let replies = world.model.hold(Kind::Reply);
+    let open = live.say("open", "unfinished").await;
+    let pending = live.say("pending", "for the new one").await;
+    assert_eq!(live.house.new_generation(&local()).await.unwrap(), Generation(2));
+    assert_eq!(failure_code(open).await, "stopped");
+    replies.add_permits(100);
+    runs.add_permits(100);
+    assert_eq!(reply(pending).await, "re: for the new one");
+    let request = words(world.model.requests(Kind::Reply).last().unwrap());
+    assert!(!request.contains("weather"), "nothing of the old generation is in the window");
+    settle().await;
+    let conversation = world.conversation();
+    check_coverage(&conversation);
+    assert_eq!(conversation.outcomes.back().unwrap().outcome, RunOutcome::Cancelled);
+    assert!(conversation.stack.items().is_empty() && world.store.memories().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watchers_are_told_of_turns_tiers_and_runs() {
+    let world = World::new();
+    let mut live = world.start().await;
+    live.fill_until_run(&world).await;
+    let mut names: Vec<&str> = Vec::new();
+    while names.last() != Some(&"run_ended") {
+        let name = live.notice(|notice| Some(notice.name())).await;
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    assert_eq!(names, ["turn_started", "turn_ended", "tier", "run_started", "run_ended"]);
+    let json = serde_json::to_value(Notice::Emergency {
+        channel: local(),
+        messages: 3,
+        tokens_before: 9,
+        tokens_after: 5,
+    })
+    .unwrap();
+    assert_eq!(json["event"], "emergency");
+    assert_eq!(json["channel"], "main/local/main");
+}

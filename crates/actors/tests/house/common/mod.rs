@@ -1,0 +1,291 @@
+//! The house over fakes of all ports, with tokio's clock paused.
+
+pub(crate) mod model;
+pub(crate) mod store;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cairn_actors::{AgentRuntime, House, HouseDeps, HouseLimits, Notice, builtin_tools};
+use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
+use cairn_core::conversation::Conversation;
+use cairn_core::event::Event;
+use cairn_core::ids::{AgentId, ChannelId, MessageId, Seq};
+use cairn_core::message::{Author, Entry, Inbound, Part};
+use cairn_core::ports::{Admission, Answer, Clock, Intake as _, OutboxItem, Platform, Progress, Refusal};
+use cairn_core::tier::CompactionSettings;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+use model::FakeModel;
+use store::MemStore;
+
+/// A clock that goes with tokio's, and panics once when its bomb is lit.
+struct TokioClock(Instant, Arc<AtomicBool>);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        assert!(!self.1.swap(false, Ordering::SeqCst), "planned");
+        let base = Timestamp::from_second(1_767_225_600).unwrap();
+        base + SignedDuration::try_from(self.0.elapsed()).unwrap()
+    }
+}
+
+/// A chat network that takes everything.
+#[derive(Default)]
+pub(crate) struct FakeNet {
+    pub(crate) delivered: Mutex<Vec<(String, String)>>,
+    pub(crate) refuses: Mutex<Option<String>>,
+}
+
+impl Platform for FakeNet {
+    fn name(&self) -> &'static str {
+        "net"
+    }
+
+    fn deliver(&self, item: OutboxItem, reply: Arc<Entry>) -> BoxFuture<'_, Result<Vec<MessageId>, String>> {
+        Box::pin(async move {
+            if let Some(reason) = self.refuses.lock().clone() {
+                return Err(reason);
+            }
+            self.delivered.lock().push((item.channel.to_string(), reply.text()));
+            Ok(vec![MessageId::from(format!("sent-{}", item.seq))])
+        })
+    }
+}
+
+/// Everything around a house.
+pub(crate) struct World {
+    pub(crate) store: Arc<MemStore>,
+    pub(crate) model: Arc<FakeModel>,
+    pub(crate) net: Arc<FakeNet>,
+    pub(crate) settings: AgentSettings,
+    pub(crate) limits: HouseLimits,
+    pub(crate) clean_stop: bool,
+    /// Lit: whoever reads the clock next panics.
+    pub(crate) bomb: Arc<AtomicBool>,
+}
+
+pub(crate) const WINDOW: u64 = 3_000;
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let settings = AgentSettings {
+            id: AgentId::from("main"),
+            system_prompt: "You are a helpful friend.".to_owned(),
+            compactor_prompt: "Summarise the transcript.".to_owned(),
+            window: WindowSize {
+                window_tokens: WINDOW,
+                output_reserve_tokens: 500,
+                source: WindowSource::Agent,
+            },
+            compaction: CompactionSettings::default(),
+            model: "fake".to_owned(),
+            tools: Vec::new(),
+            recall_limit: 0,
+            max_rounds: 8,
+            timezone: "UTC".to_owned(),
+        };
+        Self {
+            store: MemStore::new(),
+            model: FakeModel::new(),
+            net: Arc::default(),
+            settings,
+            limits: HouseLimits::default(),
+            clean_stop: true,
+            bomb: Arc::default(),
+        }
+    }
+
+    pub(crate) fn with_tools(mut self) -> Self {
+        self.settings.tools = builtin_tools();
+        self.settings.window.window_tokens += 700;
+        self
+    }
+
+    pub(crate) async fn start(&self) -> Live {
+        let agent = AgentRuntime {
+            settings: Arc::new(self.settings.clone()),
+            model: Arc::clone(&self.model) as Arc<dyn cairn_core::ports::ChatModel>,
+        };
+        let deps = HouseDeps {
+            journal: Arc::clone(&self.store) as _,
+            archive: Arc::clone(&self.store) as _,
+            search: Arc::clone(&self.store) as _,
+            memories: Arc::clone(&self.store) as _,
+            outbox: Arc::clone(&self.store) as _,
+            clock: Arc::new(TokioClock(Instant::now(), Arc::clone(&self.bomb))),
+            agents: vec![agent],
+            platforms: vec![Arc::clone(&self.net) as _],
+            limits: self.limits.clone(),
+            clean_stop: self.clean_stop,
+        };
+        let house = House::start(deps).await.unwrap();
+        Live { notices: house.notices(), house }
+    }
+
+    /// The daemon is killed now; the next start finds the journal as it is.
+    pub(crate) fn killed(&self) -> Self {
+        self.over(self.store.after_kill())
+    }
+
+    pub(crate) fn over(&self, store: Arc<MemStore>) -> Self {
+        Self {
+            store,
+            model: FakeModel::new(),
+            net: Arc::default(),
+            settings: self.settings.clone(),
+            limits: self.limits.clone(),
+            clean_stop: false,
+            bomb: Arc::default(),
+        }
+    }
+
+    pub(crate) fn conversation(&self) -> Conversation {
+        self.store.conversation(&local()).unwrap()
+    }
+}
+
+/// A house that runs.
+pub(crate) struct Live {
+    pub(crate) house: House,
+    notices: broadcast::Receiver<Notice>,
+}
+
+impl Live {
+    pub(crate) async fn submit(&self, inbound: Inbound) -> Result<Admission, Refusal> {
+        self.house.submit(inbound).await
+    }
+
+    /// Says something in the local channel; the answer is awaited by whoever wants it.
+    pub(crate) async fn say(&self, id: &str, text: &str) -> Admission {
+        self.submit(message(&local(), id, text)).await.unwrap()
+    }
+
+    /// Says something and waits for the reply.
+    pub(crate) async fn ask(&self, id: &str, text: &str) -> String {
+        reply(self.say(id, text).await).await
+    }
+
+    /// Chatters until a run has started, and returns how many messages that took.
+    pub(crate) async fn fill_until_run(&self, world: &World) -> usize {
+        let before = world.store.count(is_run_started);
+        for n in 0..200 {
+            self.ask(&format!("fill-{before}-{n}"), &chatter(n)).await;
+            settle().await;
+            if world.store.count(is_run_started) > before {
+                return n + 1;
+            }
+        }
+        panic!("no run after 200 messages");
+    }
+
+    /// Waits for a notice.
+    pub(crate) async fn notice<T>(&mut self, pick: impl Fn(&Notice) -> Option<T>) -> T {
+        loop {
+            if let Some(found) = pick(&self.notices.recv().await.unwrap()) {
+                return found;
+            }
+        }
+    }
+
+    pub(crate) async fn snapshot(&self) -> Arc<Conversation> {
+        self.house.conversation(&local()).await.unwrap().unwrap().0
+    }
+}
+
+/// Lets everything run that can: under a paused clock this returns only when all tasks wait for something.
+pub(crate) async fn settle() {
+    tokio::time::sleep(Duration::from_millis(5)).await;
+}
+
+pub(crate) fn local() -> ChannelId {
+    "main/local/main".parse().unwrap()
+}
+
+pub(crate) fn group() -> ChannelId {
+    "main/net/group".parse().unwrap()
+}
+
+pub(crate) fn chatter(n: usize) -> String {
+    format!(
+        "number {n}: the weather by the lake was fine again and we walked for a long while in the evening sun"
+    )
+}
+
+pub(crate) fn message(channel: &ChannelId, id: &str, text: &str) -> Inbound {
+    Inbound {
+        channel: channel.clone(),
+        message: MessageId::from(id),
+        author: Author { id: "local/ann".to_owned(), name: "Ann".to_owned() },
+        at: Timestamp::from_second(1_767_225_600).unwrap(),
+        parts: vec![Part::text(text)],
+        addressed: true,
+    }
+}
+
+pub(crate) async fn answer(admission: Admission) -> Answer {
+    let end = admission.progress.filter_map(|progress| async move {
+        match progress {
+            Progress::Ended(answer) => Some(answer),
+            Progress::Delta(_) | Progress::Restarted | Progress::Tool { .. } => None,
+        }
+    });
+    Box::pin(end).next().await.expect("a stream ends with an answer")
+}
+
+#[track_caller]
+pub(crate) fn words_of(answer: Answer) -> String {
+    match answer {
+        Answer::Reply(reply) => reply.reply,
+        Answer::Failed(failure) => panic!("the turn failed: {failure:?}"),
+    }
+}
+
+pub(crate) async fn reply(admission: Admission) -> String {
+    words_of(answer(admission).await)
+}
+
+pub(crate) async fn failure_code(admission: Admission) -> String {
+    match answer(admission).await {
+        Answer::Failed(failure) => failure.code,
+        Answer::Reply(reply) => panic!("it was answered: {reply:?}"),
+    }
+}
+
+pub(crate) fn is_run_started(event: &Event) -> bool {
+    matches!(event, Event::RunStarted { .. })
+}
+
+pub(crate) fn is_run_ended(event: &Event) -> bool {
+    matches!(event, Event::RunEnded(_))
+}
+
+pub(crate) fn is_turn_ended(event: &Event) -> bool {
+    matches!(event, Event::TurnEnded(_))
+}
+
+pub(crate) fn is_emergency(event: &Event) -> bool {
+    matches!(event, Event::EmergencyApplied { .. })
+}
+
+/// Every number of the generation is in exactly one place, in order.
+#[track_caller]
+pub(crate) fn check_coverage(conversation: &Conversation) {
+    let mut next = conversation.first_seq;
+    for item in conversation.stack.items() {
+        let (from, to) = item.range();
+        assert_eq!(from, next, "the stack has a gap or an overlap");
+        next = Seq(to.0 + 1);
+    }
+    for entry in &conversation.live {
+        assert_eq!(entry.seq, next, "the live history has a gap or an overlap");
+        next = Seq(next.0 + 1);
+    }
+    assert_eq!(next, conversation.next_seq);
+}

@@ -1,0 +1,212 @@
+//! A scripted model: keeps every request, checks it, answers as planned or by rule, waits at gates.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cairn_core::message::{Part, ToolCall};
+use cairn_core::model::{
+    ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose, Usage,
+};
+use cairn_core::ports::ChatModel;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::{Semaphore, watch};
+
+/// One planned answer.
+pub(crate) enum Plan {
+    Text(String),
+    Calls(Vec<(&'static str, serde_json::Value)>),
+    /// Cut off at the token limit.
+    CutOff(String),
+    /// Words, then an error.
+    Broken(&'static str, ModelError),
+    Panics,
+    Hangs,
+}
+
+/// Replies or runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Reply,
+    Run,
+}
+
+fn kind(request: &ChatRequest) -> Kind {
+    match request.purpose {
+        Purpose::Reply { .. } => Kind::Reply,
+        Purpose::Summarise { .. } | Purpose::Merge { .. } => Kind::Run,
+    }
+}
+
+#[derive(Default)]
+struct Lane {
+    plans: VecDeque<Plan>,
+    gate: Option<Arc<Semaphore>>,
+}
+
+/// The model.
+pub(crate) struct FakeModel {
+    info: ModelInfo,
+    requests: watch::Sender<Vec<ChatRequest>>,
+    replies: Mutex<Lane>,
+    runs: Mutex<Lane>,
+}
+
+impl FakeModel {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            info: ModelInfo {
+                id: "fake".to_owned(),
+                context_window: None,
+                max_output_tokens: None,
+                images: false,
+                tools: true,
+            },
+            requests: watch::Sender::new(Vec::new()),
+            replies: Mutex::default(),
+            runs: Mutex::default(),
+        })
+    }
+
+    fn lane(&self, kind: Kind) -> &Mutex<Lane> {
+        match kind {
+            Kind::Reply => &self.replies,
+            Kind::Run => &self.runs,
+        }
+    }
+
+    /// Plans the next answer of a kind.
+    pub(crate) fn plan(&self, kind: Kind, plan: Plan) {
+        self.lane(kind).lock().plans.push_back(plan);
+    }
+
+    /// Requests of a kind wait until permits are added.
+    pub(crate) fn hold(&self, kind: Kind) -> Arc<Semaphore> {
+        let gate = Arc::new(Semaphore::new(0));
+        self.lane(kind).lock().gate = Some(Arc::clone(&gate));
+        gate
+    }
+
+    pub(crate) fn requests(&self, of: Kind) -> Vec<ChatRequest> {
+        self.requests.borrow().iter().filter(|request| kind(request) == of).cloned().collect()
+    }
+
+    /// Waits until there have been `n` requests of a kind.
+    pub(crate) async fn until(&self, n: usize, of: Kind) {
+        let enough =
+            |requests: &Vec<ChatRequest>| requests.iter().filter(|request| kind(request) == of).count() >= n;
+        self.requests.subscribe().wait_for(enough).await.unwrap();
+    }
+}
+
+impl ChatModel for FakeModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn discover_window(&self) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(async { None })
+    }
+
+    fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        check_pairs(&request);
+        let (plan, gate) = {
+            let mut lane = self.lane(kind(&request)).lock();
+            (lane.plans.pop_front(), lane.gate.clone())
+        };
+        let plan = plan.unwrap_or_else(|| by_rule(&request));
+        self.requests.send_modify(|requests| requests.push(request));
+        stream::once(async move {
+            if let Some(gate) = gate {
+                gate.acquire().await.unwrap().forget();
+            }
+            match plan {
+                Plan::Hangs => std::future::pending().await,
+                Plan::Panics => panic!("planned"),
+                plan => stream::iter(events(plan)),
+            }
+        })
+        .flatten()
+        .boxed()
+    }
+}
+
+/// Replies echo the question; runs say how much they summarise, with one memory.
+fn by_rule(request: &ChatRequest) -> Plan {
+    match &request.purpose {
+        Purpose::Reply { question } => Plan::Text(format!("re: {question}")),
+        Purpose::Summarise { entries } => {
+            let seqs: Vec<_> = entries.iter().map(|entry| entry.seq.to_string()).collect();
+            if request.messages.iter().any(|message| matches!(message, ChatMessage::Tool { .. })) {
+                return Plan::Text(format!("They spoke of messages {}.", seqs.join(" ")));
+            }
+            let text = format!("they said {} in {} messages", seqs[0], seqs.len());
+            Plan::Calls(vec![("memory_save", json!({ "kind": "fact", "text": text }))])
+        }
+        Purpose::Merge { sources } => Plan::Text(format!("Merged {} summaries.", sources.len())),
+    }
+}
+
+fn events(plan: Plan) -> Vec<Result<ModelEvent, ModelError>> {
+    // No usage: the estimates of the tests stay as they are.
+    let usage: Option<Usage> = None;
+    let done = |finish| Ok(ModelEvent::Done { finish, usage, quotes: false });
+    match plan {
+        Plan::Text(text) => vec![Ok(ModelEvent::Text(text)), done(Finish::Stop)],
+        Plan::CutOff(text) => vec![Ok(ModelEvent::Text(text)), done(Finish::Length)],
+        Plan::Broken("", error) => vec![Err(error)],
+        Plan::Broken(text, error) => vec![Ok(ModelEvent::Text(text.to_owned())), Err(error)],
+        Plan::Calls(calls) => {
+            let call = |(n, (name, arguments)): (usize, (&str, serde_json::Value))| {
+                let call = ToolCall { id: format!("c{n}"), name: name.to_owned(), arguments };
+                Ok(ModelEvent::ToolCall(call))
+            };
+            calls.into_iter().enumerate().map(call).chain([done(Finish::ToolCalls)]).collect()
+        }
+        Plan::Hangs | Plan::Panics => Vec::new(),
+    }
+}
+
+/// A call is followed by its results, a result follows its call.
+fn check_pairs(request: &ChatRequest) {
+    let mut owed: Vec<&str> = Vec::new();
+    for message in &request.messages {
+        match message {
+            ChatMessage::Tool { call_id, .. } => {
+                let idx = owed.iter().position(|id| id == call_id);
+                owed.remove(idx.expect("a result without its call"));
+            }
+            ChatMessage::Assistant { tool_calls, .. } => {
+                assert!(owed.is_empty(), "a call was parted from its result");
+                owed = tool_calls.iter().map(|call| call.id.as_str()).collect();
+            }
+            ChatMessage::User { .. } | ChatMessage::Context { .. } => {
+                assert!(owed.is_empty(), "a call was parted from its result");
+            }
+        }
+    }
+}
+
+/// All words of a request.
+pub(crate) fn words(request: &ChatRequest) -> String {
+    let mut words = request.system.join("\n");
+    for message in &request.messages {
+        words.push('\n');
+        match message {
+            ChatMessage::User { parts } => {
+                for part in parts {
+                    if let Part::Text { text } = part {
+                        words.push_str(text);
+                    }
+                }
+            }
+            ChatMessage::Assistant { text, .. }
+            | ChatMessage::Tool { text, .. }
+            | ChatMessage::Context { text } => words.push_str(text),
+        }
+    }
+    words
+}

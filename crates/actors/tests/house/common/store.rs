@@ -1,0 +1,309 @@
+//! A store in memory: the journal is a list, everything else is folded from it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cairn_core::conversation::Conversation;
+use cairn_core::event::{Event, NewRecord, Record, TurnEnd};
+use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq, TurnId};
+use cairn_core::memory::{Change, Memory, MemorySave, Scope, merge};
+use cairn_core::message::Entry;
+use cairn_core::ports::{
+    Archive, ChannelRow, Hit, HitKind, Journal, MemoryFilter, MemoryStore, OutboxItem, OutboxStore, Query,
+    Search, Seen, StoreError,
+};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+
+/// The store.
+pub(crate) struct MemStore {
+    records: watch::Sender<Vec<Record>>,
+    /// Answered by appends instead of writing, first in first out.
+    faults: Mutex<Vec<StoreError>>,
+    /// Appends wait for a permit while it is shut.
+    gate: Mutex<Option<Arc<Semaphore>>>,
+    pub(crate) appends: Mutex<Vec<usize>>,
+    pub(crate) heads: Mutex<Vec<ChannelId>>,
+    /// The next append panics.
+    pub(crate) panics: AtomicBool,
+    /// Set once the end of a turn is journalled.
+    pub(crate) armed: Mutex<Option<Arc<AtomicBool>>>,
+    /// Restores that fail before one succeeds.
+    pub(crate) bad_restores: Mutex<u32>,
+}
+
+impl MemStore {
+    pub(crate) fn new() -> Arc<Self> {
+        Self::with(Vec::new())
+    }
+
+    fn with(records: Vec<Record>) -> Arc<Self> {
+        Arc::new(Self {
+            records: watch::Sender::new(records),
+            faults: Mutex::default(),
+            gate: Mutex::default(),
+            appends: Mutex::default(),
+            heads: Mutex::default(),
+            panics: AtomicBool::new(false),
+            armed: Mutex::default(),
+            bad_restores: Mutex::new(0),
+        })
+    }
+
+    /// What a start after a kill finds: whatever is journalled now, and nothing of what the old house still does.
+    pub(crate) fn after_kill(&self) -> Arc<Self> {
+        Self::with(self.records())
+    }
+
+    /// The same with only the first `n` records: a kill at an earlier moment.
+    pub(crate) fn after_kill_at(&self, n: usize) -> Arc<Self> {
+        Self::with(self.records().into_iter().take(n).collect())
+    }
+
+    pub(crate) fn records(&self) -> Vec<Record> {
+        self.records.borrow().clone()
+    }
+
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.records.borrow().iter().map(|record| record.event.clone()).collect()
+    }
+
+    pub(crate) fn count(&self, what: impl Fn(&Event) -> bool) -> usize {
+        self.records.borrow().iter().filter(|record| what(&record.event)).count()
+    }
+
+    /// Waits until the journal has `n` events of that sort.
+    pub(crate) async fn until(&self, n: usize, what: impl Fn(&Event) -> bool) {
+        let enough = |records: &Vec<Record>| records.iter().filter(|record| what(&record.event)).count() >= n;
+        self.records.subscribe().wait_for(enough).await.unwrap();
+    }
+
+    /// The next append fails.
+    pub(crate) fn fail_next(&self, error: StoreError) {
+        self.faults.lock().push(error);
+    }
+
+    /// Appends wait until permits are added.
+    pub(crate) fn shut(&self) -> Arc<Semaphore> {
+        let gate = Arc::new(Semaphore::new(0));
+        *self.gate.lock() = Some(Arc::clone(&gate));
+        gate
+    }
+
+    pub(crate) fn conversation(&self, channel: &ChannelId) -> Option<Conversation> {
+        self.fold(channel, |_| {})
+    }
+
+    fn fold(&self, channel: &ChannelId, mut see: impl FnMut(&Conversation)) -> Option<Conversation> {
+        let mut conversation = Conversation::new(channel.clone());
+        for record in self.records().iter().filter(|record| record.channel.as_ref() == Some(channel)) {
+            conversation.apply(record).unwrap();
+            see(&conversation);
+        }
+        (conversation.last_n > 0).then_some(conversation)
+    }
+
+    /// All entries of the channel, of all generations.
+    pub(crate) fn history(&self, channel: &ChannelId) -> Vec<Arc<Entry>> {
+        let mut entries: Vec<Arc<Entry>> = Vec::new();
+        self.fold(channel, |conversation| {
+            let known = entries.last().map_or(Seq(0), |entry| entry.seq);
+            entries.extend(conversation.live.iter().filter(|entry| entry.seq > known).cloned());
+        });
+        entries
+    }
+
+    pub(crate) fn memories(&self) -> Vec<Memory> {
+        let mut memories: Vec<Memory> = Vec::new();
+        let mut sightings: BTreeSet<String> = BTreeSet::new();
+        for record in self.records() {
+            let saves: Vec<MemorySave> = match record.event {
+                Event::MemorySaved(save) => vec![save],
+                Event::RunEnded(end) => end.memories,
+                _ => Vec::new(),
+            };
+            for save in saves {
+                let same = |memory: &&Memory| memory.text == save.text && memory.scope == save.scope;
+                let existing = memories.iter().find(same).cloned();
+                let sighted = !sightings.insert(save.sighting.clone());
+                match merge(existing.as_ref(), false, sighted, &save, record.at) {
+                    Change::Created(memory) => memories.push(memory),
+                    Change::Sighted(memory) => {
+                        memories.retain(|known| known.id != memory.id);
+                        memories.push(memory);
+                    }
+                    Change::Known | Change::Blocked => {}
+                }
+            }
+        }
+        memories
+    }
+}
+
+impl Journal for MemStore {
+    fn append(&self, new: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        Box::pin(async move {
+            let gate = self.gate.lock().clone();
+            if let Some(gate) = gate {
+                gate.acquire().await.unwrap().forget();
+            }
+            assert!(!self.panics.swap(false, Ordering::SeqCst), "planned");
+            if !self.faults.lock().is_empty() {
+                return Err(self.faults.lock().remove(0));
+            }
+            self.appends.lock().push(new.len());
+            let mut appended = Vec::new();
+            let ends = new.iter().any(|record| matches!(record.event, Event::TurnEnded(_)));
+            if let Some(bomb) = ends.then(|| self.armed.lock().take()).flatten() {
+                bomb.store(true, Ordering::SeqCst);
+            }
+            self.records.send_modify(|records| {
+                for NewRecord { channel, at, event } in new {
+                    let record = Record { n: records.len() as u64 + 1, at, channel, event };
+                    appended.push(record.clone());
+                    records.push(record);
+                }
+            });
+            Ok(appended)
+        })
+    }
+}
+
+impl Archive for MemStore {
+    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
+        let names: BTreeSet<ChannelId> =
+            self.records().iter().filter_map(|record| record.channel.clone()).collect();
+        let row = |channel: ChannelId| {
+            let conversation = self.conversation(&channel).unwrap();
+            let (last_at, unfinished) = (conversation.last_at, conversation.is_unfinished());
+            ChannelRow { channel, last_at, unfinished }
+        };
+        let rows = names.into_iter().map(row).collect();
+        Box::pin(async { Ok(rows) })
+    }
+
+    fn restore(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>> {
+        let channel = channel.clone();
+        Box::pin(async move {
+            let mut bad = self.bad_restores.lock();
+            if *bad > 0 {
+                *bad -= 1;
+                return Err(StoreError::View { view: "heads", message: "planned".to_owned() });
+            }
+            Ok(self.conversation(&channel))
+        })
+    }
+
+    fn keep_head(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.heads.lock().push(conversation.channel.clone());
+        Box::pin(async { Ok(()) })
+    }
+
+    fn entries(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
+        let mut entries = self.history(channel);
+        entries.retain(|entry| entry.seq >= from && entry.seq <= to);
+        entries.truncate(limit);
+        Box::pin(async { Ok(entries) })
+    }
+
+    fn seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>> {
+        let mut seen = Seen::New;
+        let mut print = String::new();
+        let mut taken: Option<TurnId> = None;
+        for record in self.records().iter().filter(|record| record.channel.as_ref() == Some(channel)) {
+            match &record.event {
+                Event::Accepted(pending) if pending.message == *message => {
+                    print.clone_from(&pending.fingerprint);
+                    seen = Seen::Open { turn: pending.turn.clone(), fingerprint: print.clone() };
+                }
+                Event::TurnStarted { turn, messages, .. } if messages.contains(message) => {
+                    taken = Some(turn.clone());
+                }
+                Event::TurnEnded(end) if Some(&end.turn) == taken.as_ref() => {
+                    let end: Box<TurnEnd> = Box::new(end.clone());
+                    seen = Seen::Ended { turn: end.turn.clone(), fingerprint: print.clone(), end };
+                }
+                _ => {}
+            }
+        }
+        Box::pin(async { Ok(seen) })
+    }
+}
+
+impl Search for MemStore {
+    fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
+        let fits = |entry: &&Arc<Entry>| query.text.split(' ').any(|word| entry.text().contains(word));
+        let hit = |entry: &Arc<Entry>| Hit {
+            seq: Some(entry.seq),
+            score: 1.0,
+            at: entry.at,
+            author: entry.author.clone(),
+            text: entry.text(),
+            kind: HitKind::Entry,
+            id: entry.seq.to_string(),
+        };
+        let hits = self.history(&query.channel).iter().filter(fits).map(hit).take(query.limit).collect();
+        Box::pin(async { Ok(hits) })
+    }
+}
+
+impl MemoryStore for MemStore {
+    fn list(
+        &self,
+        agent: &AgentId,
+        scopes: &[Scope],
+        filter: MemoryFilter,
+    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
+        let mut found = self.memories();
+        found.retain(|memory| memory.agent == *agent && scopes.contains(&memory.scope));
+        if let Some(query) = &filter.query {
+            found.retain(|memory| query.split(' ').any(|word| memory.text.contains(word)));
+        }
+        found.truncate(filter.limit);
+        Box::pin(async { Ok(found) })
+    }
+
+    fn scopes(&self, _agent: &AgentId) -> BoxFuture<'_, Result<Vec<Scope>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn get(&self, _id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn recall(
+        &self,
+        agent: &AgentId,
+        scopes: &[Scope],
+        question: &str,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
+        let query = Some(question.to_owned());
+        self.list(agent, scopes, MemoryFilter { query, limit, ..MemoryFilter::default() })
+    }
+}
+
+impl OutboxStore for MemStore {
+    fn owed(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
+        let mut owed: Vec<OutboxItem> = Vec::new();
+        for record in self.records() {
+            match record.event {
+                Event::OutboxIntended { id, turn, seq } => {
+                    let channel = record.channel.unwrap();
+                    owed.push(OutboxItem { id, channel, turn, seq, at: record.at });
+                }
+                Event::OutboxSettled { id, .. } => owed.retain(|item| item.id != id),
+                _ => {}
+            }
+        }
+        Box::pin(async { Ok(owed) })
+    }
+}

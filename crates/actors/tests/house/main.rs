@@ -1,0 +1,11 @@
+//! The actors over fakes of all ports, with tokio's clock paused: no test waits for time or touches the world.
+
+mod answers;
+mod commands;
+mod common;
+mod emergencies;
+mod outbox;
+mod restarts;
+mod runs;
+mod sleep;
+mod tools;

@@ -1,0 +1,263 @@
+//! Background runs: nobody waits for them, nothing is missing meanwhile, and a failure changes nothing.
+
+use std::time::Duration;
+
+use cairn_core::conversation::Conversation;
+use cairn_core::event::{Event, RunEnd, RunOutcome};
+use cairn_core::model::ModelError;
+use cairn_core::ports::StoreError;
+use cairn_core::tier::Tier;
+
+use crate::common::model::{Kind, Plan, words};
+use crate::common::*;
+
+fn ends(world: &World) -> Vec<RunEnd> {
+    let ends = world.store.events().into_iter().filter_map(|event| match event {
+        Event::RunEnded(end) => Some(end),
+        _ => None,
+    });
+    ends.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_are_answered_while_a_run_is_held_and_it_commits_when_released() {
+    let world = World::new();
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Run);
+    live.fill_until_run(&world).await;
+    world.model.until(1, Kind::Run).await;
+    for n in 0..3 {
+        assert_eq!(live.ask(&format!("m{n}"), &format!("q{n}")).await, format!("re: q{n}"));
+    }
+    assert_eq!(world.store.count(is_run_started), 1);
+    assert_eq!(world.store.count(is_run_ended), 0);
+    let sealed = live.snapshot().await.sealed_range().unwrap();
+    gate.add_permits(100);
+    world.store.until(1, is_run_ended).await;
+    let end = &ends(&world)[0];
+    assert_eq!(end.outcome, RunOutcome::Committed);
+    let summary = end.summary.as_ref().unwrap();
+    assert_eq!((summary.from_seq, summary.to_seq), sealed);
+    assert_eq!(end.memories.len(), 1);
+    // One attempt: the call that saves a memory, the call that writes the summary.
+    assert_eq!(world.model.requests(Kind::Run).len(), 2);
+    check_coverage(&world.conversation());
+    assert!(live.snapshot().await.live.iter().any(|entry| entry.text() == "q2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_request_sent_during_a_run_has_all_that_the_run_works_on() {
+    let world = World::new();
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Run);
+    for n in 0..4 {
+        live.ask(&format!("fact-{n}"), &format!("the code of room {n} is teal-{n}")).await;
+    }
+    live.fill_until_run(&world).await;
+    world.model.until(1, Kind::Run).await;
+    let before = world.model.requests(Kind::Reply).len();
+    for n in 0..3 {
+        live.ask(&format!("m{n}"), "and?").await;
+    }
+    for request in &world.model.requests(Kind::Reply)[before..] {
+        for n in 0..4 {
+            assert!(words(request).contains(&format!("teal-{n}")), "fact {n} is missing");
+        }
+    }
+    gate.add_permits(100);
+    world.store.until(1, is_run_ended).await;
+    live.ask("after", "and now?").await;
+    let request = words(world.model.requests(Kind::Reply).last().unwrap());
+    assert!(request.contains("[Compaction Summary]") && !request.contains("teal-0"));
+    let found = world.store.history(&local()).iter().filter(|e| e.text().contains("is teal-0")).count();
+    assert_eq!(found, 2, "question and echo stay in the archive");
+}
+
+/// The words of a window, as the conversation has them.
+fn contents(conversation: &Conversation) -> (Vec<u64>, usize) {
+    (conversation.live.iter().map(|e| e.seq.0).collect(), conversation.stack.items().len())
+}
+
+async fn a_bad_attempt_changes_nothing(plans: Vec<Plan>) {
+    let world = World::new();
+    let live = world.start().await;
+    for plan in plans {
+        world.model.plan(Kind::Run, plan);
+    }
+    let gate = world.model.hold(Kind::Run);
+    live.fill_until_run(&world).await;
+    let before = live.snapshot().await;
+    gate.add_permits(100);
+    world.store.until(1, |event| matches!(event, Event::RunAttemptFailed { .. })).await;
+    let after = live.snapshot().await;
+    assert_eq!(contents(&before), contents(&after));
+    assert!(world.store.memories().is_empty(), "a failed attempt saves nothing");
+    assert_eq!(live.ask("between", "are you there?").await, "re: are you there?");
+    world.store.until(1, is_run_ended).await;
+    let end = &ends(&world)[0];
+    assert_eq!(end.outcome, RunOutcome::Committed);
+    assert_eq!(end.summary.as_ref().unwrap().made_by, "fake");
+    check_coverage(&world.conversation());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_attempt_changes_nothing_and_the_next_succeeds() {
+    a_bad_attempt_changes_nothing(vec![Plan::Broken("", ModelError::Auth("no".to_owned()))]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_summary_changes_nothing_and_the_next_succeeds() {
+    a_bad_attempt_changes_nothing(vec![Plan::Text(String::new()), Plan::Text(String::new())]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_longer_than_its_source_changes_nothing_and_the_next_succeeds() {
+    let long = || Plan::Text("and then they went on to say ".repeat(500));
+    a_bad_attempt_changes_nothing(vec![long(), long()]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_cut_off_changes_nothing_and_the_next_succeeds() {
+    let cut = || Plan::CutOff("They spoke of the lake and".to_owned());
+    a_bad_attempt_changes_nothing(vec![cut(), cut()]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_malformed_summary_changes_nothing_and_the_next_succeeds() {
+    let bad = || Plan::Text("<tool_call>memory_save</tool_call>".to_owned());
+    a_bad_attempt_changes_nothing(vec![bad(), bad()]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_worker_changes_nothing_and_the_next_attempt_succeeds() {
+    a_bad_attempt_changes_nothing(vec![Plan::Panics]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_stream_changes_nothing_and_the_next_attempt_succeeds() {
+    let broken = ModelError::Protocol("the stream ended".to_owned());
+    a_bad_attempt_changes_nothing(vec![Plan::Broken("They spoke of", broken)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_hangs_is_timed_out_and_the_next_attempt_succeeds() {
+    a_bad_attempt_changes_nothing(vec![Plan::Hangs]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_cannot_be_used_is_corrected_once_within_the_attempt() {
+    let world = World::new();
+    let live = world.start().await;
+    world.model.plan(Kind::Run, Plan::Text(String::new()));
+    live.fill_until_run(&world).await;
+    world.store.until(1, is_run_ended).await;
+    assert_eq!(world.store.count(|event| matches!(event, Event::RunAttemptFailed { .. })), 0);
+    assert_eq!(ends(&world)[0].outcome, RunOutcome::Committed);
+    assert!(words(&world.model.requests(Kind::Run)[1]).contains("the summary is empty"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_digest_stands_in_when_every_attempt_fails() {
+    let world = World::new();
+    let live = world.start().await;
+    live.ask("name", "my name is Ann and I prefer tea").await;
+    for _ in 0..world.settings.compaction.max_attempts {
+        world.model.plan(Kind::Run, Plan::Broken("", ModelError::Transport("down".to_owned())));
+    }
+    live.fill_until_run(&world).await;
+    world.store.until(1, is_run_ended).await;
+    let end = &ends(&world)[0];
+    assert_eq!(end.outcome, RunOutcome::Committed);
+    assert_eq!(end.summary.as_ref().unwrap().made_by, "digest");
+    assert!(!end.memories.is_empty(), "memories are found by rule");
+    check_coverage(&world.conversation());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_waits_for_a_store_that_refuses_it() {
+    let world = World::new();
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Run);
+    live.fill_until_run(&world).await;
+    world.model.until(1, Kind::Run).await;
+    world.store.fail_next(StoreError::DiskFull { path: "/x".to_owned() });
+    gate.add_permits(100);
+    world.store.until(1, is_run_ended).await;
+    assert_eq!(ends(&world)[0].outcome, RunOutcome::Committed);
+    assert_eq!(world.model.requests(Kind::Run).len(), 2, "the result was kept, not made anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_channel_comes_back_with_run_turn_and_waiters() {
+    let world = World::new();
+    let live = world.start().await;
+    let runs = world.model.hold(Kind::Run);
+    live.fill_until_run(&world).await;
+    world.model.until(1, Kind::Run).await;
+    let replies = world.model.hold(Kind::Reply);
+    let open = live.say("open", "before the panic").await;
+    world.store.panics.store(true, std::sync::atomic::Ordering::SeqCst);
+    let next = live.say("next", "after the panic").await;
+    assert_eq!(live.house.health().restarts, 1);
+    replies.add_permits(100);
+    runs.add_permits(100);
+    assert_eq!(reply(open).await, "re: before the panic");
+    assert_eq!(reply(next).await, "re: after the panic");
+    world.store.until(1, is_run_ended).await;
+    assert_eq!(ends(&world)[0].outcome, RunOutcome::Committed);
+    let accepted = |event: &Event| matches!(event, Event::Accepted(p) if p.message.as_str() == "next");
+    assert_eq!(world.store.count(accepted), 1);
+    assert_eq!(world.store.count(|event| matches!(event, Event::TurnInterrupted { .. })), 1);
+    check_coverage(&world.conversation());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_made_while_the_channel_was_down_is_brought_again() {
+    let world = World::new();
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Run);
+    live.fill_until_run(&world).await;
+    world.model.until(1, Kind::Run).await;
+    // The commit itself panics: the proposal goes down with the channel.
+    world.store.panics.store(true, std::sync::atomic::Ordering::SeqCst);
+    gate.add_permits(100);
+    world.store.until(1, is_run_ended).await;
+    assert_eq!(live.house.health().restarts, 1);
+    assert_eq!(ends(&world)[0].outcome, RunOutcome::Committed);
+    assert_eq!(world.model.requests(Kind::Run).len(), 2, "the result was kept, not made anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_compactor_comes_back_and_runs_go_on() {
+    let world = World::new();
+    let live = world.start().await;
+    live.ask("a", "hello").await;
+    settle().await;
+    // After the end of a turn the compactor is the first to read the clock.
+    *world.store.armed.lock() = Some(std::sync::Arc::clone(&world.bomb));
+    live.ask("b", "and again").await;
+    settle().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(live.house.health().restarts, 1);
+    live.fill_until_run(&world).await;
+    world.store.until(1, is_run_ended).await;
+    assert_eq!(ends(&world)[0].outcome, RunOutcome::Committed);
+    check_coverage(&world.conversation());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_conversation_stays_calm_and_its_summaries_merge() {
+    let world = World::new();
+    let live = world.start().await;
+    for n in 0..400 {
+        live.house.wait_calm(&local(), Tier::Aggressive).await;
+        live.ask(&format!("m{n}"), &chatter(n)).await;
+    }
+    settle().await;
+    let conversation = world.conversation();
+    check_coverage(&conversation);
+    assert!(conversation.stack.summaries().any(|summary| summary.level > 0), "no merge");
+    assert_eq!(world.store.count(is_emergency), 0);
+    assert_eq!(world.store.history(&local()).len(), 800);
+    assert!(ends(&world).iter().all(|end| end.outcome == RunOutcome::Committed));
+}

@@ -1,0 +1,72 @@
+//! Idle channels sleep, and wake as they were.
+
+use crate::common::model::{Kind, words};
+use crate::common::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_channel_sleeps_and_wakes_with_its_words() {
+    let world = World::new();
+    let live = world.start().await;
+    live.ask("a", "my cat is called Momo").await;
+    assert_eq!(live.house.awake().await, [local()]);
+    let awake = live.snapshot().await;
+    tokio::time::sleep(world.limits.idle_after * 2).await;
+    assert!(live.house.awake().await.is_empty());
+    assert_eq!(*world.store.heads.lock(), [local()]);
+    let (asleep, is_awake) = live.house.conversation(&local()).await.unwrap().unwrap();
+    assert!(!is_awake);
+    assert_eq!(asleep, awake);
+    assert!(live.house.awake().await.is_empty(), "looking does not wake");
+    live.ask("b", "what is my cat called?").await;
+    assert!(words(world.model.requests(Kind::Reply).last().unwrap()).contains("Momo"));
+    assert_eq!(live.ask("a", "my cat is called Momo").await, "re: my cat is called Momo");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_with_a_run_or_a_turn_does_not_sleep() {
+    let mut world = World::new();
+    world.settings.compaction.timeout_secs = 1_000_000;
+    world.limits.turn_timeout = world.limits.idle_after * 10;
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Run);
+    live.fill_until_run(&world).await;
+    tokio::time::sleep(world.limits.idle_after * 3).await;
+    assert_eq!(live.house.awake().await, [local()]);
+    gate.add_permits(100);
+    world.store.until(1, is_run_ended).await;
+    let gate = world.model.hold(Kind::Reply);
+    let open = live.say("open", "hm").await;
+    tokio::time::sleep(world.limits.idle_after * 3).await;
+    assert_eq!(live.house.awake().await, [local()]);
+    gate.add_permits(1);
+    assert_eq!(reply(open).await, "re: hm");
+    tokio::time::sleep(world.limits.idle_after * 3).await;
+    assert!(live.house.awake().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_sleeps_over_messages_that_wait_for_nobody() {
+    let world = World::new();
+    let live = world.start().await;
+    let mut overheard = message(&group(), "a", "I like trains");
+    overheard.addressed = false;
+    drop(live.submit(overheard).await.unwrap());
+    tokio::time::sleep(world.limits.idle_after * 2).await;
+    assert!(live.house.awake().await.is_empty());
+    let asked = live.submit(message(&group(), "b", "what do I like?")).await.unwrap();
+    assert_eq!(reply(asked).await, "re: I like trains\nwhat do I like?");
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_at_the_moment_of_falling_asleep_are_answered() {
+    let world = World::new();
+    let live = world.start().await;
+    live.ask("first", "hello").await;
+    for n in 0..20 {
+        // From just before to just after the tick at which the channel falls asleep.
+        let moment = world.limits.idle_after - std::time::Duration::from_millis(10)
+            + std::time::Duration::from_millis(n);
+        tokio::time::sleep(moment).await;
+        assert_eq!(live.ask(&format!("m{n}"), "still there?").await, "re: still there?");
+    }
+}

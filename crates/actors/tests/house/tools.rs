@@ -1,0 +1,93 @@
+//! The tools of the channel's model.
+
+use cairn_core::event::Event;
+use cairn_core::memory::Scope;
+use cairn_core::message::Role;
+use cairn_core::ports::Progress;
+use futures::StreamExt as _;
+use serde_json::json;
+
+use crate::common::model::{Kind, Plan, words};
+use crate::common::*;
+
+/// Has the model make one call and returns what it was told.
+async fn result_of(world: &World, live: &Live, name: &'static str, arguments: serde_json::Value) -> String {
+    world.model.plan(Kind::Reply, Plan::Calls(vec![(name, arguments)]));
+    let id = format!("call-{}", world.store.records().len());
+    live.ask(&id, "please look").await;
+    let history = world.store.history(&local());
+    history.iter().rev().find(|entry| entry.role == Role::Tool).unwrap().text()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_saved_memory_is_scoped_to_the_chat_and_recalled_in_the_next_turn() {
+    let mut world = World::new().with_tools();
+    world.settings.recall_limit = 3;
+    let live = world.start().await;
+    let memory = json!({ "kind": "preference", "text": "Ann prefers tea" });
+    assert_eq!(result_of(&world, &live, "memory_save", memory).await, "saved");
+    let [memory] = &world.store.memories()[..] else { panic!("one memory") };
+    assert_eq!(memory.scope, Scope::Chat { platform: "local".to_owned(), chat: "main".to_owned() });
+    let admission = live.say("next", "what does Ann drink?").await;
+    let cairn_core::ports::Answer::Reply(reply) = answer(admission).await else { panic!("failed") };
+    assert_eq!(reply.recalled, [memory.id.clone()]);
+    assert!(words(world.model.requests(Kind::Reply).last().unwrap()).contains("Ann prefers tea"));
+    let other = "main/local/other".parse().unwrap();
+    let elsewhere = live.submit(message(&other, "x", "what does Ann drink?")).await.unwrap();
+    let cairn_core::ports::Answer::Reply(reply) = answer(elsewhere).await else { panic!("failed") };
+    assert!(reply.recalled.is_empty(), "another chat does not know");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_history_can_be_searched_and_read() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    live.ask("a", "the boat is called Albatross").await;
+    let found = result_of(&world, &live, "history_search", json!({ "query": "Albatross" })).await;
+    assert!(found.contains("[#1 ") && found.contains("the boat is called"));
+    let read = result_of(&world, &live, "history_read", json!({ "from": 1, "to": 2 })).await;
+    assert!(read.contains("Ann] the boat") && read.contains("assistant] re: the boat"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_call_is_told_to_the_model_and_the_turn_goes_on() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    let wrong = result_of(&world, &live, "memory_save", json!("not an object")).await;
+    assert!(wrong.starts_with("error: `text` is missing"), "{wrong}");
+    let unknown = result_of(&world, &live, "rm_rf", json!({})).await;
+    assert!(unknown.contains("there is no tool `rm_rf`"), "{unknown}");
+    let backwards = result_of(&world, &live, "history_read", json!({ "from": 9, "to": 2 })).await;
+    assert!(backwards.contains("is after"), "{backwards}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_sees_the_tools_at_work() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    world.model.plan(Kind::Reply, Plan::Calls(vec![("history_search", json!({ "query": "x" }))]));
+    let progress: Vec<_> = live.say("a", "look").await.progress.collect().await;
+    let tools: Vec<_> = progress
+        .iter()
+        .filter_map(|progress| match progress {
+            Progress::Tool { state, .. } => Some(*state),
+            Progress::Delta(_) | Progress::Restarted | Progress::Ended(_) => None,
+        })
+        .collect();
+    assert_eq!(tools, ["started", "done"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_calls_tools_without_end_fails_the_turn_whole() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    for _ in 0..world.settings.max_rounds {
+        world.model.plan(Kind::Reply, Plan::Calls(vec![("history_search", json!({ "query": "x" }))]));
+    }
+    assert_eq!(failure_code(live.say("a", "look").await).await, "turn_failed");
+    let calls =
+        world.store.count(|e| matches!(e, Event::EntryAdded { entry } if !entry.tool_calls.is_empty()));
+    let results = world.store.count(|e| matches!(e, Event::EntryAdded { entry } if entry.role == Role::Tool));
+    assert_eq!((calls, results), (8, 8));
+    assert_eq!(live.ask("b", "never mind").await, "re: never mind");
+}

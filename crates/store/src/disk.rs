@@ -1,0 +1,98 @@
+//! The few file operations that the journal is written with, behind a trait so that a full or failing disk can be
+//! played in tests.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use cairn_core::ports::StoreError;
+
+/// Opens files to append to.
+pub(crate) trait Disk: Send + Sync + 'static {
+    /// Opens a file for appending, making it (0600) when it is not there.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn AppendFile>>;
+}
+
+/// A file that is appended to and cut, nothing else.
+pub(crate) trait AppendFile: Send {
+    /// Its length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Writes at its end.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Makes what was written durable.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Cuts it to that length.
+    fn cut(&mut self, len: u64) -> io::Result<()>;
+}
+
+/// The real thing.
+pub(crate) struct RealDisk;
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        Ok(Box::new(RealFile(file)))
+    }
+}
+
+struct RealFile(File);
+
+impl AppendFile for RealFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)?;
+        self.0.sync_data()
+    }
+}
+
+/// Makes new and renamed files of a folder durable.
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// Makes a folder (0700) with those above it.
+pub(crate) fn make_dir(dir: &Path) -> Result<(), StoreError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io_error("make the folder", dir))
+}
+
+/// Moves a damaged folder out of the way, to `NAME.damaged`; one from an earlier time gives way.
+pub(crate) fn move_aside(dir: &Path) -> Result<std::path::PathBuf, StoreError> {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let to = dir.with_file_name(format!("{name}.damaged"));
+    remove_dir(&to)?;
+    match fs::rename(dir, &to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("move aside", dir)(error)),
+        _ => Ok(to),
+    }
+}
+
+/// Removes a folder with all in it; one that is not there is fine.
+pub(crate) fn remove_dir(dir: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", dir)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Turns a system error into the store's, with what was tried and where.
+pub(crate) fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> StoreError {
+    let path = path.display().to_string();
+    move |error| match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            StoreError::DiskFull { path: path.clone() }
+        }
+        _ => StoreError::Io { action, path: path.clone(), message: error.to_string() },
+    }
+}

@@ -1,0 +1,176 @@
+//! The format of a journal line.
+//!
+//! `{"crc":"9ae3f01c","v":1,"n":12,"left":1,"at":"…","channel":"…","event":{…}}`, then a line feed.
+//!
+//! `crc` is the CRC32C, in eight lower-case hex digits, of every byte after its comma up to the line feed, which is not
+//! counted. `v` is the version of this format. `left` says how many records of the same append follow (none: it is not
+//! written), so that a crash in the midst of an append leaves all of its records or none.
+
+use cairn_core::event::{Event, NewRecord, Record};
+use cairn_core::ids::ChannelId;
+use cairn_core::ports::StoreError;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The version of the format that this program writes.
+pub(crate) const VERSION: u32 = 1;
+
+const CRC_AT: usize = 8;
+const REST_AT: usize = 18;
+
+/// A line that was read.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// The record.
+    pub(crate) record: Record,
+    /// How many records of the same append follow.
+    pub(crate) left: u32,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: &'a Option<ChannelId>,
+    event: &'a Event,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    v: u32,
+    n: u64,
+    #[serde(default)]
+    left: u32,
+}
+
+#[derive(Deserialize)]
+struct Whole {
+    v: u32,
+    n: u64,
+    #[serde(default)]
+    left: u32,
+    at: Timestamp,
+    #[serde(default)]
+    channel: Option<ChannelId>,
+    event: Event,
+}
+
+/// The part of a line that does not depend on its number, without the opening brace.
+pub(crate) fn body(record: &NewRecord) -> Result<String, StoreError> {
+    let body = Body { at: record.at, channel: &record.channel, event: &record.event };
+    let mut text = serde_json::to_string(&body).map_err(|error| StoreError::Io {
+        action: "encode a record for",
+        path: "the journal".to_owned(),
+        message: error.to_string(),
+    })?;
+    text.remove(0);
+    Ok(text)
+}
+
+/// Adds the line of a record to `out`.
+pub(crate) fn frame(out: &mut Vec<u8>, n: u64, left: u32, body: &str) {
+    let start = out.len();
+    out.extend_from_slice(b"{\"crc\":\"00000000\",");
+    out.extend_from_slice(format!("\"v\":{VERSION},\"n\":{n},").as_bytes());
+    if left > 0 {
+        out.extend_from_slice(format!("\"left\":{left},").as_bytes());
+    }
+    out.extend_from_slice(body.as_bytes());
+    let crc = crc32c::crc32c(&out[start + REST_AT..]);
+    out[start + CRC_AT..start + REST_AT - 2].copy_from_slice(format!("{crc:08x}").as_bytes());
+    out.push(b'\n');
+}
+
+/// Checks frame and checksum of a line without its line feed. Says what is wrong.
+pub(crate) fn check(line: &[u8]) -> Result<(), String> {
+    if line.len() < REST_AT || &line[..CRC_AT] != b"{\"crc\":\"" || &line[REST_AT - 2..REST_AT] != b"\"," {
+        return Err("not a journal line".to_owned());
+    }
+    let crc = format!("{:08x}", crc32c::crc32c(&line[REST_AT..]));
+    if crc.as_bytes() != &line[CRC_AT..REST_AT - 2] {
+        return Err("its checksum does not match".to_owned());
+    }
+    Ok(())
+}
+
+/// The number of a line whose checksum is right, and how many of its append follow, without reading the event.
+pub(crate) fn number(line: &[u8]) -> Result<(u64, u32), String> {
+    check(line)?;
+    let head: Head = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    known_version(head.v)?;
+    Ok((head.n, head.left))
+}
+
+/// Checks and reads a line without its line feed. Says what is wrong.
+pub(crate) fn parse(line: &[u8]) -> Result<Line, String> {
+    check(line)?;
+    match serde_json::from_slice::<Whole>(line) {
+        Ok(whole) => {
+            known_version(whole.v)?;
+            let Whole { v: _, n, left, at, channel, event } = whole;
+            Ok(Line { record: Record { n, at, channel, event }, left })
+        }
+        Err(error) => {
+            number(line)?;
+            Err(format!("its event is not known to this version: {error}"))
+        }
+    }
+}
+
+fn known_version(v: u32) -> Result<(), String> {
+    if v > VERSION {
+        return Err(format!("written in format {v} by a newer version; this one knows up to {VERSION}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> NewRecord {
+        NewRecord {
+            channel: "main/local/main".parse().ok(),
+            at: Timestamp::UNIX_EPOCH,
+            event: Event::DaemonStarted { version: "0.1.0".to_owned() },
+        }
+    }
+
+    #[test]
+    fn a_line_is_pinned_and_reads_back() {
+        let mut out = Vec::new();
+        frame(&mut out, 12, 1, &body(&sample()).unwrap());
+        let text = String::from_utf8(out.clone()).unwrap();
+        assert_eq!(
+            &text[17..],
+            ",\"v\":1,\"n\":12,\"left\":1,\"at\":\"1970-01-01T00:00:00Z\",\"channel\":\"main/local/main\",\
+             \"event\":{\"type\":\"daemon_started\",\"version\":\"0.1.0\"}}\n"
+        );
+        let line = parse(&out[..out.len() - 1]).unwrap();
+        assert_eq!((line.record.n, line.left), (12, 1));
+        assert_eq!(line.record.event, sample().event);
+        assert_eq!(line.record.channel, sample().channel);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_line_is_noticed() {
+        let mut out = Vec::new();
+        frame(&mut out, 3, 0, &body(&sample()).unwrap());
+        out.pop();
+        for bit in 0..out.len() * 8 {
+            out[bit / 8] ^= 1 << (bit % 8);
+            assert!(check(&out).is_err(), "bit {bit} went unnoticed");
+            out[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_by_name() {
+        let mut out = Vec::new();
+        frame(&mut out, 3, 0, &body(&sample()).unwrap());
+        let text = String::from_utf8(out).unwrap().replace("\"v\":1", "\"v\":2");
+        let crc = crc32c::crc32c(text.trim_end()[REST_AT..].as_bytes());
+        let text = format!("{{\"crc\":\"{crc:08x}\",{}", &text.trim_end()[REST_AT..]);
+        assert!(parse(text.as_bytes()).unwrap_err().contains("newer version"));
+    }
+}

@@ -1,0 +1,175 @@
+//! Opening the journal: checks what was written since the views were last kept, and cuts off a torn end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cairn_core::event::Event;
+use cairn_core::ports::StoreError;
+
+use super::line;
+use super::segment::{self, Lines, Piece, Position};
+use crate::disk::{Disk, RealDisk, io_error, make_dir};
+
+/// Where the journal ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tail {
+    /// Number of its last record; 0 when it is empty.
+    pub(crate) n: u64,
+    /// First number of its last segment; 0 when there is none.
+    pub(crate) segment: u64,
+    /// Length of that segment in bytes.
+    pub(crate) len: u64,
+}
+
+/// A record that is known to be good: where reading begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Checkpoint {
+    /// Its number, or that of the last record that it stands for; 0: the beginning.
+    pub(crate) n: u64,
+    /// Where it is.
+    pub(crate) position: Position,
+}
+
+/// Whether the journal still has the record of a checkpoint at its place.
+pub(crate) fn holds(dir: &Path, checkpoint: &Checkpoint) -> bool {
+    if checkpoint.n == 0 {
+        return true;
+    }
+    let path = segment::path(dir, checkpoint.position.segment);
+    let Ok(mut lines) = Lines::open(&path, checkpoint.position.offset, None) else { return false };
+    match lines.next() {
+        Ok(Piece::Line { bytes, .. }) => {
+            line::parse(bytes).is_ok_and(|l| last_n(&l.record.event, l.record.n) == checkpoint.n)
+        }
+        _ => false,
+    }
+}
+
+/// The last number that a record stands for: its own, unless lines were set aside in its place.
+pub(crate) fn last_n(event: &Event, n: u64) -> u64 {
+    match event {
+        Event::LinesQuarantined { to_n, .. } => n.max(*to_n),
+        _ => n,
+    }
+}
+
+/// What is wrong at the end of the last segment: everything from `offset` on goes.
+struct Torn {
+    offset: u64,
+    message: String,
+}
+
+/// Walks from the checkpoint to the end. Every line must be whole and its number the next one; what is torn at the
+/// very end is cut off, and kept in `quarantine/`.
+///
+/// # Errors
+/// [`StoreError::Damaged`] for a bad line that is not at the end; [`StoreError::Io`].
+pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint) -> Result<Tail, StoreError> {
+    make_dir(dir)?;
+    let segments = segment::list(dir)?;
+    let mut tail = Tail { n: from.n, segment: from.position.segment, len: 0 };
+    if from.n > 0 {
+        tail.len = from.position.end();
+    }
+    let after: Vec<u64> = segments.iter().copied().filter(|first| *first >= tail.segment).collect();
+    for (idx, first) in after.iter().enumerate() {
+        let path = segment::path(dir, *first);
+        let is_last = idx + 1 == after.len();
+        if *first != tail.segment {
+            if *first != tail.n + 1 {
+                let message = format!("records {} to {} are missing before it", tail.n + 1, first - 1);
+                return Err(segment::damaged(&path, 0, message));
+            }
+            tail.segment = *first;
+            tail.len = 0;
+        }
+        if let Some(torn) = walk(&path, &mut tail, is_last)? {
+            cut(&path, aside, &torn)?;
+        }
+    }
+    Ok(tail)
+}
+
+/// Reads a segment from `tail.len` on and moves the tail along. Returns where its torn end begins.
+fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, StoreError> {
+    let mut lines = Lines::open(path, tail.len, None)?;
+    // Where the append begins whose records are not all there yet, and the record before it.
+    let mut open_append: Option<Tail> = None;
+    loop {
+        let (offset, outcome) = match lines.next()? {
+            Piece::End => break,
+            Piece::Torn { offset } => (offset, Err("it has no end".to_owned())),
+            Piece::Line { offset, bytes } => (offset, read_number(bytes, offset)),
+        };
+        match outcome {
+            Ok((n, to_n, left, end)) => {
+                if n != tail.n + 1 {
+                    let message = format!("it has number {n}, expected {}", tail.n + 1);
+                    return Err(segment::damaged(path, offset, message));
+                }
+                match (left, open_append) {
+                    (0, _) => open_append = None,
+                    (_, None) => open_append = Some(*tail),
+                    (_, Some(_)) => {}
+                }
+                tail.n = to_n;
+                tail.len = end;
+            }
+            Err(message) => {
+                if !is_last || any_good_line(&mut lines)? {
+                    return Err(segment::damaged(path, offset, message));
+                }
+                if let Some(before) = open_append {
+                    *tail = before;
+                }
+                return Ok(Some(Torn { offset: tail.len, message }));
+            }
+        }
+    }
+    match open_append {
+        Some(before) if is_last => {
+            *tail = before;
+            Ok(Some(Torn { offset: tail.len, message: "the rest of its append is missing".to_owned() }))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Number, last number that it stands for, records of its append that follow, and end of a line.
+fn read_number(bytes: &[u8], offset: u64) -> Result<(u64, u64, u32, u64), String> {
+    let (n, left) = line::number(bytes)?;
+    // Rare, and the only event that stands for more than one number; the event's type follows the channel's name.
+    let head = &bytes[..bytes.len().min(1024)];
+    let quarantined = head.windows(18).any(|w| w == b"lines_quarantined\"");
+    let to_n = if quarantined { last_n(&line::parse(bytes)?.record.event, n) } else { n };
+    Ok((n, to_n, left, offset + bytes.len() as u64 + 1))
+}
+
+/// Whether anything that follows is a journal line: then what came before it is damage, not a torn end.
+fn any_good_line(lines: &mut Lines) -> Result<bool, StoreError> {
+    while let Piece::Line { bytes, .. } = lines.next()? {
+        if line::check(bytes).is_ok() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn cut(path: &Path, aside: &Path, torn: &Torn) -> Result<PathBuf, StoreError> {
+    let bytes = fs::read(path).map_err(io_error("read", path))?;
+    let rest = bytes.get(torn.offset as usize..).unwrap_or_default();
+    make_dir(aside)?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let kept = aside.join(format!("{name}-torn-at-{}.jsonl", torn.offset));
+    fs::write(&kept, rest).map_err(io_error("write", &kept))?;
+    let cut = || RealDisk.open(path)?.cut(torn.offset);
+    cut().map_err(io_error("cut", path))?;
+    tracing::warn!(
+        file = %path.display(),
+        bytes = rest.len(),
+        reason = torn.message,
+        kept = %kept.display(),
+        "cut off the torn end of the journal; nothing that was acknowledged is in it"
+    );
+    Ok(kept)
+}

@@ -1,0 +1,133 @@
+//! Reading the journal while it is written: by position, and from a checkpoint on.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_core::event::Record;
+use cairn_core::ports::StoreError;
+use parking_lot::Mutex;
+
+use super::line;
+use super::open::{Checkpoint, Tail, last_n};
+use super::segment::{self, Lines, Piece, Position};
+use crate::disk::io_error;
+
+/// Segments kept open for reading.
+const OPEN_FILES: usize = 16;
+
+/// Reads records by their positions.
+pub(crate) struct Reader {
+    dir: PathBuf,
+    files: Mutex<VecDeque<(u64, Arc<File>)>>,
+}
+
+impl Reader {
+    /// A reader of the journal in `dir`.
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), files: Mutex::default() }
+    }
+
+    /// The record at a position.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is not there as it was written.
+    pub(crate) fn read(&self, position: Position) -> Result<Record, StoreError> {
+        let path = segment::path(&self.dir, position.segment);
+        let file = self.file(position.segment, &path)?;
+        let mut bytes = vec![0; position.len as usize];
+        file.read_exact_at(&mut bytes, position.offset).map_err(io_error("read", &path))?;
+        let line = line::parse(&bytes).map_err(|why| segment::damaged(&path, position.offset, why))?;
+        Ok(line.record)
+    }
+
+    /// A record that does not fit the state, as an error that names its place.
+    pub(crate) fn misfit(&self, position: Position, message: impl Into<String>) -> StoreError {
+        segment::damaged(&segment::path(&self.dir, position.segment), position.offset, message)
+    }
+
+    fn file(&self, segment: u64, path: &Path) -> Result<Arc<File>, StoreError> {
+        let mut files = self.files.lock();
+        if let Some((_, file)) = files.iter().find(|(first, _)| *first == segment) {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(File::open(path).map_err(io_error("open", path))?);
+        files.push_back((segment, file.clone()));
+        if files.len() > OPEN_FILES {
+            files.pop_front();
+        }
+        Ok(file)
+    }
+}
+
+/// Reads the journal in order from a checkpoint, never beyond what is durable.
+pub(crate) struct Follower {
+    dir: PathBuf,
+    at: Checkpoint,
+    lines: Option<Lines>,
+}
+
+impl Follower {
+    /// Begins behind the checkpoint.
+    pub(crate) fn new(dir: &Path, at: Checkpoint) -> Self {
+        Self { dir: dir.to_owned(), at, lines: None }
+    }
+
+    /// The last record that was read.
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
+        self.at
+    }
+
+    /// The next record up to the durable end.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] with the place; the follower stays before it.
+    pub(crate) fn next(&mut self, durable: &Tail) -> Result<Option<(Record, Position)>, StoreError> {
+        while self.at.n < durable.n {
+            let segment = self.at.position.segment;
+            let mut lines = match self.lines.take() {
+                Some(lines) => lines,
+                None if segment == 0 => {
+                    self.move_on(segment)?;
+                    continue;
+                }
+                None => {
+                    let offset = if self.at.position.len == 0 { 0 } else { self.at.position.end() };
+                    Lines::open(&segment::path(&self.dir, segment), offset, Some(0))?
+                }
+            };
+            let path = segment::path(&self.dir, segment);
+            lines.extend(if segment == durable.segment {
+                durable.len
+            } else {
+                path.metadata().map_err(io_error("read", &path))?.len()
+            });
+            match lines.next()? {
+                Piece::Line { offset, bytes } => {
+                    let line = line::parse(bytes).map_err(|why| segment::damaged(&path, offset, why))?;
+                    let position = Position { segment, offset, len: bytes.len() as u32 };
+                    self.at = Checkpoint { n: last_n(&line.record.event, line.record.n), position };
+                    self.lines = Some(lines);
+                    return Ok(Some((line.record, position)));
+                }
+                Piece::Torn { offset } => return Err(segment::damaged(&path, offset, "it has no end")),
+                Piece::End => self.move_on(segment)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes to the segment after this one.
+    fn move_on(&mut self, segment: u64) -> Result<(), StoreError> {
+        let next = segment::list(&self.dir)?.into_iter().find(|first| *first > segment);
+        let next = next.ok_or_else(|| StoreError::Io {
+            action: "find the next segment in",
+            path: self.dir.display().to_string(),
+            message: format!("nothing follows record {}", self.at.n),
+        })?;
+        self.at.position = Position { segment: next, offset: 0, len: 0 };
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! The one thread that writes the journal: group commit, rotation, and the way back after a failed write.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cairn_core::event::{NewRecord, Record};
+use cairn_core::ports::StoreError;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::line;
+use super::open::Tail;
+use super::segment;
+use crate::disk::{AppendFile, Disk, io_error, sync_dir};
+
+/// Most bytes of one group; a larger single append is a group of its own.
+const GROUP_BYTES: usize = 4 * 1024 * 1024;
+
+/// What the writer is asked to do.
+pub(crate) enum Request {
+    /// Append records, all or none.
+    Append {
+        /// The records.
+        records: Vec<NewRecord>,
+        /// Their lines without numbers.
+        bodies: Vec<String>,
+        /// Where to say how it went.
+        reply: oneshot::Sender<Result<Vec<Record>, StoreError>>,
+    },
+    /// Write what came before, then end.
+    Close {
+        /// Where to say that it is done.
+        reply: oneshot::Sender<()>,
+    },
+}
+
+/// How far the journal is durable, with the cost of the last sync.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Durable {
+    /// Where it ends.
+    pub(crate) tail: Tail,
+    /// Microseconds that the last sync took.
+    pub(crate) last_sync_micros: u64,
+    /// Syncs so far.
+    pub(crate) syncs: u64,
+}
+
+/// The writer's state.
+pub(crate) struct Writer {
+    /// The journal's folder.
+    pub(crate) dir: PathBuf,
+    /// What it writes with.
+    pub(crate) disk: Arc<dyn Disk>,
+    /// A segment of at least this many bytes is not written on.
+    pub(crate) segment_bytes: u64,
+    /// The open segment; none before the first append and after a failure.
+    pub(crate) file: Option<Box<dyn AppendFile>>,
+    /// How far the journal is durable.
+    pub(crate) durable: watch::Sender<Durable>,
+    /// Called after each sync; must not wait.
+    pub(crate) on_durable: Box<dyn Fn() + Send>,
+}
+
+type Waiting = (Vec<NewRecord>, Vec<String>, oneshot::Sender<Result<Vec<Record>, StoreError>>);
+
+impl Writer {
+    /// Runs until it is closed or nobody is left who could append.
+    pub(crate) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        while let Some(first) = requests.blocking_recv() {
+            let mut group: Vec<Waiting> = Vec::new();
+            let mut closing = None;
+            let mut bytes = 0;
+            let mut next = Some(first);
+            while let Some(request) = next {
+                match request {
+                    Request::Append { records, bodies, reply } => {
+                        bytes += bodies.iter().map(|body| body.len() + 64).sum::<usize>();
+                        group.push((records, bodies, reply));
+                    }
+                    Request::Close { reply } => {
+                        closing = Some(reply);
+                        break;
+                    }
+                }
+                next = if bytes < GROUP_BYTES { requests.try_recv().ok() } else { None };
+            }
+            self.commit(group, bytes);
+            if let Some(reply) = closing {
+                requests.close();
+                let _ = reply.send(());
+                return;
+            }
+        }
+    }
+
+    /// Writes a group and answers everyone in it. An answer that nobody waits for any more is no error.
+    fn commit(&mut self, group: Vec<Waiting>, bytes: usize) {
+        if group.is_empty() {
+            return;
+        }
+        let mut tail = self.durable.borrow().tail;
+        let mut out = Vec::with_capacity(bytes);
+        let first_n = tail.n + 1;
+        for (_, bodies, _) in &group {
+            for (idx, body) in bodies.iter().enumerate() {
+                tail.n += 1;
+                line::frame(&mut out, tail.n, (bodies.len() - idx - 1) as u32, body);
+            }
+        }
+        let started = Instant::now();
+        match self.write(&mut tail, first_n, &out) {
+            Ok(()) => {
+                let took = started.elapsed();
+                metrics::histogram!("cairn_journal_sync_seconds").record(took.as_secs_f64());
+                self.durable.send_modify(|durable| {
+                    durable.tail = tail;
+                    durable.last_sync_micros = took.as_micros() as u64;
+                    durable.syncs += 1;
+                });
+                (self.on_durable)();
+                let mut n = first_n;
+                for (records, _, reply) in group {
+                    let numbered = records.into_iter().map(|NewRecord { channel, at, event }| {
+                        n += 1;
+                        Record { n: n - 1, at, channel, event }
+                    });
+                    let _ = reply.send(Ok(numbered.collect()));
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, records = tail.n + 1 - first_n, "the journal could not be written; what waited is refused");
+                for (_, _, reply) in group {
+                    let _ = reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Writes and syncs; on failure the segment is as before, or will be before it is written again.
+    fn write(&mut self, tail: &mut Tail, first_n: u64, out: &[u8]) -> Result<(), StoreError> {
+        if tail.segment == 0 || tail.len >= self.segment_bytes {
+            tail.segment = first_n;
+            tail.len = 0;
+            self.file = None;
+        }
+        let path = segment::path(&self.dir, tail.segment);
+        let fail = io_error("write", &path);
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => self.reopen(tail)?,
+        };
+        if let Err(error) = file.append(out).and_then(|()| file.sync()) {
+            // Done again by `reopen` should it fail; the handle is not used any more (after a failed sync
+            // the system may have forgotten what it had to write).
+            if let Err(error) = file.cut(tail.len) {
+                tracing::warn!(file = %path.display(), %error, "could not cut off a failed write yet");
+            }
+            return Err(fail(error));
+        }
+        self.file = Some(file);
+        tail.len += out.len() as u64;
+        Ok(())
+    }
+
+    /// Opens the segment to write on, and cuts off what a failed write left there.
+    fn reopen(&self, tail: &Tail) -> Result<Box<dyn AppendFile>, StoreError> {
+        let path = segment::path(&self.dir, tail.segment);
+        let fail = io_error("open", &path);
+        let mut file = self.disk.open(&path).map_err(&fail)?;
+        if file.len().map_err(&fail)? != tail.len {
+            file.cut(tail.len).map_err(&fail)?;
+        }
+        if tail.len == 0 {
+            sync_dir(&self.dir).map_err(&fail)?;
+        }
+        Ok(file)
+    }
+}

@@ -1,0 +1,122 @@
+//! The ports that the store implements.
+
+use std::sync::Arc;
+
+use cairn_core::conversation::Conversation;
+use cairn_core::event::{NewRecord, Record};
+use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq};
+use cairn_core::memory::{Memory, Scope};
+use cairn_core::message::Entry;
+use cairn_core::ports::{
+    Archive, ChannelRow, Hit, Journal, MemoryFilter, MemoryStore, OutboxItem, OutboxStore, Query, Search,
+    Seen, StoreError,
+};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use crate::store::Store;
+use crate::views::codec::{encode, view_error};
+use crate::views::{Command, memories};
+
+impl Journal for Store {
+    fn append(&self, records: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        self.inner.appender.append(records).boxed()
+    }
+}
+
+impl Archive for Store {
+    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
+        self.read(|inner| inner.reads(|reads| reads.channels())).boxed()
+    }
+
+    fn restore(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>> {
+        let channel = channel.clone();
+        self.read(move |inner| {
+            let quarantined = inner.views.applied().borrow().quarantined;
+            inner.reads(|reads| reads.restore(&channel, quarantined))
+        })
+        .boxed()
+    }
+
+    fn keep_head(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
+        let commands = self.inner.commands.clone();
+        async move {
+            let (reply, kept) = oneshot::channel();
+            let sent = tokio::task::spawn_blocking(move || {
+                let head = encode(&conversation.to_head())?;
+                let channel = conversation.channel.clone();
+                commands.send(Command::KeepHead { channel, head, reply }).map_err(|_| StoreError::Closed)
+            });
+            sent.await.map_err(|error| view_error(format!("a head could not be made: {error}")))??;
+            kept.await.map_err(|_| StoreError::Closed)?
+        }
+        .boxed()
+    }
+
+    fn entries(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
+        let channel = channel.clone();
+        self.read(move |inner| inner.reads(|reads| reads.entries(&channel, from, to, limit))).boxed()
+    }
+
+    fn seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>> {
+        let (channel, message) = (channel.clone(), message.clone());
+        self.read(move |inner| inner.reads(|reads| reads.seen(&channel, &message))).boxed()
+    }
+}
+
+impl MemoryStore for Store {
+    fn list(
+        &self,
+        agent: &AgentId,
+        scopes: &[Scope],
+        filter: MemoryFilter,
+    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
+        let (agent, scopes) = (agent.clone(), scopes.to_vec());
+        self.read(move |inner| inner.recall.list(&inner.views, &agent, &scopes, &filter)).boxed()
+    }
+
+    fn scopes(&self, agent: &AgentId) -> BoxFuture<'_, Result<Vec<Scope>, StoreError>> {
+        let agent = agent.clone();
+        self.read(move |inner| inner.reads(|reads| memories::scopes(reads.db, &agent))).boxed()
+    }
+
+    fn get(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
+        let id = id.clone();
+        self.read(move |inner| inner.reads(|reads| memories::get(reads.db, &id))).boxed()
+    }
+
+    fn recall(
+        &self,
+        agent: &AgentId,
+        scopes: &[Scope],
+        question: &str,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
+        let (agent, scopes, question) = (agent.clone(), scopes.to_vec(), question.to_owned());
+        self.read(move |inner| inner.recall.recall(&inner.views, &agent, &scopes, &question, limit)).boxed()
+    }
+}
+
+impl OutboxStore for Store {
+    fn owed(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
+        self.read(|inner| inner.reads(|reads| reads.owed())).boxed()
+    }
+}
+
+impl Search for Store {
+    fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
+        async move {
+            self.settle().await?;
+            let _ = query;
+            Ok(Vec::new())
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,222 @@
+//! The store: opening and closing it, and what holds its parts together.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use cairn_core::ports::StoreError;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::disk::{Disk, RealDisk, io_error, make_dir};
+use crate::journal::reader::Reader;
+use crate::journal::{Appender, open, segment};
+use crate::lock::StateLock;
+use crate::options::StoreOptions;
+use crate::recall::Recall;
+use crate::views::archive::Reads;
+use crate::views::codec::view_error;
+use crate::views::{Applier, Command, Views};
+
+/// Wake-ups and heads that may wait for the applier; a wake-up that finds it full is not needed.
+const COMMANDS: usize = 64;
+
+/// An open store. Clones share it.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) options: StoreOptions,
+    pub(crate) appender: Appender,
+    pub(crate) views: Arc<Views>,
+    pub(crate) journal: Reader,
+    pub(crate) recall: Recall,
+    pub(crate) commands: SyncSender<Command>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    lock: Mutex<Option<Arc<StateLock>>>,
+}
+
+/// Figures of an open store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoreStats {
+    /// Bytes of all journal segments.
+    pub journal_bytes: u64,
+    /// Journal segments.
+    pub segments: u64,
+    /// Number of the last durable record.
+    pub last_n: u64,
+    /// Number of the last record that the views show.
+    pub applied_n: u64,
+    /// Microseconds that the last write and sync of the journal took.
+    pub last_sync_micros: u64,
+    /// Syncs of the journal since it was opened.
+    pub syncs: u64,
+    /// Why the views are behind, when they cannot be written.
+    pub views_error: Option<String>,
+}
+
+/// The folders within the state folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub(crate) journal: PathBuf,
+    pub(crate) views: PathBuf,
+    pub(crate) quarantine: PathBuf,
+}
+
+impl Layout {
+    pub(crate) fn of(dir: &std::path::Path) -> Self {
+        Self { journal: dir.join("journal"), views: dir.join("views"), quarantine: dir.join("quarantine") }
+    }
+}
+
+impl Store {
+    /// Opens the store, and brings the views up to the journal. Blocks; call it outside of async code.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`], [`StoreError::Damaged`] with file and line, or [`StoreError::Io`].
+    pub fn open(options: StoreOptions) -> Result<Self, StoreError> {
+        Self::open_on(options, Arc::new(RealDisk))
+    }
+
+    pub(crate) fn open_on(options: StoreOptions, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+        make_dir(&options.dir)?;
+        // Every thread that writes holds the lock, too: it is free when the last of them has ended, however they end.
+        let lock = Arc::new(StateLock::take(&options.dir)?);
+        let layout = Layout::of(&options.dir);
+        make_dir(&layout.journal)?;
+        let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, &layout.journal)?;
+        let tail = open::open(&layout.journal, &layout.quarantine, &meta.checkpoint())?;
+        let views = Arc::new(views);
+
+        let (commands, queue) = sync_channel(COMMANDS);
+        let wake = commands.clone();
+        let held = lock.clone();
+        let on_durable = Box::new(move || {
+            let _ = &held;
+            let _ = wake.try_send(Command::Wake);
+        });
+        let (appender, writer) =
+            Appender::start(&layout.journal, disk, options.segment_bytes, tail, on_durable)?;
+        let mut applier =
+            Applier::new(views.clone(), meta, layout.journal.clone(), appender.durable(), Box::new(|| {}));
+        applier.catch_up()?;
+        let held = lock.clone();
+        let run = move || {
+            applier.run(&queue);
+            drop(held);
+        };
+        let applier = std::thread::Builder::new()
+            .name("views".to_owned())
+            .spawn(run)
+            .map_err(io_error("start the applier of", &layout.views))?;
+        let inner = Inner {
+            journal: Reader::new(&layout.journal),
+            options,
+            appender,
+            views,
+            recall: Recall::default(),
+            commands,
+            threads: Mutex::new(vec![writer, applier]),
+            lock: Mutex::new(Some(lock)),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Waits until the views show all that is durable now.
+    ///
+    /// # Errors
+    /// The views cannot be written at present, or the store is closed.
+    pub async fn settle(&self) -> Result<(), StoreError> {
+        let target = self.inner.appender.durable().borrow().tail.n;
+        let mut applied = self.inner.views.applied();
+        let done = applied
+            .wait_for(|applied| applied.n >= target || applied.error.is_some() || applied.closed)
+            .await
+            .map_err(|_| StoreError::Closed)?;
+        match &done.error {
+            Some(error) if done.n < target => Err(error.clone()),
+            _ if done.n < target => Err(StoreError::Closed),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes everything durable and ends the store's threads. Other clones answer [`StoreError::Closed`] afterwards.
+    pub async fn close(self) {
+        self.inner.appender.close().await;
+        let (reply, done) = oneshot::channel();
+        let commands = self.inner.commands.clone();
+        let sent = tokio::task::spawn_blocking(move || commands.send(Command::Close { reply })).await;
+        if matches!(sent, Ok(Ok(()))) && done.await.is_err() {
+            tracing::error!("the applier of the views died; the next start applies the journal again");
+        }
+        let inner = self.inner.clone();
+        let joined = tokio::task::spawn_blocking(move || inner.join()).await;
+        if joined.is_err() {
+            tracing::error!("a thread of the store panicked while it was closed");
+        }
+        *self.inner.lock.lock() = None;
+    }
+
+    /// Figures for status and metrics.
+    ///
+    /// # Errors
+    /// The journal's folder cannot be read.
+    pub fn stats(&self) -> Result<StoreStats, StoreError> {
+        let layout = Layout::of(&self.inner.options.dir);
+        let segments = segment::list(&layout.journal)?;
+        let mut journal_bytes = 0;
+        for first in &segments {
+            let path = segment::path(&layout.journal, *first);
+            journal_bytes += path.metadata().map_err(io_error("read", &path))?.len();
+        }
+        let durable = *self.inner.appender.durable().borrow();
+        let applied = self.inner.views.applied().borrow().clone();
+        Ok(StoreStats {
+            journal_bytes,
+            segments: segments.len() as u64,
+            last_n: durable.tail.n,
+            applied_n: applied.n,
+            last_sync_micros: durable.last_sync_micros,
+            syncs: durable.syncs,
+            views_error: applied.error.map(|error| error.to_string()),
+        })
+    }
+
+    /// Reads rows and journal on a blocking thread, after the views have caught up.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.settle().await?;
+        let inner = self.inner.clone();
+        let done = tokio::task::spawn_blocking(move || read(&inner)).await;
+        let result = done.unwrap_or_else(|error| Err(view_error(format!("reading it failed: {error}"))));
+        if let Err(StoreError::View { .. }) = &result {
+            self.inner.views.suspect();
+            let _ = self.inner.commands.try_send(Command::Wake);
+        }
+        result
+    }
+}
+
+impl Inner {
+    /// Rows and journal together.
+    pub(crate) fn reads<T>(
+        &self,
+        read: impl FnOnce(Reads<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let db = self.views.db()?;
+        read(Reads { db: &db, journal: &self.journal })
+    }
+
+    fn join(&self) {
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store panicked");
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The one thread that writes the views: applies the journal in its order, behind the appends and never in their way.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use cairn_core::ids::ChannelId;
+use cairn_core::ports::StoreError;
+use tokio::sync::{oneshot, watch};
+
+use super::apply::apply;
+use super::codec::{Key, view_error};
+use super::db::{Changes, Db};
+use super::memories;
+use super::rows::Meta;
+use super::{Views, open_checked};
+use crate::journal::Durable;
+use crate::journal::reader::Follower;
+
+/// Rows written together at most, so that readers see progress.
+const BATCH_ROWS: usize = 1000;
+
+/// After a failure sled is tried again this often.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// What the applier is told.
+pub(crate) enum Command {
+    /// More of the journal is durable, or something is suspect.
+    Wake,
+    /// Keep a channel's head.
+    KeepHead {
+        /// The channel.
+        channel: ChannelId,
+        /// The head, encoded.
+        head: Vec<u8>,
+        /// Where to say how it went.
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
+    /// Apply what is durable, flush, close sled, end.
+    Close {
+        /// Where to say that it is done.
+        reply: oneshot::Sender<()>,
+    },
+}
+
+/// The applier's state.
+pub(crate) struct Applier {
+    views: Arc<Views>,
+    journal: PathBuf,
+    durable: watch::Receiver<Durable>,
+    on_applied: Box<dyn Fn() + Send>,
+    follower: Follower,
+    meta: Meta,
+    is_broken: bool,
+}
+
+impl Applier {
+    /// An applier of the journal in that folder, behind the applied position of the views.
+    pub(crate) fn new(
+        views: Arc<Views>,
+        meta: Meta,
+        journal: PathBuf,
+        durable: watch::Receiver<Durable>,
+        on_applied: Box<dyn Fn() + Send>,
+    ) -> Self {
+        let follower = Follower::new(&journal, meta.checkpoint());
+        Self { views, journal, durable, on_applied, follower, meta, is_broken: false }
+    }
+
+    /// Runs until it is closed or nobody is left who could wake it.
+    pub(crate) fn run(mut self, commands: &Receiver<Command>) {
+        loop {
+            self.step();
+            let next = if self.is_broken {
+                commands.recv_timeout(RETRY)
+            } else {
+                commands.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            match next {
+                Ok(Command::Wake) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Command::KeepHead { channel, head, reply }) => {
+                    // Nobody waits any more: no error.
+                    let _ = reply.send(self.keep_head(&channel, head));
+                }
+                Ok(Command::Close { reply }) => {
+                    self.finish();
+                    let _ = reply.send(());
+                    return;
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.finish();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Applies what is durable; a failure closes sled, to be opened again at the next step.
+    fn step(&mut self) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            if self.views.is_suspect() {
+                self.recheck()?;
+            }
+            if self.is_broken {
+                self.reopen()?;
+            }
+            self.catch_up()
+        }));
+        let error = match outcome {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(_) => view_error("it panicked while it was written"),
+        };
+        if !self.is_broken {
+            tracing::error!(%error, applied = self.meta.n, "the views cannot be written; trying again, the journal goes on");
+        }
+        self.is_broken = true;
+        *self.views.db.write() = None;
+        self.views.applied.send_modify(|applied| applied.error = Some(error));
+    }
+
+    /// Closes sled when its rows are not sound, so that it is made anew.
+    fn recheck(&mut self) -> Result<(), StoreError> {
+        let problems = self.views.db()?.check(&self.meta).problems;
+        if problems.is_empty() { Ok(()) } else { Err(view_error(problems.join("; "))) }
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        let (db, meta) = open_checked(&self.views.dir, self.views.cache_bytes, &self.journal)?;
+        self.follower = Follower::new(&self.journal, meta.checkpoint());
+        self.meta = meta;
+        *self.views.db.write() = Some(Arc::new(db));
+        self.is_broken = false;
+        self.views.memories_changed();
+        tracing::info!(applied = self.meta.n, "the views are open again");
+        self.publish();
+        Ok(())
+    }
+
+    /// Applies all that is durable.
+    ///
+    /// # Errors
+    /// The journal is damaged, or the views cannot be written.
+    pub(crate) fn catch_up(&mut self) -> Result<(), StoreError> {
+        let db = self.views.db()?;
+        loop {
+            let tail = self.durable.borrow().tail;
+            if self.follower.checkpoint().n >= tail.n {
+                return Ok(());
+            }
+            let mut changes = Changes::new(&db);
+            let mut meta = self.meta.clone();
+            let mut of_memories = false;
+            while changes.len() < BATCH_ROWS {
+                let Some((record, position)) = self.follower.next(&tail)? else { break };
+                apply(&mut changes, &mut meta, &record, position)?;
+                of_memories |= memories::is_changed_by(&record.event);
+            }
+            changes.write(&mut meta)?;
+            if of_memories {
+                self.views.memories_changed();
+            }
+            self.meta = meta;
+            self.publish();
+        }
+    }
+
+    fn publish(&self) {
+        self.views.applied.send_modify(|applied| {
+            applied.n = self.meta.n;
+            applied.quarantined = self.meta.quarantined;
+            applied.error = None;
+        });
+        (self.on_applied)();
+    }
+
+    fn keep_head(&mut self, channel: &ChannelId, head: Vec<u8>) -> Result<(), StoreError> {
+        let db = self.views.db()?;
+        let mut changes = Changes::new(&db);
+        changes.put_bytes(Key::head(channel), head);
+        changes.write(&mut self.meta)
+    }
+
+    fn finish(&mut self) {
+        self.step();
+        let db = self.views.db.write().take();
+        if let Some(Err(error)) = db.as_deref().map(Db::flush) {
+            tracing::warn!(%error, "the views could not be flushed; the next start applies the journal again");
+        }
+        drop(db);
+        self.views.applied.send_modify(|applied| applied.closed = true);
+        (self.on_applied)();
+    }
+}

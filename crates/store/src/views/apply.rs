@@ -1,0 +1,236 @@
+//! What a journal record does to the views. A function of the rows and the record alone: replaying the journal onto
+//! empty views gives the same rows.
+
+use cairn_core::event::{Event, Record};
+use cairn_core::ids::{ChannelId, MessageId, Seq, TurnId};
+use cairn_core::message::{Entry, Pending};
+use cairn_core::ports::{OutboxItem, StoreError};
+use jiff::{SignedDuration, Timestamp};
+
+use super::codec::{Key, encode, trailing_number};
+use super::db::Changes;
+use super::memories;
+use super::rows::{ChannelState, MessageRow, Meta, OutboxRow, SeqRow, position_bytes};
+use crate::journal::open::{Checkpoint, last_n};
+use crate::journal::segment::Position;
+
+/// Message ids older than this are forgotten (DESIGN.md).
+const MESSAGE_AGE: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// Most message ids remembered per channel (DESIGN.md).
+const MESSAGES_KEPT: u64 = 100_000;
+
+/// Message ids looked at for forgetting whenever one comes: more than one, so that the number falls.
+const FORGOTTEN_AT_ONCE: usize = 3;
+
+/// Applies a record; one that is applied already changes nothing.
+///
+/// # Errors
+/// A row could not be read.
+pub(crate) fn apply(
+    changes: &mut Changes<'_>,
+    meta: &mut Meta,
+    record: &Record,
+    position: Position,
+) -> Result<(), StoreError> {
+    if record.n <= meta.n {
+        return Ok(());
+    }
+    if let Some(channel) = &record.channel {
+        changes.put_bytes(Key::event(channel, record.n), position_bytes(position).to_vec());
+        let mut state: ChannelState =
+            changes.get(&Key::channel(channel))?.unwrap_or_else(|| ChannelState::new(record.at));
+        state.last_at = record.at;
+        in_channel(changes, &mut state, channel, record)?;
+        changes.put(Key::channel(channel), &state)?;
+    }
+    memories::apply(changes, record)?;
+    if matches!(record.event, Event::LinesQuarantined { .. }) {
+        meta.quarantined = true;
+    }
+    meta.advance(Checkpoint { n: last_n(&record.event, record.n), position });
+    Ok(())
+}
+
+fn in_channel(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+) -> Result<(), StoreError> {
+    match &record.event {
+        Event::Accepted(pending) => accept(changes, state, channel, record, pending)?,
+        Event::TurnStarted { turn, messages, first_seq } => {
+            start_turn(changes, state, channel, record, turn, messages, *first_seq)?;
+        }
+        Event::EntryAdded { entry } => add_entry(changes, state, channel, record, entry)?,
+        Event::TurnEnded(end) => {
+            let (_, messages) =
+                state.open.take_if(|open| open.0 == end.turn).unwrap_or((end.turn.clone(), vec![]));
+            for message in messages {
+                let key = Key::message(channel, &message);
+                if let Some(row) = changes.get::<MessageRow>(&key)? {
+                    changes.put(key, &MessageRow { end: Some(record.n), ..row })?;
+                }
+            }
+        }
+        Event::RunStarted { run } => {
+            if let Some(idx) = state.queued.iter().position(|queued| *queued == run.trigger) {
+                state.queued.remove(idx);
+            }
+            state.run = true;
+        }
+        Event::RunQueued { request } => state.queued.push(request.trigger),
+        Event::RunEnded(end) => {
+            state.run = false;
+            if let Some(summary) = &end.summary {
+                changes.put(Key::summary(channel, &summary.id), &record.n)?;
+            }
+        }
+        Event::GenerationStarted { generation } => {
+            state.generation = *generation;
+            state.open = None;
+            state.run = false;
+            state.queued.clear();
+        }
+        Event::OutboxIntended { id, turn, seq } => {
+            let item = OutboxItem {
+                id: id.clone(),
+                channel: channel.clone(),
+                turn: turn.clone(),
+                seq: *seq,
+                at: record.at,
+            };
+            let key = Key::outbox(channel, id);
+            state.owed += u64::from(!changes.has(&key)?);
+            changes.put(key, &OutboxRow { item, n: record.n })?;
+        }
+        Event::OutboxSettled { id, .. } => {
+            let key = Key::outbox(channel, id);
+            state.owed = state.owed.saturating_sub(u64::from(changes.has(&key)?));
+            changes.remove(key);
+        }
+        Event::DaemonStarted { .. }
+        | Event::DaemonStopped
+        | Event::UsageReported { .. }
+        | Event::TurnInterrupted { .. }
+        | Event::RunAttemptFailed { .. }
+        | Event::EmergencyApplied { .. }
+        | Event::StackRetired { .. }
+        | Event::MemorySaved(_)
+        | Event::MemoryEdited { .. }
+        | Event::MemoryForgotten { .. }
+        | Event::MemoriesRecalled { .. }
+        | Event::LinesQuarantined { .. } => {}
+    }
+    Ok(())
+}
+
+fn accept(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+    pending: &Pending,
+) -> Result<(), StoreError> {
+    state.pending += 1;
+    let key = Key::message(channel, &pending.message);
+    match changes.get::<MessageRow>(&key)? {
+        Some(before) => changes.remove(Key::age(channel, before.n)),
+        None => state.messages += 1,
+    }
+    let row = MessageRow {
+        n: record.n,
+        at: record.at,
+        turn: pending.turn.clone(),
+        fingerprint: pending.fingerprint.clone(),
+        taken: false,
+        end: None,
+    };
+    changes.put(key, &row)?;
+    changes.put_bytes(Key::age(channel, record.n), encode(&pending.message)?);
+    forget_old_messages(changes, state, channel, record.at)
+}
+
+/// Forgets the oldest message ids that are too old or too many, a few at a time. Those without an answer yet stay.
+fn forget_old_messages(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    for (age_key, payload) in changes.first(&Key::ages(channel), FORGOTTEN_AT_ONCE)? {
+        let message: MessageId = super::codec::decode(&payload)?;
+        let key = Key::message(channel, &message);
+        let Some(row) = changes.get::<MessageRow>(&key)? else { continue };
+        let old = now.duration_since(row.at) > MESSAGE_AGE || state.messages > MESSAGES_KEPT;
+        if !old || row.end.is_none() || trailing_number(&age_key) != Some(row.n) {
+            break;
+        }
+        changes.remove(Key(age_key));
+        changes.remove(key);
+        state.messages -= 1;
+    }
+    Ok(())
+}
+
+fn start_turn(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+    turn: &TurnId,
+    messages: &[MessageId],
+    first_seq: Seq,
+) -> Result<(), StoreError> {
+    fill_gap(changes, state, channel, record, turn, first_seq)?;
+    for message in messages {
+        let key = Key::message(channel, message);
+        let waiting = changes.get::<MessageRow>(&key)?.filter(|row| !row.taken);
+        let taken = Some((turn.clone(), state.generation));
+        let seq_row = match waiting {
+            Some(row) => {
+                state.pending = state.pending.saturating_sub(1);
+                let seq_row = SeqRow { n: row.n, taken, lost: false };
+                changes.put(key, &MessageRow { taken: true, ..row })?;
+                seq_row
+            }
+            None => SeqRow { n: record.n, taken, lost: true },
+        };
+        changes.put(Key::seq(channel, state.next_seq), &seq_row)?;
+        state.next_seq = state.next_seq.next();
+    }
+    state.open = Some((turn.clone(), messages.to_vec()));
+    Ok(())
+}
+
+fn add_entry(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+    entry: &Entry,
+) -> Result<(), StoreError> {
+    fill_gap(changes, state, channel, record, &entry.turn, entry.seq)?;
+    let row = SeqRow { n: record.n, taken: None, lost: false };
+    changes.put(Key::seq(channel, entry.seq), &row)?;
+    state.next_seq = entry.seq.next();
+    Ok(())
+}
+
+/// Numbers that were lost with their lines get a row that says so, as the conversation's fold gives them an entry.
+fn fill_gap(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+    turn: &TurnId,
+    seq: Seq,
+) -> Result<(), StoreError> {
+    while state.next_seq < seq {
+        let row = SeqRow { n: record.n, taken: Some((turn.clone(), state.generation)), lost: true };
+        changes.put(Key::seq(channel, state.next_seq), &row)?;
+        state.next_seq = state.next_seq.next();
+    }
+    Ok(())
+}

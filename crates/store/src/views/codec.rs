@@ -1,0 +1,211 @@
+//! Keys and values of the views: big-endian keys under a table's letter, values behind their checksum.
+
+use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId};
+use cairn_core::memory::Scope;
+use cairn_core::ports::StoreError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The tables of the views. All share one sled tree, so that one batch changes them together with the position up
+/// to which the journal is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// agent, scope, id → memory.
+    Memory = b'm' as isize,
+    /// memory id → key of its memory.
+    MemoryKey = b'k' as isize,
+    /// fingerprint → memory id.
+    Fingerprint = b'f' as isize,
+    /// fingerprint of a forgotten memory → nothing.
+    Tombstone = b't' as isize,
+    /// memory id, sighting → nothing.
+    Sighting = b'g' as isize,
+    /// channel, summary id → number of the record that has it.
+    Summary = b's' as isize,
+    /// channel → head.
+    Head = b'h' as isize,
+    /// channel → row.
+    Channel = b'c' as isize,
+    /// channel, n → position in the journal.
+    Event = b'e' as isize,
+    /// channel, seq → where its words are.
+    Seq = b'q' as isize,
+    /// channel, message id → how it stands.
+    Message = b'i' as isize,
+    /// channel, n → message id: the order in which message ids are forgotten.
+    MessageAge = b'a' as isize,
+    /// channel, outbox id → delivery owed.
+    Outbox = b'o' as isize,
+}
+
+impl Table {
+    /// All tables.
+    pub(crate) const ALL: [Self; 13] = [
+        Self::Memory,
+        Self::MemoryKey,
+        Self::Fingerprint,
+        Self::Tombstone,
+        Self::Sighting,
+        Self::Summary,
+        Self::Head,
+        Self::Channel,
+        Self::Event,
+        Self::Seq,
+        Self::Message,
+        Self::MessageAge,
+        Self::Outbox,
+    ];
+
+    /// The letter that its keys begin with.
+    pub(crate) fn letter(self) -> u8 {
+        self as u8
+    }
+}
+
+/// A key made of a table's letter and parts that end with a zero byte.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key(pub(crate) Vec<u8>);
+
+impl Key {
+    fn new(table: Table, parts: &[&str]) -> Self {
+        let mut key = vec![table.letter()];
+        for part in parts {
+            key.extend_from_slice(part.as_bytes());
+            key.push(0);
+        }
+        Self(key)
+    }
+
+    fn number(mut self, n: u64) -> Self {
+        self.0.extend_from_slice(&n.to_be_bytes());
+        self
+    }
+
+    /// All keys of a table begin with it.
+    pub(crate) fn table(table: Table) -> Self {
+        Self::new(table, &[])
+    }
+
+    /// All memories of a scope begin with it.
+    pub(crate) fn scope(agent: &AgentId, scope: &Scope) -> Self {
+        Self::new(Table::Memory, &[agent.as_str(), &scope.to_string()])
+    }
+
+    /// All memories of an agent begin with it.
+    pub(crate) fn agent(agent: &AgentId) -> Self {
+        Self::new(Table::Memory, &[agent.as_str()])
+    }
+
+    /// A memory.
+    pub(crate) fn memory(agent: &AgentId, scope: &Scope, id: &MemoryId) -> Self {
+        Self::new(Table::Memory, &[agent.as_str(), &scope.to_string(), id.as_str()])
+    }
+
+    /// A memory's key, by its id.
+    pub(crate) fn memory_key(id: &MemoryId) -> Self {
+        Self::new(Table::MemoryKey, &[id.as_str()])
+    }
+
+    /// A fingerprint.
+    pub(crate) fn fingerprint(fingerprint: &str) -> Self {
+        Self::new(Table::Fingerprint, &[fingerprint])
+    }
+
+    /// A tombstone.
+    pub(crate) fn tombstone(fingerprint: &str) -> Self {
+        Self::new(Table::Tombstone, &[fingerprint])
+    }
+
+    /// All sightings of a memory begin with it.
+    pub(crate) fn sightings(id: &MemoryId) -> Self {
+        Self::new(Table::Sighting, &[id.as_str()])
+    }
+
+    /// A sighting.
+    pub(crate) fn sighting(id: &MemoryId, sighting: &str) -> Self {
+        Self::new(Table::Sighting, &[id.as_str(), sighting])
+    }
+
+    /// A summary.
+    pub(crate) fn summary(channel: &ChannelId, id: &SummaryId) -> Self {
+        Self::new(Table::Summary, &[channel.as_str(), id.as_str()])
+    }
+
+    /// A head.
+    pub(crate) fn head(channel: &ChannelId) -> Self {
+        Self::new(Table::Head, &[channel.as_str()])
+    }
+
+    /// A channel's row.
+    pub(crate) fn channel(channel: &ChannelId) -> Self {
+        Self::new(Table::Channel, &[channel.as_str()])
+    }
+
+    /// An event's position.
+    pub(crate) fn event(channel: &ChannelId, n: u64) -> Self {
+        Self::new(Table::Event, &[channel.as_str()]).number(n)
+    }
+
+    /// An entry.
+    pub(crate) fn seq(channel: &ChannelId, seq: Seq) -> Self {
+        Self::new(Table::Seq, &[channel.as_str()]).number(seq.0)
+    }
+
+    /// A message.
+    pub(crate) fn message(channel: &ChannelId, message: &MessageId) -> Self {
+        Self::new(Table::Message, &[channel.as_str(), message.as_str()])
+    }
+
+    /// All ages of a channel's messages begin with it.
+    pub(crate) fn ages(channel: &ChannelId) -> Self {
+        Self::new(Table::MessageAge, &[channel.as_str()])
+    }
+
+    /// The age of a message.
+    pub(crate) fn age(channel: &ChannelId, n: u64) -> Self {
+        Self::ages(channel).number(n)
+    }
+
+    /// A delivery.
+    pub(crate) fn outbox(channel: &ChannelId, id: &OutboxId) -> Self {
+        Self::new(Table::Outbox, &[channel.as_str(), id.as_str()])
+    }
+}
+
+/// The number that a key ends with.
+pub(crate) fn trailing_number(key: &[u8]) -> Option<u64> {
+    key.last_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes))
+}
+
+/// A value with the checksum of itself and its key before it.
+pub(crate) fn seal(key: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(payload.len() + 4);
+    value.extend_from_slice(&checksum(key, payload).to_le_bytes());
+    value.extend_from_slice(payload);
+    value
+}
+
+/// The payload of a value, when its checksum is right.
+pub(crate) fn unseal<'a>(key: &[u8], value: &'a [u8]) -> Option<&'a [u8]> {
+    let (crc, payload) = value.split_first_chunk::<4>()?;
+    (u32::from_le_bytes(*crc) == checksum(key, payload)).then_some(payload)
+}
+
+fn checksum(key: &[u8], payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(key), payload)
+}
+
+/// A row as it is stored.
+pub(crate) fn encode(row: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(row).map_err(|error| view_error(error.to_string()))
+}
+
+/// A row as it was stored.
+pub(crate) fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, StoreError> {
+    serde_json::from_slice(payload).map_err(|error| view_error(format!("a row cannot be read: {error}")))
+}
+
+/// A failure of the sled views.
+pub(crate) fn view_error(message: impl Into<String>) -> StoreError {
+    StoreError::View { view: "sled", message: message.into() }
+}

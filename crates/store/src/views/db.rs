@@ -1,0 +1,286 @@
+//! sled with its pitfalls handled: opening, checked reads, and batches that carry the applied position.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use cairn_core::ports::StoreError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::codec::{Key, Table, decode, encode, seal, unseal, view_error};
+use super::rows::{FORMAT, Meta};
+use crate::disk::io_error;
+
+const META: &[u8] = b"\0meta";
+
+/// How often sled is made durable: what a crash loses of it is applied again from the journal.
+const FLUSH_EVERY_MS: u64 = 1000;
+
+/// An open sled.
+pub(crate) struct Db {
+    sled: sled::Db,
+}
+
+/// What a check of all rows found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Check {
+    /// Rows whose checksum is right.
+    pub(crate) records: u64,
+    /// Rows whose checksum is wrong.
+    pub(crate) bad: u64,
+    /// All that is wrong, for people.
+    pub(crate) problems: Vec<String>,
+}
+
+impl Db {
+    /// Opens sled, without a check of its rows.
+    ///
+    /// # Errors
+    /// It does not open; it may have panicked, which counts as the same.
+    pub(crate) fn open(dir: &Path, cache_bytes: u64) -> Result<Self, StoreError> {
+        remove_half_made_snapshots(dir)?;
+        let config = sled::Config::new()
+            .path(dir)
+            .cache_capacity(cache_bytes)
+            .flush_every_ms(Some(FLUSH_EVERY_MS))
+            .mode(sled::Mode::HighThroughput);
+        let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
+        match opened {
+            Ok(Ok(sled)) => Ok(Self { sled }),
+            Ok(Err(error)) => Err(sled_error(&error)),
+            Err(_) => Err(view_error("it panicked while it was opened")),
+        }
+    }
+
+    /// The applied position; `None` for views that were never written.
+    pub(crate) fn meta(&self) -> Result<Option<Meta>, StoreError> {
+        let Some(payload) = self.payload(META)? else { return Ok(None) };
+        let meta: Meta = decode(&payload)?;
+        if meta.format != FORMAT {
+            return Err(view_error(format!(
+                "its rows have format {}, this program's is {FORMAT}",
+                meta.format
+            )));
+        }
+        Ok(Some(meta))
+    }
+
+    /// Reads every row: checksums, and the number of rows of each table.
+    pub(crate) fn check(&self, meta: &Meta) -> Check {
+        let walked = catch_unwind(AssertUnwindSafe(|| self.walk(meta)));
+        walked.unwrap_or_else(|_| Check {
+            bad: 1,
+            problems: vec!["sled panicked while its rows were read".to_owned()],
+            ..Check::default()
+        })
+    }
+
+    fn walk(&self, meta: &Meta) -> Check {
+        let mut check = Check::default();
+        let mut rows: BTreeMap<char, u64> = BTreeMap::new();
+        for item in self.sled.iter() {
+            let (key, value) = match item {
+                Ok(pair) => pair,
+                Err(error) => {
+                    check.bad += 1;
+                    check.problems.push(format!("sled: {error}"));
+                    break;
+                }
+            };
+            if unseal(&key, &value).is_none() {
+                check.bad += 1;
+                continue;
+            }
+            if &*key != META {
+                check.records += 1;
+                *rows.entry(char::from(key[0])).or_default() += 1;
+            }
+        }
+        if check.bad > 0 {
+            check.problems.push(format!("{} rows of the views have a wrong checksum", check.bad));
+        }
+        for table in Table::ALL {
+            let letter = char::from(table.letter());
+            let (has, wants) = (rows.get(&letter), meta.rows.get(&letter));
+            let (has, wants) = (has.copied().unwrap_or(0), wants.copied().unwrap_or(0));
+            if has != wants {
+                check.problems.push(format!("view {table:?} has {has} rows, it should have {wants}"));
+            }
+        }
+        check
+    }
+
+    /// The row of a key.
+    pub(crate) fn get<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, StoreError> {
+        self.payload(&key.0)?.map(|payload| decode(&payload)).transpose()
+    }
+
+    /// The bytes of a key.
+    pub(crate) fn payload(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(value) = self.sled.get(key).map_err(|error| sled_error(&error))? else { return Ok(None) };
+        let payload = unseal(key, &value).ok_or_else(|| bad_row(key))?;
+        Ok(Some(payload.to_vec()))
+    }
+
+    /// Whether there is a row; its value is not read.
+    pub(crate) fn has(&self, key: &[u8]) -> Result<bool, StoreError> {
+        self.sled.contains_key(key).map_err(|error| sled_error(&error))
+    }
+
+    /// Keys and bytes of all rows whose key begins so, in order.
+    pub(crate) fn scan(
+        &self,
+        prefix: &Key,
+    ) -> impl DoubleEndedIterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>> + use<> {
+        self.sled.scan_prefix(&prefix.0).map(checked)
+    }
+
+    /// Keys and bytes of all rows from one key up to and including another, in order.
+    pub(crate) fn range(
+        &self,
+        from: &Key,
+        to: &Key,
+    ) -> impl DoubleEndedIterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>> + use<> {
+        self.sled.range(from.0.clone()..=to.0.clone()).map(checked)
+    }
+
+    /// Writes changes and the applied position, all or nothing.
+    pub(crate) fn write(
+        &self,
+        changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+        meta: &mut Meta,
+    ) -> Result<(), StoreError> {
+        let mut batch = sled::Batch::default();
+        for (key, payload) in changes {
+            let count = meta.rows.entry(char::from(key[0])).or_default();
+            let was_there = self.has(&key)?;
+            match payload {
+                Some(payload) => {
+                    *count += u64::from(!was_there);
+                    let value = seal(&key, &payload);
+                    batch.insert(key, value);
+                }
+                None => {
+                    *count = count.saturating_sub(u64::from(was_there));
+                    batch.remove(key);
+                }
+            }
+        }
+        meta.format = FORMAT;
+        batch.insert(META, seal(META, &encode(meta)?));
+        self.sled.apply_batch(batch).map_err(|error| sled_error(&error))
+    }
+
+    /// Makes what was written durable. Returns the bytes written.
+    pub(crate) fn flush(&self) -> Result<usize, StoreError> {
+        self.sled.flush().map_err(|error| sled_error(&error))
+    }
+}
+
+fn checked(item: Result<(sled::IVec, sled::IVec), sled::Error>) -> Result<(Vec<u8>, Vec<u8>), StoreError> {
+    let (key, value) = item.map_err(|error| sled_error(&error))?;
+    let payload = unseal(&key, &value).ok_or_else(|| bad_row(&key))?;
+    Ok((key.to_vec(), payload.to_vec()))
+}
+
+fn bad_row(key: &[u8]) -> StoreError {
+    let letter = key.first().copied().map(char::from).unwrap_or('?');
+    view_error(format!("a row of table `{letter}` has a wrong checksum"))
+}
+
+fn sled_error(error: &sled::Error) -> StoreError {
+    view_error(error.to_string())
+}
+
+/// A snapshot that a crash left half made stops sled from opening; it is only a cache.
+fn remove_half_made_snapshots(dir: &Path) -> Result<(), StoreError> {
+    let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("snap.") && name.ends_with(".generating") {
+            fs::remove_file(entry.path()).map_err(io_error("remove", &entry.path()))?;
+            tracing::warn!(file = %entry.path().display(), "removed a half-made sled snapshot");
+        }
+    }
+    Ok(())
+}
+
+/// Changes that are not written yet, over the rows that are.
+pub(crate) struct Changes<'a> {
+    db: &'a Db,
+    changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl<'a> Changes<'a> {
+    /// None yet.
+    pub(crate) fn new(db: &'a Db) -> Self {
+        Self { db, changes: BTreeMap::new() }
+    }
+
+    /// How many rows change.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// The row of a key, as changed.
+    pub(crate) fn get<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, StoreError> {
+        match self.changes.get(&key.0) {
+            Some(Some(payload)) => decode(payload).map(Some),
+            Some(None) => Ok(None),
+            None => self.db.get(key),
+        }
+    }
+
+    /// Whether there is a row, as changed.
+    pub(crate) fn has(&self, key: &Key) -> Result<bool, StoreError> {
+        match self.changes.get(&key.0) {
+            Some(change) => Ok(change.is_some()),
+            None => self.db.has(&key.0),
+        }
+    }
+
+    /// Sets a row.
+    pub(crate) fn put(&mut self, key: Key, row: &impl Serialize) -> Result<(), StoreError> {
+        let payload = encode(row)?;
+        self.put_bytes(key, payload);
+        Ok(())
+    }
+
+    /// Sets the bytes of a row.
+    pub(crate) fn put_bytes(&mut self, key: Key, payload: Vec<u8>) {
+        self.changes.insert(key.0, Some(payload));
+    }
+
+    /// Removes a row.
+    pub(crate) fn remove(&mut self, key: Key) {
+        self.changes.insert(key.0, None);
+    }
+
+    /// The first rows whose key begins so, in order, as changed.
+    pub(crate) fn first(&self, prefix: &Key, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+        let mut found = Vec::new();
+        for item in self.db.scan(prefix) {
+            let (key, payload) = item?;
+            if !self.changes.contains_key(&key) {
+                found.push((key, payload));
+                if found.len() == limit {
+                    break;
+                }
+            }
+        }
+        let changed =
+            self.changes.range(prefix.0.clone()..).take_while(|(key, _)| key.starts_with(&prefix.0));
+        found.extend(changed.filter_map(|(key, payload)| Some((key.clone(), payload.clone()?))));
+        found.sort();
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Writes them, with the applied position.
+    pub(crate) fn write(self, meta: &mut Meta) -> Result<(), StoreError> {
+        self.db.write(self.changes, meta)
+    }
+}

@@ -1,0 +1,172 @@
+//! Memories in the views: what journal records do to them, and reading them through their scopes.
+
+use cairn_core::event::{Event, Record};
+use cairn_core::ids::{AgentId, MemoryId};
+use cairn_core::memory::{Change, Fingerprint, Memory, MemorySave, Scope, merge};
+use cairn_core::ports::StoreError;
+
+use super::codec::{Key, decode};
+use super::db::{Changes, Db};
+use super::rows::MemoryRow;
+
+/// Applies what a record says of memories.
+pub(crate) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), StoreError> {
+    match &record.event {
+        Event::MemorySaved(memory) => save(changes, record, memory, 0),
+        Event::RunEnded(end) => {
+            for (idx, memory) in end.memories.iter().enumerate() {
+                save(changes, record, memory, idx as u32)?;
+            }
+            Ok(())
+        }
+        Event::MemoryEdited { id, text, kind, importance } => {
+            let Some((key, mut row)) = find(changes, id)? else { return Ok(()) };
+            let memory = &mut row.memory;
+            memory.kind = kind.unwrap_or(memory.kind);
+            memory.importance = importance.unwrap_or(memory.importance);
+            memory.updated_at = record.at;
+            if let Some(text) = text {
+                memory.text.clone_from(text);
+                reword(changes, &mut row)?;
+            }
+            changes.put(key, &row)
+        }
+        Event::MemoryForgotten { id } => forget(changes, id),
+        Event::MemoriesRecalled { ids, .. } => {
+            for id in ids {
+                if let Some((key, mut row)) = find(changes, id)? {
+                    row.memory.recalled_at = Some(record.at);
+                    row.memory.uses += 1;
+                    changes.put(key, &row)?;
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether an event may make a memory come or go, or change what it says.
+pub(crate) fn is_changed_by(event: &Event) -> bool {
+    match event {
+        Event::RunEnded(end) => !end.memories.is_empty(),
+        Event::MemorySaved(_) | Event::MemoryEdited { .. } | Event::MemoryForgotten { .. } => true,
+        _ => false,
+    }
+}
+
+fn find(changes: &Changes<'_>, id: &MemoryId) -> Result<Option<(Key, MemoryRow)>, StoreError> {
+    let Some((agent, scope)) = changes.get::<(AgentId, Scope)>(&Key::memory_key(id))? else {
+        return Ok(None);
+    };
+    let key = Key::memory(&agent, &scope, id);
+    Ok(changes.get(&key)?.map(|row| (key, row)))
+}
+
+fn save(changes: &mut Changes<'_>, record: &Record, save: &MemorySave, idx: u32) -> Result<(), StoreError> {
+    let fingerprint = Fingerprint::of(&save.agent, &save.scope, &save.text).0;
+    let id: Option<MemoryId> = changes.get(&Key::fingerprint(&fingerprint))?;
+    let existing = match &id {
+        Some(id) => find(changes, id)?.map(|(_, row)| row),
+        None => None,
+    };
+    let entombed = changes.has(&Key::tombstone(&fingerprint))?;
+    let sighted = match &id {
+        Some(id) => changes.has(&Key::sighting(id, &save.sighting))?,
+        None => false,
+    };
+    let row = match merge(existing.as_ref().map(|row| &row.memory), entombed, sighted, save, record.at) {
+        Change::Known | Change::Blocked => return Ok(()),
+        Change::Created(memory) => {
+            MemoryRow { memory, made: (record.n, idx), first: fingerprint.clone(), now: fingerprint.clone() }
+        }
+        Change::Sighted(memory) => match existing {
+            Some(row) => MemoryRow { memory, ..row },
+            None => return Ok(()),
+        },
+    };
+    let memory = &row.memory;
+    changes.remove(Key::tombstone(&fingerprint));
+    changes.put_bytes(Key::sighting(&memory.id, &save.sighting), Vec::new());
+    changes.put(Key::fingerprint(&fingerprint), &memory.id)?;
+    changes.put(Key::memory_key(&memory.id), &(&memory.agent, &memory.scope))?;
+    changes.put(Key::memory(&memory.agent, &memory.scope, &memory.id), &row)
+}
+
+/// A memory got another text: it is found by the fingerprint of that and of its first one.
+fn reword(changes: &mut Changes<'_>, row: &mut MemoryRow) -> Result<(), StoreError> {
+    if row.now != row.first {
+        unpoint(changes, &row.now, &row.memory.id)?;
+    }
+    row.now = Fingerprint::of(&row.memory.agent, &row.memory.scope, &row.memory.text).0;
+    let key = Key::fingerprint(&row.now);
+    if !changes.has(&key)? {
+        changes.put(key, &row.memory.id)?;
+    }
+    Ok(())
+}
+
+fn unpoint(changes: &mut Changes<'_>, fingerprint: &str, id: &MemoryId) -> Result<(), StoreError> {
+    let key = Key::fingerprint(fingerprint);
+    if changes.get::<MemoryId>(&key)?.is_some_and(|other| other == *id) {
+        changes.remove(key);
+    }
+    Ok(())
+}
+
+fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
+    let Some((key, row)) = find(changes, id)? else { return Ok(()) };
+    for fingerprint in [&row.first, &row.now] {
+        unpoint(changes, fingerprint, id)?;
+        changes.put_bytes(Key::tombstone(fingerprint), Vec::new());
+    }
+    for (sighting, _) in changes.first(&Key::sightings(id), usize::MAX)? {
+        changes.remove(Key(sighting));
+    }
+    changes.remove(Key::memory_key(id));
+    changes.remove(key);
+    Ok(())
+}
+
+/// All memories of a scope, oldest first.
+pub(crate) fn in_scope(db: &Db, agent: &AgentId, scope: &Scope) -> Result<Vec<MemoryRow>, StoreError> {
+    let mut rows = Vec::new();
+    for item in db.scan(&Key::scope(agent, scope)) {
+        rows.push(decode::<MemoryRow>(&item?.1)?);
+    }
+    rows.sort_by_key(|row| row.made);
+    Ok(rows)
+}
+
+/// All scopes in which an agent has memories, in order.
+pub(crate) fn scopes(db: &Db, agent: &AgentId) -> Result<Vec<Scope>, StoreError> {
+    let mut scopes: Vec<Scope> = Vec::new();
+    for item in db.scan(&Key::agent(agent)) {
+        let scope = decode::<MemoryRow>(&item?.1)?.memory.scope;
+        if scopes.last() != Some(&scope) {
+            scopes.push(scope);
+        }
+    }
+    Ok(scopes)
+}
+
+/// A memory by its id.
+pub(crate) fn get(db: &Db, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
+    let Some((agent, scope)) = db.get::<(AgentId, Scope)>(&Key::memory_key(id))? else { return Ok(None) };
+    in_its_scope(db, &agent, &scope, id)
+}
+
+/// A memory of a scope by its id.
+pub(crate) fn in_its_scope(
+    db: &Db,
+    agent: &AgentId,
+    scope: &Scope,
+    id: &MemoryId,
+) -> Result<Option<Memory>, StoreError> {
+    Ok(db.get::<MemoryRow>(&Key::memory(agent, scope, id))?.map(|row| row.memory))
+}
+
+/// The id of the memory that has, or first had, that fingerprint.
+pub(crate) fn by_text(db: &Db, save: &MemorySave) -> Result<Option<MemoryId>, StoreError> {
+    db.get(&Key::fingerprint(&Fingerprint::of(&save.agent, &save.scope, &save.text).0))
+}

@@ -1,0 +1,170 @@
+//! The rows of the views.
+
+use std::collections::BTreeMap;
+
+use cairn_core::event::Trigger;
+use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
+use cairn_core::memory::Memory;
+use cairn_core::ports::{ChannelRow, OutboxItem};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::journal::open::Checkpoint;
+use crate::journal::segment::Position;
+
+/// Version of the rows; views of another version are made anew.
+pub(crate) const FORMAT: u32 = 1;
+
+/// How far the journal is applied, with the number of rows of each table: written with every batch.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Meta {
+    /// [`FORMAT`].
+    pub(crate) format: u32,
+    /// Number of the last record applied.
+    pub(crate) n: u64,
+    /// Where that record is: segment, offset, length.
+    pub(crate) at: (u64, u64, u32),
+    /// Journal lines were set aside: what they said is missing everywhere.
+    #[serde(default)]
+    pub(crate) quarantined: bool,
+    /// Rows by the letter of their table.
+    pub(crate) rows: BTreeMap<char, u64>,
+}
+
+impl Meta {
+    /// Where the journal is read on.
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
+        let (segment, offset, len) = self.at;
+        Checkpoint { n: self.n, position: Position { segment, offset, len } }
+    }
+
+    /// Notes that a record has been applied.
+    pub(crate) fn advance(&mut self, at: Checkpoint) {
+        self.n = at.n;
+        self.at = (at.position.segment, at.position.offset, at.position.len);
+    }
+}
+
+/// Where an entry's words are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SeqRow {
+    /// The record that has them: an accepted message, or an added entry.
+    pub(crate) n: u64,
+    /// For an accepted message and a lost entry: its turn. An added entry knows its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) taken: Option<(TurnId, Generation)>,
+    /// The line that had them was set aside.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) lost: bool,
+}
+
+/// How a message id stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MessageRow {
+    /// The record that accepted it.
+    pub(crate) n: u64,
+    /// When it was journalled.
+    pub(crate) at: Timestamp,
+    /// The turn announced then.
+    pub(crate) turn: TurnId,
+    /// Hash of author and parts.
+    pub(crate) fingerprint: String,
+    /// A turn has taken it up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) taken: bool,
+    /// The record of its turn's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) end: Option<u64>,
+}
+
+/// What the list of channels shows, and what is under way there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ChannelState {
+    /// When anything last happened.
+    pub(crate) last_at: Timestamp,
+    /// The first number not yet given.
+    pub(crate) next_seq: Seq,
+    /// The generation under way.
+    pub(crate) generation: Generation,
+    /// Messages not yet in a turn.
+    pub(crate) pending: u64,
+    /// Message ids remembered.
+    pub(crate) messages: u64,
+    /// The open turn and the messages it took up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) open: Option<(TurnId, Vec<MessageId>)>,
+    /// A run is under way.
+    pub(crate) run: bool,
+    /// What asked for the runs that wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) queued: Vec<Trigger>,
+    /// Deliveries without a receipt.
+    pub(crate) owed: u64,
+}
+
+impl ChannelState {
+    /// A channel in which nothing has happened yet.
+    pub(crate) fn new(at: Timestamp) -> Self {
+        Self {
+            last_at: at,
+            next_seq: Seq(1),
+            generation: Generation::default(),
+            pending: 0,
+            messages: 0,
+            open: None,
+            run: false,
+            queued: Vec::new(),
+            owed: 0,
+        }
+    }
+
+    /// The line of the list of channels.
+    pub(crate) fn row(&self, channel: ChannelId) -> ChannelRow {
+        let unfinished =
+            self.pending > 0 || self.open.is_some() || self.run || !self.queued.is_empty() || self.owed > 0;
+        ChannelRow { channel, last_at: self.last_at, unfinished }
+    }
+}
+
+/// A memory with what its identity needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MemoryRow {
+    /// The memory.
+    pub(crate) memory: Memory,
+    /// The record and the place in it that created it: the order of lists.
+    pub(crate) made: (u64, u32),
+    /// Fingerprint of its first text.
+    pub(crate) first: String,
+    /// Fingerprint of its text now.
+    pub(crate) now: String,
+}
+
+/// A delivery owed, with the record that said so.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OutboxRow {
+    /// The delivery.
+    pub(crate) item: OutboxItem,
+    /// The record.
+    pub(crate) n: u64,
+}
+
+/// A position as it is stored.
+pub(crate) fn position_bytes(position: Position) -> [u8; 20] {
+    let mut bytes = [0; 20];
+    bytes[..8].copy_from_slice(&position.segment.to_be_bytes());
+    bytes[8..16].copy_from_slice(&position.offset.to_be_bytes());
+    bytes[16..].copy_from_slice(&position.len.to_be_bytes());
+    bytes
+}
+
+/// A position as it was stored.
+pub(crate) fn position_of(bytes: &[u8]) -> Option<Position> {
+    let (segment, rest) = bytes.split_first_chunk::<8>()?;
+    let (offset, rest) = rest.split_first_chunk::<8>()?;
+    let len = rest.first_chunk::<4>()?;
+    Some(Position {
+        segment: u64::from_be_bytes(*segment),
+        offset: u64::from_be_bytes(*offset),
+        len: u32::from_be_bytes(*len),
+    })
+}

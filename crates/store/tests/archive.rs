@@ -1,0 +1,115 @@
+//! Conversations at rest: what comes back is what was, by every path.
+
+mod common;
+
+use std::sync::Arc;
+
+use cairn_core::event::Event;
+use cairn_core::ids::{Generation, MessageId, Seq, TurnId};
+use cairn_core::ports::{Archive, OutboxStore, Seen};
+use common::{Chat, at, channel, open, texts};
+
+#[tokio::test]
+async fn a_restored_channel_is_the_one_that_was_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("a", "hello", "hi").await;
+    chat.turn("b", "the bike is blue", "noted").await;
+    chat.compact(2, "They greeted.", Vec::new()).await;
+    chat.accept("c", "ana", "still there?").await;
+    let restored = store.restore(&chat.state.channel).await.unwrap().unwrap();
+    assert_eq!(restored, chat.state);
+    assert!(store.restore(&channel("other")).await.unwrap().is_none());
+
+    store.keep_head(Arc::new(restored)).await.unwrap();
+    chat.append(vec![Event::GenerationStarted { generation: Generation(2) }]).await;
+    store.close().await;
+    let store = open(dir.path());
+    let restored = store.restore(&chat.state.channel).await.unwrap().unwrap();
+    assert_eq!(restored, chat.state);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_restore_from_a_head_equals_one_from_the_first_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    for i in 0..5 {
+        chat.turn(&format!("m{i}"), &format!("message {i}"), "ok").await;
+    }
+    chat.accept("p", "ana", "pending at the head").await;
+    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
+    let turn = chat.state.pending[0].turn.clone();
+    chat.start(&turn, &["p"]).await;
+    assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn entries_are_read_by_number_across_generations_without_pending_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("a", "one", "two").await;
+    let before: Vec<_> = chat.state.live.iter().cloned().collect();
+    chat.append(vec![Event::GenerationStarted { generation: Generation(2) }]).await;
+    chat.turn("b", "three", "four").await;
+    chat.accept("c", "ana", "pending").await;
+    let main = channel("main");
+    let all = store.entries(&main, Seq(1), Seq(u64::MAX), 100).await.unwrap();
+    assert_eq!(texts(&all), ["one", "two", "three", "four"]);
+    assert_eq!(all[..2], before[..]);
+    assert_eq!(all[2..], chat.state.live.iter().cloned().collect::<Vec<_>>()[..]);
+    assert_eq!(texts(&store.entries(&main, Seq(2), Seq(3), 100).await.unwrap()), ["two", "three"]);
+    assert_eq!(texts(&store.entries(&main, Seq(2), Seq(9), 1).await.unwrap()), ["two"]);
+    assert!(store.entries(&main, Seq(9), Seq(2), 5).await.unwrap().is_empty());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_message_id_is_new_then_open_then_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let (main, id) = (channel("main"), MessageId::from("a"));
+    assert_eq!(store.seen(&main, &id).await.unwrap(), Seen::New);
+    let turn = chat.accept("a", "ana", "hello").await;
+    let fingerprint = "print of hello".to_owned();
+    let is_open = Seen::Open { turn: turn.clone(), fingerprint: fingerprint.clone() };
+    assert_eq!(store.seen(&main, &id).await.unwrap(), is_open);
+    chat.start(&turn, &["a"]).await;
+    assert_eq!(store.seen(&main, &id).await.unwrap(), is_open);
+    let end = Chat::end(&turn, Seq(1));
+    chat.append(vec![end.clone()]).await;
+    let Event::TurnEnded(end) = end else { unreachable!() };
+    let ended = Seen::Ended { turn: TurnId::from("t1"), fingerprint, end: Box::new(end) };
+    assert_eq!(store.seen(&main, &id).await.unwrap(), ended);
+    assert_eq!(store.seen(&channel("other"), &id).await.unwrap(), Seen::New);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let turn = chat.accept("a", "ana", "hello").await;
+    let mut steps = vec![(chat.state.is_unfinished(), store.channels().await.unwrap())];
+    chat.start(&turn, &["a"]).await;
+    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    let intent = Event::OutboxIntended { id: "o1".into(), turn: turn.clone(), seq: Seq(1) };
+    chat.append(vec![Chat::end(&turn, Seq(1)), intent]).await;
+    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    assert_eq!(store.owed().await.unwrap()[0].at, at(chat.secs));
+    let receipt = cairn_core::event::Receipt::Delivered { messages: Vec::new() };
+    chat.append(vec![Event::OutboxSettled { id: "o1".into(), receipt }]).await;
+    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    let flags: Vec<(bool, bool)> = steps.iter().map(|(state, rows)| (*state, rows[0].unfinished)).collect();
+    assert_eq!(flags, [(true, true), (true, true), (true, true), (false, false)]);
+    assert_eq!(steps[3].1[0].last_at, at(chat.secs));
+    assert!(store.owed().await.unwrap().is_empty());
+    store.close().await;
+}
