@@ -144,10 +144,19 @@ fn check_limits(check: &mut Check<'_, '_>, limits: &Limits) {
 }
 
 fn check_log(check: &mut Check<'_, '_>, log: &Log) {
-    if log.level.trim().is_empty() || tracing_subscriber::EnvFilter::try_new(&log.level).is_err() {
+    const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+    // A bare word that is no level would pass as the name of a module, and a misspelt level with it.
+    let bare = log.level.split(',').map(str::trim).filter(|part| !part.contains(['=', '[']));
+    let unknown = bare.into_iter().find(|part| !LEVELS.contains(&part.to_ascii_lowercase().as_str()));
+    if unknown.is_some() || tracing_subscriber::EnvFilter::try_new(&log.level).is_err() {
         let message = format!("`level` = \"{}\" is not a level of the log", log.level);
-        let hint = "write error, warn, info, debug or trace, or by module: \"info,cairn_store=debug\"";
-        check.wrong(&key_path!["log", "level"], message, hint);
+        let hint = match unknown.and_then(|part| keys::nearest(part, &LEVELS)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => {
+                "write error, warn, info, debug or trace, or by module: \"info,cairn_store=debug\"".to_owned()
+            }
+        };
+        check.wrong(&key_path!["log", "level"], message, &hint);
     }
 }
 

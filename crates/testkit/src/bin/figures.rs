@@ -33,7 +33,13 @@ async fn main() -> io::Result<()> {
 fn print(name: &str, mut times: Vec<Duration>) {
     times.sort();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
-    println!("{name}: p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms, max {:.2} ms", at(0.5), at(0.9), at(0.99), at(1.0));
+    println!(
+        "{name}: p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        at(1.0)
+    );
 }
 
 /// What this disk takes for one synced append.
@@ -78,7 +84,8 @@ async fn start_and_rss(cairn: &Path, dir: &Path) -> io::Result<()> {
 }
 
 async fn say(client: &Client, channel: &str, n: usize) -> io::Result<Duration> {
-    let text = format!("We looked at flat number {n} in Lisbon today; it has two balconies and a lemon tree.");
+    let text =
+        format!("We looked at flat number {n} in Lisbon today; it has two balconies and a lemon tree.");
     let began = Instant::now();
     let (status, reply) = client.say(channel, &text).await?;
     let took = began.elapsed();

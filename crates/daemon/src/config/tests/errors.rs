@@ -147,6 +147,8 @@ fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_
 #[case("[limits]\nmax_message_bytes = 0", "2:21: `max_message_bytes` = 0 is out of range")]
 #[case("[store]\nsegment_mib = 0", "`segment_mib` = 0 is out of range")]
 #[case("[log]\nlevel = \"loud=very=much\"", "2:9: `level`")]
+#[case("[log]\nlevel = \"inof\"", "did you mean `info`?")]
+#[case("[log]\nlevel = \"\"", "is not a level of the log")]
 fn a_value_that_makes_no_sense_is_an_error_at_its_place(#[case] text: &str, #[case] expected: &str) {
     let message = error(text);
     assert!(message.contains(expected), "{message}");
