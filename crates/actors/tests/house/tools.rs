@@ -30,7 +30,7 @@ async fn a_saved_memory_is_scoped_to_the_chat_and_recalled_in_the_next_turn() {
     assert_eq!(memory.scope, Scope::Chat { platform: "local".to_owned(), chat: "main".to_owned() });
     let admission = live.say("next", "what does Ann drink?").await;
     let cairn_core::ports::Answer::Reply(reply) = answer(admission).await else { panic!("failed") };
-    assert_eq!(reply.recalled, [memory.id.clone()]);
+    assert_eq!(reply.recalled, std::slice::from_ref(&memory.id));
     assert!(words(world.model.requests(Kind::Reply).last().unwrap()).contains("Ann prefers tea"));
     let other = "main/local/other".parse().unwrap();
     let elsewhere = live.submit(message(&other, "x", "what does Ann drink?")).await.unwrap();
