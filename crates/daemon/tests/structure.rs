@@ -59,7 +59,7 @@ const PACKAGES: [(&str, &str); 8] = [
     ("tokio", "cairn-daemon"),
     ("sled", "cairn-store"),
     ("reqwest", "cairn-llm"),
-    ("eventsource-stream", "cairn-llm"),
+    ("tokio-util", "cairn-actors"),
     ("serde", "cairn-core"),
     ("toml", "cairn-daemon"),
     ("tracing", "cairn-daemon"),
