@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod daemon;
+pub mod estimate;
 pub mod kills;
 pub mod locomo;
 pub mod model;

@@ -15,7 +15,6 @@ use jiff::tz::TimeZone;
 use crate::message::{Entry, Role};
 use crate::sentences::sentences;
 use crate::summary::{DigestLine, Summary};
-use crate::tokens::estimate;
 use cover::{Source, cover};
 
 /// Longest text that is taken as a whole, in bytes. On chats this keeps more of what is asked for later than

@@ -7,6 +7,7 @@ use rstest::rstest;
 use super::*;
 use crate::ids::{Generation, Seq, SummaryId, TurnId};
 use crate::message::{Author, Part};
+use crate::tokens::estimate;
 
 fn entry(seq: u64, role: Role, name: &str, at: &str, text: &str) -> Arc<Entry> {
     Arc::new(Entry {

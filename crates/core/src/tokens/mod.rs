@@ -1,6 +1,7 @@
 //! Token estimates by classes of script, and their running correction per model.
 
 mod correction;
+mod pairs;
 mod scan;
 mod script;
 mod units;
@@ -9,6 +10,7 @@ mod weights;
 pub use correction::Correction;
 pub use scan::count;
 pub use units::{Counts, UNITS, Unit};
+pub use weights::weights;
 
 /// Estimated tokens of a text in o200k, by classes of script: one pass, nothing allocated.
 ///

@@ -3,11 +3,17 @@
 //! The cuts are those of o200k: a word takes the space or the one mark before it along, a capital after a small
 //! letter begins a new word, digits go in threes, punctuation takes the line breaks behind it along.
 
-use super::script::{Class, class_of};
+use super::pairs;
+use super::script::{Class, class_of, is_not_russian, is_traditional};
 use super::units::{Counts, Unit};
 
 /// Strings at least this long are looked at for being code (base64, hashes, ids).
 const CHAIN_MIN: u32 = 10;
+
+/// The longest runs of one mark, of blanks and of line breaks that are one token.
+const RULE: u32 = 64;
+const MANY_BLANKS: u32 = 100;
+const MANY_LINES: u32 = 16;
 
 /// Counts the units of a text.
 pub fn count(text: &str) -> Counts {
@@ -34,16 +40,16 @@ enum Run {
 #[derive(Debug, Clone, Copy, Default)]
 struct Word {
     ascii: u32,
-    capitals: u32,
     after_lower: bool,
-    bare: bool,
     marked: bool,
     accents: u32,
     others: u32,
     han: u32,
+    traditional: u32,
     kana: bool,
-    consonants: u32,
-    clump: u32,
+    odd: u32,
+    /// The letter before, 0 to 25.
+    letter: Option<u8>,
 }
 
 /// The string without gaps under way: letters, digits and what base64 adds to them. What its words were counted
@@ -58,8 +64,7 @@ struct Chain {
 }
 
 /// The units of words, which code has not.
-const TAKEN_BACK: [Unit; 7] =
-    [Unit::Word, Unit::WordOver4, Unit::WordOver8, Unit::Bare, Unit::Marked, Unit::Capital, Unit::Clump];
+const TAKEN_BACK: [Unit; 4] = [Unit::Word, Unit::WordOver4, Unit::Marked, Unit::OddPair];
 
 #[derive(Debug)]
 struct Scan {
@@ -120,12 +125,11 @@ impl Scan {
     fn letter(&mut self, c: char, class: Class) {
         if self.run != Run::Word {
             let marked = self.run == Run::Punct && self.len == 1 && !self.spaced;
-            let spaced = self.run == Run::White && self.blanks > 0;
             self.end_run(Run::Word);
-            self.word = Word { marked, bare: !marked && !spaced, ..Word::default() };
+            self.word = Word { marked, ..Word::default() };
         } else if class == Class::Upper && self.word.after_lower {
             self.end_word();
-            self.word = Word { bare: true, ..Word::default() };
+            self.word = Word::default();
         }
         let word = &mut self.word;
         word.after_lower = class == Class::Lower;
@@ -137,17 +141,21 @@ impl Scan {
             Class::Letter(Unit::Han) => {
                 word.others += 1;
                 word.han += 1;
+                word.traditional += u32::from(is_traditional(c));
             }
             Class::Letter(unit) => {
                 word.others += 1;
+                if unit == Unit::Cyrillic && is_not_russian(c) {
+                    self.counts.add(Unit::NotRussian, 1);
+                }
                 word.kana |= matches!(unit, Unit::Hiragana | Unit::Katakana);
                 self.counts.add(unit, 1);
             }
             _ => {
                 word.ascii += 1;
-                word.capitals += u32::from(class == Class::Upper);
-                word.consonants = if is_vowel(c) { 0 } else { word.consonants + 1 };
-                word.clump += u32::from(word.consonants > 3);
+                let letter = pairs::letter(c);
+                word.odd += u32::from(word.letter.is_some_and(|before| !pairs::is_common(before, letter)));
+                word.letter = Some(letter);
             }
         }
     }
@@ -182,7 +190,11 @@ impl Scan {
 
     fn punct(&mut self, c: char) {
         if self.run == Run::Punct {
-            self.counts.add(if c == self.last { Unit::PunctSame } else { Unit::PunctMore }, 1);
+            if c != self.last {
+                self.counts.add(Unit::PunctMore, 1);
+            } else if self.len.is_multiple_of(RULE) {
+                self.counts.add(Unit::PunctSame, 1);
+            }
         } else {
             let spaced = self.run == Run::White && self.blanks > 0;
             self.end_run(Run::Punct);
@@ -210,20 +222,23 @@ impl Scan {
         if self.len > 0 {
             let unit = if self.after_punct { Unit::PunctLines } else { Unit::Lines };
             self.counts.add(unit, 1);
-            self.counts.add(Unit::White, self.len - 1);
+            self.counts.add(Unit::White, self.len / MANY_LINES);
         }
         // The last blank goes with what follows; before a digit it stands alone.
         let alone = if next == Run::Start { self.blanks } else { self.blanks.saturating_sub(1) };
         if alone > 0 {
             self.counts.add(Unit::Indent, 1);
-            self.counts.add(Unit::White, alone - 1);
+            self.counts.add(Unit::White, alone / MANY_BLANKS);
         }
     }
 
     fn end_word(&mut self) {
         let word = self.word;
-        if word.han > 0 {
-            self.counts.add(if word.kana { Unit::Kanji } else { Unit::Han }, word.han);
+        if word.han > 0 && word.kana {
+            self.counts.add(Unit::Kanji, word.han);
+        } else if word.han > 0 {
+            self.counts.add(Unit::Han, word.han);
+            self.counts.add(Unit::Traditional, word.traditional);
         }
         if word.others > 0 {
             self.counts.add(Unit::OtherWord, 1);
@@ -235,11 +250,8 @@ impl Scan {
             let numbers = [
                 1,
                 word.ascii.saturating_sub(4),
-                word.ascii.saturating_sub(8),
-                u32::from(word.bare),
                 u32::from(word.marked),
-                word.capitals.saturating_sub(1),
-                word.clump,
+                word.odd + word.letter.map_or(0, pairs::odd_end),
             ];
             for (slot, (unit, n)) in TAKEN_BACK.into_iter().zip(numbers).enumerate() {
                 self.counts.add(unit, n);
@@ -262,12 +274,12 @@ impl Scan {
         }
         let chain = &mut self.chain;
         chain.len += 1;
-        let switched = match (chain.last, class) {
-            (Some(Class::Lower), Class::Upper) => true,
-            (Some(Class::Digit), Class::Lower | Class::Upper) => true,
-            (Some(Class::Lower | Class::Upper), Class::Digit) => true,
-            _ => false,
-        };
+        let switched = matches!(
+            (chain.last, class),
+            (Some(Class::Lower), Class::Upper)
+                | (Some(Class::Digit), Class::Lower | Class::Upper)
+                | (Some(Class::Lower | Class::Upper), Class::Digit)
+        );
         chain.switches += u32::from(switched);
         chain.last = Some(class);
     }
@@ -283,8 +295,4 @@ impl Scan {
         self.counts.add(Unit::CodeWord, chain.counted[0]);
         self.counts.add(Unit::CodeLetter, chain.letters);
     }
-}
-
-fn is_vowel(c: char) -> bool {
-    matches!(c.to_ascii_lowercase(), 'a' | 'e' | 'i' | 'o' | 'u' | 'y')
 }

@@ -67,3 +67,16 @@ fn beyond_ascii(c: char) -> Class {
         _ => Letter(Unit::Other),
     }
 }
+
+/// Frequent characters that only the traditional form of Chinese has, sorted.
+const TRADITIONAL: &str = "來個們傳價兩動問單國學實寫對後從愛應時書會東樣氣沒為無現當發種給經聽與萬處裡見記話該語說請讀讓買賣車這進運過達遠選還邊錄錢長開間關難電頭類體麼點";
+
+/// The Han character is one of the frequent ones of the traditional form.
+pub(super) fn is_traditional(c: char) -> bool {
+    ('\u{4f86}'..='\u{9ede}').contains(&c) && TRADITIONAL.contains(c)
+}
+
+/// The Cyrillic letter is none of Russian.
+pub(super) fn is_not_russian(c: char) -> bool {
+    !('\u{410}'..='\u{451}').contains(&c) && c != '\u{401}' || c == '\u{450}'
+}

@@ -12,16 +12,10 @@ pub enum Unit {
     Word,
     /// Its letters after the fourth.
     WordOver4,
-    /// Its letters after the eighth.
-    WordOver8,
-    /// A word without a space or a single mark before it, as at the start of a line or inside `camelCase`.
-    Bare,
     /// A word with one punctuation mark right before it, as in `.name`.
     Marked,
-    /// A capital that is not the first letter of its word.
-    Capital,
-    /// A word with an unusual run of consonants, and those beyond the third.
-    Clump,
+    /// Two letters in a row, or a last letter, that are unusual in English words.
+    OddPair,
     /// A word in a string of mixed case and digits, such as base64.
     CodeWord,
     /// The letters of such words.
@@ -38,7 +32,7 @@ pub enum Unit {
     Punct,
     /// Its marks after the first.
     PunctMore,
-    /// Its marks that repeat the one before.
+    /// Every 64 marks of a rule, where each repeats the one before.
     PunctSame,
     /// A space of its own: before a digit.
     Space,
@@ -48,7 +42,7 @@ pub enum Unit {
     Lines,
     /// Line breaks right after punctuation, mostly one token with it.
     PunctLines,
-    /// White space beyond the first character of a run.
+    /// Every 100 blanks or 16 line breaks of a long run.
     White,
     /// Control characters.
     Control,
@@ -58,6 +52,8 @@ pub enum Unit {
     Greek,
     /// Cyrillic letters.
     Cyrillic,
+    /// Those that Russian does without, on top: words of its neighbours are rarer in vocabularies.
+    NotRussian,
     /// Armenian letters.
     Armenian,
     /// Hebrew letters.
@@ -82,6 +78,8 @@ pub enum Unit {
     Katakana,
     /// Han characters among themselves, as in Chinese.
     Han,
+    /// Frequent Han characters of the traditional form, on top.
+    Traditional,
     /// Han characters in a run with kana, as in Japanese.
     Kanji,
     /// Hangul syllables.

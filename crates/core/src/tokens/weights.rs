@@ -5,55 +5,62 @@
 
 use super::units::{UNITS, Unit};
 
-/// What each unit weighs.
-pub(super) const MILLI_TOKENS: [i32; UNITS] = by_unit(&[
-    (Unit::Word, 900),
-    (Unit::WordOver4, 80),
-    (Unit::WordOver8, 80),
-    (Unit::Bare, 150),
-    (Unit::Marked, 200),
-    (Unit::Capital, 150),
-    (Unit::Clump, 200),
-    (Unit::CodeWord, 900),
-    (Unit::CodeLetter, 150),
-    (Unit::AccentWord, 900),
-    (Unit::AccentAscii, 150),
-    (Unit::Accent, 400),
-    (Unit::Digits, 1000),
-    (Unit::Punct, 1000),
-    (Unit::PunctMore, 300),
-    (Unit::PunctSame, 50),
-    (Unit::Space, 1000),
-    (Unit::Indent, 1000),
-    (Unit::Lines, 1000),
-    (Unit::PunctLines, 300),
-    (Unit::White, 10),
+/// What each unit weighs, in the order of the units.
+const TABLE: [(Unit, i32); UNITS] = [
+    (Unit::Word, 575),
+    (Unit::WordOver4, 208),
+    (Unit::Marked, 98),
+    (Unit::OddPair, 414),
+    (Unit::CodeWord, 466),
+    (Unit::CodeLetter, 490),
+    (Unit::AccentWord, 323),
+    (Unit::AccentAscii, 396),
+    (Unit::Accent, 161),
+    (Unit::Digits, 909),
+    (Unit::Punct, 1263),
+    (Unit::PunctMore, 57),
+    (Unit::PunctSame, 1000),
+    (Unit::Space, 1522),
+    (Unit::Indent, 685),
+    (Unit::Lines, 948),
+    (Unit::PunctLines, 61),
+    (Unit::White, 1000),
     (Unit::Control, 1000),
-    (Unit::OtherWord, 500),
-    (Unit::Greek, 420),
-    (Unit::Cyrillic, 340),
+    (Unit::OtherWord, 146),
+    (Unit::Greek, 401),
+    (Unit::Cyrillic, 270),
+    (Unit::NotRussian, 1299),
     (Unit::Armenian, 310),
-    (Unit::Hebrew, 460),
-    (Unit::Arabic, 390),
-    (Unit::Indic, 390),
-    (Unit::Thai, 430),
+    (Unit::Hebrew, 389),
+    (Unit::Arabic, 352),
+    (Unit::Indic, 328),
+    (Unit::Thai, 420),
     (Unit::Lao, 1660),
-    (Unit::Georgian, 390),
+    (Unit::Georgian, 326),
     (Unit::Ethiopic, 2020),
     (Unit::Khmer, 640),
-    (Unit::Hiragana, 750),
-    (Unit::Katakana, 800),
-    (Unit::Han, 750),
-    (Unit::Kanji, 950),
-    (Unit::Hangul, 750),
-    (Unit::WidePunct, 800),
-    (Unit::Typographic, 900),
-    (Unit::Symbol, 1200),
-    (Unit::Emoji, 1840),
-    (Unit::Joiner, 1000),
+    (Unit::Hiragana, 617),
+    (Unit::Katakana, 772),
+    (Unit::Han, 746),
+    (Unit::Traditional, 1350),
+    (Unit::Kanji, 888),
+    (Unit::Hangul, 724),
+    (Unit::WidePunct, 834),
+    (Unit::Typographic, 1480),
+    (Unit::Symbol, 588),
+    (Unit::Emoji, 2327),
+    (Unit::Joiner, 907),
     (Unit::Astral, 2500),
     (Unit::Other, 1500),
-]);
+];
+
+/// The weights, by unit.
+pub(super) const MILLI_TOKENS: [i32; UNITS] = by_unit(&TABLE);
+
+/// Each unit with its weight in thousandths of a token, in their order.
+pub fn weights() -> [(Unit, i32); UNITS] {
+    TABLE
+}
 
 /// Puts the weights in the order of the units.
 const fn by_unit(table: &[(Unit, i32); UNITS]) -> [i32; UNITS] {
