@@ -182,3 +182,146 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 fn http_date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: u16, body: &str) -> ModelError {
+        from_status(status, &HeaderMap::new(), body.as_bytes())
+    }
+
+    #[test]
+    fn overflow_is_known_in_the_words_of_each_server() {
+        let cases = [
+            (
+                "OpenAI",
+                400,
+                r#"{"error":{"message":"too long","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
+            ),
+            (
+                "OpenAI, newer",
+                400,
+                r#"{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again."}}"#,
+            ),
+            (
+                "OpenRouter",
+                400,
+                r#"{"error":{"message":"This endpoint's maximum context length is 32768 tokens. However, you requested about 40000 tokens","code":400}}"#,
+            ),
+            (
+                "OpenRouter, passed on",
+                400,
+                r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long: 210000 tokens > 200000 maximum\"}}"}}}"#,
+            ),
+            ("Ollama", 400, r#"{"error":{"message":"the input length exceeds the context length"}}"#),
+            (
+                "Ollama, other",
+                500,
+                r#"{"error":"prompt too long; exceeded max context length by 12 tokens"}"#,
+            ),
+            (
+                "llama.cpp",
+                400,
+                r#"{"error":{"code":400,"message":"request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error"}}"#,
+            ),
+            (
+                "llama.cpp, older",
+                500,
+                r#"{"error":{"code":500,"message":"the request exceeds the available context size. try increasing the context size or enable context shift","type":"server_error"}}"#,
+            ),
+            (
+                "vLLM",
+                400,
+                r#"{"object":"error","message":"This model's maximum context length is 2048 tokens. However, you requested 3000 tokens","type":"BadRequestError","code":400}"#,
+            ),
+            (
+                "vLLM, other",
+                400,
+                r#"{"message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096."}"#,
+            ),
+            (
+                "LM Studio",
+                400,
+                r#"{"error":"Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough."}"#,
+            ),
+            (
+                "LM Studio, other",
+                400,
+                r#"{"error":"The number of tokens to keep from the initial prompt is greater than the context length."}"#,
+            ),
+            ("a proxy", 413, "<html><title>413 Request Entity Too Large</title></html>"),
+        ];
+        for (server, status, body) in cases {
+            assert!(
+                matches!(of(status, body), ModelError::ContextOverflow(_)),
+                "{server}: {:?}",
+                of(status, body)
+            );
+        }
+        let rate = r#"{"error":{"message":"Request too large for gpt-4 on tokens per min (TPM): Limit 10000","code":"rate_limit_exceeded"}}"#;
+        assert!(matches!(of(429, rate), ModelError::RateLimited { .. }));
+    }
+
+    #[test]
+    fn statuses_are_typed() {
+        let cases = [
+            (401, "auth"),
+            (403, "auth"),
+            (429, "rate_limited"),
+            (400, "bad_request"),
+            (402, "bad_request"),
+            (404, "bad_request"),
+            (422, "bad_request"),
+            (302, "bad_request"),
+            (408, "overloaded"),
+            (500, "overloaded"),
+            (502, "overloaded"),
+            (503, "overloaded"),
+            (529, "overloaded"),
+        ];
+        for (status, code) in cases {
+            assert_eq!(of(status, r#"{"error":{"message":"m"}}"#).code(), code, "{status}");
+            assert_eq!(of(status, "").code(), code, "{status}");
+        }
+    }
+
+    #[test]
+    fn the_servers_words_are_passed_on_in_one_short_line() {
+        let message = |body: &str| of(400, body).to_string();
+        assert!(message(r#"{"error":{"message":"a\nb"}}"#).ends_with("HTTP 400: a b"));
+        assert!(message(r#"{"detail":[{"msg":"field required"}]}"#).contains("field required"));
+        assert!(message(r#"{"error":"plain"}"#).ends_with("HTTP 400: plain"));
+        assert!(message("oops").ends_with("HTTP 400: oops"));
+        assert!(message("").ends_with("HTTP 400 without a word"));
+        assert!(message("<!DOCTYPE html><p>x").ends_with("an HTML page"));
+        assert!(message(&"x".repeat(10_000)).len() < 800);
+    }
+
+    #[test]
+    fn retry_after_is_read_in_all_its_forms() {
+        let wait = |pairs: &[(&'static str, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(*name, value.parse().unwrap());
+            }
+            from_status(429, &headers, b"").retry_after()
+        };
+        let date = ("date", "Wed, 21 Oct 2015 07:28:00 GMT");
+        assert_eq!(wait(&[("retry-after", "30")]), Some(Duration::from_secs(30)));
+        assert_eq!(wait(&[("retry-after", "1.5")]), Some(Duration::from_millis(1500)));
+        assert_eq!(
+            wait(&[("retry-after-ms", "250"), ("retry-after", "1")]),
+            Some(Duration::from_millis(250))
+        );
+        assert_eq!(
+            wait(&[("retry-after", "Wed, 21 Oct 2015 07:28:45 GMT"), date]),
+            Some(Duration::from_secs(45))
+        );
+        assert_eq!(wait(&[("retry-after", "Wed, 21 Oct 2015 07:27:00 GMT"), date]), Some(Duration::ZERO));
+        assert_eq!(wait(&[("retry-after", "Wed, 21 Oct 2015 07:28:45 GMT")]), None);
+        assert_eq!(wait(&[("retry-after", "soon"), date]), None);
+        assert_eq!(wait(&[("retry-after", "-1")]), None);
+        assert_eq!(wait(&[]), None);
+    }
+}

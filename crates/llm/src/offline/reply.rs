@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 
 use cairn_core::ids::{Generation, Seq, TurnId};
 use cairn_core::memory::{DraftMemory, MemoryKind, extract};
@@ -76,8 +78,9 @@ async fn old_words(request: &ChatRequest, question: &str, search: &dyn Search) -
 
 /// What somebody asked to be remembered: as the rules read it, or in their own words.
 fn wanted(request: &ChatRequest, question: &str, words: &str) -> DraftMemory {
-    let author = asker(request);
-    if let Some(found) = extract(&[spoken(question, author.as_deref())]).into_iter().next() {
+    let entry = spoken(request, question);
+    let author = entry.author.as_ref().map(|author| author.name.clone());
+    if let Some(found) = extract(&[entry]).into_iter().next() {
         return DraftMemory { importance: found.importance.max(ASKED_IMPORTANCE), ..found };
     }
     let text = match &author {
@@ -87,36 +90,39 @@ fn wanted(request: &ChatRequest, question: &str, words: &str) -> DraftMemory {
     DraftMemory { kind: MemoryKind::Fact, text, subject: author, importance: ASKED_IMPORTANCE }
 }
 
-/// Whose message is answered: the author of the newest one.
-fn asker(request: &ChatRequest) -> Option<String> {
+/// The question as an entry, for the rules: by the author and at the time of the newest message.
+fn spoken(request: &ChatRequest, question: &str) -> Arc<Entry> {
     let newest = request.messages.iter().rev().find_map(|message| match message {
         ChatMessage::User { parts } => Some(cairn_core::message::text_of(parts)),
         ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } | ChatMessage::Context { .. } => None,
     });
-    quote::header(&newest?).map(|(author, _, _)| author)
-}
-
-/// The words as an entry, for the rules.
-fn spoken(text: &str, author: Option<&str>) -> Arc<Entry> {
+    let newest = newest.unwrap_or_default();
+    let (name, time) = match quote::header(&newest) {
+        Some((name, time, _)) => (Some(name), time),
+        None => (None, ""),
+    };
+    let at = DateTime::strptime("%Y-%m-%d %H:%M", time).ok();
+    let at =
+        at.and_then(|at| at.to_zoned(TimeZone::UTC).ok()).map_or(Timestamp::UNIX_EPOCH, |at| at.timestamp());
     Arc::new(Entry {
         seq: Seq(1),
         turn: TurnId::new("t1"),
         generation: Generation::default(),
-        at: Timestamp::UNIX_EPOCH,
+        at,
         role: Role::User,
-        author: author.map(|name| Author { id: name.to_owned(), name: name.to_owned() }),
+        author: name.map(|name| Author { id: name.clone(), name }),
         message: None,
-        parts: vec![Part::text(text)],
+        parts: vec![Part::text(question)],
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
         quotes: false,
-        tokens: estimate(text),
+        tokens: estimate(question),
     })
 }
 
 fn acknowledgement(request: &ChatRequest, question: &str) -> Said {
-    let found = extract(&[spoken(question, asker(request).as_deref())]);
+    let found = extract(&[spoken(request, question)]);
     let named: Vec<String> =
         found.iter().take(MAX_NAMED).map(|memory| format!("“{}”", memory.text)).collect();
     if named.is_empty() {
@@ -132,7 +138,11 @@ fn acknowledgement(request: &ChatRequest, question: &str) -> Said {
 }
 
 fn confirmation(saves: &[(&ToolCall, &str)]) -> String {
-    let failed = saves.iter().find(|(_, result)| result.to_lowercase().contains("error"));
+    let refused = |result: &str| {
+        let result = result.trim_start().to_lowercase();
+        ["error", "failed", "could not", "cannot"].iter().any(|word| result.starts_with(word))
+    };
+    let failed = saves.iter().find(|(_, result)| refused(result));
     if let Some((_, result)) = failed {
         return format!("I could not save that: {result}");
     }

@@ -24,9 +24,6 @@ const MERGE_SHARE: f64 = 0.4;
 /// Least room of a digest, in tokens: a line.
 const FLOOR: u64 = 24;
 
-/// Most memories of one run; what people say in so many words is far less.
-const MAX_SAVES: usize = 64;
-
 /// The summary; before it, in a round of its own, the memories.
 pub(super) fn summarise(request: &ChatRequest) -> Said {
     match &request.purpose {
@@ -110,7 +107,7 @@ pub(super) fn save_calls(request: &ChatRequest, memories: Vec<DraftMemory>) -> V
         name: SAVE.to_owned(),
         arguments: arguments(&memory),
     };
-    memories.into_iter().take(MAX_SAVES).enumerate().map(call).collect()
+    memories.into_iter().enumerate().map(call).collect()
 }
 
 fn arguments(memory: &DraftMemory) -> serde_json::Value {

@@ -68,9 +68,9 @@ async fn open(
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mime = content_type.map(|text| text.split(';').next().unwrap_or_default().trim().to_lowercase());
     match mime.as_deref() {
-        Some("text/event-stream") => Ok(event_data(response, first, idle)),
+        Some("text/event-stream") => Ok(event_data(timed(chunks(response), first, idle))),
         Some(mime) if is_json(mime) => whole(response, idle).await,
-        None if options.stream => Ok(event_data(response, first, idle)),
+        None if options.stream => Ok(event_data(timed(chunks(response), first, idle))),
         None => whole(response, idle).await,
         Some(mime) => Err(ModelError::Protocol(format!(
             "the answer is {}, not an event stream or JSON; check `base_url`, which mostly ends in /v1",
@@ -83,10 +83,11 @@ fn is_json(mime: &str) -> bool {
     matches!(mime, "application/json" | "text/json" | "application/x-ndjson") || mime.ends_with("+json")
 }
 
-/// The data of each event. The first may take as long as a whole prompt; an `error` event's data is wrapped so that it
-/// is told from an answer.
-fn event_data(response: Response, first: Duration, idle: Duration) -> Events<'static> {
-    sse::events(timed(response, first, idle))
+/// The data of each event; an `error` event's data is wrapped so that it is told from an answer.
+pub(super) fn event_data<B: AsRef<[u8]> + Send + 'static>(
+    bytes: BoxStream<'static, Result<B, ModelError>>,
+) -> Events<'static> {
+    sse::events(bytes)
         .map(|event| {
             event.map(|event| match event.event.as_str() {
                 "error" if !event.data.contains("\"error\"") => {
@@ -122,8 +123,8 @@ async fn whole(response: Response, idle: Duration) -> Result<Events<'static>, Mo
 /// Reads a body up to a limit; what came, and why no more.
 async fn body(response: Response, idle: Duration, limit: usize) -> (Vec<u8>, Option<ModelError>) {
     let mut bytes = Vec::new();
-    let mut chunks = timed(response, idle, idle);
-    while let Some(chunk) = chunks.next().await {
+    let mut timed = timed(chunks(response), idle, idle);
+    while let Some(chunk) = timed.next().await {
         match chunk {
             Ok(chunk) if bytes.len() + chunk.len() > limit => {
                 let error = ModelError::Protocol(format!("the answer is larger than {limit} bytes"));
@@ -136,18 +137,29 @@ async fn body(response: Response, idle: Duration, limit: usize) -> (Vec<u8>, Opt
     (bytes, None)
 }
 
-/// The chunks of a body, each within its time; a failed one is the last.
+/// The chunks of a body.
+fn chunks(response: Response) -> BoxStream<'static, Result<Vec<u8>, ModelError>> {
+    let chunks = response.bytes_stream();
+    chunks
+        .map(|chunk| match chunk {
+            Ok(chunk) => Ok(chunk.to_vec()),
+            Err(error) => Err(ModelError::Transport(causes(&error))),
+        })
+        .boxed()
+}
+
+/// The chunks of a body, each within its time; the first may take as long as the reading of a whole prompt. A failed
+/// one is the last.
 fn timed(
-    response: Response,
+    chunks: BoxStream<'static, Result<Vec<u8>, ModelError>>,
     first: Duration,
     idle: Duration,
 ) -> BoxStream<'static, Result<Vec<u8>, ModelError>> {
-    let start = Some((response.bytes_stream().boxed(), first));
-    stream::unfold(start, move |state| async move {
+    stream::unfold(Some((chunks, first)), move |state| async move {
         let (mut chunks, limit) = state?;
         match tokio::time::timeout(limit, chunks.next()).await {
-            Ok(Some(Ok(chunk))) => Some((Ok(chunk.to_vec()), Some((chunks, idle)))),
-            Ok(Some(Err(error))) => Some((Err(ModelError::Transport(causes(&error))), None)),
+            Ok(Some(Ok(chunk))) => Some((Ok(chunk), Some((chunks, idle)))),
+            Ok(Some(Err(error))) => Some((Err(error), None)),
             Ok(None) => None,
             Err(_) => Some((Err(ModelError::Timeout(limit)), None)),
         }
@@ -207,5 +219,28 @@ fn without_key(error: ModelError, key: Option<&SecretString>) -> ModelError {
         ModelError::Timeout(wait) => ModelError::Timeout(wait),
         ModelError::Transport(text) => ModelError::Transport(clean(text)),
         ModelError::Protocol(text) => ModelError::Protocol(clean(text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many chunks arrive, and the error, when each comes after its pause in seconds.
+    async fn arrived(pauses: &'static [u64]) -> (usize, Option<ModelError>) {
+        let chunks = stream::iter(pauses).then(|pause| async {
+            tokio::time::sleep(Duration::from_secs(*pause)).await;
+            Ok(Vec::new())
+        });
+        let timed = timed(chunks.boxed(), Duration::from_secs(300), Duration::from_secs(60));
+        let all: Vec<_> = timed.collect().await;
+        (all.iter().filter(|chunk| chunk.is_ok()).count(), all.into_iter().find_map(Result::err))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_chunk_has_its_own_time_and_the_whole_has_none() {
+        assert_eq!(arrived(&[299, 59, 59, 59, 59, 59, 59]).await, (7, None));
+        assert_eq!(arrived(&[301, 1]).await, (0, Some(ModelError::Timeout(Duration::from_secs(300)))));
+        assert_eq!(arrived(&[1, 59, 61, 1]).await, (2, Some(ModelError::Timeout(Duration::from_secs(60)))));
     }
 }

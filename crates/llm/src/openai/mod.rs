@@ -260,3 +260,6 @@ fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

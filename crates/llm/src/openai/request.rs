@@ -150,3 +150,139 @@ fn wire_call(call: &ToolCall) -> Value {
     };
     json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
 }
+
+#[cfg(test)]
+mod tests {
+    use cairn_core::ids::{AgentId, ChannelId};
+    use cairn_core::model::{Purpose, ToolDef};
+
+    use super::*;
+
+    fn request(messages: Vec<ChatMessage>) -> ChatRequest {
+        ChatRequest {
+            channel: ChannelId::local(&AgentId::new("main"), "c").unwrap(),
+            purpose: Purpose::Reply { question: String::new() },
+            system: Vec::new(),
+            messages,
+            tools: Vec::new(),
+            max_output_tokens: 100,
+        }
+    }
+
+    fn options() -> OpenAiOptions {
+        OpenAiOptions::new("m", "http://127.0.0.1:1/v1", "any")
+    }
+
+    fn messages(options: &OpenAiOptions, messages: Vec<ChatMessage>) -> Value {
+        body(options, "max_tokens", &request(messages))["messages"].clone()
+    }
+
+    fn user(parts: Vec<Part>) -> ChatMessage {
+        ChatMessage::User { parts }
+    }
+
+    fn context(text: &str) -> ChatMessage {
+        ChatMessage::Context { text: text.to_owned() }
+    }
+
+    fn image() -> Part {
+        Part::Image {
+            name: Some("a.png".to_owned()),
+            media_type: "image/png".to_owned(),
+            data: "AAAA".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_frame_of_a_request() {
+        let mut request = request(vec![user(vec![Part::text("hi")])]);
+        request.system = vec!["prompt".to_owned(), String::new(), "summaries".to_owned()];
+        request.tools = vec![ToolDef {
+            name: "f".to_owned(),
+            description: "d".to_owned(),
+            parameters: json!({"type": "object"}),
+        }];
+        let expected = json!({
+            "model": "any",
+            "messages": [{"role": "system", "content": "prompt\n\nsummaries"}, {"role": "user", "content": "hi"}],
+            "stream": true,
+            "stream_options": {"include_usage": true},
+            "max_tokens": 100,
+            "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}],
+        });
+        assert_eq!(body(&options(), "max_tokens", &request), expected);
+        let whole = body(
+            &OpenAiOptions { stream: false, tools: false, ..options() },
+            "max_completion_tokens",
+            &request,
+        );
+        assert_eq!((&whole["stream"], &whole["max_completion_tokens"]), (&json!(false), &json!(100)));
+        assert!(whole.get("tools").is_none() && whole.get("stream_options").is_none());
+    }
+
+    #[test]
+    fn context_joins_the_users_message_before_it_or_is_one() {
+        let sent = messages(
+            &options(),
+            vec![user(vec![Part::text("a")]), user(vec![Part::text("b")]), context("now")],
+        );
+        assert_eq!(sent, json!([{"role": "user", "content": "a"}, {"role": "user", "content": "b\n\nnow"}]));
+        assert_eq!(messages(&options(), vec![context("now")]), json!([{"role": "user", "content": "now"}]));
+        let sent = messages(
+            &OpenAiOptions { images: true, ..options() },
+            vec![user(vec![Part::text("a"), image()]), context("now")],
+        );
+        assert_eq!(
+            sent[0]["content"],
+            json!([
+                {"type": "text", "text": "a"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+                {"type": "text", "text": "now"},
+            ])
+        );
+    }
+
+    #[test]
+    fn attachments_that_the_model_does_not_take_are_words() {
+        let file = Part::File { name: "n.txt".to_owned(), media_type: None, text: Some("inside".to_owned()) };
+        let other = Part::File { name: "n.bin".to_owned(), media_type: None, text: None };
+        let sent = messages(&options(), vec![user(vec![Part::text("see"), image(), file, other])]);
+        assert_eq!(sent[0]["content"], "see\n[image: a.png]\n[file: n.txt]\ninside\n[file: n.bin]");
+    }
+
+    #[test]
+    fn calls_and_results_go_out_in_pairs() {
+        let call = |id: &str, arguments| ToolCall { id: id.to_owned(), name: "f".to_owned(), arguments };
+        let talk = || {
+            vec![
+                user(vec![Part::text("q")]),
+                ChatMessage::Assistant {
+                    text: String::new(),
+                    tool_calls: vec![call("1", json!({"a": 1})), call("2", json!("{oops"))],
+                },
+                ChatMessage::Tool { call_id: "1".to_owned(), text: String::new() },
+                ChatMessage::Tool { call_id: "2".to_owned(), text: "bad".to_owned() },
+                context("now"),
+            ]
+        };
+        let sent = messages(&options(), talk());
+        assert_eq!(sent[1]["content"], Value::Null);
+        assert_eq!(sent[1]["tool_calls"][0]["function"]["arguments"], r#"{"a":1}"#);
+        assert_eq!(sent[1]["tool_calls"][1]["function"]["arguments"], r#"{"raw":"{oops"}"#);
+        assert_eq!(sent[2], json!({"role": "tool", "tool_call_id": "1", "content": NO_WORDS}));
+        assert_eq!(sent[4], json!({"role": "user", "content": "now"}));
+        let told = messages(&OpenAiOptions { tools: false, ..options() }, talk());
+        assert_eq!(
+            told[1],
+            json!({"role": "assistant", "content": "[called f {\"a\":1}]\n[called f \"{oops\"]"})
+        );
+        assert_eq!(told[3]["role"], "user");
+    }
+
+    #[test]
+    fn nothing_empty_is_sent() {
+        let empty = ChatMessage::Assistant { text: String::new(), tool_calls: Vec::new() };
+        let sent = messages(&options(), vec![user(Vec::new()), empty]);
+        assert_eq!(sent, json!([{"role": "user", "content": NO_WORDS}]));
+    }
+}

@@ -92,3 +92,44 @@ fn number(value: &Value, pointer: &str) -> Option<u64> {
     let tokens = found.as_u64().or_else(|| found.as_str()?.parse().ok())?;
     (tokens > 0).then_some(tokens)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_window_is_found_in_the_lists_of_all_servers() {
+        let cases = [
+            ("vLLM", json!({"data": [{"id": "m", "max_model_len": 4096}]}), Some(4096)),
+            (
+                "LM Studio",
+                json!({"data": [{"id": "m", "loaded_context_length": 8192, "max_context_length": 131072}]}),
+                Some(8192),
+            ),
+            (
+                "OpenRouter",
+                json!({"data": [{"id": "x", "context_length": 1}, {"id": "m", "context_length": 200000, "top_provider": {"context_length": 128000}}]}),
+                Some(128_000),
+            ),
+            (
+                "a list of one",
+                json!({"data": [{"id": "/models/m.gguf", "meta": {"n_ctx": 2048}}]}),
+                Some(2048),
+            ),
+            (
+                "Ollama's tags",
+                json!({"models": [{"name": "m:latest", "context_window": "32768"}, {"name": "y"}]}),
+                Some(32_768),
+            ),
+            ("OpenAI", json!({"data": [{"id": "m", "object": "model"}, {"id": "y"}]}), None),
+            ("not listed", json!({"data": [{"id": "x", "context_length": 1}, {"id": "y"}]}), None),
+            ("nonsense", json!({"data": [{"id": "m", "context_length": -5}]}), None),
+            ("no list", json!("hello"), None),
+        ];
+        for (server, list, expected) in cases {
+            assert_eq!(entry_of(&list, "m").and_then(listed_window), expected, "{server}");
+        }
+    }
+}

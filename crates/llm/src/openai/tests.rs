@@ -1,0 +1,287 @@
+//! The wire format, without a wire: cuts, truncations, the dialects of servers.
+
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use cairn_core::message::ToolCall;
+use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
+
+use super::answer::{event_data, read};
+use super::assemble::Assembler;
+
+type Events = Vec<Result<ModelEvent, ModelError>>;
+
+async fn answer_of(chunks: Vec<Vec<u8>>) -> Events {
+    let bytes = stream::iter(chunks.into_iter().map(Ok)).boxed();
+    read(event_data(bytes), Assembler::new(7)).collect().await
+}
+
+async fn answer_to(body: &str) -> Events {
+    answer_of(vec![body.as_bytes().to_vec()]).await
+}
+
+/// What an answer says, whatever pieces it came in.
+#[derive(Debug, Default, PartialEq)]
+struct Whole {
+    text: String,
+    reasoning: String,
+    calls: Vec<ToolCall>,
+    done: Option<(Finish, Option<Usage>)>,
+}
+
+fn whole(events: Events) -> Result<Whole, ModelError> {
+    let mut whole = Whole::default();
+    for event in events {
+        assert!(whole.done.is_none(), "something comes after the end");
+        match event? {
+            ModelEvent::Text(text) => whole.text.push_str(&text),
+            ModelEvent::Reasoning(text) => whole.reasoning.push_str(&text),
+            ModelEvent::ToolCall(call) => whole.calls.push(call),
+            ModelEvent::Done { finish, usage, quotes } => {
+                assert!(!quotes);
+                whole.done = Some((finish, usage));
+            }
+        }
+    }
+    assert!(whole.done.is_some(), "no end and no error");
+    Ok(whole)
+}
+
+fn sse(chunks: &[Value]) -> String {
+    let mut body: String = chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect();
+    body.push_str("data: [DONE]\r\n\r\n");
+    body
+}
+
+fn delta(delta: Value) -> Value {
+    json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn finish(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+fn full_stream() -> String {
+    let body = sse(&[
+        delta(json!({"role": "assistant", "content": ""})),
+        delta(json!({"reasoning_content": "hm"})),
+        delta(json!({"content": "Grüß "})),
+        delta(json!({"content": "\u{1F980}\r\n dich"})),
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": "a1", "type": "function", "function": {"name": "find", "arguments": ""}}]}),
+        ),
+        delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "{\"q\":"}}]})),
+        delta(
+            json!({"tool_calls": [{"index": 1, "id": "b2", "function": {"name": "read", "arguments": "{}"}}]}),
+        ),
+        delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "\"é\"}"}}]})),
+        finish("tool_calls"),
+        json!({"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 64}}}),
+    ]);
+    format!(": keep-alive\r\n\r\n{body}")
+}
+
+fn full_answer() -> Whole {
+    let call =
+        |id: &str, name: &str, arguments| ToolCall { id: id.to_owned(), name: name.to_owned(), arguments };
+    Whole {
+        text: "Grüß \u{1F980}\r\n dich".to_owned(),
+        reasoning: "hm".to_owned(),
+        calls: vec![call("a1", "find", json!({"q": "é"})), call("b2", "read", json!({}))],
+        done: Some((
+            Finish::ToolCalls,
+            Some(Usage { input_tokens: 100, output_tokens: 9, cached_tokens: 64 }),
+        )),
+    }
+}
+
+#[tokio::test]
+async fn a_stream_cut_anywhere_says_the_same() {
+    let body = full_stream();
+    let expected = answer_to(&body).await;
+    assert_eq!(whole(expected.clone()).unwrap(), full_answer());
+    for cut in 1..body.len() {
+        let (head, tail) = body.as_bytes().split_at(cut);
+        assert_eq!(answer_of(vec![head.to_vec(), tail.to_vec()]).await, expected, "cut at byte {cut}");
+    }
+    let bytewise = body.bytes().map(|byte| vec![byte]).collect();
+    assert_eq!(answer_of(bytewise).await, expected);
+}
+
+#[tokio::test]
+async fn a_stream_truncated_anywhere_is_an_error_or_complete() {
+    let body = full_stream();
+    let ends = body.find("\"finish_reason\":\"tool_calls\"").unwrap();
+    let mut n_complete = 0;
+    for length in 0..body.len() {
+        match whole(answer_of(vec![body.as_bytes()[..length].to_vec()]).await) {
+            Err(ModelError::Protocol(_)) => {}
+            Err(error) => panic!("cut at byte {length}: {error}"),
+            Ok(said) => {
+                n_complete += 1;
+                assert!(length > ends, "cut at byte {length}, before the end of the words: {said:?}");
+                // The tokens are told after the end of the words, and may be missing; never the words.
+                let expected = full_answer();
+                assert_eq!((said.text, said.calls), (expected.text, expected.calls), "cut at byte {length}");
+            }
+        }
+    }
+    assert!(n_complete > 0);
+}
+
+#[tokio::test]
+async fn a_stream_without_its_end_is_an_error() {
+    let words = format!("data: {}\n\n", delta(json!({"content": "half"})));
+    let events = answer_to(&words).await;
+    assert_eq!(events[0], Ok(ModelEvent::Text("half".to_owned())));
+    assert!(matches!(events[1..], [Err(ModelError::Protocol(_))]), "{events:?}");
+    for body in ["", "\n\n", "data: [DONE]\n\n", ": ping\n\n", "data: {}\n\ndata: [DONE]\n\n"] {
+        let events = answer_to(body).await;
+        assert!(matches!(events[..], [Err(ModelError::Protocol(_))]), "{body:?}: {events:?}");
+    }
+}
+
+#[tokio::test]
+async fn either_end_mark_is_enough() {
+    let words = format!("data: {}\n\n", delta(json!({"content": "hi"})));
+    for end in
+        ["data: [DONE]\n\n".to_owned(), "data: [DONE]".to_owned(), format!("data: {}\n\n", finish("stop"))]
+    {
+        let said = whole(answer_to(&format!("{words}{end}")).await).unwrap();
+        assert_eq!((said.text.as_str(), said.done), ("hi", Some((Finish::Stop, None))), "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_chunk_ends_the_answer() {
+    let words = format!("data: {}\n\n", delta(json!({"content": "hi"})));
+    for broken in ["{\"choices\":[{\"del", "[1, 2", "<html>", "{\"choices\": 3}"] {
+        let events = answer_to(&format!("{words}data: {broken}\n\n{words}data: [DONE]\n\n")).await;
+        assert!(
+            matches!(events[..], [Ok(ModelEvent::Text(_)), Err(ModelError::Protocol(_))]),
+            "{broken}: {events:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_is_typed() {
+    type Is = fn(&ModelError) -> bool;
+    let cases: [(&str, Is); 7] = [
+        (r#"data: {"error":{"message":"slow down","code":429}}"#, |e| {
+            matches!(e, ModelError::RateLimited { .. })
+        }),
+        (r#"data: {"error":{"message":"busy","type":"overloaded_error"}}"#, |e| {
+            matches!(e, ModelError::Overloaded { .. })
+        }),
+        (r#"data: {"error":{"message":"no","type":"authentication_error"}}"#, |e| {
+            matches!(e, ModelError::Auth(_))
+        }),
+        (
+            r#"data: {"error":{"message":"This model's maximum context length is 10 tokens","code":400}}"#,
+            |e| matches!(e, ModelError::ContextOverflow(_)),
+        ),
+        (r#"data: {"object":"error","message":"bad","code":400}"#, |e| {
+            matches!(e, ModelError::BadRequest(_))
+        }),
+        ("event: error\ndata: {\"message\":\"Reached context length of 4096 tokens\"}", |e| {
+            matches!(e, ModelError::ContextOverflow(_))
+        }),
+        (
+            "event: error\ndata: out of memory",
+            |e| matches!(e, ModelError::Overloaded { message, .. } if message == "out of memory"),
+        ),
+    ];
+    for (event, is) in cases {
+        let words = delta(json!({"content": "hi"}));
+        let events = answer_to(&format!("data: {words}\n\n{event}\n\ndata: [DONE]\n\n")).await;
+        let [Ok(ModelEvent::Text(_)), Err(error)] = &events[..] else { panic!("{event}: {events:?}") };
+        assert!(is(error), "{event}: {error:?}");
+    }
+}
+
+async fn calls_of(chunks: &[Value]) -> Vec<(String, String, Value)> {
+    let said = whole(answer_to(&sse(chunks)).await).unwrap();
+    assert_eq!(said.done.unwrap().0, Finish::ToolCalls);
+    said.calls.into_iter().map(|call| (call.id, call.name, call.arguments)).collect()
+}
+
+#[tokio::test]
+async fn tool_calls_of_all_dialects_are_read() {
+    let call = |id: &str, name: &str, arguments: Value| (id.to_owned(), name.to_owned(), arguments);
+    // Whole calls without index or id, arguments as an object, finished with `stop`.
+    let ollama = [
+        delta(
+            json!({"tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}, {"function": {"name": "g", "arguments": "{}"}}]}),
+        ),
+        finish("stop"),
+    ];
+    assert_eq!(
+        calls_of(&ollama).await,
+        [call("call_7_0", "f", json!({"a": 1})), call("call_7_1", "g", json!({}))]
+    );
+    // All calls numbered 0, told apart by their ids.
+    let all_zero = [
+        delta(json!({"tool_calls": [{"index": 0, "id": "x", "function": {"name": "f", "arguments": "{}"}}]})),
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": "y", "function": {"name": "f", "arguments": "{\"b\":2}"}}]}),
+        ),
+        finish("tool_calls"),
+    ];
+    assert_eq!(calls_of(&all_zero).await, [call("x", "f", json!({})), call("y", "f", json!({"b": 2}))]);
+    // The same id twice, the id and name repeated with each piece, arguments missing.
+    let repeated = [
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": "x", "function": {"name": "f", "arguments": "{\"a\":"}}]}),
+        ),
+        delta(json!({"tool_calls": [{"index": 0, "id": "x", "function": {"name": "f", "arguments": "1}"}}]})),
+        delta(json!({"tool_calls": [{"index": 1, "id": "x", "function": {"name": "g"}}]})),
+        finish("tool_calls"),
+    ];
+    assert_eq!(
+        calls_of(&repeated).await,
+        [call("x", "f", json!({"a": 1})), call("call_7_1", "g", json!({}))]
+    );
+    // Arguments that are no JSON are kept as they are.
+    let broken = [
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": "x", "function": {"name": "f", "arguments": "{\"a\": oops"}}]}),
+        ),
+        finish("tool_calls"),
+    ];
+    assert_eq!(calls_of(&broken).await, [call("x", "f", json!("{\"a\": oops"))]);
+}
+
+#[tokio::test]
+async fn calls_that_cannot_be_made_are_errors() {
+    let nameless = [
+        delta(json!({"tool_calls": [{"index": 0, "id": "x", "function": {"arguments": "{}"}}]})),
+        finish("tool_calls"),
+    ];
+    for chunks in [&nameless[..], &[finish("tool_calls")][..]] {
+        let events = answer_to(&sse(chunks)).await;
+        assert!(matches!(events[..], [Err(ModelError::Protocol(_))]), "{events:?}");
+    }
+}
+
+#[tokio::test]
+async fn ends_and_words_of_all_dialects_are_read() {
+    for (reason, expected) in
+        [("length", Finish::Length), ("content_filter", Finish::ContentFilter), ("eos", Finish::Stop)]
+    {
+        let said = whole(answer_to(&sse(&[delta(json!({"content": "x"})), finish(reason)])).await).unwrap();
+        assert_eq!(said.done.unwrap().0, expected, "{reason}");
+    }
+    let chunks = [
+        delta(json!({"reasoning": "r", "reasoning_content": "r"})),
+        delta(json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]})),
+        delta(json!({"refusal": "no"})),
+        json!({"choices": [{"index": 1, "delta": {"content": "another choice"}}]}),
+        json!({"choices": null, "usage": null}),
+        finish("stop"),
+        json!({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2, "prompt_cache_hit_tokens": 3}}),
+    ];
+    let said = whole(answer_to(&sse(&chunks)).await).unwrap();
+    assert_eq!((said.reasoning.as_str(), said.text.as_str()), ("r", "abno"));
+    assert_eq!(said.done.unwrap().1, Some(Usage { input_tokens: 5, output_tokens: 2, cached_tokens: 3 }));
+}

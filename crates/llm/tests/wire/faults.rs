@@ -1,0 +1,169 @@
+//! Servers that refuse, break off, fall silent or are none.
+
+use std::time::Duration;
+
+use cairn_llm::{BadModel, OpenAi, Timeouts};
+use cairn_testkit::model::{Answer, FakeModel, Kind};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+
+async fn failure_of(answer: Answer, stream: bool) -> ModelError {
+    let server = FakeModel::start().await;
+    server.push(Kind::Reply, answer);
+    ask(&model(&server.base_url(), stream), request("x"))
+        .await
+        .expect_err("an answer that should have failed")
+}
+
+#[tokio::test]
+async fn refusals_are_typed_over_the_wire() {
+    for stream in [true, false] {
+        assert!(matches!(failure_of(Answer::overflow(), stream).await, ModelError::ContextOverflow(_)));
+        assert_eq!(failure_of(Answer::error(403, "no"), stream).await.code(), "auth");
+        assert_eq!(failure_of(Answer::error(400, "no"), stream).await.code(), "bad_request");
+        let limited = failure_of(Answer::error(429, "slow").header("retry-after", "7"), stream).await;
+        assert_eq!((limited.code(), limited.retry_after()), ("rate_limited", Some(Duration::from_secs(7))));
+        let busy = failure_of(Answer::error(529, "busy").header("retry-after", "2"), stream).await;
+        assert_eq!((busy.code(), busy.retry_after()), ("overloaded", Some(Duration::from_secs(2))));
+    }
+}
+
+#[tokio::test]
+async fn answers_that_break_off_are_failures() {
+    let words = || Answer::text("one two three four five six seven eight nine ten");
+    assert_eq!(failure_of(words().truncated(), true).await.code(), "protocol");
+    assert_eq!(failure_of(words().truncated(), false).await.code(), "protocol");
+    let failing = || words().failing(json!({"message": "the GPU is gone", "code": 503}));
+    assert_eq!(failure_of(failing(), true).await.code(), "overloaded");
+    assert_eq!(failure_of(failing(), false).await.code(), "overloaded");
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_an_error() {
+    let html = "<!doctype html><html>hello</html>";
+    for stream in [true, false] {
+        for (content_type, body) in [
+            ("text/html", html),
+            ("text/plain", "hello"),
+            ("application/json", html),
+            ("application/json", ""),
+            ("application/json", "{}"),
+            ("text/event-stream", ""),
+            ("text/event-stream", html),
+        ] {
+            let error = failure_of(Answer::raw(200, content_type, body), stream).await;
+            assert_eq!(error.code(), "protocol", "{content_type} {body:?}: {error}");
+        }
+    }
+    let whole = json!({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]});
+    let server = FakeModel::start().await;
+    server.push(Kind::Reply, Answer::raw(200, "application/json; charset=utf-8", whole.to_string()));
+    // A server that does not stream although it is asked to.
+    assert_eq!(ask(&model(&server.base_url(), true), request("x")).await.unwrap().text, "hi");
+}
+
+#[tokio::test]
+async fn a_body_without_bounds_is_given_up() {
+    let huge = " ".repeat(17 << 20);
+    assert_eq!(
+        failure_of(Answer::raw(200, "application/json", huge.clone()), false).await.code(),
+        "protocol"
+    );
+    assert_eq!(
+        failure_of(Answer::raw(200, "text/event-stream", huge.clone()), true).await.code(),
+        "protocol"
+    );
+    assert_eq!(failure_of(Answer::raw(500, "text/plain", huge), true).await.code(), "overloaded");
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let elsewhere = FakeModel::start().await;
+    let to = format!("{}/chat/completions", elsewhere.base_url());
+    let error = failure_of(Answer::raw(307, "text/plain", "").header("location", &to), true).await;
+    assert_eq!(error.code(), "bad_request");
+    assert!(elsewhere.seen().is_empty());
+}
+
+#[tokio::test]
+async fn silence_is_a_timeout() {
+    let timeouts = |first_ms, idle_ms| Timeouts {
+        first: Duration::from_millis(first_ms),
+        idle: Duration::from_millis(idle_ms),
+        ..Timeouts::default()
+    };
+    let server = FakeModel::start().await;
+    let with = |timeouts| {
+        OpenAi::new(OpenAiOptions { timeouts, ..OpenAiOptions::new("m", server.base_url(), "fake") }).unwrap()
+    };
+    server.push(Kind::Reply, Answer::text("one two three four five six seven eight nine ten").hanging());
+    let error = ask(&with(timeouts(60_000, 50)), request("x")).await.unwrap_err();
+    assert_eq!(error, ModelError::Timeout(Duration::from_millis(50)));
+    let _gate = server.hold(Kind::Reply);
+    let error = ask(&with(timeouts(50, 60_000)), request("x")).await.unwrap_err();
+    assert_eq!(error, ModelError::Timeout(Duration::from_millis(50)));
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_a_transport_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 4096];
+        let _n_read = socket.read(&mut request).await.unwrap();
+        // The second chunk is announced and never comes.
+        let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        let text = format!("{head}{:x}\r\n{chunk}\r\n40\r\ndata", chunk.len());
+        socket.write_all(text.as_bytes()).await.unwrap();
+        socket.shutdown().await.unwrap();
+    });
+    let error = ask(&model(&format!("http://{address}/v1"), true), request("x")).await.unwrap_err();
+    assert_eq!(error.code(), "transport", "{error}");
+    server.await.unwrap();
+    let error = ask(&model(&format!("http://{address}/v1"), true), request("x")).await.unwrap_err();
+    assert_eq!(error.code(), "transport", "{error}");
+    assert!(error.to_string().contains("refused"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_without_types_and_length_is_understood() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 4096];
+        let _n_read = socket.read(&mut request).await.unwrap();
+        let chunk = json!({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]});
+        let text = format!("HTTP/1.1 200 OK\r\n\r\ndata: {chunk}\n\ndata: [DONE]");
+        socket.write_all(text.as_bytes()).await.unwrap();
+        socket.shutdown().await.unwrap();
+    });
+    let said = ask(&model(&format!("http://{address}/v1"), true), request("x")).await.unwrap();
+    assert_eq!(said.text, "hi");
+    server.await.unwrap();
+}
+
+#[test]
+fn addresses_and_keys_that_cannot_be_used_are_refused() {
+    let refused = |base_url: &str| OpenAi::new(OpenAiOptions::new("m", base_url, "x")).err();
+    for base_url in [
+        "",
+        "localhost:8080",
+        "ftp://host/v1",
+        "http://",
+        "http://me:pass@host/v1",
+        "http://host/v1/chat/completions/",
+    ] {
+        let Some(BadModel::BaseUrl { .. }) = refused(base_url) else { panic!("{base_url} is taken") };
+    }
+    assert!(!refused("http://me:pass@host/v1").unwrap().to_string().contains("pass@"));
+    assert_eq!(refused(" https://host/v1/ "), None);
+    let key = Some(secrecy::SecretString::from("a\nb"));
+    let options = OpenAiOptions { api_key: key, ..OpenAiOptions::new("m", "http://host/v1", "x") };
+    assert!(matches!(OpenAi::new(options), Err(BadModel::ApiKey { .. })));
+}

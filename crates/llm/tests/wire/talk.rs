@@ -1,0 +1,92 @@
+//! Talk with the fake model.
+
+use std::sync::Arc;
+
+use cairn_core::model::ToolDef;
+use cairn_llm::OpenAi;
+use cairn_testkit::model::{Answer, FakeModel, Kind};
+use secrecy::SecretString;
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test]
+async fn words_reasoning_calls_and_usage_arrive_streaming_and_not() {
+    for stream in [true, false] {
+        let server = FakeModel::start().await;
+        server.push(
+            Kind::Reply,
+            Answer::text("Grüße aus dem Süden, \u{1F980} und zurück")
+                .reasoning("I think for a while about it")
+                .and_call("find", json!({"q": "é\u{1F980}"}))
+                .and_call("read", json!({})),
+        );
+        let said = ask(&model(&server.base_url(), stream), request("hello")).await.unwrap();
+        assert_eq!(said.text, "Grüße aus dem Süden, \u{1F980} und zurück", "streaming: {stream}");
+        assert_eq!(said.reasoning, "I think for a while about it");
+        let calls: Vec<_> =
+            said.calls.iter().map(|call| (call.name.as_str(), call.arguments.clone())).collect();
+        assert_eq!(calls, [("find", json!({"q": "é\u{1F980}"})), ("read", json!({}))]);
+        assert_eq!(said.finish, Finish::ToolCalls);
+        assert!(said.usage.is_some_and(|usage| usage.input_tokens > 0 && usage.output_tokens > 0));
+        server.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_loop_is_one_conversation_to_the_server() {
+    let server = FakeModel::start().await;
+    let model = model(&server.base_url(), true);
+    server.push(Kind::Reply, Answer::call("find", json!({"q": 1})));
+    let mut talk = request("look it up");
+    talk.tools = vec![ToolDef {
+        name: "find".to_owned(),
+        description: "d".to_owned(),
+        parameters: json!({"type": "object"}),
+    }];
+    let now = |text: &str| ChatMessage::Context { text: format!("<context>\n{text}\n</context>") };
+    talk.messages.push(now("10:00"));
+    let first = ask(&model, talk.clone()).await.unwrap();
+    talk.messages.pop();
+    talk.messages.push(ChatMessage::Assistant { text: first.text, tool_calls: first.calls.clone() });
+    talk.messages.push(ChatMessage::Tool { call_id: first.calls[0].id.clone(), text: "found".to_owned() });
+    talk.messages.push(now("10:01"));
+    let second = ask(&model, talk).await.unwrap();
+    assert_eq!(second.text, "echo: look it up");
+    assert!(second.usage.is_some_and(|usage| usage.cached_tokens > 0), "{:?}", second.usage);
+    server.assert_clean();
+}
+
+#[tokio::test]
+async fn the_key_is_sent_and_shown_nowhere_else() {
+    let server = FakeModel::start().await;
+    let key = SecretString::from("sk-very-secret\n");
+    let options = OpenAiOptions { api_key: Some(key), ..OpenAiOptions::new("m", server.base_url(), "fake") };
+    let model = OpenAi::new(options.clone()).unwrap();
+    assert!(!format!("{model:?} {options:?}").contains("very-secret"));
+    server.push(Kind::Reply, Answer::error(401, "Incorrect API key: sk-very-secret"));
+    let error = ask(&model, request("x")).await.unwrap_err();
+    assert_eq!(server.seen()[0].authorization.as_deref(), Some("Bearer sk-very-secret"));
+    assert_eq!(error, ModelError::Auth("HTTP 401: Incorrect API key: [key]".to_owned()));
+}
+
+#[tokio::test]
+async fn a_dropped_stream_hangs_up() {
+    let server = Arc::new(FakeModel::start().await);
+    server.push(Kind::Reply, Answer::text("one two three four five six seven eight nine").hanging());
+    let mut events = model(&server.base_url(), true).stream(request("x"));
+    assert!(matches!(events.next().await, Some(Ok(ModelEvent::Text(_)))));
+    drop(events);
+    server.wait_until("the hang-up", |server| server.tally(Kind::Reply).abandoned == 1).await;
+}
+
+#[tokio::test]
+async fn the_window_is_asked_for_once() {
+    let server = FakeModel::builder().advertise(4321).start().await;
+    let model = model(&server.base_url(), true);
+    assert_eq!(model.discover_window().await, Some(4321));
+    drop(server);
+    assert_eq!(model.discover_window().await, Some(4321));
+    let silent = FakeModel::start().await;
+    assert_eq!(super::model(&silent.base_url(), true).discover_window().await, None);
+}
