@@ -11,7 +11,7 @@ use cairn_core::event::Record;
 use cairn_core::ids::ChannelId;
 use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::channel::ChannelMsg;
 use crate::compactor::CompactorMsg;
@@ -35,6 +35,8 @@ pub(crate) struct Cell {
     conversation: RwLock<Conversation>,
     actors: Mutex<Actors>,
     changed: watch::Sender<u64>,
+    /// Taken by an append from its beginning to its end.
+    writing: Arc<Semaphore>,
 }
 
 impl Cell {
@@ -47,6 +49,7 @@ impl Cell {
             changed: watch::Sender::new(conversation.last_n),
             conversation: RwLock::new(conversation),
             actors: Mutex::default(),
+            writing: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -77,6 +80,11 @@ impl Cell {
             self.changed.send_replace(record.n);
         }
         Ok(())
+    }
+
+    /// Waits until no append is under way, and keeps the next one waiting while the result is held.
+    pub(crate) async fn writing(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.writing).acquire_owned().await.ok()
     }
 
     /// Puts a restored conversation in the place of what was there. For the router, while no actor writes.

@@ -26,6 +26,9 @@ mod tools;
 mod turn;
 mod worker;
 
+#[cfg(test)]
+mod tests;
+
 pub use house::{AgentRuntime, Health, House, HouseDeps, HouseError, RunTicket};
 pub use limits::HouseLimits;
 pub use notice::Notice;

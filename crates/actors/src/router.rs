@@ -267,12 +267,16 @@ impl RouterState {
     /// Reads the channel from the archive, after a pause.
     fn wake(&mut self, myself: &ActorRef<RouterMsg>, channel: ChannelId, waking: Waking, pause: Duration) {
         self.slots.insert(channel.clone(), Slot::Waking(waking));
-        let (archive, permits) = (Arc::clone(&self.shared.deps.archive), Arc::clone(&self.waking));
+        let (shared, permits) = (Arc::clone(&self.shared), Arc::clone(&self.waking));
         let (wanted, router) = (channel.clone(), myself.clone());
         let work = async move {
             tokio::time::sleep(pause).await;
+            if let Some(cell) = shared.cell(&wanted) {
+                // An actor that was killed may have left an append under way.
+                drop(cell.writing().await);
+            }
             let _permit = permits.acquire().await;
-            archive.restore(&wanted).await
+            shared.deps.archive.restore(&wanted).await
         };
         self.shared.tasks.watch(self.shared.tasks.token(), work, move |ended| {
             let restored = match ended {

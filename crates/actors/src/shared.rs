@@ -142,6 +142,18 @@ impl Shared {
         *self.outbox.write() = outbox;
     }
 
+    /// Kills the router where it stands.
+    #[cfg(test)]
+    pub(crate) fn kill_router(&self) {
+        self.router.read().as_ref().unwrap().kill();
+    }
+
+    /// Kills the outbox where it stands.
+    #[cfg(test)]
+    pub(crate) fn kill_outbox(&self) {
+        self.outbox.read().as_ref().unwrap().kill();
+    }
+
     /// Tells the router. False when it is down.
     pub(crate) fn tell_router(&self, message: RouterMsg) -> bool {
         let router = self.router.read().clone();

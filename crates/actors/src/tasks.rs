@@ -70,6 +70,12 @@ impl Tasks {
         self.root.cancel();
     }
 
+    /// How many tasks run.
+    #[cfg(test)]
+    pub(crate) fn running(&self) -> usize {
+        self.tracker.len()
+    }
+
     /// Waits until nothing runs any more. Call after [`Tasks::cancel`].
     pub(crate) async fn wait(&self) {
         self.tracker.close();

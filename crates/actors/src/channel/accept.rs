@@ -1,6 +1,5 @@
 //! Taking messages in: each once, durable before it is acknowledged.
 
-use cairn_core::conversation::FoldError;
 use cairn_core::event::{Event, TurnEnd, TurnOutcome};
 use cairn_core::ids::{ChannelId, MessageId, TurnId};
 use cairn_core::message::{Inbound, Pending, fingerprint};
@@ -8,6 +7,7 @@ use cairn_core::ports::{Admission, Answer, Refusal, Reply, Seen, StoreError, Tur
 use cairn_core::window::pending_tokens;
 
 use super::ChannelState;
+use super::journal::Fault;
 use crate::failure;
 use crate::house::HouseError;
 use crate::hub::ended_stream;
@@ -36,10 +36,7 @@ enum Standing {
 
 impl ChannelState {
     /// Takes a message in: durable when this returns. A repeated id joins its turn or gets its stored answer.
-    pub(super) async fn accept(
-        &mut self,
-        inbound: &Inbound,
-    ) -> Result<Result<Admission, Refusal>, FoldError> {
+    pub(super) async fn accept(&mut self, inbound: &Inbound) -> Result<Result<Admission, Refusal>, Fault> {
         if self.draining {
             return Ok(Err(Refusal::Unavailable("stopping")));
         }
@@ -71,7 +68,7 @@ impl ChannelState {
         &mut self,
         inbound: &Inbound,
         print: String,
-    ) -> Result<Result<Admission, Refusal>, FoldError> {
+    ) -> Result<Result<Admission, Refusal>, Fault> {
         let (n_pending, turn) =
             self.cell.read(|conversation| (conversation.pending.len(), conversation.next_turn()));
         if n_pending >= self.shared.deps.limits.channel_queue {

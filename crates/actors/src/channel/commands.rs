@@ -1,11 +1,11 @@
 //! What people and other parts of the house ask of a channel.
 
 use cairn_core::compaction::{give_up, request_manual};
-use cairn_core::conversation::FoldError;
 use cairn_core::event::{Event, Receipt, RunOutcome};
 use cairn_core::ids::{Generation, OutboxId, RunId};
 
 use super::ChannelState;
+use super::journal::Fault;
 use crate::compactor::CompactorMsg;
 use crate::house::{HouseError, RunTicket};
 
@@ -14,7 +14,7 @@ impl ChannelState {
     pub(super) async fn compact(
         &mut self,
         instruction: Option<String>,
-    ) -> Result<Result<Option<RunTicket>, HouseError>, FoldError> {
+    ) -> Result<Result<Option<RunTicket>, HouseError>, Fault> {
         let now = self.shared.now();
         let settings = &self.cell.agent.settings;
         let asked = self.cell.read(|conversation| request_manual(conversation, settings, instruction, now));
@@ -33,7 +33,7 @@ impl ChannelState {
     }
 
     /// Archives everything and begins afresh.
-    pub(super) async fn new_generation(&mut self) -> Result<Result<Generation, HouseError>, FoldError> {
+    pub(super) async fn new_generation(&mut self) -> Result<Result<Generation, HouseError>, Fault> {
         if self.unsaved.is_some() {
             self.try_again().await?;
         }
@@ -50,7 +50,7 @@ impl ChannelState {
         Ok(generation)
     }
 
-    async fn archive_all(&mut self) -> Result<Result<Generation, HouseError>, FoldError> {
+    async fn archive_all(&mut self) -> Result<Result<Generation, HouseError>, Fault> {
         if let Err(error) = self.stop_open_turn().await? {
             return Ok(Err(HouseError::Store(error)));
         }
@@ -72,7 +72,7 @@ impl ChannelState {
     }
 
     /// Stops the open turn; the next pending message follows.
-    pub(super) async fn stop_turn(&mut self) -> Result<Result<bool, HouseError>, FoldError> {
+    pub(super) async fn stop_turn(&mut self) -> Result<Result<bool, HouseError>, Fault> {
         Ok(self.stop_open_turn().await?.map_err(HouseError::Store))
     }
 
@@ -81,7 +81,7 @@ impl ChannelState {
         &mut self,
         id: OutboxId,
         receipt: Receipt,
-    ) -> Result<Result<(), HouseError>, FoldError> {
+    ) -> Result<Result<(), HouseError>, Fault> {
         if !self.cell.read(|conversation| conversation.owed.contains(&id)) {
             return Ok(Ok(()));
         }

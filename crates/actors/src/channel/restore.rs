@@ -1,9 +1,10 @@
 //! Taking up again what a restart found unfinished.
 
-use cairn_core::conversation::{FoldError, MAX_INTERRUPTIONS};
+use cairn_core::conversation::MAX_INTERRUPTIONS;
 use cairn_core::event::{Event, TurnOutcome};
 use ractor::ActorProcessingErr;
 
+use super::journal::Fault;
 use super::turns::{close_calls, stamp};
 use super::{ChannelMsg, ChannelState};
 use crate::compactor::CompactorMsg;
@@ -40,7 +41,7 @@ impl ChannelState {
         Ok(())
     }
 
-    async fn give_up_turn(&mut self, interruptions: u32) -> Result<(), FoldError> {
+    async fn give_up_turn(&mut self, interruptions: u32) -> Result<(), Fault> {
         let closing = self.unanswered(TurnOutcome::DeadLettered, failure::dead_letter(), "never run");
         let Some(closing) = closing else { return Ok(()) };
         tracing::error!(channel = %self.cell.id, turn = %closing.turn(), interruptions,

@@ -1,16 +1,16 @@
 //! Runs: the compactor proposes, the channel decides, journals and applies.
 
 use cairn_core::compaction::{self, Decision, Draft, next_run};
-use cairn_core::conversation::FoldError;
 use cairn_core::event::{Event, RunOutcome};
 use cairn_core::ids::RunId;
 
 use super::ChannelState;
+use super::journal::Fault;
 use crate::compactor::CompactorMsg;
 
 impl ChannelState {
     /// A run may be due: decided anew here, in the order of the journal.
-    pub(super) async fn propose(&mut self) -> Result<(), FoldError> {
+    pub(super) async fn propose(&mut self) -> Result<(), Fault> {
         if self.falling || self.draining {
             return Ok(());
         }
@@ -21,7 +21,7 @@ impl ChannelState {
     }
 
     /// An attempt has a result. A run that is no longer under way came too late: nothing to do.
-    pub(super) async fn finish_run(&mut self, run: &RunId, draft: Draft) -> Result<(), FoldError> {
+    pub(super) async fn finish_run(&mut self, run: &RunId, draft: Draft) -> Result<(), Fault> {
         let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
         let conversation = self.cell.snapshot();
         let events = compaction::commit(&conversation, settings, run, draft, None, now);
@@ -36,7 +36,7 @@ impl ChannelState {
         attempt: u32,
         reason: &str,
         retry_after_ms: Option<u64>,
-    ) -> Result<(), FoldError> {
+    ) -> Result<(), Fault> {
         let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
         let current = self.cell.read(|conversation| conversation.run.clone());
         let failed = current.filter(|current| current.id == *run && current.attempt == attempt);
@@ -55,7 +55,7 @@ impl ChannelState {
         run: &RunId,
         outcome: RunOutcome,
         reason: &str,
-    ) -> Result<(), FoldError> {
+    ) -> Result<(), Fault> {
         let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
         let event = self.cell.read(|conversation| {
             conversation.run.as_ref().filter(|current| current.id == *run)?;
@@ -65,7 +65,7 @@ impl ChannelState {
     }
 
     /// Journals what became of a run and has the compactor look again; what the store refuses it brings again.
-    async fn conclude(&mut self, events: Option<Vec<Event>>) -> Result<(), FoldError> {
+    async fn conclude(&mut self, events: Option<Vec<Event>>) -> Result<(), Fault> {
         let refused = match events {
             Some(events) => self.commit(events).await?.is_err(),
             None => false,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{emergency, emergency_on_overflow};
-use cairn_core::conversation::{Conversation, FoldError, OpenTurn};
+use cairn_core::conversation::{Conversation, OpenTurn};
 use cairn_core::event::{Event, TurnEnd, TurnOutcome};
 use cairn_core::ids::{MessageId, OutboxId, Seq, TurnId};
 use cairn_core::message::{Entry, Part, Pending, Role, fingerprint};
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::accept::{answer_of, failed};
+use super::journal::Fault;
 use super::take::next_turn;
 use super::{ChannelMsg, ChannelState};
 use crate::compactor::CompactorMsg;
@@ -77,7 +78,7 @@ impl ChannelState {
     }
 
     /// Runs the open turn, or begins the next one that is due.
-    pub(super) async fn go_on(&mut self) -> Result<(), FoldError> {
+    pub(super) async fn go_on(&mut self) -> Result<(), Fault> {
         loop {
             if self.draining || self.current.is_some() || self.unsaved.is_some() {
                 return Ok(());
@@ -131,7 +132,7 @@ impl ChannelState {
         &mut self,
         attempt: u64,
         mut events: Vec<Event>,
-    ) -> Result<Result<(), StoreError>, FoldError> {
+    ) -> Result<Result<(), StoreError>, Fault> {
         if !self.is_current(attempt) {
             return Ok(Err(StoreError::Closed));
         }
@@ -145,7 +146,7 @@ impl ChannelState {
         attempt: u64,
         settings: &AgentSettings,
         cause: Cause,
-    ) -> Result<Result<bool, StoreError>, FoldError> {
+    ) -> Result<Result<bool, StoreError>, Fault> {
         if !self.is_current(attempt) {
             return Ok(Err(StoreError::Closed));
         }
@@ -166,7 +167,7 @@ impl ChannelState {
         &mut self,
         attempt: u64,
         ended: Ended<Result<Said, TurnFailure>>,
-    ) -> Result<(), FoldError> {
+    ) -> Result<(), Fault> {
         if !self.is_current(attempt) {
             return Ok(());
         }
@@ -255,7 +256,7 @@ impl ChannelState {
     }
 
     /// Journals the end of the open turn, tells who waits, and goes on. What the store refuses is tried again.
-    pub(super) async fn close(&mut self, closing: Closing) -> Result<Result<(), StoreError>, FoldError> {
+    pub(super) async fn close(&mut self, closing: Closing) -> Result<Result<(), StoreError>, Fault> {
         let prints = self.cell.read(|conversation| prints_of(conversation, &closing.messages));
         if let Err(error) = self.commit(closing.events.clone()).await? {
             self.unsaved = Some(closing);
@@ -278,7 +279,7 @@ impl ChannelState {
     }
 
     /// Stops the task of the open turn and ends the turn.
-    pub(super) async fn stop_open_turn(&mut self) -> Result<Result<bool, StoreError>, FoldError> {
+    pub(super) async fn stop_open_turn(&mut self) -> Result<Result<bool, StoreError>, Fault> {
         if self.unsaved.is_some() {
             return Ok(Ok(false));
         }
@@ -303,7 +304,7 @@ impl ChannelState {
         self.myself.send_after(self.shared.deps.limits.store_retry_pause, || ChannelMsg::TryAgain);
     }
 
-    pub(super) async fn try_again(&mut self) -> Result<(), FoldError> {
+    pub(super) async fn try_again(&mut self) -> Result<(), Fault> {
         match self.unsaved.take() {
             Some(closing) => self.close(closing).await.map(drop),
             None => self.go_on().await,

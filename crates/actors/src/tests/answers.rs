@@ -8,8 +8,8 @@ use cairn_core::model::ModelError;
 use cairn_core::ports::{Progress, Refusal, StoreError};
 use futures::StreamExt as _;
 
-use crate::common::model::{Kind, Plan, words};
-use crate::common::*;
+use super::common::model::{Kind, Plan, words};
+use super::common::*;
 
 fn overloaded() -> ModelError {
     ModelError::Overloaded { message: "busy".to_owned(), retry_after: None }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use cairn_core::event::{Event, TurnOutcome};
 use cairn_core::ports::StoreError;
 
-use crate::common::model::{Kind, Plan, words};
-use crate::common::*;
+use super::common::model::{Kind, Plan, words};
+use super::common::*;
 
 #[tokio::test(start_paused = true)]
 async fn after_a_kill_at_any_record_everything_accepted_is_answered_once_and_runs_go_on() {

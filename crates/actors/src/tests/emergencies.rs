@@ -4,8 +4,8 @@ use cairn_core::event::{Event, RunOutcome};
 use cairn_core::model::ModelError;
 use cairn_core::tokens::estimate;
 
-use crate::common::model::{Kind, Plan, words};
-use crate::common::*;
+use super::common::model::{Kind, Plan, words};
+use super::common::*;
 
 fn overflow() -> Plan {
     Plan::Broken("", ModelError::ContextOverflow("too long".to_owned()))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_actors::{AgentRuntime, House, HouseDeps, HouseLimits, Notice, builtin_tools};
+use crate::{AgentRuntime, House, HouseDeps, HouseLimits, Notice, builtin_tools};
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::Event;

@@ -1,11 +1,11 @@
 //! What people ask of a channel.
 
-use cairn_actors::{HouseError, Notice};
+use crate::{HouseError, Notice};
 use cairn_core::event::RunOutcome;
 use cairn_core::ids::Generation;
 
-use crate::common::model::{Kind, words};
-use crate::common::*;
+use super::common::model::{Kind, words};
+use super::common::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_compaction_that_is_asked_for_attends_to_the_instruction() {

@@ -8,8 +8,8 @@ use cairn_core::model::ModelError;
 use cairn_core::ports::StoreError;
 use cairn_core::tier::Tier;
 
-use crate::common::model::{Kind, Plan, words};
-use crate::common::*;
+use super::common::model::{Kind, Plan, words};
+use super::common::*;
 
 fn ends(world: &World) -> Vec<RunEnd> {
     let ends = world.store.events().into_iter().filter_map(|event| match event {

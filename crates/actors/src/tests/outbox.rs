@@ -2,7 +2,7 @@
 
 use cairn_core::event::{Event, Receipt};
 
-use crate::common::*;
+use super::common::*;
 
 fn is_settled(event: &Event) -> bool {
     matches!(event, Event::OutboxSettled { .. })

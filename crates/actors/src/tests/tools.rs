@@ -7,8 +7,8 @@ use cairn_core::ports::Progress;
 use futures::StreamExt as _;
 use serde_json::json;
 
-use crate::common::model::{Kind, Plan, words};
-use crate::common::*;
+use super::common::model::{Kind, Plan, words};
+use super::common::*;
 
 /// Has the model make one call and returns what it was told.
 async fn result_of(world: &World, live: &Live, name: &'static str, arguments: serde_json::Value) -> String {

@@ -1,7 +1,7 @@
 //! Idle channels sleep, and wake as they were.
 
-use crate::common::model::{Kind, words};
-use crate::common::*;
+use super::common::model::{Kind, words};
+use super::common::*;
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_channel_sleeps_and_wakes_with_its_words() {
