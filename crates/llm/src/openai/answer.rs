@@ -62,16 +62,16 @@ async fn open(
     if !status.is_success() {
         let headers = response.headers().clone();
         // A refusal stays one, whether or not its words arrive.
-        let (words, _) = body(response, idle, MAX_REFUSAL_BYTES).await;
+        let (words, _) = body(response, (idle, idle), MAX_REFUSAL_BYTES).await;
         return Err(failure::from_status(status.as_u16(), &headers, &words));
     }
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mime = content_type.map(|text| text.split(';').next().unwrap_or_default().trim().to_lowercase());
     match mime.as_deref() {
         Some("text/event-stream") => Ok(event_data(timed(chunks(response), first, idle))),
-        Some(mime) if is_json(mime) => whole(response, idle).await,
+        Some(mime) if is_json(mime) => whole(response, first, idle).await,
         None if options.stream => Ok(event_data(timed(chunks(response), first, idle))),
-        None => whole(response, idle).await,
+        None => whole(response, first, idle).await,
         Some(mime) => Err(ModelError::Protocol(format!(
             "the answer is {}, not an event stream or JSON; check `base_url`, which mostly ends in /v1",
             failure::shorten(mime)
@@ -107,8 +107,8 @@ fn as_json(data: &str) -> String {
 }
 
 /// A whole answer, made one event and the end mark.
-async fn whole(response: Response, idle: Duration) -> Result<Events<'static>, ModelError> {
-    let (bytes, failed) = body(response, idle, MAX_BODY_BYTES).await;
+async fn whole(response: Response, first: Duration, idle: Duration) -> Result<Events<'static>, ModelError> {
+    let (bytes, failed) = body(response, (first, idle), MAX_BODY_BYTES).await;
     if let Some(error) = failed {
         return Err(error);
     }
@@ -120,10 +120,14 @@ async fn whole(response: Response, idle: Duration) -> Result<Events<'static>, Mo
     Ok(stream::iter([Ok(text), Ok(DONE.to_owned())]).boxed())
 }
 
-/// Reads a body up to a limit; what came, and why no more.
-async fn body(response: Response, idle: Duration, limit: usize) -> (Vec<u8>, Option<ModelError>) {
+/// Reads a body up to a limit, within times as for [`timed`]; what came, and why no more.
+async fn body(
+    response: Response,
+    times: (Duration, Duration),
+    limit: usize,
+) -> (Vec<u8>, Option<ModelError>) {
     let mut bytes = Vec::new();
-    let mut timed = timed(chunks(response), idle, idle);
+    let mut timed = timed(chunks(response), times.0, times.1);
     while let Some(chunk) = timed.next().await {
         match chunk {
             Ok(chunk) if bytes.len() + chunk.len() > limit => {
