@@ -22,6 +22,13 @@ const PRONOUNS: [&str; 50] = [
     "us", "we", "will", "wow", "yeah", "yes", "you", "your", "yours", "yourself",
 ];
 
+/// Length of the longest word of the lists: longer ones are not looked up.
+const LISTED_MAX: usize = 8;
+
+fn is_in(list: &[&str], word: &str) -> bool {
+    word.len() <= LISTED_MAX && list.binary_search(&word).is_ok()
+}
+
 /// A word that carries meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Term {
@@ -48,21 +55,25 @@ pub fn topic_words(text: &str) -> Vec<String> {
 
 /// As [`topic_words`], with what their spelling says of them; `text` is one sentence.
 pub(crate) fn topic_terms(text: &str) -> Vec<Term> {
-    terms(text, |word| PRONOUNS.binary_search(&word).is_err())
+    terms(text, |word| !is_in(&PRONOUNS, word))
 }
 
 fn terms(text: &str, keep: impl Fn(&str) -> bool) -> Vec<Term> {
     let stemmer = Stemmer::create(Algorithm::English);
     let mut terms = Vec::new();
     for (place, raw) in raw_words(text).enumerate() {
-        let lower = raw.to_lowercase().replace('’', "'");
+        let mut lower = raw.to_lowercase();
+        if lower.contains('’') {
+            lower = lower.replace('’', "'");
+        }
         let (word, negated) = without_contraction(&lower);
         let number = raw.bytes().any(|byte| byte.is_ascii_digit());
         if raw.chars().next().is_some_and(is_gapless) {
             push_pairs(&lower, &mut terms);
-        } else if !word.is_empty() && STOP_WORDS.binary_search(&word).is_err() && keep(word) {
+        } else if !word.is_empty() && !is_in(&STOP_WORDS, word) && keep(word) {
             let name = place > 0 && !number && raw.chars().next().is_some_and(char::is_uppercase);
-            terms.push(Term { stem: stemmer.stem(word).into_owned(), name, number });
+            let stem = if number { word.to_owned() } else { stemmer.stem(word).into_owned() };
+            terms.push(Term { stem, name, number });
         }
         if negated {
             terms.push(Term { stem: "not".to_owned(), name: false, number: false });
@@ -148,12 +159,14 @@ fn without_contraction(word: &str) -> (&str, bool) {
 mod tests {
     use rstest::rstest;
 
-    use super::{PRONOUNS, STOP_WORDS, content_words, topic_words};
+    use super::{LISTED_MAX, PRONOUNS, STOP_WORDS, content_words, topic_words};
 
     #[test]
-    fn stop_words_are_sorted_for_the_search() {
+    fn stop_words_are_as_their_search_expects() {
         assert!(STOP_WORDS.is_sorted());
         assert!(PRONOUNS.is_sorted());
+        let longest = STOP_WORDS.iter().chain(&PRONOUNS).map(|word| word.len()).max();
+        assert_eq!(longest, Some(LISTED_MAX));
     }
 
     #[rstest]

@@ -101,6 +101,8 @@ struct Greedy<'a> {
     places: Vec<(usize, usize)>,
     weighed: Vec<Weighed>,
     costs: Vec<u32>,
+    /// What a gain is divided by.
+    sizes: Vec<f64>,
     /// What a line costs on top of its pieces.
     opening: Vec<u32>,
     /// What is left of each word's weight.
@@ -127,6 +129,7 @@ impl<'a> Greedy<'a> {
             sources,
             costs: pieces.iter().map(|piece| estimate(piece)).collect(),
             opening: sources.iter().map(opening).collect(),
+            sizes: Vec::new(),
             remains: vec![1.0; n_words],
             heap: BinaryHeap::new(),
             spent: 0,
@@ -136,6 +139,9 @@ impl<'a> Greedy<'a> {
             places,
             weighed,
         };
+        greedy.sizes = (greedy.costs.iter().zip(&greedy.places))
+            .map(|(cost, (source, _))| f64::from(cost + greedy.opening[*source]).powf(SIZE))
+            .collect();
         // What was said twice in the same words is taken once at most.
         let mut known = HashSet::new();
         greedy.heap = (0..pieces.len())
@@ -149,7 +155,7 @@ impl<'a> Greedy<'a> {
     fn value(&self, idx: usize) -> f64 {
         let Weighed { words, factor } = &self.weighed[idx];
         let gain: f64 = words.iter().map(|(word, weight)| weight * self.remains[*word]).sum();
-        gain * factor / f64::from(self.costs[idx] + self.opening[self.places[idx].0]).powf(SIZE)
+        gain * factor / self.sizes[idx]
     }
 
     /// What a piece would cost now, with the beginning of its line and the mark of its day.

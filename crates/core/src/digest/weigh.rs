@@ -55,6 +55,8 @@ const TIMES: [&str; 36] = [
     "deadlin",
 ];
 
+/// Words of the first person, and the length in bytes of the longest, with a curly apostrophe.
+const FIRST_MAX: usize = 6;
 const FIRST: [&str; 12] = ["i", "my", "me", "i'm", "i've", "we", "our", "ich", "mein", "je", "mon", "mi"];
 
 /// A piece with its words, numbered across the whole text.
@@ -108,7 +110,9 @@ fn boost(term: &Term) -> f64 {
 }
 
 fn factor(piece: &str) -> f64 {
-    let first = raw_words(piece).any(|word| FIRST.contains(&word.to_lowercase().replace('’', "'").as_str()));
+    let first = raw_words(piece)
+        .filter(|word| word.len() <= FIRST_MAX)
+        .any(|word| FIRST.contains(&word.to_lowercase().replace('’', "'").as_str()));
     let person = if first { FIRST_PERSON } else { 1.0 };
     if piece.ends_with(['?', '？']) { person * QUESTION } else { person }
 }

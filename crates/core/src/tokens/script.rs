@@ -69,11 +69,17 @@ fn beyond_ascii(c: char) -> Class {
 }
 
 /// Frequent characters that only the traditional form of Chinese has, sorted.
-const TRADITIONAL: &str = "來個們傳價兩動問單國學實寫對後從愛應時書會東樣氣沒為無現當發種給經聽與萬處裡見記話該語說請讀讓買賣車這進運過達遠選還邊錄錢長開間關難電頭類體麼點";
+const TRADITIONAL: [char; 72] = [
+    '來', '個', '們', '傳', '價', '兩', '動', '問', '單', '國', '學', '實', '寫', '對', '後', '從', '愛',
+    '應', '時', '書', '會', '東', '樣', '氣', '沒', '為', '無', '現', '當', '發', '種', '給', '經', '聽',
+    '與', '萬', '處', '裡', '見', '記', '話', '該', '語', '說', '請', '讀', '讓', '買', '賣', '車', '這',
+    '進', '運', '過', '達', '遠', '選', '還', '邊', '錄', '錢', '長', '開', '間', '關', '難', '電', '頭',
+    '類', '體', '麼', '點',
+];
 
 /// The Han character is one of the frequent ones of the traditional form.
 pub(super) fn is_traditional(c: char) -> bool {
-    ('\u{4f86}'..='\u{9ede}').contains(&c) && TRADITIONAL.contains(c)
+    TRADITIONAL.binary_search(&c).is_ok()
 }
 
 /// The Cyrillic letter is none of Russian.

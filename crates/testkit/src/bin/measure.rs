@@ -1,17 +1,19 @@
 //! Measurements that need data or a reference which the program itself does without.
 //!
 //! - `measure digest FILE [SHARE]`: what a digest keeps of conversations in the format of LoCoMo.
+//! - `measure memories FILE`: the memories that rules find in such conversations, in chunks of 100 turns.
 //! - `measure estimate [FILE…]`: errors of the token estimate by kind of text, before and after correction.
 //! - `measure fit [FILE…]`: weights of the estimate, fitted to the same kinds, as lines of `weights.rs`.
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use cairn_core::memory::extract;
 use cairn_core::tokens::weights;
 use cairn_testkit::estimate::{Errors, errors, from_files, kinds};
-use cairn_testkit::locomo::{Kept, kept_by_chance, kept_by_digest, load};
+use cairn_testkit::locomo::{Kept, entries, kept_by_chance, kept_by_digest, load};
 
-const USAGE: &str = "usage: measure digest FILE [SHARE] | estimate [FILE…] | fit [FILE…]";
+const USAGE: &str = "usage: measure digest FILE [SHARE] | memories FILE | estimate [FILE…] | fit [FILE…]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
             Ok(share) => digest(Path::new(file), share),
             Err(_) => Err(USAGE.into()),
         },
+        ["memories", file] => memories(Path::new(file)),
         ["estimate", ref files @ ..] => estimate(files),
         ["fit", ref files @ ..] => fit(files),
         _ => Err(USAGE.into()),
@@ -50,6 +53,15 @@ fn digest(file: &Path, share: f64) -> Result<(), Box<dyn std::error::Error>> {
             percent(kept.evidence_kept as f64, kept.evidence as f64),
             percent(kept.answer_words_kept as f64, kept.answer_words as f64),
         );
+    }
+    Ok(())
+}
+
+fn memories(file: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    for conversation in load(file)? {
+        for memory in entries(&conversation).chunks(100).flat_map(extract) {
+            println!("{:<11} {:.1}  {}", memory.kind.name(), memory.importance, memory.text);
+        }
     }
     Ok(())
 }

@@ -39,9 +39,14 @@ impl std::ops::AddAssign for Kept {
     }
 }
 
+/// The conversation as entries of a channel, numbered from 1.
+pub fn entries(conversation: &Conversation) -> Vec<Arc<Entry>> {
+    conversation.turns.iter().zip(1..).map(entry).collect()
+}
+
 /// What the digest of a whole conversation keeps at a share of its size.
 pub fn kept_by_digest(conversation: &Conversation, share: f64) -> Kept {
-    let entries: Vec<Arc<Entry>> = conversation.turns.iter().zip(1..).map(entry).collect();
+    let entries = entries(conversation);
     let tokens = size(conversation);
     let lines = digest(&entries, (tokens as f64 * share) as u32);
     let mut texts = vec![String::new(); conversation.turns.len()];

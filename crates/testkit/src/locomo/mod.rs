@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use digest::{Kept, kept_by_chance, kept_by_digest};
+pub use digest::{Kept, entries, kept_by_chance, kept_by_digest};
 
 /// A conversation with the questions asked about it.
 #[derive(Debug, Clone)]

@@ -164,6 +164,11 @@ impl<'a> Clause<'a> {
         (!rest.is_empty() && rest.len() <= OBJECT_MAX).then_some(rest)
     }
 
+    /// It speaks to somebody: "remember, you can do it" is encouragement, nothing to keep.
+    pub(super) fn addresses_you(&self, from: usize, until: usize) -> bool {
+        (from..until).any(|at| self.is_any_of(at, "you|your|yours|yourself"))
+    }
+
     /// An object that means something elsewhere too.
     pub(super) fn thing_from(&self, from: usize, until: usize) -> Option<&'a str> {
         let first = &self.words.get(from)?.lower;

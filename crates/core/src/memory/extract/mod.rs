@@ -18,7 +18,7 @@ use super::DraftMemory;
 use crate::message::{Entry, Role};
 use crate::sentences::sentences;
 use clause::Clause;
-use rules::{RULES, Rule, Takes};
+use rules::{Rule, Takes, rules_from};
 
 /// Most memories from one entry, and from one call: who pastes a page does not fill the store.
 const ENTRY_MAX: usize = 3;
@@ -92,8 +92,9 @@ fn in_sentence(sentence: &str, speaker: &Speaker) -> Vec<DraftMemory> {
     let mut fits: Vec<Fit> = Vec::new();
     let mut at = 0;
     while at < clause.words.len() {
-        let fit =
-            clause.may_begin_at(at).then(|| RULES.iter().find_map(|rule| fit(rule, &clause, at))).flatten();
+        let rules = rules_from(clause.word(at));
+        let begins = !rules.is_empty() && clause.may_begin_at(at);
+        let fit = rules.iter().filter(|_| begins).find_map(|rule| fit(rule, &clause, at));
         at = fit.as_ref().map_or(at + 1, |fit| fit.object);
         fits.extend(fit);
     }
@@ -143,7 +144,8 @@ fn draft(fit: &Fit, clause: &Clause<'_>, until: usize, speaker: &Speaker) -> Opt
         Takes::Place => clause.short_from(object, until, 6)?,
         Takes::Thing => clause.thing_from(object, until)?,
         Takes::Role => clause.role_from(object, until)?,
-        Takes::Clause | Takes::Told => clause.rest_from(object, until)?,
+        Takes::Clause => clause.rest_from(object, until)?,
+        Takes::Told => clause.rest_from(object, until).filter(|_| !clause.addresses_you(object, until))?,
         Takes::Nothing => "",
         Takes::Dated => clause.rest_from(object, until).filter(|rest| when::names_a_time(rest))?,
     };

@@ -22,9 +22,13 @@ const THIRD: [(&str, &str); 12] = [
 pub(super) fn third(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut copied = 0;
+    let mut after_i = false;
     for raw in raw_words(text) {
         let lower = raw.to_lowercase().replace('’', "'");
-        if let Some((_, other)) = THIRD.iter().find(|(first, _)| *first == lower) {
+        let was = (after_i && lower == "was").then_some("were");
+        let other = THIRD.iter().find(|(first, _)| *first == lower).map(|(_, other)| *other);
+        after_i = lower == "i";
+        if let Some(other) = was.or(other) {
             let start = raw.as_ptr() as usize - text.as_ptr() as usize;
             out.push_str(&text[copied..start]);
             out.push_str(other);
@@ -43,6 +47,6 @@ mod tests {
     fn only_the_first_person_is_turned() {
         assert_eq!(third("I’m sure my dog likes me, I am"), "they are sure their dog likes them, they are");
         assert_eq!(third("the mine in Bochum"), "the theirs in Bochum");
-        assert_eq!(third("our home"), "our home");
+        assert_eq!(third("our home was where I was"), "our home was where they were");
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! The first rule that fits wins, so that the special come before the general.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use crate::memory::MemoryKind::{self, Decision, Event, Fact, Goal, Identity, Preference, Todo};
 
 /// What a rule takes as its object.
@@ -48,8 +51,21 @@ const fn rule(
     Rule { lead, takes, kind, importance, says }
 }
 
+/// The rules whose lead may begin with a word, in their order.
+pub(super) fn rules_from(word: &str) -> &'static [&'static Rule] {
+    static BY_WORD: LazyLock<HashMap<&str, Vec<&Rule>>> = LazyLock::new(|| {
+        let mut by_word: HashMap<&str, Vec<&Rule>> = HashMap::new();
+        for rule in RULES {
+            let first = rule.lead.split(' ').next().unwrap_or_default();
+            first.split('|').for_each(|word| by_word.entry(word).or_default().push(rule));
+        }
+        by_word
+    });
+    BY_WORD.get(word).map_or(&[], Vec::as_slice)
+}
+
 /// All rules.
-pub(super) const RULES: &[Rule] = &[
+const RULES: &[Rule] = &[
     // What somebody asks to keep.
     rule("remember|note that", Takes::Told, Fact, 0.9, "{who} asked to remember that {}"),
     rule("remember to", Takes::Clause, Todo, 0.8, "{who} asked not to forget to {}"),

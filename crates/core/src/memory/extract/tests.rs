@@ -78,6 +78,7 @@ fn statements_become_memories(#[case] said: &str, #[case] expected: &[&str]) {
 #[case::a_wish("I would like some tea. I wish I lived in Rome.")]
 #[case::in_the_middle("Most people think I like tea")]
 #[case::a_negated_name("My name is not important.")]
+#[case::encouragement("Remember, you can do it! Don't forget that your work matters.")]
 #[case::to_be("I am in a hurry")]
 fn what_is_no_statement_is_left_alone(#[case] said: &str) {
     assert_eq!(texts(said), Vec::<String>::new(), "{said}");
