@@ -12,16 +12,14 @@ use crate::words::content_words;
 const ID_DIGITS: usize = 16;
 
 /// Hash of a memory's content words within its agent and scope: the same for texts that differ only in case,
-/// punctuation, order, word endings and stop words. Numbers and names always count.
+/// punctuation, word endings and stop words. Numbers, names and order always count: who owes whom is not the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub String);
 
 impl Fingerprint {
     /// The fingerprint of a text, as 64 hex digits.
     pub fn of(agent: &AgentId, scope: &Scope, text: &str) -> Self {
-        let mut words = content_words(text);
-        words.sort_unstable();
-        words.dedup();
+        let words = content_words(text);
         let mut hash = Sha256::new();
         let mut feed = |part: &str| {
             hash.update(part);
@@ -133,7 +131,7 @@ mod tests {
 
     #[rstest]
     #[case::case_and_marks("Anna likes green tea.", "anna LIKES green tea!!")]
-    #[case::endings_and_order("Anna likes walking dogs", "Walks with dogs Anna liked")]
+    #[case::endings("Anna likes walking dogs", "Anna liked walks with the dog")]
     #[case::stop_words("Anna is at the office", "Anna was in an office")]
     #[case::no_content_words("To be or …", "to  BE or …")]
     fn texts_that_say_the_same_have_one_fingerprint(#[case] a: &str, #[case] b: &str) {
@@ -146,6 +144,7 @@ mod tests {
     #[case::never("Anna drinks tea", "Anna never drinks tea")]
     #[case::numbers("The meeting is at 10:30", "The meeting is at 11:30")]
     #[case::names("Anna likes tea", "Ben likes tea")]
+    #[case::order("Ben owes Anna 5 euros", "Anna owes Ben 5 euros")]
     #[case::persons("He likes tea", "She likes tea")]
     #[case::chinese_negation("安娜喜欢茶", "安娜不喜欢茶")]
     #[case::nothing_but_stop_words("to be", "to do")]
