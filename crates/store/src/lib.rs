@@ -6,13 +6,16 @@
 //! it on a thread of their own, and every read waits until they show all that was durable when it was asked.
 
 mod disk;
+mod index;
 mod journal;
 mod lock;
 mod options;
 mod ports;
 mod recall;
 mod store;
+mod verify;
 mod views;
 
 pub use options::StoreOptions;
 pub use store::{Store, StoreStats};
+pub use verify::{JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir};

@@ -15,6 +15,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
+use crate::index::Task;
 use crate::store::Store;
 use crate::views::codec::{encode, view_error};
 use crate::views::{Command, memories};
@@ -113,9 +114,17 @@ impl OutboxStore for Store {
 impl Search for Store {
     fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
         async move {
-            self.settle().await?;
-            let _ = query;
-            Ok(Vec::new())
+            if query.settled {
+                self.settle().await?;
+                let (reply, done) = oneshot::channel();
+                let tasks = self.inner.tasks.clone();
+                let sent = tokio::task::spawn_blocking(move || tasks.send(Task::Settle { reply })).await;
+                if !matches!(sent, Ok(Ok(()))) {
+                    return Err(StoreError::Closed);
+                }
+                done.await.map_err(|_| StoreError::Closed)??;
+            }
+            self.read(move |inner| inner.reads(|reads| inner.index.search(&query, &reads))).await
         }
         .boxed()
     }

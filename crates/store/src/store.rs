@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 
 use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
 use crate::disk::{Disk, RealDisk, io_error, make_dir};
+use crate::index::{Indexer, SearchIndex, Task};
 use crate::journal::reader::Reader;
 use crate::journal::{Appender, open, segment};
 use crate::lock::StateLock;
@@ -34,8 +34,11 @@ pub(crate) struct Inner {
     pub(crate) views: Arc<Views>,
     pub(crate) journal: Reader,
     pub(crate) recall: Recall,
+    pub(crate) index: Arc<SearchIndex>,
+    pub(crate) tasks: SyncSender<Task>,
     pub(crate) commands: SyncSender<Command>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    indexer: Mutex<Option<JoinHandle<()>>>,
     lock: Mutex<Option<Arc<StateLock>>>,
 }
 
@@ -63,12 +66,18 @@ pub struct StoreStats {
 pub(crate) struct Layout {
     pub(crate) journal: PathBuf,
     pub(crate) views: PathBuf,
+    pub(crate) index: PathBuf,
     pub(crate) quarantine: PathBuf,
 }
 
 impl Layout {
     pub(crate) fn of(dir: &std::path::Path) -> Self {
-        Self { journal: dir.join("journal"), views: dir.join("views"), quarantine: dir.join("quarantine") }
+        Self {
+            journal: dir.join("journal"),
+            views: dir.join("views"),
+            index: dir.join("index"),
+            quarantine: dir.join("quarantine"),
+        }
     }
 }
 
@@ -100,26 +109,31 @@ impl Store {
         });
         let (appender, writer) =
             Appender::start(&layout.journal, disk, options.segment_bytes, tail, on_durable)?;
-        let mut applier =
-            Applier::new(views.clone(), meta, layout.journal.clone(), appender.durable(), Box::new(|| {}));
+        let (tasks, to_index) = sync_channel(COMMANDS);
+        let wake = tasks.clone();
+        let on_applied = Box::new(move || {
+            let _ = wake.try_send(Task::Wake);
+        });
+        let journal = layout.journal.clone();
+        let mut applier = Applier::new(views.clone(), meta, journal, appender.durable(), on_applied);
         applier.catch_up()?;
-        let held = lock.clone();
-        let run = move || {
-            applier.run(&queue);
-            drop(held);
-        };
-        let applier = std::thread::Builder::new()
-            .name("views".to_owned())
-            .spawn(run)
-            .map_err(io_error("start the applier of", &layout.views))?;
+        let applier = spawn("views", lock.clone(), move || applier.run(&queue))?;
+
+        let (index, at) = SearchIndex::open(&layout.index, &layout.journal, options.index_heap_bytes)?;
+        let index = Arc::new(index);
+        let indexer = Indexer::new(index.clone(), at, views.clone(), appender.durable());
+        let indexer = spawn("index", lock.clone(), move || indexer.run(&to_index))?;
         let inner = Inner {
             journal: Reader::new(&layout.journal),
             options,
             appender,
             views,
             recall: Recall::default(),
+            index,
+            tasks,
             commands,
             threads: Mutex::new(vec![writer, applier]),
+            indexer: Mutex::new(Some(indexer)),
             lock: Mutex::new(Some(lock)),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -146,16 +160,14 @@ impl Store {
     /// Makes everything durable and ends the store's threads. Other clones answer [`StoreError::Closed`] afterwards.
     pub async fn close(self) {
         self.inner.appender.close().await;
-        let (reply, done) = oneshot::channel();
-        let commands = self.inner.commands.clone();
-        let sent = tokio::task::spawn_blocking(move || commands.send(Command::Close { reply })).await;
-        if matches!(sent, Ok(Ok(()))) && done.await.is_err() {
-            tracing::error!("the applier of the views died; the next start applies the journal again");
+        if let Err(error) = self.settle().await {
+            tracing::warn!(%error, "the views are behind; the next start applies the journal again");
         }
         let inner = self.inner.clone();
-        let joined = tokio::task::spawn_blocking(move || inner.join()).await;
-        if joined.is_err() {
-            tracing::error!("a thread of the store panicked while it was closed");
+        if tokio::task::spawn_blocking(move || inner.end_threads()).await.is_err() {
+            tracing::error!(
+                "the store could not be closed in order; the next start mends what derives from the journal"
+            );
         }
         *self.inner.lock.lock() = None;
     }
@@ -212,11 +224,33 @@ impl Inner {
         read(Reads { db: &db, journal: &self.journal })
     }
 
-    fn join(&self) {
-        for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the store panicked");
-            }
+    /// Ends the index before the views that it reads. A thread that is gone already gets no message.
+    fn end_threads(&self) {
+        let _ = self.tasks.send(Task::Close);
+        if let Some(indexer) = self.indexer.lock().take() {
+            join(indexer);
         }
+        let _ = self.commands.send(Command::Close);
+        self.threads.lock().drain(..).for_each(join);
+    }
+}
+
+/// Starts a thread that holds the lock until it ends.
+fn spawn(
+    name: &'static str,
+    lock: Arc<StateLock>,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StoreError> {
+    let run = move || {
+        run();
+        drop(lock);
+    };
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    spawned.map_err(io_error("start a thread for", std::path::Path::new(name)))
+}
+
+fn join(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        tracing::error!("a thread of the store panicked");
     }
 }

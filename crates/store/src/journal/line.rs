@@ -18,15 +18,6 @@ pub(crate) const VERSION: u32 = 1;
 const CRC_AT: usize = 8;
 const REST_AT: usize = 18;
 
-/// A line that was read.
-#[derive(Debug)]
-pub(crate) struct Line {
-    /// The record.
-    pub(crate) record: Record,
-    /// How many records of the same append follow.
-    pub(crate) left: u32,
-}
-
 #[derive(Serialize)]
 struct Body<'a> {
     at: Timestamp,
@@ -47,8 +38,6 @@ struct Head {
 struct Whole {
     v: u32,
     n: u64,
-    #[serde(default)]
-    left: u32,
     at: Timestamp,
     #[serde(default)]
     channel: Option<ChannelId>,
@@ -102,13 +91,13 @@ pub(crate) fn number(line: &[u8]) -> Result<(u64, u32), String> {
 }
 
 /// Checks and reads a line without its line feed. Says what is wrong.
-pub(crate) fn parse(line: &[u8]) -> Result<Line, String> {
+pub(crate) fn parse(line: &[u8]) -> Result<Record, String> {
     check(line)?;
     match serde_json::from_slice::<Whole>(line) {
         Ok(whole) => {
             known_version(whole.v)?;
-            let Whole { v: _, n, left, at, channel, event } = whole;
-            Ok(Line { record: Record { n, at, channel, event }, left })
+            let Whole { v: _, n, at, channel, event } = whole;
+            Ok(Record { n, at, channel, event })
         }
         Err(error) => {
             number(line)?;
@@ -146,10 +135,10 @@ mod tests {
             ",\"v\":1,\"n\":12,\"left\":1,\"at\":\"1970-01-01T00:00:00Z\",\"channel\":\"main/local/main\",\
              \"event\":{\"type\":\"daemon_started\",\"version\":\"0.1.0\"}}\n"
         );
-        let line = parse(&out[..out.len() - 1]).unwrap();
-        assert_eq!((line.record.n, line.left), (12, 1));
-        assert_eq!(line.record.event, sample().event);
-        assert_eq!(line.record.channel, sample().channel);
+        let line = &out[..out.len() - 1];
+        assert_eq!(number(line).unwrap(), (12, 1));
+        let record = parse(line).unwrap();
+        assert_eq!((record.n, record.event, record.channel), (12, sample().event, sample().channel));
     }
 
     #[test]

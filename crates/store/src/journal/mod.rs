@@ -2,6 +2,7 @@
 
 pub(crate) mod line;
 pub(crate) mod open;
+pub(crate) mod quarantine;
 pub(crate) mod reader;
 pub(crate) mod segment;
 mod writer;

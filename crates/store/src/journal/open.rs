@@ -39,7 +39,7 @@ pub(crate) fn holds(dir: &Path, checkpoint: &Checkpoint) -> bool {
     let Ok(mut lines) = Lines::open(&path, checkpoint.position.offset, None) else { return false };
     match lines.next() {
         Ok(Piece::Line { bytes, .. }) => {
-            line::parse(bytes).is_ok_and(|l| last_n(&l.record.event, l.record.n) == checkpoint.n)
+            line::parse(bytes).is_ok_and(|record| last_n(&record.event, record.n) == checkpoint.n)
         }
         _ => false,
     }
@@ -141,7 +141,7 @@ fn read_number(bytes: &[u8], offset: u64) -> Result<(u64, u64, u32, u64), String
     // Rare, and the only event that stands for more than one number; the event's type follows the channel's name.
     let head = &bytes[..bytes.len().min(1024)];
     let quarantined = head.windows(18).any(|w| w == b"lines_quarantined\"");
-    let to_n = if quarantined { last_n(&line::parse(bytes)?.record.event, n) } else { n };
+    let to_n = if quarantined { last_n(&line::parse(bytes)?.event, n) } else { n };
     Ok((n, to_n, left, offset + bytes.len() as u64 + 1))
 }
 

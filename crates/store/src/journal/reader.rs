@@ -39,8 +39,7 @@ impl Reader {
         let file = self.file(position.segment, &path)?;
         let mut bytes = vec![0; position.len as usize];
         file.read_exact_at(&mut bytes, position.offset).map_err(io_error("read", &path))?;
-        let line = line::parse(&bytes).map_err(|why| segment::damaged(&path, position.offset, why))?;
-        Ok(line.record)
+        line::parse(&bytes).map_err(|why| segment::damaged(&path, position.offset, why))
     }
 
     /// A record that does not fit the state, as an error that names its place.
@@ -106,11 +105,11 @@ impl Follower {
             });
             match lines.next()? {
                 Piece::Line { offset, bytes } => {
-                    let line = line::parse(bytes).map_err(|why| segment::damaged(&path, offset, why))?;
+                    let record = line::parse(bytes).map_err(|why| segment::damaged(&path, offset, why))?;
                     let position = Position { segment, offset, len: bytes.len() as u32 };
-                    self.at = Checkpoint { n: last_n(&line.record.event, line.record.n), position };
+                    self.at = Checkpoint { n: last_n(&record.event, record.n), position };
                     self.lines = Some(lines);
-                    return Ok(Some((line.record, position)));
+                    return Ok(Some((record, position)));
                 }
                 Piece::Torn { offset } => return Err(segment::damaged(&path, offset, "it has no end")),
                 Piece::End => self.move_on(segment)?,

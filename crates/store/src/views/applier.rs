@@ -39,10 +39,7 @@ pub(crate) enum Command {
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
     /// Apply what is durable, flush, close sled, end.
-    Close {
-        /// Where to say that it is done.
-        reply: oneshot::Sender<()>,
-    },
+    Close,
 }
 
 /// The applier's state.
@@ -84,12 +81,7 @@ impl Applier {
                     // Nobody waits any more: no error.
                     let _ = reply.send(self.keep_head(&channel, head));
                 }
-                Ok(Command::Close { reply }) => {
-                    self.finish();
-                    let _ = reply.send(());
-                    return;
-                }
-                Err(RecvTimeoutError::Disconnected) => {
+                Ok(Command::Close) | Err(RecvTimeoutError::Disconnected) => {
                     self.finish();
                     return;
                 }

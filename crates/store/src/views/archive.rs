@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, Record};
-use cairn_core::ids::{ChannelId, MessageId, Seq};
+use cairn_core::ids::{ChannelId, MessageId, Seq, SummaryId};
 use cairn_core::message::{Entry, Pending};
 use cairn_core::ports::{ChannelRow, OutboxItem, Seen, StoreError};
 
@@ -49,6 +49,16 @@ impl Reads<'_> {
     pub(crate) fn record(&self, channel: &ChannelId, n: u64) -> Result<Option<Record>, StoreError> {
         let Some(payload) = self.db.payload(&Key::event(channel, n).0)? else { return Ok(None) };
         self.journal.read(parse_position(&payload)?).map(Some)
+    }
+
+    /// The event that has a summary.
+    pub(crate) fn summary_event(
+        &self,
+        channel: &ChannelId,
+        id: &SummaryId,
+    ) -> Result<Option<Event>, StoreError> {
+        let Some(n) = self.db.get::<u64>(&Key::summary(channel, id))? else { return Ok(None) };
+        Ok(self.record(channel, n)?.map(|record| record.event))
     }
 
     /// How a message id stands.

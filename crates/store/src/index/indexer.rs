@@ -1,0 +1,288 @@
+//! The one thread that writes the index, behind the views.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use cairn_core::event::{Event, Record};
+use cairn_core::ids::{ChannelId, MemoryId, Seq};
+use cairn_core::memory::MemorySave;
+use cairn_core::ports::StoreError;
+use tantivy::{IndexWriter, Term};
+use tokio::sync::{oneshot, watch};
+
+use super::recent::{Recent, Write};
+use super::schema::Subject;
+use super::{FORMAT, Payload, SearchIndex, docs, index_error, index_failure};
+use crate::journal::Durable;
+use crate::journal::open::Checkpoint;
+use crate::journal::reader::{Follower, Reader};
+use crate::views::archive::Reads;
+use crate::views::{Views, memories};
+
+/// A commit comes at the latest so long after the first document that it holds, or after so many.
+const COMMIT_EVERY: Duration = Duration::from_secs(2);
+const COMMIT_DOCS: usize = 2000;
+
+/// After a failure the index is tried again this often.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Channels whose last entries are kept at hand.
+const CHANNELS_KEPT: usize = 512;
+
+/// Entries read back to find the last ones that are indexed.
+const LOOK_BACK: u64 = 24;
+
+/// What the indexer is told.
+pub(crate) enum Task {
+    /// The views have moved on.
+    Wake,
+    /// Commit what the views show now.
+    Settle {
+        /// Where to say how it went.
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
+    /// Commit and end.
+    Close,
+}
+
+/// The indexer's state.
+pub(crate) struct Indexer {
+    index: Arc<SearchIndex>,
+    views: Arc<Views>,
+    journal: Reader,
+    durable: watch::Receiver<Durable>,
+    follower: Follower,
+    writer: Option<IndexWriter>,
+    recent: HashMap<ChannelId, Recent>,
+    uncommitted: usize,
+    first_uncommitted: Option<Instant>,
+    committed: Checkpoint,
+    is_broken: bool,
+}
+
+impl Indexer {
+    /// An indexer that reads on from where the index reaches.
+    pub(crate) fn new(
+        index: Arc<SearchIndex>,
+        at: Checkpoint,
+        views: Arc<Views>,
+        durable: watch::Receiver<Durable>,
+    ) -> Self {
+        let follower = Follower::new(&index.journal, at);
+        let journal = Reader::new(&index.journal);
+        Self {
+            index,
+            views,
+            journal,
+            durable,
+            follower,
+            writer: None,
+            recent: HashMap::new(),
+            uncommitted: 0,
+            first_uncommitted: None,
+            committed: at,
+            is_broken: false,
+        }
+    }
+
+    /// Runs until it is closed or nobody is left who could wake it.
+    pub(crate) fn run(mut self, tasks: &Receiver<Task>) {
+        loop {
+            let due = self.step(false).is_ok() && self.first_uncommitted.is_none();
+            let task = match self.first_uncommitted {
+                _ if self.is_broken => tasks.recv_timeout(RETRY),
+                Some(first) => tasks.recv_timeout(COMMIT_EVERY.saturating_sub(first.elapsed())),
+                None if due => tasks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                None => tasks.recv_timeout(RETRY),
+            };
+            match task {
+                Ok(Task::Wake) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Task::Settle { reply }) => {
+                    // Nobody waits any more: no error.
+                    let _ = reply.send(self.step(true));
+                }
+                Ok(Task::Close) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        // A failure has been logged; the next start reads on from the last commit.
+        if self.step(true).is_ok()
+            && let Some(writer) = self.writer.take()
+            && let Err(error) = writer.wait_merging_threads()
+        {
+            tracing::warn!(%error, "a merge of the search index failed; the next start goes on");
+        }
+    }
+
+    /// Indexes what the views show, and commits when it is time or when asked to.
+    fn step(&mut self, commit: bool) -> Result<(), StoreError> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            if self.is_broken {
+                self.start_over()?;
+            }
+            self.catch_up()?;
+            let due = self.first_uncommitted.is_some_and(|first| first.elapsed() >= COMMIT_EVERY);
+            if commit || due { self.commit() } else { Ok(()) }
+        }));
+        let error = match outcome {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(StoreError::Closed)) => return Err(StoreError::Closed),
+            Ok(Err(error)) => error,
+            Err(_) => index_failure("it panicked while it was written"),
+        };
+        if !self.is_broken {
+            tracing::error!(%error, "the search index cannot be written; trying again, nothing else is affected");
+        }
+        self.is_broken = true;
+        Err(error)
+    }
+
+    /// Opens the index again, or makes it anew, and reads on from where it reaches.
+    fn start_over(&mut self) -> Result<(), StoreError> {
+        self.writer = None;
+        let at = self.index.reopen()?;
+        self.follower = Follower::new(&self.index.journal, at);
+        self.committed = at;
+        self.recent.clear();
+        self.uncommitted = 0;
+        self.first_uncommitted = None;
+        self.is_broken = false;
+        Ok(())
+    }
+
+    fn catch_up(&mut self) -> Result<(), StoreError> {
+        let applied = self.views.applied().borrow().n;
+        let tail = self.durable.borrow().tail;
+        while self.follower.checkpoint().n < applied.min(tail.n) {
+            let Some((record, _)) = self.follower.next(&tail)? else { break };
+            self.take(&record)?;
+            if self.uncommitted >= COMMIT_DOCS {
+                self.commit()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, record: &Record) -> Result<(), StoreError> {
+        match (&record.event, &record.channel) {
+            (Event::TurnStarted { messages, first_seq, .. }, Some(channel)) => {
+                let to = Seq(first_seq.0 + messages.len() as u64 - 1);
+                let db = self.views.db()?;
+                let entries = Reads { db: &db, journal: &self.journal }.entries(
+                    channel,
+                    *first_seq,
+                    to,
+                    messages.len(),
+                )?;
+                entries.iter().try_for_each(|entry| self.take_entry(channel, entry))
+            }
+            (Event::EntryAdded { entry }, Some(channel)) => self.take_entry(channel, entry),
+            (Event::RunEnded(end), channel) => {
+                if let (Some(summary), Some(channel)) = (&end.summary, channel) {
+                    self.write(docs::of_summary(&self.index.fields, channel, summary))?;
+                }
+                end.memories.iter().try_for_each(|save| self.take_save(save))
+            }
+            (Event::MemorySaved(save), _) => self.take_save(save),
+            (Event::MemoryEdited { id, .. } | Event::MemoryForgotten { id }, _) => self.take_memory(id),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_entry(
+        &mut self,
+        channel: &ChannelId,
+        entry: &cairn_core::message::Entry,
+    ) -> Result<(), StoreError> {
+        if !self.recent.contains_key(channel) {
+            if self.recent.len() >= CHANNELS_KEPT {
+                self.write_rest()?;
+                self.recent.clear();
+            }
+            let from = Seq(entry.seq.0.saturating_sub(LOOK_BACK).max(1));
+            let to = Seq(entry.seq.0.saturating_sub(1));
+            let db = self.views.db()?;
+            let before = Reads { db: &db, journal: &self.journal }.entries(channel, from, to, usize::MAX)?;
+            self.recent.insert(channel.clone(), Recent::loaded(&before));
+        }
+        let fields = &self.index.fields;
+        let write = self.recent.get_mut(channel).and_then(|recent| recent.push(fields, channel, entry));
+        self.note_uncommitted();
+        write.map_or(Ok(()), |write| self.write(write))
+    }
+
+    fn take_save(&mut self, save: &MemorySave) -> Result<(), StoreError> {
+        match memories::by_text(&*self.views.db()?, save)? {
+            Some(id) => self.take_memory(&id),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes a memory as the views show it now; gone there, it goes here.
+    fn take_memory(&mut self, id: &MemoryId) -> Result<(), StoreError> {
+        if let Some(memory) = memories::get(&*self.views.db()?, id)? {
+            return self.write(docs::of_memory(&self.index.fields, &memory));
+        }
+        let term = Term::from_field_text(self.index.fields.key, &Subject::Memory(id.clone()).key());
+        self.writer()?.delete_term(term);
+        self.note_uncommitted();
+        Ok(())
+    }
+
+    fn write(&mut self, write: Write) -> Result<(), StoreError> {
+        let term = Term::from_field_text(self.index.fields.key, &write.key);
+        let writer = self.writer()?;
+        if write.replaces {
+            writer.delete_term(term);
+        }
+        writer.add_document(write.doc).map_err(|error| index_error(&error))?;
+        self.uncommitted += 1;
+        self.note_uncommitted();
+        Ok(())
+    }
+
+    fn note_uncommitted(&mut self) {
+        self.first_uncommitted.get_or_insert_with(Instant::now);
+    }
+
+    fn write_rest(&mut self) -> Result<(), StoreError> {
+        let fields = &self.index.fields;
+        let rest: Vec<Write> =
+            self.recent.iter_mut().flat_map(|(channel, recent)| recent.rest(fields, channel)).collect();
+        rest.into_iter().try_for_each(|write| self.write(write))
+    }
+
+    /// Made with the first document: an idle daemon has no use for its memory.
+    fn writer(&mut self) -> Result<&mut IndexWriter, StoreError> {
+        if self.writer.is_none() {
+            let (index, _) = self.index.parts()?;
+            let writer = index
+                .writer_with_num_threads(1, self.index.heap_bytes)
+                .map_err(|error| index_error(&error))?;
+            self.writer = Some(writer);
+        }
+        self.writer.as_mut().ok_or_else(|| index_failure("it has no writer"))
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        let at = self.follower.checkpoint();
+        if self.first_uncommitted.is_none() || at == self.committed {
+            return Ok(());
+        }
+        self.write_rest()?;
+        let position = at.position;
+        let payload =
+            Payload { format: FORMAT, n: at.n, at: (position.segment, position.offset, position.len) };
+        let payload = serde_json::to_string(&payload).map_err(|error| index_failure(error.to_string()))?;
+        let mut prepared = self.writer()?.prepare_commit().map_err(|error| index_error(&error))?;
+        prepared.set_payload(&payload);
+        prepared.commit().map_err(|error| index_error(&error))?;
+        self.index.parts()?.1.reload().map_err(|error| index_error(&error))?;
+        self.committed = at;
+        self.uncommitted = 0;
+        self.first_uncommitted = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! The last entries of a channel, kept so that each is indexed with its two neighbours on each side.
+
+use std::collections::VecDeque;
+
+use cairn_core::ids::{ChannelId, Seq};
+use cairn_core::message::{Entry, Role};
+use jiff::{SignedDuration, Timestamp};
+
+use super::schema::{Fields, Subject, date_words, day_of, entries_of, tokens, words_of};
+
+/// Neighbours on each side (FIELD.md, "Research").
+const NEIGHBOURS: usize = 2;
+
+/// Entries further apart in time are no neighbours: a new sitting has begun.
+const SITTING: SignedDuration = SignedDuration::from_hours(3);
+
+/// Bytes of a text that are indexed, of a tool's result, and words that a neighbour lends.
+const TEXT_BYTES: usize = 64 * 1024;
+const TOOL_BYTES: usize = 4 * 1024;
+const LENT_WORDS: usize = 200;
+
+/// An entry as it is indexed.
+#[derive(Debug, Clone)]
+pub(crate) struct Spoken {
+    seq: Seq,
+    at: Timestamp,
+    author: String,
+    words: Vec<String>,
+    /// Neighbours after it that the index has it with; none: the index does not have it.
+    written_with: Option<usize>,
+}
+
+/// Whether an entry is indexed: it has words of its own, and they do not quote others.
+fn is_spoken(entry: &Entry) -> bool {
+    !entry.quotes && entry.role != Role::Tool
+}
+
+/// The last entries of a channel, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    entries: VecDeque<Spoken>,
+}
+
+/// A document to be written: the one before it goes.
+pub(crate) struct Write {
+    /// Its key.
+    pub(crate) key: String,
+    /// The index may have it already.
+    pub(crate) replaces: bool,
+    /// The document.
+    pub(crate) doc: tantivy::TantivyDocument,
+}
+
+impl Recent {
+    /// What was indexed before a restart.
+    pub(crate) fn loaded(entries: &[std::sync::Arc<Entry>]) -> Self {
+        let mut recent = Self::default();
+        for entry in entries.iter().filter(|entry| is_spoken(entry)) {
+            if let Some(spoken) = spoken(entry) {
+                // Not known: written anew when a neighbour comes.
+                recent.entries.push_back(Spoken { written_with: Some(0), ..spoken });
+            }
+        }
+        recent.trim();
+        recent
+    }
+
+    /// Takes in the next entry. Returns the one that has all its neighbours now.
+    pub(crate) fn push(&mut self, fields: &Fields, channel: &ChannelId, entry: &Entry) -> Option<Write> {
+        if !is_spoken(entry) {
+            return (entry.role == Role::Tool).then(|| tool_result(fields, channel, entry)).flatten();
+        }
+        self.entries.push_back(spoken(entry)?);
+        let complete =
+            self.entries.len().checked_sub(NEIGHBOURS + 1).and_then(|idx| self.write(fields, channel, idx));
+        self.trim();
+        complete
+    }
+
+    /// The youngest entries, which wait for neighbours still, with those that they have.
+    pub(crate) fn rest(&mut self, fields: &Fields, channel: &ChannelId) -> Vec<Write> {
+        let from = self.entries.len().saturating_sub(NEIGHBOURS);
+        (from..self.entries.len()).filter_map(|idx| self.write(fields, channel, idx)).collect()
+    }
+
+    fn write(&mut self, fields: &Fields, channel: &ChannelId, idx: usize) -> Option<Write> {
+        let after = (self.entries.len() - 1 - idx).min(NEIGHBOURS);
+        let written_with = self.entries[idx].written_with;
+        if written_with == Some(after) {
+            return None;
+        }
+        self.entries[idx].written_with = Some(after);
+        let entry = &self.entries[idx];
+        let lent = (idx.saturating_sub(NEIGHBOURS)..=idx + after)
+            .filter(|other| *other != idx)
+            .map(|other| &self.entries[other])
+            .filter(|other| entry.at.duration_since(other.at).abs() <= SITTING)
+            .flat_map(|other| other.words.iter().take(LENT_WORDS));
+        let date = date_words(entry.at);
+        let own = || entry.words.iter();
+        let near: Vec<&str> = lent.chain(&date).map(String::as_str).collect();
+        let own: Vec<&str> = own().map(String::as_str).collect();
+        let mut doc =
+            document(fields, &Subject::Entry(channel.clone(), entry.seq), &entries_of(channel), entry.at);
+        doc.add_pre_tokenized_text(fields.near, tokens(&near));
+        doc.add_pre_tokenized_text(fields.own, tokens(&own));
+        doc.add_text(fields.author, &entry.author);
+        let key = Subject::Entry(channel.clone(), entry.seq).key();
+        Some(Write { key, replaces: written_with.is_some(), doc })
+    }
+
+    fn trim(&mut self) {
+        while self.entries.len() > 2 * NEIGHBOURS + 1 {
+            self.entries.pop_front();
+        }
+    }
+}
+
+fn spoken(entry: &Entry) -> Option<Spoken> {
+    let words = words_of(head(&entry.text(), TEXT_BYTES));
+    let author = entry.author.as_ref().map(|author| author.name.clone()).unwrap_or_default();
+    let spoken = Spoken { seq: entry.seq, at: entry.at, author, words, written_with: None };
+    (!spoken.words.is_empty()).then_some(spoken)
+}
+
+/// A tool's result stands alone, by its beginning.
+fn tool_result(fields: &Fields, channel: &ChannelId, entry: &Entry) -> Option<Write> {
+    let words = words_of(head(&entry.text(), TOOL_BYTES));
+    if words.is_empty() {
+        return None;
+    }
+    let subject = Subject::Entry(channel.clone(), entry.seq);
+    let mut doc = document(fields, &subject, &entries_of(channel), entry.at);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    doc.add_pre_tokenized_text(fields.near, tokens(&words));
+    Some(Write { key: subject.key(), replaces: false, doc })
+}
+
+/// The beginning of a text, at most that many bytes, cut at a character.
+fn head(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// A document without its words.
+pub(crate) fn document(
+    fields: &Fields,
+    subject: &Subject,
+    place: &str,
+    at: Timestamp,
+) -> tantivy::TantivyDocument {
+    let mut doc = tantivy::TantivyDocument::new();
+    doc.add_text(fields.key, subject.key());
+    doc.add_text(fields.place, place);
+    doc.add_u64(fields.day, day_of(at));
+    doc
+}

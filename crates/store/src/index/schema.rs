@@ -1,0 +1,169 @@
+//! The fields of a document, and how texts become words.
+
+use cairn_core::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
+use cairn_core::memory::Scope;
+use cairn_core::words::topic_words;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use tantivy::schema::{
+    FAST, Field, INDEXED, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions,
+};
+use tantivy::tokenizer::{PreTokenizedString, Token};
+
+/// The fields.
+#[derive(Clone)]
+pub(crate) struct Fields {
+    /// All of them.
+    pub(crate) schema: Schema,
+    /// What a document stands for, unique.
+    pub(crate) key: Field,
+    /// Kind and channel, or agent and scope: a search names the places that it may see.
+    pub(crate) place: Field,
+    /// The words of its neighbours, its date, and what else is said around it.
+    pub(crate) near: Field,
+    /// Its own words.
+    pub(crate) own: Field,
+    /// Words of its author's name.
+    pub(crate) author: Field,
+    /// The day that it was said on, counted from 1970.
+    pub(crate) day: Field,
+}
+
+/// Name of the field [`Fields::day`], for its column.
+pub(crate) const DAY: &str = "day";
+
+impl Fields {
+    /// The fields of this version.
+    pub(crate) fn new() -> Self {
+        let mut schema = Schema::builder();
+        let words = TextFieldIndexing::default()
+            .set_tokenizer("raw")
+            .set_index_option(IndexRecordOption::WithFreqs)
+            .set_fieldnorms(true);
+        let words = TextOptions::default().set_indexing_options(words);
+        Self {
+            key: schema.add_text_field("key", STRING | STORED),
+            place: schema.add_text_field("place", STRING),
+            near: schema.add_text_field("near", words.clone()),
+            own: schema.add_text_field("own", words),
+            author: schema.add_text_field("author", STORED),
+            day: schema.add_u64_field(DAY, FAST | INDEXED),
+            schema: schema.build(),
+        }
+    }
+}
+
+/// What a document stands for, as its key says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// An entry.
+    Entry(ChannelId, Seq),
+    /// A summary.
+    Summary(ChannelId, SummaryId),
+    /// A memory.
+    Memory(MemoryId),
+}
+
+impl Subject {
+    /// The key.
+    pub(crate) fn key(&self) -> String {
+        match self {
+            Self::Entry(channel, seq) => format!("e\0{channel}\0{seq}"),
+            Self::Summary(channel, id) => format!("s\0{channel}\0{id}"),
+            Self::Memory(id) => format!("m\0{id}"),
+        }
+    }
+
+    /// What the key stands for.
+    pub(crate) fn of(key: &str) -> Option<Self> {
+        let mut parts = key.splitn(3, '\0');
+        match (parts.next()?, parts.next()?, parts.next()) {
+            ("e", channel, Some(seq)) => Some(Self::Entry(channel.parse().ok()?, Seq(seq.parse().ok()?))),
+            ("s", channel, Some(id)) => Some(Self::Summary(channel.parse().ok()?, id.into())),
+            ("m", id, None) => Some(Self::Memory(id.into())),
+            _ => None,
+        }
+    }
+}
+
+/// The place of a channel's entries.
+pub(crate) fn entries_of(channel: &ChannelId) -> String {
+    format!("e\0{channel}")
+}
+
+/// The place of a channel's summaries.
+pub(crate) fn summaries_of(channel: &ChannelId) -> String {
+    format!("s\0{channel}")
+}
+
+/// The place of a scope's memories.
+pub(crate) fn memories_of(agent: &AgentId, scope: &Scope) -> String {
+    format!("m\0{agent}\0{scope}")
+}
+
+/// The words by which a text is found. Korean writes gaps, but joins its particles to the words: it is cut into pairs,
+/// too.
+pub(crate) fn words_of(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for word in topic_words(text) {
+        let is_hangul = |c: char| ('\u{ac00}'..='\u{d7a3}').contains(&c);
+        let chars: Vec<char> = word.chars().collect();
+        if chars.len() > 2 && chars.iter().all(|c| is_hangul(*c)) {
+            words.extend(chars.windows(2).map(|pair| pair.iter().collect::<String>()));
+        } else {
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// A date as people write it: day, month, year.
+pub(crate) fn date_words(at: Timestamp) -> Vec<String> {
+    words_of(&at.to_zoned(TimeZone::UTC).strftime("%-d %B %Y").to_string())
+}
+
+/// The day of a moment, counted from 1970.
+pub(crate) fn day_of(at: Timestamp) -> u64 {
+    u64::try_from(at.as_second() / 86_400).unwrap_or(0)
+}
+
+/// Words as tantivy takes them.
+pub(crate) fn tokens(words: &[&str]) -> PreTokenizedString {
+    let token = |(position, word): (usize, &&str)| Token {
+        offset_from: 0,
+        offset_to: 0,
+        position,
+        text: (*word).to_owned(),
+        position_length: 1,
+    };
+    PreTokenizedString { text: String::new(), tokens: words.iter().enumerate().map(token).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_reads_back_as_what_it_stands_for() {
+        let channel: ChannelId = "main/local/main".parse().unwrap();
+        for subject in [
+            Subject::Entry(channel.clone(), Seq(7)),
+            Subject::Summary(channel, SummaryId::from("s3")),
+            Subject::Memory(MemoryId::from("m01")),
+        ] {
+            assert_eq!(Subject::of(&subject.key()), Some(subject));
+        }
+    }
+
+    #[test]
+    fn scripts_without_gaps_and_korean_come_in_pairs() {
+        assert_eq!(words_of("学校生活"), ["学校", "校生", "生活"]);
+        assert_eq!(words_of("학교에서"), ["학교", "교에", "에서"]);
+    }
+
+    #[test]
+    fn a_date_is_found_as_people_write_it() {
+        let at: Timestamp = "2023-05-08T13:56:00Z".parse().unwrap();
+        assert_eq!(date_words(at), words_of("8 May 2023"));
+    }
+}
