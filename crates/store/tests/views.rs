@@ -1,0 +1,187 @@
+//! What derives from the journal: made anew when it is gone or damaged, and the same then.
+
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_core::event::Event;
+use cairn_core::ids::{AgentId, Generation, Seq};
+use cairn_core::memory::MemoryKind;
+use cairn_core::ports::{Archive, MemoryFilter, MemoryStore, OutboxStore};
+use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
+use common::{Chat, channel, memory, open, scope};
+
+/// All that the views show, for comparison.
+async fn shown(store: &Store) -> String {
+    let agent = AgentId::from("main");
+    let filter = || MemoryFilter { limit: 100, ..MemoryFilter::default() };
+    let main = channel("main");
+    format!(
+        "{:#?}",
+        (
+            store.channels().await.unwrap(),
+            store.restore(&main).await.unwrap(),
+            store.entries(&main, Seq(1), Seq(99), 99).await.unwrap(),
+            store.list(&agent, &[scope()], filter()).await.unwrap(),
+            store.scopes(&agent).await.unwrap(),
+            store.seen(&main, &"a".into()).await.unwrap(),
+            store.owed().await.unwrap(),
+        )
+    )
+}
+
+async fn lived_in(dir: &Path) -> String {
+    let store = open(dir);
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("a", "I like green tea", "noted").await;
+    let turn = chat.turn("b", "my bike is blue", "nice").await;
+    chat.append(vec![Event::OutboxIntended { id: "o1".into(), turn, seq: Seq(4) }]).await;
+    chat.compact(2, "Tea.", vec![memory("Ana likes green tea", "s1/0"), memory("Ana has a bike", "s1/1")])
+        .await;
+    let saved = chat.append(vec![Event::MemorySaved(memory("The bike is blue", "t2/0"))]).await;
+    assert_eq!(saved.len(), 1);
+    let list = |store: Store| async move {
+        let filter = MemoryFilter { limit: 100, ..MemoryFilter::default() };
+        store.list(&AgentId::from("main"), &[scope()], filter).await.unwrap()
+    };
+    let memories = list(store.clone()).await;
+    assert_eq!(memories.len(), 3);
+    chat.append(vec![
+        Event::MemoryEdited {
+            id: memories[1].id.clone(),
+            text: Some("Ana has two bikes".to_owned()),
+            kind: Some(MemoryKind::Observation),
+            importance: None,
+        },
+        Event::MemoryForgotten { id: memories[2].id.clone() },
+        Event::MemoriesRecalled { ids: vec![memories[0].id.clone()], tokens: 9 },
+        Event::GenerationStarted { generation: Generation(2) },
+    ])
+    .await;
+    chat.accept("c", "ana", "and now?").await;
+    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    let before = shown(&store).await;
+    store.close().await;
+    before
+}
+
+#[tokio::test]
+async fn views_made_anew_show_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = lived_in(dir.path()).await;
+    assert!(before.contains("Ana has two bikes") && !before.contains("The bike is blue"));
+    fs::remove_dir_all(dir.path().join("views")).unwrap();
+    fs::remove_dir_all(dir.path().join("index")).unwrap();
+    let store = open(dir.path());
+    assert_eq!(shown(&store).await, before);
+    store.close().await;
+    let report = rebuild_dir(StoreOptions::new(dir.path())).await.unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    assert_eq!((report.channels, report.memories), (1, 2));
+    let store = open(dir.path());
+    assert_eq!(shown(&store).await, before);
+    assert_eq!(store.verify().await.unwrap(), report);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_flipped_bit_anywhere_in_sled_is_noticed_or_without_effect() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = lived_in(dir.path()).await;
+    let file = dir.path().join("views").join("db");
+    let len = file.metadata().unwrap().len();
+    let kept = fs::read(&file).unwrap();
+    let last_used = kept.iter().rposition(|byte| *byte != 0).unwrap() as u64;
+    for step in 0..12 {
+        let offset = last_used * step / 12 + step;
+        let views = dir.path().join("views");
+        fs::write(&file, &kept).unwrap();
+        let handle = OpenOptions::new().read(true).write(true).open(&file).unwrap();
+        let mut byte = [0];
+        handle.read_exact_at(&mut byte, offset.min(len - 1)).unwrap();
+        handle.write_all_at(&[byte[0] ^ 0x10], offset.min(len - 1)).unwrap();
+        drop(handle);
+        let store = open(dir.path());
+        assert_eq!(shown(&store).await, before, "bit flipped at {offset}");
+        store.close().await;
+        assert!(views.exists());
+    }
+}
+
+#[tokio::test]
+async fn a_sled_that_does_not_open_is_moved_aside_and_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = lived_in(dir.path()).await;
+    fs::write(dir.path().join("views").join("conf"), "not a configuration").unwrap();
+    let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
+    assert!(!report.ok);
+    let store = open(dir.path());
+    assert_eq!(shown(&store).await, before);
+    store.close().await;
+    assert!(dir.path().join("views.damaged").exists());
+}
+
+#[tokio::test]
+async fn a_half_made_snapshot_does_not_stop_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = lived_in(dir.path()).await;
+    let torn = dir.path().join("views").join("snap.00000000000000FF.generating");
+    fs::write(&torn, "torn").unwrap();
+    let store = open(dir.path());
+    assert!(!torn.exists());
+    assert!(!dir.path().join("views.damaged").exists());
+    assert_eq!(shown(&store).await, before);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn views_ahead_of_the_journal_are_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    lived_in(dir.path()).await;
+    let segment = fs::read_dir(dir.path().join("journal")).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(&segment).unwrap();
+    let kept = text.trim_end().rfind('\n').unwrap() + 1;
+    fs::write(&segment, &text[..kept]).unwrap();
+    let store = open(dir.path());
+    let rows = store.channels().await.unwrap();
+    assert!(rows[0].unfinished, "the delivery is still owed");
+    assert_eq!(store.seen(&channel("main"), &"c".into()).await.unwrap(), cairn_core::ports::Seen::New);
+    let restored = store.restore(&channel("main")).await.unwrap().unwrap();
+    assert!(restored.pending.is_empty(), "a head that is ahead is not used");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_copy_taken_from_a_running_store_opens_with_all_that_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    for i in 0..20 {
+        chat.turn(&format!("m{i}"), "a message", "a reply").await;
+    }
+    // As after a kill: sled has flushed at most a part of it.
+    copy_dir(dir.path(), copy.path());
+    let reopened = open(copy.path());
+    assert_eq!(reopened.restore(&channel("main")).await.unwrap().unwrap(), chat.state);
+    let report = reopened.verify().await.unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    reopened.close().await;
+    store.close().await;
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            fs::create_dir_all(&target).unwrap();
+            copy_dir(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
