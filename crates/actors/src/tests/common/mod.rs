@@ -236,7 +236,8 @@ pub(crate) async fn answer(admission: Admission) -> Answer {
             Progress::Delta(_) | Progress::Restarted | Progress::Tool { .. } => None,
         }
     });
-    Box::pin(end).next().await.expect("a stream ends with an answer")
+    let waited = tokio::time::timeout(store::PATIENCE, Box::pin(end).next()).await;
+    waited.expect("it is never answered").expect("a stream ends with an answer")
 }
 
 #[track_caller]

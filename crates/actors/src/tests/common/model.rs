@@ -15,6 +15,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
+use super::store::PATIENCE;
+
 /// One planned answer.
 pub(crate) enum Plan {
     Text(String),
@@ -98,7 +100,9 @@ impl FakeModel {
     pub(crate) async fn until(&self, n: usize, of: Kind) {
         let enough =
             |requests: &Vec<ChatRequest>| requests.iter().filter(|request| kind(request) == of).count() >= n;
-        self.requests.subscribe().wait_for(enough).await.unwrap();
+        let mut requests = self.requests.subscribe();
+        let waited = tokio::time::timeout(PATIENCE, requests.wait_for(enough)).await;
+        waited.expect("it never happened").unwrap();
     }
 }
 

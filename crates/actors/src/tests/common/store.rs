@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, NewRecord, Record, TurnEnd};
@@ -16,6 +17,9 @@ use cairn_core::ports::{
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
+
+/// By the paused clock: long after all retries. A test fails instead of hanging.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// The store.
 pub(crate) struct MemStore {
@@ -77,7 +81,9 @@ impl MemStore {
     /// Waits until the journal has `n` events of that sort.
     pub(crate) async fn until(&self, n: usize, what: impl Fn(&Event) -> bool) {
         let enough = |records: &Vec<Record>| records.iter().filter(|record| what(&record.event)).count() >= n;
-        self.records.subscribe().wait_for(enough).await.unwrap();
+        let mut records = self.records.subscribe();
+        let waited = tokio::time::timeout(PATIENCE, records.wait_for(enough)).await;
+        waited.expect("it never happened").unwrap();
     }
 
     /// The next append fails.
