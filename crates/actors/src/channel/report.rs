@@ -1,10 +1,11 @@
-//! What watchers, logs and metrics are told of what has become durable.
+//! What watchers, logs, metrics and the compactor are told of what has become durable.
 
 use cairn_core::event::{Event, Record, Run, RunEnd, TurnEnd, TurnOutcome};
 use cairn_core::window::{Gauge, measure};
 
 use super::ChannelState;
 use super::accept::answer_of;
+use crate::compactor::CompactorMsg;
 use crate::notice::Notice;
 
 /// Records after which a head is kept, so that a start has little to read.
@@ -33,6 +34,7 @@ impl ChannelState {
                         self.cell.hub.end(messages, |message| answer_of(message, end, String::new()));
                     }
                     self.report_turn(end, &gauge);
+                    self.cell.tell_compactor(CompactorMsg::Look);
                 }
                 Event::RunStarted { run } => self.report_start(run),
                 Event::RunEnded(end) => {

@@ -272,7 +272,6 @@ impl ChannelState {
         if let Some((item, reply)) = closing.owed {
             self.shared.tell_outbox(OutboxMsg::Owe { item, reply: Some(reply) });
         }
-        self.cell.tell_compactor(CompactorMsg::Look);
         self.go_on().await?;
         self.tell_drained();
         Ok(Ok(()))

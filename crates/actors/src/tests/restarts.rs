@@ -95,6 +95,9 @@ async fn a_stop_lets_open_turns_end_and_keeps_what_is_pending() {
     assert_eq!(reply(open).await, "re: one");
     stop.await.unwrap();
     assert_eq!(failure_code(pending).await, "stopping");
+    let conversation = world.conversation();
+    assert!(conversation.open_turn.is_none(), "no turn begins during a stop");
+    assert_eq!(conversation.pending.len(), 1);
     assert!(matches!(world.store.events().last(), Some(Event::DaemonStopped)));
     assert_eq!(world.store.heads.lock().len(), 1);
     let again = world.over(world.store.after_kill());

@@ -261,3 +261,20 @@ async fn a_long_conversation_stays_calm_and_its_summaries_merge() {
     assert_eq!(world.store.history(&local()).len(), 800);
     assert!(ends(&world).iter().all(|end| end.outcome == RunOutcome::Committed));
 }
+
+#[tokio::test(start_paused = true)]
+async fn turns_without_an_answer_are_compacted_like_any_other() {
+    let mut world = World::new();
+    world.limits.unaddressed_queue = 2;
+    let live = world.start().await;
+    for n in 0..120 {
+        let mut overheard = message(&group(), &format!("m{n}"), &chatter(n));
+        overheard.addressed = false;
+        drop(live.submit(overheard).await.unwrap());
+        settle().await;
+    }
+    assert!(world.model.requests(Kind::Reply).is_empty());
+    let conversation = world.store.conversation(&group()).unwrap();
+    assert!(conversation.stack.summaries().next().is_some(), "nothing was compacted");
+    check_coverage(&conversation);
+}
