@@ -1,1 +1,7 @@
-fn main() {}
+//! The binary `cairn`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cairn_daemon::cli::main(std::env::args_os())
+}

@@ -5,6 +5,7 @@
 //! [`OutboxStore`](cairn_core::ports::OutboxStore). An append is durable when it returns; the views follow behind
 //! it on a thread of their own, and every read waits until they show all that was durable when it was asked.
 
+mod clean;
 mod disk;
 mod index;
 mod journal;

@@ -71,6 +71,7 @@ impl Conversation {
             Event::EmergencyApplied { marker, .. } => {
                 self.drop_live(marker.to_seq);
                 self.stack.place(marker.clone().into());
+                self.emergencies += 1;
             }
             Event::StackRetired { marker } => self.stack.place(marker.clone().into()),
             Event::GenerationStarted { generation } => self.start_generation(*generation),

@@ -86,6 +86,9 @@ pub struct Conversation {
     pub accepted: u64,
     /// Runs ever started; the next run's ordinal derives from it.
     pub runs: u64,
+    /// Emergencies ever applied.
+    #[serde(default)]
+    pub emergencies: u64,
     /// Summaries and markers, oldest first; together with `live` they cover the generation.
     pub stack: Stack,
     /// Sealed and live entries, oldest first, without a gap.
@@ -139,6 +142,7 @@ impl Conversation {
             first_seq: Seq(1),
             accepted: 0,
             runs: 0,
+            emergencies: 0,
             stack: Stack::default(),
             live: VecDeque::new(),
             pending: VecDeque::new(),

@@ -66,7 +66,7 @@ impl ApiError {
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",
             format!("the text is longer than {max_bytes} bytes"),
-            "split it into several messages, or raise `max_text_bytes` in the configuration",
+            "split it into several messages, or raise `max_message_bytes` in `[limits]`",
         )
     }
 

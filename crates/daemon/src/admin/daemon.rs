@@ -1,0 +1,130 @@
+//! The daemon itself: is it well, and what is it.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use cairn_core::ids::AgentId;
+use cairn_core::ports::Archive;
+use cairn_platforms::local::ApiError;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::Shared;
+
+/// The state of a daemon.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusRecord {
+    /// A daemon runs. False when a command has opened the store itself.
+    pub running: bool,
+    /// `ready`, `starting`, `stopping`; `stopped` when none runs.
+    pub state: String,
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// The state folder, absolute.
+    pub state_dir: String,
+    /// The config file; none: built-in defaults.
+    pub config_file: Option<String>,
+    /// The socket it listens at.
+    pub socket: Option<String>,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// Seconds since.
+    pub uptime_seconds: u64,
+    /// The agents, in the order of the configuration; the first is the default one.
+    pub agents: Vec<AgentStatus>,
+    /// Channels ever seen.
+    pub channels: u64,
+    /// Channels awake.
+    pub awake: u64,
+    /// Turns under way.
+    pub turns: u64,
+    /// Compaction runs under way.
+    pub runs: u64,
+    /// Actors started again after a failure, since the start.
+    pub restarts: u64,
+    /// The store.
+    pub store: StoreStatus,
+}
+
+/// An agent of a daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentStatus {
+    /// Its name.
+    pub id: AgentId,
+    /// The model that answers.
+    pub model: String,
+    /// Tokens of request and answer together.
+    pub window_tokens: u64,
+}
+
+/// The store of a daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// Bytes of the journal.
+    pub journal_bytes: u64,
+    /// Segments of the journal.
+    pub segments: u64,
+    /// Number of the last durable event.
+    pub last: u64,
+    /// Number of the last event that the views show.
+    pub applied: u64,
+    /// Why the views are behind, when they cannot be written.
+    pub error: Option<String>,
+}
+
+/// `GET /v1/health`: 200 when messages are accepted and the store can be written.
+pub(super) async fn health(State(admin): State<Shared>) -> Response {
+    let (ready, state) = match &admin.house {
+        Some(house) => (house.is_ready(), house.health().state),
+        None => (false, "stopped"),
+    };
+    let views_error =
+        admin.store.stats().map_or_else(|error| Some(error.to_string()), |stats| stats.views_error);
+    if let (true, None) = (ready, &views_error) {
+        return Json(json!({ "status": "ok" })).into_response();
+    }
+    let reason = views_error.unwrap_or_else(|| format!("the daemon is {state}"));
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, state, reason, "`cairn status` and the log say more")
+        .into_response()
+}
+
+/// `GET /v1/status`.
+pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
+    let stats = admin.store.stats()?;
+    let health = admin.house.as_ref().map(cairn_actors::House::health);
+    let agents = admin.runtimes().await?.iter().map(|agent| AgentStatus {
+        id: agent.settings.id.clone(),
+        model: agent.settings.model.clone(),
+        window_tokens: agent.settings.window.window_tokens,
+    });
+    let identity = &admin.identity;
+    let up = admin.clock.now().duration_since(identity.started_at);
+    Ok(Json(StatusRecord {
+        running: health.is_some(),
+        state: health.as_ref().map_or("stopped", |health| health.state).to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        state_dir: identity.state_dir.display().to_string(),
+        config_file: identity.config_file.as_ref().map(|path| path.display().to_string()),
+        socket: identity.socket.as_ref().map(|path| path.display().to_string()),
+        started_at: identity.started_at,
+        uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
+        agents: agents.collect(),
+        channels: admin.store.channels().await?.len() as u64,
+        awake: health.as_ref().map_or(0, |health| health.awake as u64),
+        turns: health.as_ref().map_or(0, |health| health.turns as u64),
+        runs: health.as_ref().map_or(0, |health| health.runs as u64),
+        restarts: health.as_ref().map_or(0, |health| health.restarts),
+        store: StoreStatus {
+            journal_bytes: stats.journal_bytes,
+            segments: stats.segments,
+            last: stats.last_n,
+            applied: stats.applied_n,
+            error: stats.views_error,
+        },
+    }))
+}

@@ -1,0 +1,206 @@
+//! Memories, for the operator: listed, shown, added, corrected, forgotten. Each change is an event of the journal.
+
+use std::str::FromStr;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use cairn_core::event::{Event, NewRecord};
+use cairn_core::ids::{AgentId, MemoryId};
+use cairn_core::memory::{Fingerprint, Memory, MemoryKind, MemorySave, Scope, Source, mint_id};
+use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
+use cairn_platforms::local::ApiError;
+use serde::Deserialize;
+
+use super::params::{LIMIT_MAX, Params, Segment, body, limit, params, segment};
+use super::{Admin, Shared, no_such_agent};
+
+/// `source.model` of what a person typed.
+const OPERATOR: &str = "operator";
+
+/// Importance of what a person typed, unless they say otherwise.
+const OPERATOR_IMPORTANCE: f64 = 0.8;
+
+/// The query of the list.
+#[derive(Debug, Deserialize)]
+pub(super) struct ListParams {
+    agent: Option<String>,
+    scope: Option<String>,
+    kind: Option<String>,
+    subject: Option<String>,
+    q: Option<String>,
+    limit: Option<usize>,
+}
+
+/// The body of an addition.
+#[derive(Debug, Deserialize)]
+pub(super) struct AddBody {
+    text: String,
+    kind: String,
+    scope: String,
+    agent: Option<String>,
+    subject: Option<String>,
+    importance: Option<f64>,
+}
+
+/// The body of a correction.
+#[derive(Debug, Deserialize)]
+pub(super) struct EditBody {
+    text: Option<String>,
+    kind: Option<String>,
+    importance: Option<f64>,
+}
+
+/// `GET /v1/memories`: oldest first, with `q` best first.
+pub(super) async fn list(
+    State(admin): State<Shared>,
+    query: Params<ListParams>,
+) -> Result<Json<Vec<Memory>>, ApiError> {
+    let asked = params(query)?;
+    let limit = limit(asked.limit)?;
+    let agents = match &asked.agent {
+        Some(agent) => vec![AgentId::from(agent.as_str())],
+        None => admin.roster.ids(),
+    };
+    let scope = asked.scope.as_deref().map(parse::<Scope>).transpose()?;
+    let filter = MemoryFilter {
+        kind: asked.kind.as_deref().map(parse::<MemoryKind>).transpose()?,
+        subject: asked.subject,
+        query: asked.q.filter(|q| !q.trim().is_empty()),
+        limit,
+    };
+    let mut memories = Vec::new();
+    for agent in agents {
+        let known = admin.store.scopes(&agent).await?;
+        if asked.agent.is_some() && known.is_empty() && !admin.roster.knows(&agent) {
+            return Err(no_such_agent(&agent));
+        }
+        let scopes = scope.clone().map_or(known, |scope| vec![scope]);
+        memories.extend(admin.store.list(&agent, &scopes, filter.clone()).await?);
+    }
+    if filter.query.is_none() {
+        memories.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+    }
+    memories.truncate(limit);
+    Ok(Json(memories))
+}
+
+/// `GET /v1/memories/{id}`.
+pub(super) async fn show(State(admin): State<Shared>, id: Segment) -> Result<Json<Memory>, ApiError> {
+    admin.memory(&segment(id)?.into()).await.map(Json)
+}
+
+/// `POST /v1/memories`: adds one; the same one again is one more sighting.
+pub(super) async fn add(State(admin): State<Shared>, request: Body) -> Result<Json<Memory>, ApiError> {
+    let asked: AddBody = body(request).await?;
+    let agent = asked.agent.map_or_else(|| admin.roster.default_agent().clone(), AgentId::from);
+    if !admin.roster.knows(&agent) {
+        return Err(no_such_agent(&agent));
+    }
+    let scope: Scope = parse(&asked.scope)?;
+    let now = admin.clock.now();
+    let save = MemorySave {
+        agent: agent.clone(),
+        scope: scope.clone(),
+        kind: parse(&asked.kind)?,
+        text: admin.checked_text(asked.text)?,
+        subject: asked.subject.filter(|subject| !subject.trim().is_empty()),
+        importance: checked_importance(asked.importance)?.unwrap_or(OPERATOR_IMPORTANCE),
+        source: Source {
+            channel: None,
+            from_seq: None,
+            to_seq: None,
+            summary: None,
+            model: OPERATOR.to_owned(),
+        },
+        sighting: format!("{OPERATOR}:{}", now.as_nanosecond()),
+        explicit: true,
+    };
+    let fingerprint = Fingerprint::of(&agent, &scope, &save.text);
+    admin.journal(Event::MemorySaved(save)).await?;
+    if let Some(memory) = admin.store.get(&mint_id(&fingerprint)).await? {
+        return Ok(Json(memory));
+    }
+    // It was another one's text first and came to be this one's by a correction.
+    let filter = MemoryFilter { limit: LIMIT_MAX, ..MemoryFilter::default() };
+    let same = |memory: &Memory| Fingerprint::of(&agent, &scope, &memory.text) == fingerprint;
+    let found = admin.store.list(&agent, std::slice::from_ref(&scope), filter).await?.into_iter().find(same);
+    found.map(Json).ok_or_else(|| ApiError::internal(&"the memory was journalled but is not to be found"))
+}
+
+/// `PATCH /v1/memories/{id}`.
+pub(super) async fn edit(
+    State(admin): State<Shared>,
+    id: Segment,
+    request: Body,
+) -> Result<Json<Memory>, ApiError> {
+    let id = MemoryId::from(segment(id)?);
+    let EditBody { text, kind, importance } = body(request).await?;
+    let text = text.map(|text| admin.checked_text(text)).transpose()?;
+    let kind = kind.as_deref().map(parse::<MemoryKind>).transpose()?;
+    let importance = checked_importance(importance)?;
+    if text.is_none() && kind.is_none() && importance.is_none() {
+        return Err(ApiError::malformed("nothing to change; give `text`, `kind` or `importance`"));
+    }
+    admin.memory(&id).await?;
+    admin.journal(Event::MemoryEdited { id: id.clone(), text, kind, importance }).await?;
+    admin.memory(&id).await.map(Json)
+}
+
+/// `DELETE /v1/memories/{id}`: forgets it and answers with what it was. It does not come back by itself.
+pub(super) async fn forget(State(admin): State<Shared>, id: Segment) -> Result<Json<Memory>, ApiError> {
+    let memory = admin.memory(&segment(id)?.into()).await?;
+    admin.journal(Event::MemoryForgotten { id: memory.id.clone() }).await?;
+    Ok(Json(memory))
+}
+
+impl Admin {
+    async fn memory(&self, id: &MemoryId) -> Result<Memory, ApiError> {
+        let found = self.store.get(id).await?;
+        found.ok_or_else(|| {
+            ApiError::not_found(
+                "no_such_memory",
+                format!("no memory {id}"),
+                "`cairn memory list` lists the memories with their ids",
+            )
+        })
+    }
+
+    /// Journals the change of a memory and waits until the views show it.
+    async fn journal(&self, event: Event) -> Result<(), ApiError> {
+        // Only a running house may write: a store opened for reading is left as it is.
+        self.house()?;
+        self.store.append(vec![NewRecord { channel: None, at: self.clock.now(), event }]).await?;
+        self.store.settle().await?;
+        Ok(())
+    }
+
+    fn checked_text(&self, text: String) -> Result<String, ApiError> {
+        if text.len() > self.max_text_bytes {
+            return Err(ApiError::too_large(self.max_text_bytes));
+        }
+        if text.contains('\0') {
+            return Err(ApiError::malformed("the text has a NUL character; leave it out"));
+        }
+        if text.trim().is_empty() {
+            return Err(ApiError::empty());
+        }
+        Ok(text.trim().to_owned())
+    }
+}
+
+fn checked_importance(importance: Option<f64>) -> Result<Option<f64>, ApiError> {
+    match importance {
+        Some(value) if !(0.0..=1.0).contains(&value) => {
+            Err(ApiError::malformed(format!("`importance` is {value}; it goes from 0 to 1")))
+        }
+        importance => Ok(importance),
+    }
+}
+
+fn parse<T: FromStr>(text: &str) -> Result<T, ApiError>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| ApiError::malformed(error.to_string()))
+}

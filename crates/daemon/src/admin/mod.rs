@@ -1,0 +1,182 @@
+//! The admin API: everything on the socket but the messages themselves.
+//!
+//! It serves a running daemon, and, without a house, a command that has opened the store to read from it.
+
+mod channels;
+mod commands;
+mod daemon;
+mod events;
+mod history;
+mod memories;
+mod params;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{Method, Uri};
+use axum::routing::{get, post};
+use cairn_actors::{AgentRuntime, House, HouseError};
+use cairn_core::agent::AgentSettings;
+use cairn_core::conversation::Conversation;
+use cairn_core::ids::{AgentId, ChannelId};
+use cairn_core::ports::{Archive, Clock};
+use cairn_platforms::local::ApiError;
+use cairn_store::Store;
+use jiff::Timestamp;
+
+use crate::roster::Roster;
+
+pub use daemon::StatusRecord;
+
+/// What the admin API needs.
+pub struct Admin {
+    /// The store.
+    pub store: Store,
+    /// The actors; none when the store was opened to read from it.
+    pub house: Option<House>,
+    /// The agents.
+    pub roster: Arc<Roster>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Who and where this daemon is.
+    pub identity: Identity,
+    /// Longest text of a memory, in bytes.
+    pub max_text_bytes: usize,
+}
+
+/// Who and where a daemon is.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The state folder, absolute.
+    pub state_dir: PathBuf,
+    /// The config file; none: built-in defaults.
+    pub config_file: Option<PathBuf>,
+    /// The socket it listens at; none when it serves its own process alone.
+    pub socket: Option<PathBuf>,
+    /// When it started.
+    pub started_at: Timestamp,
+}
+
+type Shared = Arc<Admin>;
+
+/// The routes.
+pub fn router(admin: Admin) -> Router {
+    Router::new()
+        .route("/v1/channels", get(channels::list))
+        .route("/v1/channels/{channel}/context", get(channels::context))
+        .route("/v1/channels/{channel}/history", get(history::history))
+        .route("/v1/channels/{channel}/search", get(history::search))
+        .route("/v1/channels/{channel}/compact", post(commands::compact))
+        .route("/v1/channels/{channel}/new", post(commands::new))
+        .route("/v1/channels/{channel}/stop", post(commands::stop))
+        .route("/v1/channels/{channel}/wait", post(commands::wait))
+        .route("/v1/memories", get(memories::list).post(memories::add))
+        .route("/v1/memories/{id}", get(memories::show).patch(memories::edit).delete(memories::forget))
+        .route("/v1/health", get(daemon::health))
+        .route("/v1/status", get(daemon::status))
+        .route("/v1/events", get(events::events))
+        .with_state(Arc::new(admin))
+}
+
+/// Answers for calls that there are not, in the shape of all errors.
+pub fn with_fallbacks(router: Router) -> Router {
+    router.fallback(no_such_call).method_not_allowed_fallback(no_such_method)
+}
+
+async fn no_such_call(uri: Uri) -> ApiError {
+    ApiError::not_found(
+        "no_such_call",
+        format!("there is no call {}", uri.path()),
+        "in a URL a channel's full name is one segment: percent-encode its slashes (%2F)",
+    )
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> ApiError {
+    ApiError::new(
+        axum::http::StatusCode::METHOD_NOT_ALLOWED,
+        "no_such_method",
+        format!("{} does not take {method}", uri.path()),
+        "README.md lists the calls",
+    )
+}
+
+impl Admin {
+    /// The channel of a name from outside.
+    fn resolve(&self, name: &str) -> Result<ChannelId, ApiError> {
+        Ok(ChannelId::resolve(name, self.roster.default_agent())?)
+    }
+
+    /// A conversation, and whether its channel is awake.
+    async fn conversation(&self, channel: &ChannelId) -> Result<(Arc<Conversation>, bool), ApiError> {
+        let found = match &self.house {
+            Some(house) => house.conversation(channel).await.map_err(house_error)?,
+            None => self.store.restore(channel).await?.map(|conversation| (Arc::new(conversation), false)),
+        };
+        found.ok_or_else(|| no_such_channel(channel))
+    }
+
+    /// The settings of a channel's agent.
+    async fn settings(&self, agent: &AgentId) -> Result<Arc<AgentSettings>, ApiError> {
+        self.known_settings(agent).await?.ok_or_else(|| no_such_agent(agent))
+    }
+
+    /// The settings of an agent, if it is configured.
+    async fn known_settings(&self, agent: &AgentId) -> Result<Option<Arc<AgentSettings>>, ApiError> {
+        self.roster.settings(agent).await.map_err(|error| bad_model(&error))
+    }
+
+    /// All agents.
+    async fn runtimes(&self) -> Result<&[AgentRuntime], ApiError> {
+        self.roster.runtimes().await.map_err(|error| bad_model(&error))
+    }
+
+    /// The house, which a command that changes something needs.
+    fn house(&self) -> Result<&House, ApiError> {
+        self.house.as_ref().ok_or_else(|| {
+            ApiError::new(
+                axum::http::StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable",
+                "no daemon runs on this state",
+                "start one with `cairn run`",
+            )
+        })
+    }
+}
+
+fn no_such_channel(channel: &ChannelId) -> ApiError {
+    ApiError::not_found(
+        "no_such_channel",
+        format!("no channel {channel}: nothing was ever said there"),
+        "`cairn channels` lists the channels",
+    )
+}
+
+fn no_such_agent(agent: &AgentId) -> ApiError {
+    ApiError::not_found(
+        "no_such_agent",
+        format!("no agent `{agent}` is configured"),
+        "`cairn config show` lists the agents",
+    )
+}
+
+fn bad_model(error: &cairn_llm::BadModel) -> ApiError {
+    ApiError::malformed(error.to_string())
+}
+
+fn house_error(error: HouseError) -> ApiError {
+    match error {
+        HouseError::NoSuchChannel(channel) => no_such_channel(&channel),
+        HouseError::UnknownAgent(agent) => no_such_agent(&agent),
+        HouseError::Store(error) => error.into(),
+        HouseError::Stopping
+        | HouseError::Interrupted(_)
+        | HouseError::NoAgent
+        | HouseError::Spawn { .. } => ApiError::new(
+            axum::http::StatusCode::SERVICE_UNAVAILABLE,
+            if matches!(error, HouseError::Stopping) { "stopping" } else { "unavailable" },
+            error.to_string(),
+            "try again in a moment; the daemon's log says more",
+        ),
+    }
+}

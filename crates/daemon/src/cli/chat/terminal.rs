@@ -1,0 +1,169 @@
+//! A terminal: line editing, streamed replies, what was recalled, commands.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use axum::http::Method;
+use cairn_core::memory::Memory;
+use cairn_core::ports::Reply;
+use console::style;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+use serde_json::{Value, json};
+
+use super::Talk;
+use super::turn::{NoAnswer, Piece};
+use crate::cli::client::{CallError, encode};
+use crate::cli::connect::channel_path;
+use crate::cli::failure::Failure;
+use crate::cli::text::{one_line, plain};
+use crate::cli::{commands, draw, out};
+use crate::records::{CompactRecord, ContextRecord, NewGenerationRecord};
+
+const HELP: &str = "\
+/context                what is in the window
+/compact [instruction]  compact now
+/new                    archive the conversation and start afresh
+/quit                   leave (also Ctrl-D)
+/help                   this list
+Ctrl-C stops an answer. A line that begins with // is sent with one slash.";
+
+/// Reads, sends and prints until the person leaves.
+pub(super) async fn talk(talk: &Talk) -> Result<(), Failure> {
+    let greeting = format!("{} as {}; /help lists the commands", talk.channel, talk.user);
+    out::line(&style(greeting).dim().to_string())?;
+    let editor = DefaultEditor::new().map_err(|error| terminal_failure(&error))?;
+    let editor = Arc::new(Mutex::new(editor));
+    loop {
+        let line = match read_line(Arc::clone(&editor)).await? {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => continue,
+            Err(ReadlineError::Eof) => return Ok(()),
+            Err(error) => return Err(terminal_failure(&error)),
+        };
+        let line = line.trim();
+        if line.is_empty() {
+            continue;
+        }
+        let flow = match line.strip_prefix('/') {
+            Some(rest) if rest.starts_with('/') => send(talk, rest).await,
+            Some(command) => obey(talk, command).await,
+            None => send(talk, line).await,
+        };
+        match flow {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => return Ok(()),
+            Err(NoAnswer::Refused(error)) => {
+                out::note(&format!("{} {}", style("error:").red(), error.message));
+                out::note(&format!("hint: {}", error.hint));
+            }
+            Err(NoAnswer::Lost(failure)) => return Err(failure),
+        }
+    }
+}
+
+/// Waits for a line on a thread of its own: the editor blocks.
+async fn read_line(editor: Arc<Mutex<DefaultEditor>>) -> Result<Result<String, ReadlineError>, Failure> {
+    let read = move || {
+        let mut editor = editor.lock();
+        let line = editor.readline("> ")?;
+        editor.add_history_entry(line.as_str())?;
+        Ok(line)
+    };
+    tokio::task::spawn_blocking(read)
+        .await
+        .map_err(|error| Failure::failed(format!("the line editor broke: {error}"), "pipe the input instead"))
+}
+
+fn terminal_failure(error: &ReadlineError) -> Failure {
+    Failure::failed(format!("cannot use the terminal: {error}"), "pipe the input instead")
+}
+
+async fn send(talk: &Talk, text: &str) -> Result<ControlFlow<()>, NoAnswer> {
+    let mut pieces = talk.say(text).await?;
+    let mut streamed = String::new();
+    loop {
+        let piece = tokio::select! {
+            piece = pieces.next() => piece,
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted.map_err(|error| NoAnswer::Lost(error.into()))?;
+                let path = channel_path(&talk.channel, "stop");
+                talk.client.call::<Value>(Method::POST, &path, None::<&()>).await?;
+                continue;
+            }
+        };
+        match piece.transpose()? {
+            Some(Piece::Delta(text)) => {
+                streamed.push_str(&text);
+                print(&plain(&text))?;
+            }
+            Some(Piece::Restarted) => {
+                streamed.clear();
+                print(&style("\n(the model is asked again)\n").dim().to_string())?;
+            }
+            Some(Piece::Tool { name, state }) => {
+                print(&style(format!("\n({}: {})\n", one_line(&name), one_line(&state))).dim().to_string())?;
+            }
+            Some(Piece::Reply(reply)) => {
+                if streamed.is_empty() {
+                    print(&plain(&reply.reply))?;
+                }
+                print("\n")?;
+                return recalled(talk, &reply).await;
+            }
+            Some(Piece::Failed(detail)) => {
+                print("\n")?;
+                return Err(NoAnswer::Refused(detail));
+            }
+            None => return Err(CallError::Broken("it ended before the answer did".to_owned()).into()),
+        }
+    }
+}
+
+/// Shows the memories that were in the window.
+async fn recalled(talk: &Talk, reply: &Reply) -> Result<ControlFlow<()>, NoAnswer> {
+    for id in &reply.recalled {
+        let path = format!("/v1/memories/{}", encode(id.as_str()));
+        match talk.client.get::<Memory>(&path).await {
+            Ok(memory) => {
+                let line = format!("  recalled {id}: {}\n", one_line(&memory.text));
+                print(&style(line).dim().to_string())?;
+            }
+            // Forgotten since.
+            Err(CallError::Api { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+async fn obey(talk: &Talk, command: &str) -> Result<ControlFlow<()>, NoAnswer> {
+    let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    match name {
+        "help" => print(&format!("{HELP}\n"))?,
+        "context" => {
+            let record: ContextRecord = talk.client.get(&channel_path(&talk.channel, "context")).await?;
+            print(&draw::context(&record, out::width()))?;
+        }
+        "compact" => {
+            let body = json!({ "instruction": rest.trim(), "wait": true });
+            let path = channel_path(&talk.channel, "compact");
+            let record: CompactRecord = talk.client.post(&path, &body).await?;
+            print(&format!("{}\n", commands::told(&record)))?;
+        }
+        "new" => {
+            let path = channel_path(&talk.channel, "new");
+            let answer = talk.client.call::<NewGenerationRecord>(Method::POST, &path, None::<&()>).await?;
+            print(&format!("generation {} begins; what was before is archived\n", answer.1.generation.0))?;
+        }
+        "quit" | "exit" => return Ok(ControlFlow::Break(())),
+        _ => print(&format!("no command /{}; /help lists them\n", one_line(name)))?,
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+fn print(text: &str) -> Result<(), NoAnswer> {
+    out::raw(text.as_bytes()).map_err(NoAnswer::Lost)
+}

@@ -1,0 +1,129 @@
+//! One message and its answer, piece by piece.
+
+use axum::http::StatusCode;
+use cairn_core::ports::Reply;
+use cairn_platforms::local::{ErrorBody, ErrorDetail, MessageRequest};
+use futures::{Stream, StreamExt};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::Talk;
+use crate::cli::client::CallError;
+use crate::cli::connect::channel_path;
+use crate::cli::failure::Failure;
+use crate::sse::ServerEvent;
+
+/// What comes back for a message.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// Words of the answer.
+    Delta(String),
+    /// The words so far are void.
+    Restarted,
+    /// A tool began or ended.
+    Tool {
+        /// Its name.
+        name: String,
+        /// `started`, `done`, `failed`.
+        state: String,
+    },
+    /// The whole answer; nothing more comes.
+    Reply(Reply),
+    /// No answer; nothing more comes.
+    Failed(ErrorDetail),
+}
+
+/// Why a message has no answer.
+pub(super) enum NoAnswer {
+    /// It was refused or its turn failed; the next message may do better.
+    Refused(ErrorDetail),
+    /// There is nobody to talk to.
+    Lost(Failure),
+}
+
+impl From<CallError> for NoAnswer {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Api { body, .. } => Self::Refused(body.error),
+            error @ CallError::Broken(_) => Self::Lost(error.into()),
+        }
+    }
+}
+
+impl Talk {
+    /// Sends a message; its pieces end with a reply or a failure.
+    pub(super) async fn say(
+        &self,
+        text: &str,
+    ) -> Result<impl Stream<Item = Result<Piece, CallError>> + Unpin + use<>, NoAnswer> {
+        let request = MessageRequest {
+            user: self.user.clone(),
+            text: text.to_owned(),
+            id: None,
+            agent: None,
+            at: None,
+        };
+        let path = channel_path(&self.channel, "messages");
+        loop {
+            match self.client.events(&path, &request).await {
+                Ok(events) => return Ok(Box::pin(pieces(events))),
+                // Not taken in yet: waiting and asking again cannot double it.
+                Err(CallError::Api {
+                    status: StatusCode::TOO_MANY_REQUESTS,
+                    retry_after_secs: Some(secs),
+                    ..
+                }) => {
+                    tokio::time::sleep(std::time::Duration::from_secs(secs.clamp(1, 60))).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends a message and waits for its whole answer.
+    pub(super) async fn ask(&self, text: &str) -> Result<Reply, NoAnswer> {
+        let mut pieces = self.say(text).await?;
+        while let Some(piece) = pieces.next().await {
+            match piece? {
+                Piece::Reply(reply) => return Ok(reply),
+                Piece::Failed(detail) => return Err(NoAnswer::Refused(detail)),
+                Piece::Delta(_) | Piece::Restarted | Piece::Tool { .. } => {}
+            }
+        }
+        Err(CallError::Broken("it ended before the answer did".to_owned()).into())
+    }
+}
+
+fn pieces(
+    events: impl Stream<Item = Result<ServerEvent, CallError>>,
+) -> impl Stream<Item = Result<Piece, CallError>> {
+    events.filter_map(|event| async move { event.and_then(|event| piece(&event)).transpose() })
+}
+
+fn piece(event: &ServerEvent) -> Result<Option<Piece>, CallError> {
+    #[derive(Deserialize)]
+    struct Delta {
+        text: String,
+    }
+    #[derive(Deserialize)]
+    struct Tool {
+        name: String,
+        state: String,
+    }
+    Ok(match event.name.as_str() {
+        "delta" => Some(Piece::Delta(read::<Delta>(event)?.text)),
+        "restarted" => Some(Piece::Restarted),
+        "tool" => {
+            let Tool { name, state } = read(event)?;
+            Some(Piece::Tool { name, state })
+        }
+        "reply" => Some(Piece::Reply(read(event)?)),
+        "error" => Some(Piece::Failed(read::<ErrorBody>(event)?.error)),
+        _ => None,
+    })
+}
+
+fn read<T: DeserializeOwned>(event: &ServerEvent) -> Result<T, CallError> {
+    serde_json::from_str(&event.data)
+        .map_err(|error| CallError::Broken(format!("cannot read its event `{}`: {error}", event.name)))
+}

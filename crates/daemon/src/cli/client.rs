@@ -1,0 +1,209 @@
+//! The client: one set of calls, whether a daemon answers on its socket or the routes are served in this process.
+
+use std::path::{Path, PathBuf};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST, RETRY_AFTER};
+use axum::http::{Method, Request, Response, StatusCode};
+use cairn_platforms::local::ErrorBody;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tower::ServiceExt;
+
+use super::failure::Failure;
+use crate::sse::{self, ServerEvent};
+
+/// How calls reach a daemon.
+#[derive(Clone)]
+pub(crate) enum Client {
+    /// Over its socket.
+    Socket(PathBuf),
+    /// In this process.
+    Embedded(Router),
+}
+
+/// An error answer, or no answer.
+#[derive(Debug)]
+pub(crate) enum CallError {
+    /// The daemon refused.
+    Api {
+        /// The status.
+        status: StatusCode,
+        /// What it said.
+        body: ErrorBody,
+        /// Seconds after which to try again.
+        retry_after_secs: Option<u64>,
+    },
+    /// The connection failed.
+    Broken(String),
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Api { status, body, .. } => Self::of_api(status, body.error),
+            CallError::Broken(message) => Self::failed(
+                format!("the connection to the daemon broke: {message}"),
+                "look at the daemon's log; what it had accepted is not lost",
+            ),
+        }
+    }
+}
+
+impl Client {
+    /// Whether somebody accepts connections at that socket.
+    pub(crate) async fn answers(socket: &Path) -> bool {
+        UnixStream::connect(socket).await.is_ok()
+    }
+
+    /// `GET`.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
+        self.call(Method::GET, path, None::<&()>).await.map(|(_, record)| record)
+    }
+
+    /// `POST` with a JSON body.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
+        self.call(Method::POST, path, Some(body)).await.map(|(_, record)| record)
+    }
+
+    /// Any method; the answer with its status.
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<(StatusCode, T), CallError> {
+        let response = self.send(request(method, path, body, "application/json")?).await?;
+        let status = response.status();
+        let bytes = whole(response).await?;
+        let record = serde_json::from_slice(&bytes).map_err(|error| {
+            CallError::Broken(format!("cannot read its answer ({error}); is it of another version?"))
+        })?;
+        Ok((status, record))
+    }
+
+    /// `POST` with a JSON body, answered by events.
+    pub(crate) async fn events(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<BoxStream<'static, Result<ServerEvent, CallError>>, CallError> {
+        let response = self.send(request(Method::POST, path, Some(body), "text/event-stream")?).await?;
+        let chunks = response.into_body().into_data_stream();
+        let chunks = chunks.map(|chunk| chunk.map_err(|error| CallError::Broken(error.to_string())));
+        Ok(Box::pin(sse::events(chunks)))
+    }
+
+    /// Sends a request; an error status is an error.
+    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, CallError> {
+        let response = match self {
+            Self::Socket(path) => over_socket(path, request).await?,
+            Self::Embedded(router) => match router.clone().oneshot(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            },
+        };
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let retry_after_secs =
+            response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let bytes = whole(response).await?;
+        match serde_json::from_slice(&bytes) {
+            Ok(body) => Err(CallError::Api { status, body, retry_after_secs }),
+            Err(_) => Err(CallError::Broken(format!("{status}: {}", String::from_utf8_lossy(&bytes)))),
+        }
+    }
+}
+
+fn request(
+    method: Method,
+    path: &str,
+    body: Option<&impl Serialize>,
+    accept: &str,
+) -> Result<Request<Body>, CallError> {
+    let broken = |error: &dyn std::fmt::Display| CallError::Broken(error.to_string());
+    let body = match body {
+        Some(body) => Body::from(serde_json::to_vec(body).map_err(|error| broken(&error))?),
+        None => Body::empty(),
+    };
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, "cairn")
+        .header(ACCEPT, accept)
+        .header(CONTENT_TYPE, "application/json")
+        .body(body)
+        .map_err(|error| broken(&error))
+}
+
+async fn over_socket(path: &Path, request: Request<Body>) -> Result<Response<Body>, CallError> {
+    let broken = |error: &dyn std::fmt::Display| CallError::Broken(format!("{}: {error}", path.display()));
+    let stream = UnixStream::connect(path).await.map_err(|error| broken(&error))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+    // The connection is driven until the body has been read or dropped; its errors surface there.
+    tokio::spawn(connection);
+    let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+    Ok(response.map(Body::new))
+}
+
+async fn whole(response: Response<Body>) -> Result<Vec<u8>, CallError> {
+    let collected = response.into_body().collect().await;
+    Ok(collected.map_err(|error| CallError::Broken(error.to_string()))?.to_bytes().to_vec())
+}
+
+/// A text as one segment or value of a URL: everything but letters, digits and `-._~` percent-encoded.
+pub(crate) fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// A path with the parameters that are there.
+pub(crate) fn with_params(path: &str, params: &[(&str, Option<String>)]) -> String {
+    let mut out = path.to_owned();
+    let mut separator = '?';
+    for (name, value) in params {
+        if let Some(value) = value {
+            out.push(separator);
+            out.push_str(&format!("{name}={}", encode(value)));
+            separator = '&';
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_name_is_one_segment() {
+        assert_eq!(encode("main/local/été 1"), "main%2Flocal%2F%C3%A9t%C3%A9%201");
+    }
+
+    #[test]
+    fn absent_parameters_leave_no_trace() {
+        let params = [("from", None), ("to", Some("3".to_owned())), ("q", Some("a&b".to_owned()))];
+        assert_eq!(with_params("/h", &params), "/h?to=3&q=a%26b");
+        assert_eq!(with_params("/h", &[("from", None)]), "/h");
+    }
+}

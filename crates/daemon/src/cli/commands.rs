@@ -1,0 +1,110 @@
+//! Commands to a channel: compact and new.
+
+use axum::http::Method;
+use cairn_core::event::{Outcome, RunOutcome};
+use clap::Args;
+use serde_json::json;
+
+use super::connect::{Surroundings, channel_path};
+use super::failure::Failure;
+use super::text::{counted, grouped};
+use super::{ChannelArg, Global, exit, out};
+use crate::records::{CompactRecord, NewGenerationRecord};
+
+/// Arguments of `compact`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn compact main --wait
+  cairn compact main 'keep every figure of the budget' --wait
+
+Without --wait the run goes on in the daemon. When no daemon runs, the command waits in any case.")]
+pub(crate) struct CompactArgs {
+    #[command(flatten)]
+    channel: ChannelArg,
+    /// What the summary is to attend to
+    #[arg(value_name = "INSTRUCTION")]
+    instruction: Option<String>,
+    /// Wait for the end of the run and print its outcome
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Arguments of `new`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  cairn new main
+
+The archived conversation stays in `cairn history` and `cairn search`; memories stay, too.")]
+pub(crate) struct NewArgs {
+    #[command(flatten)]
+    channel: ChannelArg,
+}
+
+/// `cairn compact`.
+pub(crate) async fn compact(global: Global, args: CompactArgs) -> Result<(), Failure> {
+    let surroundings = Surroundings::load(&global)?;
+    let channel = surroundings.channel(&args.channel.channel, None)?;
+    let session = surroundings.changing().await?;
+    let wait = args.wait || session.is_inside();
+    let body = json!({ "instruction": args.instruction, "wait": wait });
+    let path = channel_path(&channel, "compact");
+    let answer = session.client.post::<CompactRecord>(&path, &body).await.map_err(Failure::from);
+    let record = session.finish(answer).await?;
+    if global.json {
+        out::json(&record)?;
+    } else {
+        out::line(&told(&record))?;
+    }
+    match record.outcome {
+        None | Some(RunOutcome::Committed | RunOutcome::Superseded) => Ok(()),
+        Some(RunOutcome::Rejected | RunOutcome::Failed | RunOutcome::Cancelled) => {
+            Err(Failure::Silent(exit::FAILED))
+        }
+    }
+}
+
+/// What became of a compaction, in a sentence.
+pub(crate) fn told(record: &CompactRecord) -> String {
+    match (&record.run, &record.end) {
+        (None, _) => "nothing to compact".to_owned(),
+        (Some(run), None) => format!("run {run} is under way"),
+        (Some(_), Some(end)) => told_end(end),
+    }
+}
+
+/// How a run ended, in a sentence.
+pub(crate) fn told_end(end: &Outcome) -> String {
+    let mut text = format!(
+        "run {} {}: {}, {} -> {} tokens, {}, {} ms",
+        end.run,
+        end.outcome.name(),
+        counted(end.messages, "message", "messages"),
+        grouped(end.tokens_before),
+        grouped(end.tokens_after),
+        counted(end.memories, "memory", "memories"),
+        grouped(end.duration_ms),
+    );
+    if let Some(reason) = &end.reason {
+        text.push_str(&format!(" ({})", super::text::one_line(reason)));
+    }
+    text
+}
+
+/// `cairn new`.
+pub(crate) async fn new(global: Global, args: NewArgs) -> Result<(), Failure> {
+    let surroundings = Surroundings::load(&global)?;
+    let channel = surroundings.channel(&args.channel.channel, None)?;
+    let session = surroundings.changing().await?;
+    let path = channel_path(&channel, "new");
+    let answer = session.client.call::<NewGenerationRecord>(Method::POST, &path, None::<&()>).await;
+    let (_, record) = session.finish(answer.map_err(Failure::from)).await?;
+    if global.json {
+        return out::json(&record);
+    }
+    out::line(&format!(
+        "{}: generation {} begins; what was before is archived",
+        record.channel, record.generation.0
+    ))
+}

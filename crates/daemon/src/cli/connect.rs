@@ -1,0 +1,233 @@
+//! Where a command finds its daemon: over a socket, in the store opened for reading, or started inside.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::ids::ChannelId;
+use cairn_core::ports::StoreError;
+use serde::Deserialize;
+
+use super::client::{Client, encode};
+use super::failure::Failure;
+use super::{Global, exit};
+use crate::config::{
+    Config, ConfigError, Environment, Loaded, ProcessEnvironment, StateDir, check_socket, sockets_to_try,
+    state_dir,
+};
+use crate::socket::Home;
+use crate::telemetry;
+use crate::wiring::{Daemon, Reader, StartError};
+
+/// How long a daemon may take to say who it is before it is passed over.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Attempts at a state that another process holds: it may be another command that reads, or a daemon that starts.
+const IN_USE_ATTEMPTS: u32 = 20;
+
+/// Pause between those attempts.
+const IN_USE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Configuration and state of a command.
+pub(crate) struct Surroundings {
+    /// The configuration.
+    pub(crate) loaded: Arc<Loaded>,
+    /// The state folder.
+    pub(crate) state: StateDir,
+    /// The environment.
+    pub(crate) env: Arc<dyn Environment>,
+}
+
+/// A way to a daemon, and what must be closed after it.
+pub(crate) struct Session {
+    /// The way.
+    pub(crate) client: Client,
+    inside: Inside,
+}
+
+enum Inside {
+    Nothing,
+    Reader(Reader),
+    Daemon(Box<Daemon>),
+}
+
+impl Surroundings {
+    /// Reads configuration and environment. Warnings of the configuration go to stderr.
+    pub(crate) fn load(global: &Global) -> Result<Self, Failure> {
+        let env: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
+        let loaded = Config::load(global.config.as_deref(), env.as_ref())?;
+        let state = state_dir(global.state.as_deref(), env.as_ref())?;
+        Ok(Self { loaded: Arc::new(loaded), state, env })
+    }
+
+    /// A way to read: a running daemon, or the store itself.
+    pub(crate) async fn reading(&self) -> Result<Session, Failure> {
+        quiet_log()?;
+        self.patiently(async |this: &Self| {
+            if let Some(client) = this.running().await {
+                return Ok(Session { client, inside: Inside::Nothing });
+            }
+            let reader = Reader::open(&this.loaded, &this.state).await?;
+            Ok(Session { client: Client::Embedded(reader.router()), inside: Inside::Reader(reader) })
+        })
+        .await
+    }
+
+    /// A way to change something: a running daemon, or one started inside, with the local platform alone.
+    pub(crate) async fn changing(&self) -> Result<Session, Failure> {
+        quiet_log()?;
+        self.patiently(async |this: &Self| {
+            if let Some(client) = this.running().await {
+                return Ok(Session { client, inside: Inside::Nothing });
+            }
+            let socket = this.state.path.join("cairn.sock");
+            check_socket(&socket)?;
+            let daemon = Daemon::start(&this.loaded, &this.state, socket, Home::State).await?;
+            Ok(Session {
+                client: Client::Embedded(daemon.router()),
+                inside: Inside::Daemon(Box::new(daemon)),
+            })
+        })
+        .await
+    }
+
+    /// The full name of a channel.
+    pub(crate) fn channel(&self, name: &str, agent: Option<&str>) -> Result<ChannelId, Failure> {
+        let agent = match agent {
+            Some(agent) => {
+                let known = self.loaded.config.agent(agent);
+                known.map(|agent| agent.id.clone()).ok_or_else(|| self.no_such_agent(agent))?
+            }
+            None => self.loaded.config.default_agent(),
+        };
+        ChannelId::resolve(name, &agent).map_err(|error| Failure::usage(error.to_string(), ""))
+    }
+
+    fn no_such_agent(&self, agent: &str) -> Failure {
+        let known: Vec<_> = self.loaded.config.agents.iter().map(|agent| agent.id.as_str()).collect();
+        Failure::usage(
+            format!("no agent `{agent}` is configured"),
+            format!("the configured agents are: {}", known.join(", ")),
+        )
+    }
+
+    async fn patiently(
+        &self,
+        open: impl AsyncFn(&Self) -> Result<Session, Failure>,
+    ) -> Result<Session, Failure> {
+        let mut n_attempts = 0;
+        loop {
+            n_attempts += 1;
+            match open(self).await {
+                Err(Failure::Said { code: exit::IN_USE, .. }) if n_attempts < IN_USE_ATTEMPTS => {
+                    tokio::time::sleep(IN_USE_PAUSE).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// The running daemon of this state. With an explicit state, a daemon of another one is passed over.
+    async fn running(&self) -> Option<Client> {
+        #[derive(Deserialize)]
+        struct Identity {
+            state_dir: std::path::PathBuf,
+        }
+        for socket in sockets_to_try(&self.state, self.env.as_ref()) {
+            if !Client::answers(&socket).await {
+                continue;
+            }
+            let client = Client::Socket(socket);
+            let status = tokio::time::timeout(STATUS_TIMEOUT, client.get::<Identity>("/v1/status")).await;
+            let Ok(Ok(identity)) = status else {
+                continue;
+            };
+            if !self.state.origin.is_explicit() || same_dir(&identity.state_dir, &self.state.path) {
+                return Some(client);
+            }
+        }
+        None
+    }
+}
+
+impl Session {
+    /// The daemon was started inside this process, and ends with the command.
+    pub(crate) fn is_inside(&self) -> bool {
+        matches!(self.inside, Inside::Daemon(_))
+    }
+
+    /// Ends what was started for the command.
+    pub(crate) async fn close(self) {
+        match self.inside {
+            Inside::Nothing => {}
+            Inside::Reader(reader) => reader.close().await,
+            Inside::Daemon(daemon) => daemon.stop().await,
+        }
+    }
+
+    /// Ends it after a command.
+    pub(crate) async fn finish<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
+        self.close().await;
+        result
+    }
+}
+
+/// The path of a channel's call.
+pub(crate) fn channel_path(channel: &ChannelId, call: &str) -> String {
+    format!("/v1/channels/{}/{call}", encode(channel.as_str()))
+}
+
+/// Commands log warnings and errors alone.
+fn quiet_log() -> Result<(), Failure> {
+    telemetry::start("warn,tantivy=error,sled=error", crate::config::LogFormat::Auto)
+        .map_err(|error| Failure::failed(format!("cannot start the log: {error}"), ""))
+}
+
+fn same_dir(a: &Path, b: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    real(a) == real(b)
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::usage(
+            error.to_string(),
+            "`cairn config check` checks a config file; README.md explains the keys",
+        )
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Store(error) => store_failure(error),
+            StartError::Model(error) => {
+                Self::usage(error.to_string(), "correct the model in the config file")
+            }
+            StartError::Socket(_) | StartError::House(_) => {
+                Self::failed(error.to_string(), "remove what is in the way, or give another --state")
+            }
+        }
+    }
+}
+
+/// A store that cannot be opened.
+pub(crate) fn store_failure(error: StoreError) -> Failure {
+    let (code, hint) = match &error {
+        StoreError::InUse { .. } => {
+            (exit::IN_USE, "stop it, or name another state folder by --state or $CAIRN_STATE")
+        }
+        StoreError::Damaged { .. } => {
+            (exit::DAMAGED, "`cairn store verify` shows the damage, with --quarantine it sets it aside")
+        }
+        StoreError::View { .. } => {
+            (exit::DAMAGED, "`cairn store rebuild` makes the views anew from the journal, which is intact")
+        }
+        StoreError::DiskFull { .. } => (exit::FAILED, "make room on the disk; nothing is lost"),
+        StoreError::Io { .. } => {
+            (exit::FAILED, "check the state folder and its permissions, or name another by --state")
+        }
+        StoreError::Closed => (exit::FAILED, "try again"),
+    };
+    Failure::new(code, error.to_string(), hint)
+}

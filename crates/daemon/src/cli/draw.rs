@@ -1,0 +1,259 @@
+//! The drawing of a window: a bar with its thresholds, the regions, the stack, the run, the last outcomes.
+
+use cairn_core::event::{Outcome, RunOutcome};
+use cairn_core::tier::Tier;
+use cairn_core::window::Region;
+use console::{Style, style};
+
+use super::commands::told_end;
+use super::text::{counted, cut, day, grouped, minute, one_line, percent};
+use crate::records::{ContextRecord, MarkerRecord, SummaryRecord};
+
+/// Outcomes that are drawn; `--json` has all.
+const OUTCOMES_DRAWN: usize = 5;
+
+/// The regions of the bar: name, sign and colour.
+const REGIONS: [(&str, char, u8); 6] = [
+    ("system", '#', 5),
+    ("tools", '=', 4),
+    ("summaries", '%', 3),
+    ("sealed", '+', 6),
+    ("live", '*', 2),
+    ("recalled", '~', 7),
+];
+
+/// Draws a window, no line wider than `width`. Colours are left out where stdout takes none.
+pub(crate) fn context(record: &ContextRecord, width: usize) -> String {
+    let mut lines = vec![
+        format!(
+            "{}  {}",
+            style(record.channel.to_string()).bold(),
+            style(format!(
+                "agent {}, model {}, generation {}",
+                record.agent, record.model, record.generation.0
+            ))
+            .dim()
+        ),
+        format!(
+            "{} of {} usable tokens, {}, tier {}",
+            grouped(used(record)),
+            grouped(record.usable_tokens()),
+            percent(record.usage_ratio),
+            tier_style(record.tier).apply_to(record.tier.name())
+        ),
+        String::new(),
+    ];
+    lines.extend(bar(record, width));
+    lines.push(String::new());
+    lines.extend(regions(record));
+    lines.push(String::new());
+    lines.extend(stack(record));
+    lines.extend(run(record));
+    lines.extend(outcomes(&record.outcomes));
+    lines.extend(figures(record));
+    lines.iter().map(|line| format!("{}\n", cut(line, width).trim_end())).collect()
+}
+
+fn used(record: &ContextRecord) -> u64 {
+    amounts(record).iter().map(|region| region.tokens).sum()
+}
+
+fn amounts(record: &ContextRecord) -> [Region; 6] {
+    let regions = &record.regions;
+    [regions.system, regions.tools, regions.summaries, regions.sealed, regions.live, regions.recalled]
+}
+
+fn tier_style(tier: Tier) -> Style {
+    match tier {
+        Tier::Calm => Style::new().green(),
+        Tier::Background => Style::new().yellow(),
+        Tier::Aggressive => Style::new().color256(208),
+        Tier::Emergency => Style::new().red().bold(),
+    }
+}
+
+/// The bar, and below it the thresholds.
+fn bar(record: &ContextRecord, width: usize) -> Vec<String> {
+    let n_cells = width.saturating_sub(4).clamp(20, 100);
+    let usable = record.usable_tokens() as f64;
+    let thresholds = [
+        (record.thresholds.background, 'b'),
+        (record.thresholds.aggressive, 'a'),
+        (record.thresholds.emergency, 'e'),
+    ];
+    let threshold_at = |cell: usize| {
+        let at = |ratio: f64| ((ratio * n_cells as f64).round() as usize).min(n_cells - 1);
+        thresholds.iter().rev().find(|(ratio, _)| at(*ratio) == cell).map(|(_, sign)| *sign)
+    };
+    let mut edges = Vec::new();
+    let mut sum = 0;
+    for (region, (_, sign, color)) in amounts(record).iter().zip(REGIONS) {
+        sum += region.tokens;
+        edges.push(((sum as f64 / usable * n_cells as f64).round() as usize, sign, color));
+    }
+    let (mut cells, mut ticks) = (String::new(), String::new());
+    for cell in 0..n_cells {
+        match (edges.iter().find(|(edge, _, _)| cell < *edge), threshold_at(cell)) {
+            (Some((_, sign, color)), _) => {
+                cells.push_str(&style(sign).color256(*color).to_string());
+            }
+            (None, Some(_)) => cells.push('|'),
+            (None, None) => cells.push_str(&style('.').dim().to_string()),
+        }
+        ticks.push(threshold_at(cell).unwrap_or(' '));
+    }
+    vec![
+        format!(" [{cells}]"),
+        format!("  {}", ticks.trim_end()),
+        format!(
+            "  {}",
+            style(format!(
+                "tiers: b background {}, a aggressive {}, e emergency {}",
+                percent(record.thresholds.background),
+                percent(record.thresholds.aggressive),
+                percent(record.thresholds.emergency)
+            ))
+            .dim()
+        ),
+    ]
+}
+
+fn regions(record: &ContextRecord) -> Vec<String> {
+    let usable = record.usable_tokens() as f64;
+    let rows = amounts(record);
+    let mut lines: Vec<_> = rows
+        .iter()
+        .zip(REGIONS)
+        .map(|(region, (name, sign, color))| {
+            format!(
+                "  {} {name:<10} {:>9} tokens  {:>7}  {:>6} {}",
+                style(sign).color256(color),
+                grouped(region.tokens),
+                percent(region.tokens as f64 / usable),
+                grouped(region.entries),
+                unit(name, region.entries)
+            )
+        })
+        .collect();
+    let pending = record.regions.pending;
+    if pending.entries > 0 {
+        lines.push(format!(
+            "    {:<10} {:>9} tokens  {:>7}  {:>6} {}",
+            "pending",
+            grouped(pending.tokens),
+            "-",
+            grouped(pending.entries),
+            unit("pending", pending.entries)
+        ));
+    }
+    lines
+}
+
+fn unit(region: &str, n: u64) -> &'static str {
+    match (region, n) {
+        ("tools", 1) => "tool",
+        ("tools", _) => "tools",
+        ("system", 1) => "prompt",
+        ("system", _) => "prompts",
+        ("summaries", 1) => "item",
+        ("summaries", _) => "items",
+        ("recalled", 1) => "memory",
+        ("recalled", _) => "memories",
+        (_, 1) => "entry",
+        _ => "entries",
+    }
+}
+
+/// Summaries and markers in order of time.
+fn stack(record: &ContextRecord) -> Vec<String> {
+    if record.summaries.is_empty() && record.markers.is_empty() {
+        return vec![style("no summaries yet").dim().to_string()];
+    }
+    let mut items: Vec<_> = record.summaries.iter().map(|item| (item.from_seq, summary(item))).collect();
+    items.extend(record.markers.iter().map(|item| (item.from_seq, marker(item))));
+    items.sort_by_key(|(from, _)| *from);
+    let counts = [
+        counted(record.summaries.len() as u64, "summary", "summaries"),
+        counted(record.markers.len() as u64, "marker", "markers"),
+    ];
+    let mut lines = vec![format!("{} {}", style("stack").bold(), counts.join(", "))];
+    lines.extend(items.into_iter().flat_map(|(_, lines)| lines));
+    lines
+}
+
+fn summary(item: &SummaryRecord) -> [String; 2] {
+    let indent = " ".repeat(2 * item.level.min(6) as usize);
+    [
+        format!(
+            "  {indent}{} level {}  entries {}-{}  {} to {}  {} tokens  by {}",
+            style(item.id.to_string()).yellow(),
+            item.level,
+            item.from_seq,
+            item.to_seq,
+            day(item.from_at),
+            day(item.to_at),
+            grouped(item.tokens),
+            one_line(&item.made_by)
+        ),
+        format!("  {indent}  {}", style(first_line(&item.text)).dim()),
+    ]
+}
+
+fn marker(item: &MarkerRecord) -> [String; 2] {
+    let messages = counted(item.messages, "entry", "entries");
+    [
+        format!("  {}  entries {}-{}  {messages}", style("marker").red(), item.from_seq, item.to_seq),
+        format!("    {}", style(first_line(&item.text)).dim()),
+    ]
+}
+
+fn first_line(text: &str) -> String {
+    one_line(text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default())
+}
+
+fn run(record: &ContextRecord) -> Vec<String> {
+    let Some(run) = &record.run else {
+        return vec![format!("{} none", style("run").bold())];
+    };
+    vec![format!(
+        "{} {} over entries {}-{}, {} at tier {}, attempt {}, since {}",
+        style("run").bold(),
+        style(run.id.to_string()).cyan(),
+        run.from_seq,
+        run.to_seq,
+        run.trigger.name(),
+        run.tier.name(),
+        run.attempt,
+        minute(run.started_at)
+    )]
+}
+
+fn outcomes(outcomes: &[Outcome]) -> Vec<String> {
+    let drawn: Vec<_> = outcomes.iter().rev().take(OUTCOMES_DRAWN).collect();
+    if drawn.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![style("last runs").bold().to_string()];
+    lines.extend(drawn.into_iter().map(|end| {
+        let sign = match end.outcome {
+            RunOutcome::Committed => style("+").green(),
+            RunOutcome::Superseded | RunOutcome::Cancelled => style("-").yellow(),
+            RunOutcome::Rejected | RunOutcome::Failed => style("!").red(),
+        };
+        format!("  {sign} {}", told_end(end))
+    }));
+    lines
+}
+
+fn figures(record: &ContextRecord) -> Vec<String> {
+    let source = serde_json::to_value(record.window_source).ok();
+    let source = source.as_ref().and_then(|value| value.as_str()).unwrap_or_default();
+    let text = format!(
+        "window {} tokens (set by {source}), {} kept for the answer, estimates x {:.3}, cached {}",
+        grouped(record.window_tokens),
+        grouped(record.output_reserve_tokens),
+        record.correction.ratio,
+        percent(record.cached_share)
+    );
+    vec![style(text).dim().to_string()]
+}

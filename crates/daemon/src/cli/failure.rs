@@ -1,0 +1,92 @@
+//! Why a command failed: what is printed, and the exit code.
+
+use std::process::ExitCode;
+
+use axum::http::StatusCode;
+use cairn_core::ports::StoreError;
+use cairn_platforms::local::{ApiError, ErrorDetail};
+
+use super::{exit, out};
+
+/// A failed command.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// With something to say.
+    Said {
+        /// The exit code.
+        code: u8,
+        /// What is wrong and where.
+        message: String,
+        /// What to do.
+        hint: String,
+    },
+    /// All has been said already; the exit code alone.
+    Silent(u8),
+    /// Whoever read our output has left; no fault of anybody.
+    OutputClosed,
+}
+
+impl Failure {
+    /// A failure with an exit code of its own.
+    pub(crate) fn new(code: u8, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Said { code, message: message.into(), hint: hint.into() }
+    }
+
+    /// Exit code 1.
+    pub(crate) fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(exit::FAILED, message, hint)
+    }
+
+    /// Exit code 2.
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(exit::USAGE, message, hint)
+    }
+
+    /// An error answer of the API.
+    pub(crate) fn of_api(status: StatusCode, detail: ErrorDetail) -> Self {
+        let code = match (status, detail.code.as_str()) {
+            (_, "damaged") => exit::DAMAGED,
+            (_, "in_use") => exit::IN_USE,
+            (StatusCode::NOT_FOUND, _) => exit::NOT_FOUND,
+            (StatusCode::BAD_REQUEST, _) => exit::USAGE,
+            _ => exit::FAILED,
+        };
+        Self::Said { code, message: detail.message, hint: detail.hint }
+    }
+
+    /// Prints the failure and returns its exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        match self {
+            Self::Said { code, message, hint } => {
+                out::note(&format!("error: {message}"));
+                if !hint.is_empty() {
+                    out::note(&format!("hint: {hint}"));
+                }
+                ExitCode::from(code)
+            }
+            Self::Silent(code) => ExitCode::from(code),
+            Self::OutputClosed => ExitCode::from(exit::DONE),
+        }
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        Self::of_api(error.status, error.detail)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        ApiError::from(error).into()
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::OutputClosed;
+        }
+        Self::failed(format!("cannot write the output: {error}"), "check where stdout leads")
+    }
+}

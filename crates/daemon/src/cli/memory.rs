@@ -1,0 +1,242 @@
+//! `cairn memory`: what agents remember.
+
+use axum::http::Method;
+use cairn_core::memory::{Memory, MemoryKind, Scope};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::client::{Client, encode, with_params};
+use super::connect::Surroundings;
+use super::failure::Failure;
+use super::reads::limit_parser;
+use super::table::Table;
+use super::text::{counted, minute, one_line, plain};
+use super::{Global, out};
+
+/// Subcommands of `memory`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemoryCommand {
+    /// List memories, oldest first
+    #[command(
+        after_help = "Examples:\n  cairn memory list\n  cairn memory list --scope chat:local/main --kind decision --json"
+    )]
+    List(FilterArgs),
+    /// Search memories, best first
+    #[command(after_help = "Example:\n  cairn memory search 'allergic peanuts' --agent main")]
+    Search {
+        /// Words to search for
+        #[arg(value_name = "QUERY")]
+        query: String,
+        #[command(flatten)]
+        filter: FilterArgs,
+    },
+    /// Show a memory with all its fields
+    #[command(after_help = "Example:\n  cairn memory show m0123456789abcdef")]
+    Show {
+        /// The memory's id
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Add a memory; the same one again counts as one more sighting
+    #[command(
+        after_help = "Example:\n  cairn memory add 'The harbour office closes at noon.' --kind fact --scope agent"
+    )]
+    Add(AddArgs),
+    /// Change a memory's text
+    #[command(
+        after_help = "Example:\n  cairn memory edit m0123456789abcdef 'The harbour office closes at one.'"
+    )]
+    Edit {
+        /// The memory's id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Its new text
+        #[arg(value_name = "TEXT")]
+        text: String,
+    },
+    /// Forget a memory; it does not come back by itself
+    #[command(after_help = "Example:\n  cairn memory forget m0123456789abcdef")]
+    Forget {
+        /// The memory's id
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+/// Which memories.
+#[derive(Debug, Args)]
+pub(crate) struct FilterArgs {
+    /// Only this agent's [default: all agents]
+    #[arg(long, value_name = "A")]
+    agent: Option<String>,
+    /// Only this scope: agent, chat:PLATFORM/CHAT or user:PLATFORM/USER
+    #[arg(long, value_name = "S")]
+    scope: Option<Scope>,
+    /// Only this kind: fact, preference, decision, observation, identity, event, goal, todo
+    #[arg(long, value_name = "K")]
+    kind: Option<MemoryKind>,
+    /// Only about this person or thing
+    #[arg(long, value_name = "U")]
+    subject: Option<String>,
+    /// Most memories, up to 10000
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit_parser())]
+    limit: u64,
+}
+
+/// A new memory.
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// The memory, a sentence or two
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// fact, preference, decision, observation, identity, event, goal or todo
+    #[arg(long, value_name = "K")]
+    kind: MemoryKind,
+    /// Who may read it: agent, chat:PLATFORM/CHAT or user:PLATFORM/USER
+    #[arg(long, value_name = "S")]
+    scope: Scope,
+    /// Whom or what it is about
+    #[arg(long, value_name = "U")]
+    subject: Option<String>,
+    /// The agent that is to know it [default: the first]
+    #[arg(long, value_name = "A")]
+    agent: Option<String>,
+    /// How much it matters, 0 to 1
+    #[arg(long, value_name = "I")]
+    importance: Option<f64>,
+}
+
+/// `cairn memory …`.
+pub(crate) async fn memory(global: Global, command: MemoryCommand) -> Result<(), Failure> {
+    let surroundings = Surroundings::load(&global)?;
+    match command {
+        MemoryCommand::List(filter) => list(&surroundings, &global, None, filter).await,
+        MemoryCommand::Search { query, filter } => {
+            if query.trim().is_empty() {
+                return Err(Failure::usage("the query is empty", "give the words to search for"));
+            }
+            list(&surroundings, &global, Some(query), filter).await
+        }
+        MemoryCommand::Show { id } => {
+            let session = surroundings.reading().await?;
+            let answer = session.client.get::<Memory>(&path(&id)).await.map_err(Failure::from);
+            print(&global, "", &session.finish(answer).await?)
+        }
+        MemoryCommand::Add(args) => {
+            let body = json!({
+                "text": args.text, "kind": args.kind, "scope": args.scope, "subject": args.subject,
+                "agent": args.agent, "importance": args.importance,
+            });
+            let memory = change(&surroundings, Method::POST, "/v1/memories", Some(body)).await?;
+            print(&global, "saved", &memory)
+        }
+        MemoryCommand::Edit { id, text } => {
+            let body = json!({ "text": text });
+            let memory = change(&surroundings, Method::PATCH, &path(&id), Some(body)).await?;
+            print(&global, "changed", &memory)
+        }
+        MemoryCommand::Forget { id } => {
+            let memory = change(&surroundings, Method::DELETE, &path(&id), None).await?;
+            print(&global, "forgotten", &memory)
+        }
+    }
+}
+
+fn path(id: &str) -> String {
+    format!("/v1/memories/{}", encode(id))
+}
+
+async fn change(
+    surroundings: &Surroundings,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+) -> Result<Memory, Failure> {
+    let session = surroundings.changing().await?;
+    let answer = session.client.call::<Memory>(method, path, body.as_ref()).await;
+    session.finish(answer.map(|(_, memory)| memory).map_err(Failure::from)).await
+}
+
+/// The memories that a filter lets through.
+pub(crate) async fn fetch(
+    client: &Client,
+    query: Option<String>,
+    filter: FilterArgs,
+) -> Result<Vec<Memory>, Failure> {
+    let params = [
+        ("q", query),
+        ("agent", filter.agent),
+        ("scope", filter.scope.map(|scope| scope.to_string())),
+        ("kind", filter.kind.map(|kind| kind.name().to_owned())),
+        ("subject", filter.subject),
+        ("limit", Some(filter.limit.to_string())),
+    ];
+    Ok(client.get(&with_params("/v1/memories", &params)).await?)
+}
+
+async fn list(
+    surroundings: &Surroundings,
+    global: &Global,
+    query: Option<String>,
+    filter: FilterArgs,
+) -> Result<(), Failure> {
+    let limit = filter.limit;
+    let session = surroundings.reading().await?;
+    let answer = fetch(&session.client, query, filter).await;
+    let memories = session.finish(answer).await?;
+    if global.json {
+        return out::json(&memories);
+    }
+    if memories.is_empty() {
+        return out::line("no memories");
+    }
+    let mut table = Table::new(&["id", "kind", "scope", "seen", "subject", "text"], &[3]);
+    for memory in &memories {
+        table.row(vec![
+            memory.id.to_string(),
+            memory.kind.name().to_owned(),
+            memory.scope.to_string(),
+            memory.sightings.to_string(),
+            memory.subject.as_deref().map(one_line).unwrap_or_default(),
+            one_line(&memory.text),
+        ]);
+    }
+    out::raw(table.render(out::width()).as_bytes())?;
+    if memories.len() as u64 == limit {
+        out::note(&format!("the first {}; --limit shows more", counted(limit, "memory", "memories")));
+    }
+    Ok(())
+}
+
+fn print(global: &Global, done: &str, memory: &Memory) -> Result<(), Failure> {
+    if global.json {
+        return out::json(memory);
+    }
+    if !done.is_empty() {
+        return out::line(&format!("{done} {}: {}", memory.id, one_line(&memory.text)));
+    }
+    out::line(&plain(&memory.text))?;
+    let source = match (&memory.source.channel, memory.source.from_seq, memory.source.to_seq) {
+        (Some(channel), Some(from), Some(to)) => format!("{channel}, entries {from} to {to}"),
+        (Some(channel), _, _) => channel.to_string(),
+        (None, _, _) => "typed by an operator".to_owned(),
+    };
+    let rows = [
+        ("id", memory.id.to_string()),
+        ("agent", memory.agent.to_string()),
+        ("scope", memory.scope.to_string()),
+        ("kind", memory.kind.name().to_owned()),
+        ("subject", memory.subject.clone().unwrap_or_else(|| "-".to_owned())),
+        ("importance", format!("{:.2}", memory.importance)),
+        ("seen", counted(u64::from(memory.sightings), "time", "times")),
+        ("source", format!("{source}, by {}", memory.source.model)),
+        ("created", minute(memory.created_at)),
+        ("updated", minute(memory.updated_at)),
+        ("recalled", memory.recalled_at.map_or_else(|| "never".to_owned(), minute)),
+        ("uses", memory.uses.to_string()),
+    ];
+    for (name, value) in rows {
+        out::line(&format!("  {name:<11}{}", one_line(&value)))?;
+    }
+    Ok(())
+}

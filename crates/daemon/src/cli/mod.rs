@@ -1,0 +1,171 @@
+//! The command line: what there is, and which file carries it out.
+
+mod chat;
+mod client;
+mod commands;
+mod config;
+mod connect;
+mod context;
+mod draw;
+mod failure;
+mod memory;
+mod out;
+mod reads;
+mod replay;
+mod run;
+mod store;
+mod table;
+mod text;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use failure::Failure;
+
+/// Exit codes; a promise to scripts.
+pub mod exit {
+    /// Done.
+    pub const DONE: u8 = 0;
+    /// Failed.
+    pub const FAILED: u8 = 1;
+    /// Wrong usage or configuration.
+    pub const USAGE: u8 = 2;
+    /// The state is in use by another daemon.
+    pub const IN_USE: u8 = 3;
+    /// No such channel, memory or range.
+    pub const NOT_FOUND: u8 = 4;
+    /// The store is damaged.
+    pub const DAMAGED: u8 = 5;
+}
+
+/// A chat bot that never freezes and never forgets: it answers while it compacts.
+///
+/// Without a configuration there is one agent, `main`, with the embedded model `offline`: no key, no network.
+/// Commands ask the running daemon over its socket; when none runs, they open the state folder themselves.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cairn",
+    version,
+    after_help = "\
+Examples:
+  cairn chat                          talk, with the offline model unless configured otherwise
+  cairn run                           run the daemon in the foreground
+  cairn context main                  see what is in the window of the channel `main`
+  cairn search main 'harbour'         find words in its history, summaries and memories
+
+A channel is a bare local name such as `main`, or a full name: agent/platform/chat[/thread].
+
+Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the state is in use by another daemon,
+4 no such channel, memory or range, 5 damaged store."
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Global {
+    /// Configuration file [default: $CAIRN_CONFIG, $CONFIGURATION_DIRECTORY/config.toml, ./config.toml,
+    /// $XDG_CONFIG_HOME/cairn/config.toml, else built-in defaults]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) config: Option<PathBuf>,
+    /// State folder [default: $CAIRN_STATE, $STATE_DIRECTORY, $XDG_DATA_HOME/cairn]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    pub(crate) state: Option<PathBuf>,
+    /// Print data as JSON (logs, for `run`)
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon in the foreground, logs on stderr
+    Run(run::RunArgs),
+    /// Talk; piped input is one message a line, replies come on stdout in order
+    Chat(chat::ChatArgs),
+    /// Send a file of messages, one JSON object a line, and report what became of them
+    Replay(replay::ReplayArgs),
+    /// Show the state of the daemon
+    Status(reads::StatusArgs),
+    /// List the channels
+    Channels(reads::ChannelsArgs),
+    /// Show what is in a channel's window, its summaries and runs
+    Context(context::ContextArgs),
+    /// Show the raw messages of a channel, all generations
+    History(reads::HistoryArgs),
+    /// Search a channel's history, summaries and memories
+    Search(reads::SearchArgs),
+    /// Compact a channel now
+    Compact(commands::CompactArgs),
+    /// Archive a channel's conversation and start afresh
+    New(commands::NewArgs),
+    /// List, search, show, add, edit and forget memories
+    #[command(subcommand)]
+    Memory(memory::MemoryCommand),
+    /// Check or rebuild the store
+    #[command(subcommand)]
+    Store(store::StoreCommand),
+    /// Check or show the configuration
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+}
+
+/// A channel on the command line.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ChannelArg {
+    /// Channel: a bare local name, or agent/platform/chat[/thread]
+    #[arg(value_name = "C")]
+    pub(crate) channel: String,
+}
+
+/// Parses the command line, carries the command out and returns its exit code. Errors are on stderr by then.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { exit::USAGE } else { exit::DONE };
+            // Nobody is left to tell when even this cannot be printed.
+            let _closed = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    match block_on(dispatch(cli)) {
+        Ok(()) => ExitCode::from(exit::DONE),
+        Err(failure) => failure.report(),
+    }
+}
+
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        Failure::failed(format!("cannot start the runtime: {error}"), "check `ulimit -u`")
+    })?;
+    let result = runtime.block_on(work);
+    // A line editor that still waits for a key on its own thread must not hold the exit up.
+    runtime.shutdown_background();
+    result
+}
+
+async fn dispatch(cli: Cli) -> Result<(), Failure> {
+    let global = cli.global;
+    match cli.command {
+        Command::Run(args) => Box::pin(run::run(global, args)).await,
+        Command::Chat(args) => Box::pin(chat::chat(global, args)).await,
+        Command::Replay(args) => Box::pin(replay::replay(global, args)).await,
+        Command::Status(args) => Box::pin(reads::status(global, args)).await,
+        Command::Channels(args) => Box::pin(reads::channels(global, args)).await,
+        Command::Context(args) => Box::pin(context::context(global, args)).await,
+        Command::History(args) => Box::pin(reads::history(global, args)).await,
+        Command::Search(args) => Box::pin(reads::search(global, args)).await,
+        Command::Compact(args) => Box::pin(commands::compact(global, args)).await,
+        Command::New(args) => Box::pin(commands::new(global, args)).await,
+        Command::Memory(command) => Box::pin(memory::memory(global, command)).await,
+        Command::Store(command) => Box::pin(store::store(global, command)).await,
+        Command::Config(command) => config::config(global, command),
+    }
+}

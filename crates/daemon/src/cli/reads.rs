@@ -1,0 +1,217 @@
+//! Commands that only read: status, channels, history, search.
+
+use cairn_core::ports::{Hit, HitKind};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use super::client::with_params;
+use super::connect::{Surroundings, channel_path};
+use super::failure::Failure;
+use super::table::Table;
+use super::text::{columns, counted, cut, grouped, minute, one_line, percent, plain};
+use super::{ChannelArg, Global, out};
+use crate::admin::StatusRecord;
+use crate::records::{ChannelRecord, EntryRecord, Wakefulness};
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  cairn status\n  cairn status --json")]
+pub(crate) struct StatusArgs {}
+
+/// Arguments of `channels`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  cairn channels\n  cairn channels --json")]
+pub(crate) struct ChannelsArgs {}
+
+/// Arguments of `history`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn history main                      the first 100 entries
+  cairn history main --from 101           the next page: starts at the last seq + 1
+  cairn history main --limit 10000 --json")]
+pub(crate) struct HistoryArgs {
+    #[command(flatten)]
+    channel: ChannelArg,
+    /// First entry, by its seq
+    #[arg(long, value_name = "N")]
+    from: Option<u64>,
+    /// Last entry, by its seq
+    #[arg(long, value_name = "N")]
+    to: Option<u64>,
+    /// Most entries, up to 10000
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit_parser())]
+    limit: u64,
+}
+
+/// Arguments of `search`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn search main 'harbour crossing'
+  cairn search main Lisbon --kind memory --limit 5 --json
+
+Words may come in any order and all are optional; the best results are first.")]
+pub(crate) struct SearchArgs {
+    #[command(flatten)]
+    channel: ChannelArg,
+    /// Words to search for
+    #[arg(value_name = "QUERY")]
+    query: String,
+    /// Most results, up to 10000
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit_parser())]
+    limit: u64,
+    /// Only results of this kind
+    #[arg(long, value_name = "K", value_parser = PossibleValuesParser::new(["entry", "summary", "memory"]))]
+    kind: Option<String>,
+}
+
+/// What `--limit` takes.
+pub(crate) fn limit_parser() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..=10_000)
+}
+
+/// `cairn status`.
+pub(crate) async fn status(global: Global, _args: StatusArgs) -> Result<(), Failure> {
+    let session = Surroundings::load(&global)?.reading().await?;
+    let status = session.client.get::<StatusRecord>("/v1/status").await.map_err(Failure::from);
+    let status = session.finish(status).await?;
+    if global.json {
+        return out::json(&status);
+    }
+    let running = match (status.running, status.pid) {
+        (true, pid) => format!("running ({}, process {pid})", status.state),
+        (false, _) => "not running; start it with `cairn run`".to_owned(),
+    };
+    out::line(&format!("daemon    {running}"))?;
+    out::line(&format!("version   {}", status.version))?;
+    out::line(&format!("state     {}", status.state_dir))?;
+    out::line(&format!("config    {}", status.config_file.as_deref().unwrap_or("built-in defaults")))?;
+    if let Some(socket) = &status.socket {
+        out::line(&format!("socket    {socket}"))?;
+    }
+    if status.running {
+        out::line(&format!(
+            "up        {} s, since {}",
+            grouped(status.uptime_seconds),
+            minute(status.started_at)
+        ))?;
+    }
+    let agents: Vec<_> = status
+        .agents
+        .iter()
+        .map(|agent| format!("{} ({}, {} tokens)", agent.id, agent.model, grouped(agent.window_tokens)))
+        .collect();
+    out::line(&format!("agents    {}", agents.join(", ")))?;
+    out::line(&format!("channels  {}, {} awake", grouped(status.channels), grouped(status.awake)))
+}
+
+/// `cairn channels`.
+pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), Failure> {
+    let session = Surroundings::load(&global)?.reading().await?;
+    let records = session.client.get::<Vec<ChannelRecord>>("/v1/channels").await.map_err(Failure::from);
+    let records = session.finish(records).await?;
+    if global.json {
+        return out::json(&records);
+    }
+    if records.is_empty() {
+        return out::line("no channels yet; `cairn chat` begins one");
+    }
+    let mut table =
+        Table::new(&["channel", "state", "entries", "usage", "tier", "summaries", "last"], &[2, 3, 5]);
+    for record in &records {
+        table.row(vec![
+            record.channel.to_string(),
+            if record.state == Wakefulness::Awake { "awake" } else { "asleep" }.to_owned(),
+            grouped(record.entries),
+            percent(record.usage_ratio),
+            record.tier.name().to_owned(),
+            grouped(record.summaries),
+            minute(record.last_at),
+        ]);
+    }
+    out::raw(table.render(out::width()).as_bytes())
+}
+
+/// `cairn history`.
+pub(crate) async fn history(global: Global, args: HistoryArgs) -> Result<(), Failure> {
+    let surroundings = Surroundings::load(&global)?;
+    let channel = surroundings.channel(&args.channel.channel, None)?;
+    let session = surroundings.reading().await?;
+    let params = [
+        ("from", args.from.map(|from| from.to_string())),
+        ("to", args.to.map(|to| to.to_string())),
+        ("limit", Some(args.limit.to_string())),
+    ];
+    let path = with_params(&channel_path(&channel, "history"), &params);
+    let records = session.client.get::<Vec<EntryRecord>>(&path).await.map_err(Failure::from);
+    let records = session.finish(records).await?;
+    if global.json {
+        return out::json(&records);
+    }
+    for record in &records {
+        out::raw(drawn_entry(record).as_bytes())?;
+    }
+    let last = records.last().and_then(|record| record.seq);
+    if let (true, Some(last)) = (records.len() as u64 == args.limit, last) {
+        let next = last.next();
+        out::note(&format!("{}; the next page: --from {next}", counted(args.limit, "entry", "entries")));
+    }
+    Ok(())
+}
+
+fn drawn_entry(record: &EntryRecord) -> String {
+    let seq = record.seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
+    let who = match (&record.author, record.role) {
+        (Some(author), _) => one_line(&author.name),
+        (None, cairn_core::message::Role::Tool) => "tool".to_owned(),
+        (None, _) => assistant(),
+    };
+    let mut block = format!("{seq:>6}  {}  {who}  [{}]\n", minute(record.at), record.place);
+    let calls = record.tool_calls.iter().map(|call| format!("calls {} {}", call.name, call.arguments));
+    for line in plain(&record.text()).lines().map(str::to_owned).chain(calls) {
+        block.push_str(&format!("        {line}\n"));
+    }
+    block
+}
+
+fn assistant() -> String {
+    "assistant".to_owned()
+}
+
+/// `cairn search`.
+pub(crate) async fn search(global: Global, args: SearchArgs) -> Result<(), Failure> {
+    let surroundings = Surroundings::load(&global)?;
+    let channel = surroundings.channel(&args.channel.channel, None)?;
+    if args.query.trim().is_empty() {
+        return Err(Failure::usage("the query is empty", "give the words to search for"));
+    }
+    let session = surroundings.reading().await?;
+    let params = [("q", Some(args.query)), ("limit", Some(args.limit.to_string())), ("kind", args.kind)];
+    let path = with_params(&channel_path(&channel, "search"), &params);
+    let hits = session.client.get::<Vec<Hit>>(&path).await.map_err(Failure::from);
+    let hits = session.finish(hits).await?;
+    if global.json {
+        return out::json(&hits);
+    }
+    if hits.is_empty() {
+        return out::line("nothing found");
+    }
+    let width = out::width();
+    for hit in &hits {
+        out::raw(drawn_hit(hit, width).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn drawn_hit(hit: &Hit, width: usize) -> String {
+    let what = match hit.kind {
+        HitKind::Entry => hit.author.as_ref().map_or_else(assistant, |author| one_line(&author.name)),
+        HitKind::Summary => format!("summary {}", hit.id),
+        HitKind::Memory => format!("memory {}", hit.id),
+    };
+    let seq = hit.seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
+    let head = format!("{seq:>6}  {:6.2}  {}  {what}: ", hit.score, minute(hit.at));
+    let room = width.saturating_sub(columns(&head)).max(20);
+    format!("{head}{}\n", cut(&one_line(&hit.text), room))
+}

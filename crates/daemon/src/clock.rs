@@ -1,0 +1,18 @@
+//! The clock: the only place where the time is read.
+
+use cairn_core::ports::Clock;
+use jiff::Timestamp;
+
+/// The system's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the clock that everything else takes its time from"
+    )]
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}

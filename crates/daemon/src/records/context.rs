@@ -1,0 +1,218 @@
+//! The record of a channel's window: `cairn context`.
+
+use cairn_core::agent::{AgentSettings, WindowSource};
+use cairn_core::conversation::Conversation;
+use cairn_core::event::{Outcome, Run, Trigger};
+use cairn_core::ids::{AgentId, ChannelId, Generation, RunId, Seq, SummaryId};
+use cairn_core::summary::{Marker, Summary};
+use cairn_core::tier::Tier;
+use cairn_core::tokens::Correction;
+use cairn_core::window::{self, Regions};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The window of a channel. Tokens are after correction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContextRecord {
+    /// The channel.
+    pub channel: ChannelId,
+    /// Its agent.
+    pub agent: AgentId,
+    /// The model that answers, by its id in the configuration.
+    pub model: String,
+    /// Tokens of request and answer together.
+    pub window_tokens: u64,
+    /// Who set the size of the window.
+    pub window_source: WindowSource,
+    /// Tokens of the window kept for the answer.
+    pub output_reserve_tokens: u64,
+    /// The generation under way.
+    pub generation: Generation,
+    /// Window tokens / (window − output reserve), unrounded.
+    pub usage_ratio: f64,
+    /// The tier of that ratio.
+    pub tier: Tier,
+    /// Where the tiers begin.
+    pub thresholds: Thresholds,
+    /// What fills the window.
+    pub regions: Regions,
+    /// The summaries of the stack, oldest first.
+    pub summaries: Vec<SummaryRecord>,
+    /// The markers of the stack, oldest first.
+    pub markers: Vec<MarkerRecord>,
+    /// The run under way.
+    pub run: Option<RunRecord>,
+    /// The last ends of runs, oldest first.
+    pub outcomes: Vec<Outcome>,
+    /// How estimates are corrected by what the provider reports.
+    pub correction: CorrectionRecord,
+    /// Share of all input tokens that came from the provider's cache.
+    pub cached_share: f64,
+}
+
+/// Where the tiers begin, as usage ratios.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// The background tier.
+    pub background: f64,
+    /// The aggressive tier.
+    pub aggressive: f64,
+    /// The emergency tier.
+    pub emergency: f64,
+}
+
+/// A summary of the stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SummaryRecord {
+    /// Its id.
+    pub id: SummaryId,
+    /// Its level, from 0.
+    pub level: u32,
+    /// First entry it stands for.
+    pub from_seq: Seq,
+    /// Last entry it stands for.
+    pub to_seq: Seq,
+    /// When the first was said.
+    pub from_at: Timestamp,
+    /// When the last was said.
+    pub to_at: Timestamp,
+    /// Tokens in the window.
+    pub tokens: u64,
+    /// The model that wrote it, or `digest`.
+    pub made_by: String,
+    /// The summary.
+    pub text: String,
+}
+
+/// A marker of the stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MarkerRecord {
+    /// First entry it stands for.
+    pub from_seq: Seq,
+    /// Last entry it stands for.
+    pub to_seq: Seq,
+    /// How many entries it stands for.
+    pub messages: u64,
+    /// As the window shows it.
+    pub text: String,
+}
+
+/// The run under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Its id.
+    pub id: RunId,
+    /// What made it start.
+    pub trigger: Trigger,
+    /// The tier at that moment.
+    pub tier: Tier,
+    /// First entry of its range.
+    pub from_seq: Seq,
+    /// Last entry of its range.
+    pub to_seq: Seq,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// The attempt under way, from 1.
+    pub attempt: u32,
+}
+
+/// How estimates are corrected.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CorrectionRecord {
+    /// Running sum of our estimates.
+    pub estimated: u64,
+    /// Running sum of what the provider reported for them.
+    pub reported: u64,
+    /// What estimates are multiplied with.
+    pub ratio: f64,
+}
+
+impl ContextRecord {
+    /// The window of a conversation, measured as its next request would be.
+    pub fn of(conversation: &Conversation, agent: &AgentSettings) -> Self {
+        let gauge = window::measure(conversation, agent);
+        let correction = conversation.correction(&agent.model);
+        let total = conversation.usage_total;
+        let cached_share = match total.input_tokens {
+            0 => 0.0,
+            input_tokens => total.cached_tokens as f64 / input_tokens as f64,
+        };
+        Self {
+            channel: conversation.channel.clone(),
+            agent: conversation.channel.agent(),
+            model: agent.model.clone(),
+            window_tokens: agent.window.window_tokens,
+            window_source: agent.window.source,
+            output_reserve_tokens: agent.window.output_reserve_tokens,
+            generation: conversation.generation,
+            usage_ratio: gauge.usage_ratio,
+            tier: gauge.tier,
+            thresholds: Thresholds {
+                background: agent.compaction.background_threshold,
+                aggressive: agent.compaction.aggressive_threshold,
+                emergency: agent.compaction.emergency_threshold,
+            },
+            regions: gauge.regions,
+            summaries: conversation
+                .stack
+                .summaries()
+                .map(|summary| SummaryRecord::of(summary, &correction))
+                .collect(),
+            markers: conversation.stack.markers().map(MarkerRecord::of).collect(),
+            run: conversation.run.as_ref().map(RunRecord::of),
+            outcomes: conversation.outcomes.iter().cloned().collect(),
+            correction: CorrectionRecord {
+                estimated: correction.estimated.round() as u64,
+                reported: correction.reported.round() as u64,
+                ratio: correction.ratio,
+            },
+            cached_share,
+        }
+    }
+
+    /// Window less output reserve: the denominator of usage.
+    pub fn usable_tokens(&self) -> u64 {
+        self.window_tokens.saturating_sub(self.output_reserve_tokens).max(1)
+    }
+}
+
+impl SummaryRecord {
+    fn of(summary: &Summary, correction: &Correction) -> Self {
+        Self {
+            id: summary.id.clone(),
+            level: summary.level,
+            from_seq: summary.from_seq,
+            to_seq: summary.to_seq,
+            from_at: summary.from_at,
+            to_at: summary.to_at,
+            tokens: correction.apply(u64::from(summary.tokens)),
+            made_by: summary.made_by.clone(),
+            text: summary.text.clone(),
+        }
+    }
+}
+
+impl MarkerRecord {
+    fn of(marker: &Marker) -> Self {
+        Self {
+            from_seq: marker.from_seq,
+            to_seq: marker.to_seq,
+            messages: marker.messages,
+            text: window::marker_text(marker),
+        }
+    }
+}
+
+impl RunRecord {
+    fn of(run: &Run) -> Self {
+        Self {
+            id: run.id.clone(),
+            trigger: run.trigger,
+            tier: run.tier,
+            from_seq: run.from_seq,
+            to_seq: run.to_seq,
+            started_at: run.started_at,
+            attempt: run.attempt,
+        }
+    }
+}

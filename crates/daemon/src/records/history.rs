@@ -1,0 +1,136 @@
+//! The record of an entry: `cairn history`.
+
+use cairn_core::conversation::Conversation;
+use cairn_core::ids::{Generation, MessageId, Seq, TurnId};
+use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
+use cairn_core::tokens::Correction;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The place of messages that are accepted and not yet in a turn.
+const PENDING: &str = "pending";
+
+/// An entry of a history, or a pending message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EntryRecord {
+    /// Its number; none while it is pending.
+    pub seq: Option<Seq>,
+    /// Its turn.
+    pub turn: TurnId,
+    /// Its generation.
+    pub generation: Generation,
+    /// When it was said.
+    pub at: Timestamp,
+    /// Who it is from.
+    pub role: Role,
+    /// The person, for a user's entry.
+    pub author: Option<AuthorRecord>,
+    /// The platform's message id.
+    pub message: Option<MessageId>,
+    /// What was said.
+    pub parts: Vec<PartRecord>,
+    /// The model's tool calls.
+    pub tool_calls: Vec<ToolCall>,
+    /// The tool call that it answers.
+    pub tool_call_id: Option<String>,
+    /// Tokens in the window, after correction.
+    pub tokens: u64,
+    /// `summary:ID`, `marker`, `sealed`, `live`, `archived`, `pending`.
+    pub place: String,
+}
+
+/// A person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthorRecord {
+    /// `PLATFORM/USER`.
+    pub id: String,
+    /// Display name.
+    pub name: String,
+}
+
+/// A piece of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartRecord {
+    /// `text`, `image`, `file`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The file's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl EntryRecord {
+    /// The record of an entry of that conversation.
+    pub fn of(entry: &Entry, conversation: &Conversation, correction: &Correction) -> Self {
+        // An entry that the archive has and this copy of the conversation has not yet: it came in between.
+        let place =
+            conversation.place(entry.seq).map_or_else(|| "live".to_owned(), |place| place.to_string());
+        Self {
+            seq: Some(entry.seq),
+            turn: entry.turn.clone(),
+            generation: entry.generation,
+            at: entry.at,
+            role: entry.role,
+            author: entry.author.as_ref().map(AuthorRecord::of),
+            message: entry.message.clone(),
+            parts: entry.parts.iter().map(PartRecord::of).collect(),
+            tool_calls: entry.tool_calls.clone(),
+            tool_call_id: entry.tool_call_id.clone(),
+            tokens: correction.apply(u64::from(entry.tokens)),
+            place,
+        }
+    }
+
+    /// Its words, joined by line breaks.
+    pub fn text(&self) -> String {
+        let texts: Vec<_> = self
+            .parts
+            .iter()
+            .map(|part| match (&part.text, &part.name) {
+                (Some(text), None) => text.clone(),
+                (Some(text), Some(name)) => format!("[{}: {name}]\n{text}", part.kind),
+                (None, name) => format!("[{}: {}]", part.kind, name.as_deref().unwrap_or("unnamed")),
+            })
+            .collect();
+        texts.join("\n")
+    }
+}
+
+/// The records of the messages that wait, first in first out.
+pub fn pending_records(conversation: &Conversation, correction: &Correction) -> Vec<EntryRecord> {
+    let record = |pending: &Pending| EntryRecord {
+        seq: None,
+        turn: pending.turn.clone(),
+        generation: conversation.generation,
+        at: pending.at,
+        role: Role::User,
+        author: Some(AuthorRecord::of(&pending.author)),
+        message: Some(pending.message.clone()),
+        parts: pending.parts.iter().map(PartRecord::of).collect(),
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        tokens: correction.apply(u64::from(pending.tokens)),
+        place: PENDING.to_owned(),
+    };
+    conversation.pending.iter().map(record).collect()
+}
+
+impl AuthorRecord {
+    fn of(author: &Author) -> Self {
+        Self { id: author.id.clone(), name: author.name.clone() }
+    }
+}
+
+impl PartRecord {
+    fn of(part: &Part) -> Self {
+        let (kind, text, name) = match part {
+            Part::Text { text } => ("text", Some(text), None),
+            Part::Image { name, .. } => ("image", None, name.as_ref()),
+            Part::File { name, text, .. } => ("file", text.as_ref(), Some(name)),
+        };
+        Self { kind: kind.to_owned(), text: text.cloned(), name: name.cloned() }
+    }
+}

@@ -1,0 +1,132 @@
+//! The records that `--json` and the admin API show. Their names and shapes are a promise to scripts.
+
+mod context;
+mod history;
+#[cfg(test)]
+mod tests;
+
+use cairn_core::agent::AgentSettings;
+use cairn_core::conversation::Conversation;
+use cairn_core::event::{Outcome, RunOutcome};
+use cairn_core::ids::{AgentId, ChannelId, Generation, RunId};
+use cairn_core::tier::Tier;
+use cairn_core::window;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+pub use context::{ContextRecord, CorrectionRecord, MarkerRecord, RunRecord, SummaryRecord, Thresholds};
+pub use history::{AuthorRecord, EntryRecord, PartRecord, pending_records};
+
+/// Whether a channel's actor is running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wakefulness {
+    /// Its actor is running.
+    Awake,
+    /// It rests in the store.
+    Asleep,
+}
+
+/// A line of the list of channels.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChannelRecord {
+    /// Its full name.
+    pub channel: ChannelId,
+    /// Its agent.
+    pub agent: AgentId,
+    /// Its platform.
+    pub platform: String,
+    /// Whether its actor is running.
+    pub state: Wakefulness,
+    /// Entries of its history, of all generations.
+    pub entries: u64,
+    /// Window tokens / (window − output reserve).
+    pub usage_ratio: f64,
+    /// The tier of that ratio.
+    pub tier: Tier,
+    /// Summaries in its stack.
+    pub summaries: u64,
+    /// When anything last happened in it.
+    pub last_at: Timestamp,
+}
+
+impl ChannelRecord {
+    /// The line of a conversation.
+    pub fn of(conversation: &Conversation, agent: &AgentSettings, awake: bool) -> Self {
+        let gauge = window::measure(conversation, agent);
+        Self {
+            channel: conversation.channel.clone(),
+            agent: conversation.channel.agent(),
+            platform: conversation.channel.platform().to_owned(),
+            state: if awake { Wakefulness::Awake } else { Wakefulness::Asleep },
+            entries: conversation.next_seq.0 - 1,
+            usage_ratio: gauge.usage_ratio,
+            tier: gauge.tier,
+            summaries: conversation.stack.summaries().count() as u64,
+            last_at: conversation.last_at,
+        }
+    }
+}
+
+/// How full a channel's window is, and what is done about it: the answer of `POST …/wait`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GaugeRecord {
+    /// Window tokens / (window − output reserve).
+    pub usage_ratio: f64,
+    /// The tier of that ratio.
+    pub tier: Tier,
+    /// The run under way.
+    pub run: Option<RunId>,
+    /// Summaries in the stack.
+    pub summaries: u64,
+    /// Emergencies in the channel so far.
+    pub emergencies: u64,
+    /// The last ends of runs, oldest first.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl GaugeRecord {
+    /// The gauge of a conversation.
+    pub fn of(conversation: &Conversation, agent: &AgentSettings) -> Self {
+        let gauge = window::measure(conversation, agent);
+        Self {
+            usage_ratio: gauge.usage_ratio,
+            tier: gauge.tier,
+            run: conversation.run.as_ref().map(|run| run.id.clone()),
+            summaries: conversation.stack.summaries().count() as u64,
+            emergencies: conversation.emergencies,
+            outcomes: conversation.outcomes.iter().cloned().collect(),
+        }
+    }
+}
+
+/// The answer of `POST …/compact`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CompactRecord {
+    /// The run; none when there is nothing to compact.
+    pub run: Option<RunId>,
+    /// How it ended, when that was waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<RunOutcome>,
+    /// The end of it, when that was waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Outcome>,
+}
+
+/// The answer of `POST …/new`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewGenerationRecord {
+    /// The channel.
+    pub channel: ChannelId,
+    /// The generation that begins.
+    pub generation: Generation,
+}
+
+/// The answer of `POST …/stop`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopRecord {
+    /// The channel.
+    pub channel: ChannelId,
+    /// A turn was under way and is stopped.
+    pub stopped: bool,
+}

@@ -1,0 +1,135 @@
+//! Snapshots of the records: their names and shapes are a promise.
+
+use std::sync::Arc;
+
+use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::conversation::Conversation;
+use cairn_core::event::{Outcome, Run, RunOutcome, Trigger, Work};
+use cairn_core::ids::{AgentId, ChannelId, Generation, Seq};
+use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
+use cairn_core::tier::{CompactionSettings, Tier};
+use cairn_core::tokens::Correction;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+
+fn at(minute: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + 60 * minute).unwrap()
+}
+
+fn entry(seq: u64, role: Role, parts: Vec<Part>) -> Entry {
+    Entry {
+        seq: Seq(seq),
+        turn: "t1".into(),
+        generation: Generation(1),
+        at: at(seq as i64),
+        role,
+        author: (role == Role::User).then(|| Author { id: "local/ann".to_owned(), name: "Ann".to_owned() }),
+        message: (role == Role::User).then(|| "m1".into()),
+        parts,
+        reasoning: None,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        quotes: false,
+        tokens: 10,
+    }
+}
+
+fn conversation() -> Conversation {
+    let mut conversation = Conversation::new("main/local/ops".parse::<ChannelId>().unwrap());
+    let file = Part::File { name: "a.txt".to_owned(), media_type: None, text: Some("inside".to_owned()) };
+    let image = Part::Image { name: None, media_type: "image/png".to_owned(), data: "AA==".to_owned() };
+    let mut calling = entry(2, Role::Assistant, vec![]);
+    let arguments = json!({ "query": "tea" });
+    calling.tool_calls = vec![ToolCall { id: "c1".to_owned(), name: "memory_search".to_owned(), arguments }];
+    let mut result = entry(3, Role::Tool, vec![Part::text("nothing")]);
+    result.tool_call_id = Some("c1".to_owned());
+    conversation.live = [entry(1, Role::User, vec![Part::text("hi"), file, image]), calling, result]
+        .into_iter()
+        .map(Arc::new)
+        .collect();
+    conversation.next_seq = Seq(4);
+    conversation.last_at = at(5);
+    conversation.pending.push_back(Pending {
+        message: "m2".into(),
+        turn: "t2".into(),
+        at: at(4),
+        author: Author { id: "local/bo".to_owned(), name: "Bo".to_owned() },
+        parts: vec![Part::text("and I?")],
+        addressed: true,
+        fingerprint: "f".to_owned(),
+        tokens: 5,
+    });
+    conversation.run = Some(Run {
+        id: "r2".into(),
+        trigger: Trigger::Threshold,
+        tier: Tier::Background,
+        work: Work::Sealed,
+        from_seq: Seq(1),
+        to_seq: Seq(1),
+        messages: 1,
+        instruction: None,
+        started_at: at(4),
+        attempt: 1,
+        retry_at: None,
+        tokens_before: 100,
+    });
+    conversation.outcomes.push_back(Outcome {
+        run: "r1".into(),
+        trigger: Trigger::Manual,
+        outcome: RunOutcome::Rejected,
+        reason: Some("the summary is empty".to_owned()),
+        tokens_before: 100,
+        tokens_after: 100,
+        messages: 2,
+        first_kept_seq: Some(Seq(1)),
+        duration_ms: 12,
+        memories: 0,
+    });
+    conversation.corrections.insert(
+        "fake".to_owned(),
+        Correction { estimated: 100.4, reported: 150.0, ratio: 1.5, ..Correction::default() },
+    );
+    conversation
+}
+
+fn agent() -> AgentSettings {
+    AgentSettings {
+        id: AgentId::from("main"),
+        system_prompt: "Be kind.".to_owned(),
+        compactor_prompt: "Summarise.".to_owned(),
+        window: WindowSize::resolve(None, Some(8_000), None, 128_000, None),
+        compaction: CompactionSettings::default(),
+        model: "fake".to_owned(),
+        tools: Vec::new(),
+        recall_limit: 6,
+        max_rounds: 8,
+        timezone: "UTC".to_owned(),
+    }
+}
+
+#[test]
+fn context() {
+    insta::assert_json_snapshot!(ContextRecord::of(&conversation(), &agent()));
+}
+
+#[test]
+fn channel() {
+    insta::assert_json_snapshot!(ChannelRecord::of(&conversation(), &agent(), true));
+}
+
+#[test]
+fn history_with_what_is_pending() {
+    let conversation = conversation();
+    let correction = conversation.correction("fake");
+    let mut records: Vec<_> =
+        conversation.live.iter().map(|entry| EntryRecord::of(entry, &conversation, &correction)).collect();
+    records.extend(pending_records(&conversation, &correction));
+    insta::assert_json_snapshot!(records);
+}
+
+#[test]
+fn gauge() {
+    insta::assert_json_snapshot!(GaugeRecord::of(&conversation(), &agent()));
+}

@@ -1,0 +1,111 @@
+//! The roster: the agents' settings and models, made from the configuration on first use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_actors::{AgentRuntime, builtin_tools};
+use cairn_core::agent::AgentSettings;
+use cairn_core::ids::AgentId;
+use cairn_core::ports::{ChatModel, Search};
+use cairn_llm::{BadModel, Offline, OpenAi, OpenAiOptions, Timeouts};
+use tokio::sync::OnceCell;
+
+use crate::config::{AgentConfig, Loaded, ModelConfig, Provider};
+
+/// How long a model's server may take to say how large its window is. It is asked at the start alone.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The agents of a configuration.
+pub struct Roster {
+    loaded: Arc<Loaded>,
+    search: Arc<dyn Search>,
+    default_agent: AgentId,
+    runtimes: OnceCell<Vec<AgentRuntime>>,
+}
+
+impl Roster {
+    /// The agents of that configuration; nothing is asked of any server yet. `search`: where the offline model
+    /// looks things up.
+    pub fn new(loaded: Arc<Loaded>, search: Arc<dyn Search>) -> Self {
+        let default_agent = loaded.config.default_agent();
+        Self { loaded, search, default_agent, runtimes: OnceCell::new() }
+    }
+
+    /// The agent that is meant when none is named: the first.
+    pub fn default_agent(&self) -> &AgentId {
+        &self.default_agent
+    }
+
+    /// All agents, in the order of the configuration.
+    pub fn ids(&self) -> Vec<AgentId> {
+        self.loaded.config.agents.iter().map(|agent| agent.id.clone()).collect()
+    }
+
+    /// Whether that agent is configured.
+    pub fn knows(&self, id: &AgentId) -> bool {
+        self.loaded.config.agent(id.as_str()).is_some()
+    }
+
+    /// An agent's settings. Asks the model's server for its window where the configuration sets none.
+    ///
+    /// # Errors
+    /// As for [`Roster::runtimes`].
+    pub async fn settings(&self, id: &AgentId) -> Result<Option<Arc<AgentSettings>>, BadModel> {
+        let runtimes = self.runtimes().await?;
+        let found = runtimes.iter().find(|agent| agent.settings.id == *id);
+        Ok(found.map(|agent| Arc::clone(&agent.settings)))
+    }
+
+    /// All agents with their models.
+    ///
+    /// # Errors
+    /// A model's address or key cannot be used.
+    pub async fn runtimes(&self) -> Result<&[AgentRuntime], BadModel> {
+        self.runtimes.get_or_try_init(|| self.make()).await.map(Vec::as_slice)
+    }
+
+    async fn make(&self) -> Result<Vec<AgentRuntime>, BadModel> {
+        let mut runtimes = Vec::new();
+        for agent in &self.loaded.config.agents {
+            runtimes.push(self.runtime(agent).await?);
+        }
+        Ok(runtimes)
+    }
+
+    async fn runtime(&self, agent: &AgentConfig) -> Result<AgentRuntime, BadModel> {
+        let model: Arc<dyn ChatModel> = match self.loaded.config.model(agent.model()) {
+            Some(model) if model.provider == Provider::Openai => Arc::new(self.open_ai(model)?),
+            _ => Arc::new(Offline::new(Arc::clone(&self.search))),
+        };
+        let server_window = match agent.context_window.or(model.info().context_window) {
+            Some(_) => None,
+            None => discover(model.as_ref()).await,
+        };
+        let settings = self.loaded.config.settings(agent, server_window, builtin_tools());
+        Ok(AgentRuntime { settings: Arc::new(settings), model })
+    }
+
+    fn open_ai(&self, model: &ModelConfig) -> Result<OpenAi, BadModel> {
+        OpenAi::new(OpenAiOptions {
+            api_key: self.loaded.api_key(&model.id).cloned(),
+            context_window: model.context_window,
+            max_output_tokens: model.max_output_tokens,
+            images: model.images,
+            tools: model.tools,
+            stream: model.stream,
+            timeouts: Timeouts { idle: Duration::from_secs(model.idle_timeout_secs), ..Timeouts::default() },
+            ..OpenAiOptions::new(&*model.id, &*model.base_url, &*model.model)
+        })
+    }
+}
+
+async fn discover(model: &dyn ChatModel) -> Option<u64> {
+    let answer = tokio::time::timeout(DISCOVERY_TIMEOUT, model.discover_window()).await;
+    if answer.is_err() {
+        tracing::warn!(
+            model = %model.info().id,
+            "the model's server does not say how large its window is; set context_window of the model"
+        );
+    }
+    answer.ok().flatten()
+}

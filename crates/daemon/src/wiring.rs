@@ -1,0 +1,207 @@
+//! Wiring: from configuration and state folder to a daemon that answers, or to a store that can be read.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use cairn_actors::{House, HouseDeps, HouseError};
+use cairn_core::ports::{Clock, StoreError};
+use cairn_llm::BadModel;
+use cairn_platforms::local::{self, Local, LocalApi, Mint};
+use cairn_store::{Store, StoreOptions};
+
+use crate::admin::{self, Admin, Identity};
+use crate::clock::SystemClock;
+use crate::config::{Config, Loaded, StateDir};
+use crate::roster::Roster;
+use crate::socket::{self, Home, Socket, SocketError};
+
+/// How long answers on the socket may take to be read to their end when the daemon stops.
+const SOCKET_GRACE: Duration = Duration::from_millis(500);
+
+/// Why a daemon does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A model of the configuration cannot be used.
+    #[error(transparent)]
+    Model(#[from] BadModel),
+    /// The actors do not start.
+    #[error(transparent)]
+    House(HouseError),
+    /// There is no socket.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
+impl From<HouseError> for StartError {
+    fn from(error: HouseError) -> Self {
+        match error {
+            HouseError::Store(error) => Self::Store(error),
+            error => Self::House(error),
+        }
+    }
+}
+
+/// A running daemon.
+pub struct Daemon {
+    store: Store,
+    house: House,
+    router: Router,
+    socket: Socket,
+    grace: Duration,
+}
+
+impl Daemon {
+    /// Takes the state's lock, starts the actors and listens at `socket`.
+    ///
+    /// # Errors
+    /// What is missing, broken or in the way. Nothing is left running then.
+    pub async fn start(
+        loaded: &Arc<Loaded>,
+        state: &StateDir,
+        socket: PathBuf,
+        home: Home,
+    ) -> Result<Self, StartError> {
+        let store = open(&loaded.config, state).await?;
+        match Self::start_on(store.clone(), loaded, state, socket, home).await {
+            Ok(daemon) => Ok(daemon),
+            Err(error) => {
+                store.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn start_on(
+        store: Store,
+        loaded: &Arc<Loaded>,
+        state: &StateDir,
+        socket: PathBuf,
+        home: Home,
+    ) -> Result<Self, StartError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let roster = Arc::new(Roster::new(Arc::clone(loaded), Arc::new(store.clone())));
+        let limits = &loaded.config.limits;
+        let house = House::start(HouseDeps {
+            journal: Arc::new(store.clone()),
+            archive: Arc::new(store.clone()),
+            search: Arc::new(store.clone()),
+            memories: Arc::new(store.clone()),
+            outbox: Arc::new(store.clone()),
+            clock: Arc::clone(&clock),
+            agents: roster.runtimes().await?.to_vec(),
+            platforms: vec![Arc::new(Local)],
+            limits: limits.house(),
+            clean_stop: store.stopped_cleanly()?,
+        })
+        .await?;
+        let messages = local::router(LocalApi {
+            intake: Arc::new(house.clone()),
+            clock: Arc::clone(&clock),
+            default_agent: roster.default_agent().clone(),
+            max_text_bytes: limits.max_message_bytes,
+            mint: Arc::new(Mint::default()),
+        });
+        let admin = admin::router(Admin {
+            store: store.clone(),
+            house: Some(house.clone()),
+            roster,
+            identity: Identity {
+                state_dir: state.path.clone(),
+                config_file: loaded.file.clone(),
+                socket: Some(socket.clone()),
+                started_at: clock.now(),
+            },
+            clock,
+            max_text_bytes: limits.max_message_bytes,
+        });
+        let router = admin::with_fallbacks(messages.merge(admin));
+        let grace = Duration::from_secs(limits.shutdown_secs);
+        match socket::serve(socket, home, router.clone()).await {
+            Ok(socket) => Ok(Self { store, house, router, socket, grace }),
+            Err(error) => {
+                house.shutdown(Duration::ZERO).await;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The routes, for calls within this process.
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// The socket it listens at.
+    pub fn socket(&self) -> &std::path::Path {
+        self.socket.path()
+    }
+
+    /// Stops: turns under way get their time, all is made durable, the lock is released.
+    pub async fn stop(self) {
+        self.house.shutdown(self.grace).await;
+        self.socket.close(SOCKET_GRACE).await;
+        self.store.close().await;
+    }
+}
+
+/// A store opened for reading: no actors, nothing is changed.
+pub struct Reader {
+    store: Store,
+    router: Router,
+}
+
+impl Reader {
+    /// Takes the state's lock and opens the store.
+    ///
+    /// # Errors
+    /// It is in use, damaged or unreadable.
+    pub async fn open(loaded: &Arc<Loaded>, state: &StateDir) -> Result<Self, StartError> {
+        let store = open(&loaded.config, state).await?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let router = admin::router(Admin {
+            store: store.clone(),
+            house: None,
+            roster: Arc::new(Roster::new(Arc::clone(loaded), Arc::new(store.clone()))),
+            identity: Identity {
+                state_dir: state.path.clone(),
+                config_file: loaded.file.clone(),
+                socket: None,
+                started_at: clock.now(),
+            },
+            clock,
+            max_text_bytes: loaded.config.limits.max_message_bytes,
+        });
+        Ok(Self { store, router: admin::with_fallbacks(router) })
+    }
+
+    /// The routes.
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// Releases the lock.
+    pub async fn close(self) {
+        self.store.close().await;
+    }
+}
+
+/// What the store is opened with.
+pub fn store_options(config: &Config, state: &StateDir) -> StoreOptions {
+    StoreOptions {
+        segment_bytes: config.store.segment_mib << 20,
+        sled_cache_bytes: config.store.cache_mib << 20,
+        ..StoreOptions::new(&state.path)
+    }
+}
+
+async fn open(config: &Config, state: &StateDir) -> Result<Store, StoreError> {
+    let options = store_options(config, state);
+    let opened = tokio::task::spawn_blocking(move || Store::open(options)).await;
+    opened.unwrap_or_else(|error| {
+        Err(StoreError::View { view: "store", message: format!("opening it failed: {error}") })
+    })
+}

@@ -1,0 +1,138 @@
+//! Exit codes, and errors that say what to do.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::home::Home;
+
+#[track_caller]
+fn explains(stderr: &str, words: &[&str]) {
+    assert!(stderr.starts_with("error: "), "{stderr}");
+    for word in words {
+        assert!(stderr.contains(word), "`{word}` in: {stderr}");
+    }
+}
+
+#[test]
+fn version_and_help_of_every_command_are_there() {
+    let home = Home::new();
+    assert!(home.cairn(&["--version"]).ended(0).stdout.starts_with("cairn "));
+    let commands: [&[&str]; 20] = [
+        &[],
+        &["run"],
+        &["chat"],
+        &["replay"],
+        &["status"],
+        &["channels"],
+        &["context"],
+        &["history"],
+        &["search"],
+        &["compact"],
+        &["new"],
+        &["memory", "list"],
+        &["memory", "search"],
+        &["memory", "show"],
+        &["memory", "add"],
+        &["memory", "edit"],
+        &["memory", "forget"],
+        &["store", "verify"],
+        &["store", "rebuild"],
+        &["config", "check"],
+    ];
+    for command in commands {
+        let mut args = command.to_vec();
+        args.push("--help");
+        let help = home.cairn(&args).ended(0).stdout;
+        for option in ["Example", "--config", "--state", "--json"] {
+            assert!(help.contains(option), "{command:?} lacks {option}: {help}");
+        }
+    }
+}
+
+#[test]
+fn wrong_usage_and_configuration_end_with_2() {
+    let home = Home::new();
+    home.cairn(&["bogus"]).ended(2);
+    home.cairn(&["history"]).ended(2);
+    home.cairn(&["history", "main", "--limit", "0"]).ended(2);
+    home.cairn(&["memory", "list", "--kind", "nonsense"]).ended(2);
+    home.cairn(&["memory", "list", "--scope", "nonsense"]).ended(2);
+    explains(&home.cairn(&["context", "no such name"]).ended(2).stderr, &["A-Za-z0-9"]);
+    explains(&home.cairn(&["chat", "--agent", "nobody"]).ended(2).stderr, &["nobody", "main"]);
+    let bad = home.file("bad.toml", "[defaults]\ncontext_windw = 3\n");
+    let bad = bad.to_str().unwrap();
+    for args in [["status", "--config", bad], ["config", "check", bad]] {
+        explains(&home.cairn(&args).ended(2).stderr, &["context_windw", "context_window"]);
+    }
+}
+
+#[test]
+fn what_is_not_there_ends_with_4() {
+    let home = Home::new();
+    home.cairn_with(&["chat"], b"hello\n").ended(0);
+    for args in [
+        &["context", "nowhere"][..],
+        &["history", "nowhere"],
+        &["search", "nowhere", "hello"],
+        &["compact", "nowhere"],
+        &["new", "nowhere"],
+        &["context", "other/local/main"],
+        &["memory", "show", "m0000000000000000"],
+        &["memory", "edit", "m0000000000000000", "text"],
+        &["memory", "forget", "m0000000000000000"],
+        &["history", "main", "--from", "1000"],
+        &["history", "main", "--from", "2", "--to", "1"],
+    ] {
+        explains(&home.cairn(args).ended(4).stderr, &["no ", "hint: "]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_daemon_on_the_same_state_ends_with_3() {
+    let home = Home::new();
+    let daemon = home.daemon(None).await;
+    let run = home.cairn(&["run"]).ended(3);
+    explains(&run.stderr, &["in use", "process", "hint: "]);
+    assert!(daemon.stop().await.unwrap().success());
+}
+
+#[test]
+fn a_damaged_journal_ends_with_5_and_verify_names_the_place() {
+    let home = Home::new();
+    home.cairn_with(&["chat"], b"one\ntwo\nthree\n").ended(0);
+    assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
+    let journal = home.state().join("journal");
+    let segment = std::fs::read_dir(&journal).unwrap().next().unwrap().unwrap().path();
+    let text = std::fs::read_to_string(&segment).unwrap();
+    std::fs::write(&segment, text.replacen("one", "0ne", 1)).unwrap();
+    std::fs::remove_dir_all(home.state().join("views")).unwrap();
+
+    let run = home.cairn(&["channels"]).ended(5);
+    explains(&run.stderr, &["line ", "cairn store verify"]);
+    let run = home.cairn(&["store", "verify", "--json"]).ended(5);
+    assert_eq!(run.json()["ok"], false);
+    assert!(!run.json()["problems"].as_array().unwrap().is_empty());
+    home.cairn(&["store", "verify", "--quarantine"]);
+    assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
+    home.cairn(&["channels"]).ended(0);
+}
+
+#[test]
+fn an_unusable_state_folder_is_a_clear_error() {
+    let home = Home::new();
+    let file = home.file("file", "");
+    let run = home.cairn(&["status", "--state", file.to_str().unwrap()]).ended(1);
+    explains(&run.stderr, &["file", "hint: "]);
+
+    let long = home.state().join("x".repeat(120));
+    let run = home.cairn_with(&["chat", "--state", long.to_str().unwrap()], b"hi\n").ended(2);
+    explains(&run.stderr, &["107", "--state"]);
+}
+
+#[test]
+fn secrets_of_the_state_are_for_its_owner_alone() {
+    let home = Home::new();
+    home.cairn_with(&["chat"], b"hello\n").ended(0);
+    let mode = std::fs::metadata(home.state()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "{mode:o}");
+    assert!(!home.state().join("cairn.sock").exists(), "the socket is removed at the end");
+}

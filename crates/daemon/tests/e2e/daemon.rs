@@ -1,0 +1,95 @@
+//! Daemon and command line together: who answers, and what a stop leaves behind.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use crate::home::Home;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
+    let home = Home::new();
+    let daemon = home.daemon(None).await;
+    daemon.client().say("main", "hello").await.unwrap();
+    assert_eq!(home.cairn(&["channels", "--json"]).ended(0).json()[0]["state"], "awake");
+    assert_eq!(home.cairn(&["status", "--json"]).ended(0).json()["running"], true);
+    home.cairn_with(&["chat"], b"again\n").ended(0);
+    let mode = std::fs::metadata(home.state().join("cairn.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let other = Home::new();
+    assert_eq!(other.cairn(&["channels", "--json"]).ended(0).json(), json!([]));
+    assert!(daemon.stop().await.unwrap().success());
+    assert_eq!(home.cairn(&["channels", "--json"]).ended(0).json()[0]["state"], "asleep");
+    assert_eq!(home.cairn(&["status", "--json"]).ended(0).json()["running"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_said_is_there_after_a_stop_and_after_a_kill() {
+    let home = Home::new();
+    let daemon = home.daemon(None).await;
+    daemon.client().say("main", "first").await.unwrap();
+    assert!(daemon.stop().await.unwrap().success());
+    let daemon = home.daemon(None).await;
+    daemon.client().say("main", "second").await.unwrap();
+    daemon.kill().await.unwrap();
+    assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
+    let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
+    let said: Vec<_> = history
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["role"] == "user")
+        .map(|entry| entry["parts"][0]["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(said, ["first", "second"]);
+}
+
+#[test]
+fn a_new_generation_archives_what_was_before() {
+    let home = Home::new();
+    home.cairn_with(&["chat"], b"before\n").ended(0);
+    let answer = home.cairn(&["new", "main", "--json"]).ended(0).json();
+    assert_eq!(answer["generation"], 2);
+    home.cairn_with(&["chat"], b"after\n").ended(0);
+    let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
+    assert_eq!((&history[0]["place"], &history[0]["generation"]), (&json!("archived"), &json!(1)));
+    let last = history.as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["place"], &last["generation"]), (&json!("live"), &json!(2)));
+}
+
+#[test]
+fn compacting_a_short_conversation_is_nothing_to_do() {
+    let home = Home::new();
+    home.cairn_with(&["chat"], b"hello\n").ended(0);
+    let run = home.cairn(&["compact", "main"]).ended(0);
+    assert!(run.stdout.contains("nothing to compact"), "{run:?}");
+    assert_eq!(home.cairn(&["compact", "main", "--json"]).ended(0).json()["run"], json!(null));
+}
+
+#[test]
+fn a_drawn_context_fits_its_width_and_has_no_colours_in_a_pipe() {
+    let home = Home::new();
+    home.cairn_with(&["chat"], b"hello\n").ended(0);
+    let drawn = home.cairn(&["context", "main"]).ended(0).stdout;
+    assert!(!drawn.contains('\u{1b}'), "{drawn:?}");
+    assert!(drawn.lines().all(|line| line.chars().count() <= 100), "{drawn}");
+    for word in ["main/local/main", "background", "aggressive", "emergency", "live", "calm"] {
+        assert!(drawn.contains(word), "{word} in {drawn}");
+    }
+}
+
+#[test]
+fn rebuilt_views_show_the_same() {
+    let home = Home::new();
+    home.cairn_with(&["chat"], b"we decided to meet on Friday\nremember that the harbour closes at noon\n")
+        .ended(0);
+    home.cairn(&["memory", "add", "Ann rows.", "--kind", "fact", "--scope", "agent"]).ended(0);
+    let shown = |home: &Home| {
+        let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
+        (context, home.cairn(&["memory", "list", "--json"]).ended(0).json())
+    };
+    let before = shown(&home);
+    home.cairn(&["store", "rebuild"]).ended(0);
+    assert_eq!(shown(&home), before);
+}

@@ -1,0 +1,11 @@
+//! The real binary from outside: what users and scripts rely on.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod chat;
+mod codes;
+mod daemon;
+mod home;
+mod http;
+mod memory;
+mod replay;
