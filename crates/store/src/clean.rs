@@ -29,7 +29,7 @@ impl Store {
         file.seek(SeekFrom::Start(from)).map_err(io_error("read", &path))?;
         file.take(tail.len - from).read_to_end(&mut bytes).map_err(io_error("read", &path))?;
         let last = bytes.strip_suffix(b"\n").unwrap_or(&bytes).rsplit(|byte| *byte == b'\n').next();
-        let record = last.and_then(|last| line::parse(last).ok()).map(|line| line.record);
+        let record = last.and_then(|last| line::parse(last).ok());
         Ok(record.is_some_and(|record| matches!(record.event, Event::DaemonStopped)))
     }
 }

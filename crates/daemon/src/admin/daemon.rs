@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use cairn_core::ids::AgentId;
 use cairn_core::ports::Archive;
 use cairn_platforms::local::ApiError;
+use cairn_store::VerifyReport;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -127,4 +128,9 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
             error: stats.views_error,
         },
     }))
+}
+
+/// `GET /v1/store/verify`: the open store checked from end to end; it takes as long as reading all of it.
+pub(super) async fn verify(State(admin): State<Shared>) -> Result<Json<VerifyReport>, ApiError> {
+    Ok(Json(admin.store.verify().await?))
 }

@@ -75,6 +75,7 @@ pub fn router(admin: Admin) -> Router {
         .route("/v1/memories/{id}", get(memories::show).patch(memories::edit).delete(memories::forget))
         .route("/v1/health", get(daemon::health))
         .route("/v1/status", get(daemon::status))
+        .route("/v1/store/verify", get(daemon::verify))
         .route("/v1/events", get(events::events))
         .with_state(Arc::new(admin))
 }

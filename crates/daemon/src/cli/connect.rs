@@ -128,7 +128,7 @@ impl Surroundings {
     }
 
     /// The running daemon of this state. With an explicit state, a daemon of another one is passed over.
-    async fn running(&self) -> Option<Client> {
+    pub(crate) async fn running(&self) -> Option<Client> {
         #[derive(Deserialize)]
         struct Identity {
             state_dir: std::path::PathBuf,
