@@ -105,7 +105,8 @@ mod tests {
 {"user":"a","text":"x"}"#;
         let messages = parse(two, 10).unwrap();
         let ids: Vec<_> = messages.iter().map(|message| message.id.clone().unwrap()).collect();
-        assert_eq!(ids, ["l1-f0d0d1a4fe4c4e59", "l2-f0d0d1a4fe4c4e59"]);
+        assert_eq!(ids, ["l1-1af746b2cecc6e6e", "l2-1af746b2cecc6e6e"]);
+        assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c, "a published value of FNV-1a");
     }
 
     #[test]
