@@ -14,6 +14,8 @@ mod options;
 mod ports;
 mod recall;
 mod store;
+#[cfg(test)]
+mod tests;
 mod verify;
 mod views;
 

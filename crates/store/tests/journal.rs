@@ -1,5 +1,7 @@
 //! The journal on disk: torn ends, damage, quarantine, the lock, group commit.
 
+#![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
+
 mod common;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! Memories: saved once, sighted often, forgotten for good, read through their scopes alone.
 
+#![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
+
 mod common;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! The search index: neighbours, scopes, languages, words that are data.
 
+#![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
+
 mod common;
 
 use std::fs;

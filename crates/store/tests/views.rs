@@ -1,5 +1,7 @@
 //! What derives from the journal: made anew when it is gone or damaged, and the same then.
 
+#![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
+
 mod common;
 
 use std::fs::{self, OpenOptions};

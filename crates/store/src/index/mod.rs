@@ -25,6 +25,9 @@ use crate::journal::segment::Position;
 /// Version of the documents; an index of another version is made anew.
 const FORMAT: u32 = 1;
 
+/// An index with what reads it.
+type Opened = (Index, IndexReader);
+
 /// What a commit says of itself.
 #[derive(Debug, Serialize, Deserialize)]
 struct Payload {
@@ -39,7 +42,7 @@ pub(crate) struct SearchIndex {
     journal: PathBuf,
     heap_bytes: usize,
     fields: Fields,
-    open: RwLock<Option<(Index, IndexReader)>>,
+    open: RwLock<Option<Opened>>,
 }
 
 impl SearchIndex {
@@ -87,7 +90,7 @@ impl SearchIndex {
         Ok(at)
     }
 
-    fn try_open(&self) -> Result<Option<((Index, IndexReader), Checkpoint)>, StoreError> {
+    fn try_open(&self) -> Result<Option<(Opened, Checkpoint)>, StoreError> {
         if !self.dir.join("meta.json").exists() {
             return Ok(None);
         }
@@ -108,7 +111,7 @@ impl SearchIndex {
         Ok(Some((with_reader(index)?, at)))
     }
 
-    fn fresh(&self) -> Result<(Index, IndexReader), StoreError> {
+    fn fresh(&self) -> Result<Opened, StoreError> {
         remove_dir(&self.dir)?;
         make_dir(&self.dir)?;
         let dir = MmapDirectory::open(&self.dir).map_err(|error| index_failure(error.to_string()))?;
@@ -117,12 +120,12 @@ impl SearchIndex {
         with_reader(index)
     }
 
-    fn parts(&self) -> Result<(Index, IndexReader), StoreError> {
+    fn parts(&self) -> Result<Opened, StoreError> {
         self.open.read().clone().ok_or_else(|| index_failure("it is being made anew"))
     }
 }
 
-fn with_reader(index: Index) -> Result<(Index, IndexReader), StoreError> {
+fn with_reader(index: Index) -> Result<Opened, StoreError> {
     let builder = index.reader_builder().reload_policy(ReloadPolicy::Manual).doc_store_cache_num_blocks(8);
     let reader = builder.try_into().map_err(|error| index_error(&error))?;
     Ok((index, reader))

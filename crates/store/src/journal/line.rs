@@ -158,7 +158,7 @@ mod tests {
         let mut out = Vec::new();
         frame(&mut out, 3, 0, &body(&sample()).unwrap());
         let text = String::from_utf8(out).unwrap().replace("\"v\":1", "\"v\":2");
-        let crc = crc32c::crc32c(text.trim_end()[REST_AT..].as_bytes());
+        let crc = crc32c::crc32c(&text.trim_end().as_bytes()[REST_AT..]);
         let text = format!("{{\"crc\":\"{crc:08x}\",{}", &text.trim_end()[REST_AT..]);
         assert!(parse(text.as_bytes()).unwrap_err().contains("newer version"));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -17,6 +18,9 @@ const META: &[u8] = b"\0meta";
 
 /// How often sled is made durable: what a crash loses of it is applied again from the journal.
 const FLUSH_EVERY_MS: u64 = 1000;
+
+/// Key and bytes of a row.
+pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
 /// An open sled.
 pub(crate) struct Db {
@@ -133,7 +137,7 @@ impl Db {
     pub(crate) fn scan(
         &self,
         prefix: &Key,
-    ) -> impl DoubleEndedIterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>> + use<> {
+    ) -> impl DoubleEndedIterator<Item = Result<Row, StoreError>> + use<> {
         self.sled.scan_prefix(&prefix.0).map(checked)
     }
 
@@ -142,7 +146,7 @@ impl Db {
         &self,
         from: &Key,
         to: &Key,
-    ) -> impl DoubleEndedIterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>> + use<> {
+    ) -> impl DoubleEndedIterator<Item = Result<Row, StoreError>> + use<> {
         self.sled.range(from.0.clone()..=to.0.clone()).map(checked)
     }
 
@@ -173,13 +177,19 @@ impl Db {
         self.sled.apply_batch(batch).map_err(|error| sled_error(&error))
     }
 
+    /// Spoils a row, as a flipped bit would.
+    #[cfg(test)]
+    pub(crate) fn garble(&self, key: &Key) {
+        self.sled.insert(&key.0, b"garbled").unwrap();
+    }
+
     /// Makes what was written durable. Returns the bytes written.
     pub(crate) fn flush(&self) -> Result<usize, StoreError> {
         self.sled.flush().map_err(|error| sled_error(&error))
     }
 }
 
-fn checked(item: Result<(sled::IVec, sled::IVec), sled::Error>) -> Result<(Vec<u8>, Vec<u8>), StoreError> {
+fn checked(item: Result<(sled::IVec, sled::IVec), sled::Error>) -> Result<Row, StoreError> {
     let (key, value) = item.map_err(|error| sled_error(&error))?;
     let payload = unseal(&key, &value).ok_or_else(|| bad_row(&key))?;
     Ok((key.to_vec(), payload.to_vec()))
@@ -191,7 +201,12 @@ fn bad_row(key: &[u8]) -> StoreError {
 }
 
 fn sled_error(error: &sled::Error) -> StoreError {
-    view_error(error.to_string())
+    match error {
+        sled::Error::Io(error) if error.kind() == ErrorKind::StorageFull => {
+            StoreError::DiskFull { path: "the views".to_owned() }
+        }
+        _ => view_error(error.to_string()),
+    }
 }
 
 /// A snapshot that a crash left half made stops sled from opening; it is only a cache.
@@ -260,7 +275,7 @@ impl<'a> Changes<'a> {
     }
 
     /// The first rows whose key begins so, in order, as changed.
-    pub(crate) fn first(&self, prefix: &Key, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    pub(crate) fn first(&self, prefix: &Key, limit: usize) -> Result<Vec<Row>, StoreError> {
         let mut found = Vec::new();
         for item in self.db.scan(prefix) {
             let (key, payload) = item?;

@@ -120,6 +120,8 @@ fn open_checked(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Db, Met
                 "the journal does not have what the views show; making them anew"
             );
         }
+        // There is nothing wrong with them, and no room to make them anew.
+        Err(error @ StoreError::DiskFull { .. }) => return Err(error),
         Err(error) => {
             let to = move_aside(dir)?;
             tracing::error!(%error, moved_to = %to.display(), "the views are damaged; making them anew from the journal");

@@ -1,5 +1,6 @@
 //! Builders for the store's tests.
 
+#![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
 #![expect(dead_code, reason = "each test file uses some of them")]
 
 use std::path::Path;

@@ -1,0 +1,115 @@
+//! Appending with its sync, and restoring a channel of 2,000 entries.
+
+#![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
+
+use std::sync::Arc;
+
+use cairn_core::conversation::Conversation;
+use cairn_core::event::{Event, NewRecord};
+use cairn_core::ids::{ChannelId, Generation, Seq, TurnId};
+use cairn_core::message::{Entry, Part, Role};
+use cairn_core::ports::{Archive, Journal};
+use cairn_store::{Store, StoreOptions};
+use divan::{Bencher, black_box};
+use jiff::Timestamp;
+
+fn main() {
+    divan::main();
+}
+
+fn record(seq: u64) -> NewRecord {
+    let entry = Entry {
+        seq: Seq(seq),
+        turn: TurnId::from("t1"),
+        generation: Generation(1),
+        at: Timestamp::UNIX_EPOCH,
+        role: Role::Assistant,
+        author: None,
+        message: None,
+        parts: vec![Part::text(
+            "A sentence such as people write in chats, with a word or two more. ".repeat(3),
+        )],
+        reasoning: None,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        quotes: false,
+        tokens: 40,
+    };
+    let channel: ChannelId = "main/local/main".parse().unwrap();
+    NewRecord { channel: Some(channel), at: Timestamp::UNIX_EPOCH, event: Event::EntryAdded { entry } }
+}
+
+struct Bench {
+    runtime: tokio::runtime::Runtime,
+    store: Store,
+    _dir: tempfile::TempDir,
+}
+
+fn open() -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    Bench { runtime: tokio::runtime::Runtime::new().unwrap(), store, _dir: dir }
+}
+
+/// The disk's own cost: what an append cannot beat.
+#[divan::bench(sample_count = 200)]
+fn write_and_fdatasync(bencher: Bencher) {
+    use std::io::Write;
+    let mut file = tempfile::tempfile().unwrap();
+    bencher.bench_local(|| {
+        file.write_all(&[b'x'; 400]).unwrap();
+        file.sync_data().unwrap();
+    });
+}
+
+#[divan::bench(sample_count = 200)]
+fn append_one_and_sync(bencher: Bencher) {
+    let bench = open();
+    let mut seq = 0;
+    bencher.bench_local(|| {
+        seq += 1;
+        bench.runtime.block_on(bench.store.append(vec![record(seq)])).unwrap()
+    });
+}
+
+#[divan::bench(sample_count = 50)]
+fn append_64_at_once(bencher: Bencher) {
+    let bench = open();
+    let mut seq = 0;
+    bencher.counter(64u32).bench_local(|| {
+        let appends: Vec<_> = (0..64)
+            .map(|_| {
+                seq += 1;
+                bench.store.append(vec![record(seq)])
+            })
+            .collect();
+        bench.runtime.block_on(futures::future::join_all(appends))
+    });
+}
+
+fn with_2000_entries() -> (Bench, Conversation) {
+    let bench = open();
+    let channel: ChannelId = "main/local/main".parse().unwrap();
+    let conversation = bench.runtime.block_on(async {
+        bench.store.append((1..=2000).map(record).collect()).await.unwrap();
+        bench.store.restore(&channel).await.unwrap().unwrap()
+    });
+    (bench, conversation)
+}
+
+#[divan::bench(sample_count = 20)]
+fn restore_2000_entries_from_events(bencher: Bencher) {
+    let (bench, conversation) = with_2000_entries();
+    bencher.bench_local(|| {
+        black_box(bench.runtime.block_on(bench.store.restore(&conversation.channel)).unwrap())
+    });
+}
+
+#[divan::bench(sample_count = 20)]
+fn restore_2000_entries_from_a_head(bencher: Bencher) {
+    let (bench, conversation) = with_2000_entries();
+    bench.runtime.block_on(bench.store.keep_head(Arc::new(conversation.clone()))).unwrap();
+    bencher.bench_local(|| {
+        black_box(bench.runtime.block_on(bench.store.restore(&conversation.channel)).unwrap())
+    });
+}

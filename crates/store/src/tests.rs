@@ -1,0 +1,156 @@
+//! Failing disks and failing rows, played from within.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use cairn_core::event::{Event, NewRecord, Record};
+use cairn_core::ids::ChannelId;
+use cairn_core::ports::{Archive, Journal, StoreError};
+use jiff::Timestamp;
+
+use crate::disk::{AppendFile, Disk, RealDisk};
+use crate::views::codec::Key;
+use crate::{Store, StoreOptions};
+
+/// What the disk does.
+const FINE: u8 = 0;
+/// Writes half of what it is given, then says that it is full; cutting fails, too.
+const FULL: u8 = 1;
+/// Writes all, then fails to sync.
+const UNSYNCED: u8 = 2;
+/// Kills whoever writes.
+const DEADLY: u8 = 3;
+
+#[derive(Clone, Default)]
+struct FaultyDisk(Arc<AtomicU8>);
+
+struct FaultyFile(Box<dyn AppendFile>, FaultyDisk);
+
+impl FaultyDisk {
+    fn set(&self, mode: u8) {
+        self.0.store(mode, Ordering::SeqCst);
+    }
+
+    fn mode(&self) -> u8 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
+        Ok(Box::new(FaultyFile(RealDisk.open(path)?, self.clone())))
+    }
+}
+
+impl AppendFile for FaultyFile {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.1.mode() {
+            FULL => {
+                self.0.append(&bytes[..bytes.len() / 2])?;
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            DEADLY => panic!("the disk bites"),
+            _ => self.0.append(bytes),
+        }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.1.mode() == UNSYNCED { Err(io::Error::other("no sync")) } else { self.0.sync() }
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        if self.1.mode() == FULL { Err(io::Error::other("no cut")) } else { self.0.cut(len) }
+    }
+}
+
+fn channel() -> ChannelId {
+    "main/local/main".parse().unwrap()
+}
+
+async fn append(store: &Store, version: &str) -> Result<Vec<Record>, StoreError> {
+    let event = Event::DaemonStarted { version: version.to_owned() };
+    store.append(vec![NewRecord { channel: Some(channel()), at: Timestamp::UNIX_EPOCH, event }]).await
+}
+
+fn journal(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("journal/00000000000000000001.jsonl")).unwrap()
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_what_waits_and_the_journal_goes_on_when_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::default();
+    let store = Store::open_on(StoreOptions::new(dir.path()), Arc::new(disk.clone())).unwrap();
+    append(&store, "one").await.unwrap();
+    let whole = journal(dir.path());
+    disk.set(FULL);
+    let error = append(&store, "lost").await.unwrap_err();
+    assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
+    append(&store, "lost too").await.unwrap_err();
+    assert!(journal(dir.path()).len() > whole.len(), "half a line is there for now");
+    disk.set(FINE);
+    assert_eq!(append(&store, "two").await.unwrap()[0].n, 2, "numbers go on without a gap");
+    let text = journal(dir.path());
+    assert!(text.starts_with(&whole) && !text.contains("lost"));
+    store.settle().await.unwrap();
+    store.close().await;
+    Store::open(StoreOptions::new(dir.path())).unwrap().close().await;
+}
+
+#[tokio::test]
+async fn what_was_not_synced_is_taken_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::default();
+    let store = Store::open_on(StoreOptions::new(dir.path()), Arc::new(disk.clone())).unwrap();
+    append(&store, "one").await.unwrap();
+    let whole = journal(dir.path());
+    disk.set(UNSYNCED);
+    let error = append(&store, "lost").await.unwrap_err();
+    assert!(matches!(error, StoreError::Io { .. }), "{error}");
+    assert_eq!(journal(dir.path()), whole);
+    disk.set(FINE);
+    assert_eq!(append(&store, "two").await.unwrap()[0].n, 2);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_dead_writer_fails_later_appends_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::default();
+    let store = Store::open_on(StoreOptions::new(dir.path()), Arc::new(disk.clone())).unwrap();
+    append(&store, "one").await.unwrap();
+    disk.set(DEADLY);
+    for _ in 0..2 {
+        let error = append(&store, "lost").await.unwrap_err();
+        assert!(error.to_string().contains("writer has died"), "{error}");
+    }
+    assert_eq!(store.channels().await.unwrap().len(), 1, "reading goes on");
+    store.close().await;
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    assert_eq!(append(&store, "two").await.unwrap()[0].n, 2);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_bad_row_met_while_reading_has_the_views_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    append(&store, "one").await.unwrap();
+    let before = store.channels().await.unwrap();
+    store.inner.views.db().unwrap().garble(&Key::channel(&channel()));
+    let error = store.channels().await.unwrap_err();
+    assert!(error.to_string().contains("checksum"), "{error}");
+    // Wait for the repair itself: sled is closed, moved aside, and everything applied again.
+    let mut applied = store.inner.views.applied();
+    applied.wait_for(|applied| applied.error.is_some()).await.unwrap();
+    applied.wait_for(|applied| applied.error.is_none() && applied.n == 1).await.unwrap();
+    assert_eq!(store.channels().await.unwrap(), before);
+    store.close().await;
+    assert!(dir.path().join("views.damaged").exists());
+}
