@@ -91,17 +91,25 @@ fn bar(record: &ContextRecord, width: usize) -> Vec<String> {
         sum += region.tokens;
         edges.push(((sum as f64 / usable * n_cells as f64).round() as usize, sign, color));
     }
-    let (mut cells, mut ticks) = (String::new(), String::new());
+    let (mut cells, mut ticks) = (Vec::<(String, Option<u8>)>::new(), String::new());
     for cell in 0..n_cells {
-        match (edges.iter().find(|(edge, _, _)| cell < *edge), threshold_at(cell)) {
-            (Some((_, sign, color)), _) => {
-                cells.push_str(&style(sign).color256(*color).to_string());
-            }
-            (None, Some(_)) => cells.push('|'),
-            (None, None) => cells.push_str(&style('.').dim().to_string()),
+        let tick = threshold_at(cell);
+        let (sign, color) = match edges.iter().find(|(edge, _, _)| cell < *edge) {
+            Some((_, sign, color)) => (*sign, Some(*color)),
+            None if tick.is_some() => ('|', None),
+            None => ('.', None),
+        };
+        match cells.last_mut() {
+            Some((run, of)) if *of == color => run.push(sign),
+            _ => cells.push((sign.to_string(), color)),
         }
-        ticks.push(threshold_at(cell).unwrap_or(' '));
+        ticks.push(tick.unwrap_or(' '));
     }
+    let painted = cells.into_iter().map(|(run, color)| match color {
+        Some(color) => style(run).color256(color).to_string(),
+        None => style(run).dim().to_string(),
+    });
+    let cells: String = painted.collect();
     vec![
         format!(" [{cells}]"),
         format!("  {}", ticks.trim_end()),
@@ -182,10 +190,9 @@ fn stack(record: &ContextRecord) -> Vec<String> {
 }
 
 fn summary(item: &SummaryRecord) -> [String; 2] {
-    let indent = " ".repeat(2 * item.level.min(6) as usize);
     [
         format!(
-            "  {indent}{} level {}  entries {}-{}  {} to {}  {} tokens  by {}",
+            "  {} level {}  entries {}-{}  {} to {}  {} tokens  by {}",
             style(item.id.to_string()).yellow(),
             item.level,
             item.from_seq,
@@ -195,7 +202,7 @@ fn summary(item: &SummaryRecord) -> [String; 2] {
             grouped(item.tokens),
             one_line(&item.made_by)
         ),
-        format!("  {indent}  {}", style(first_line(&item.text)).dim()),
+        format!("    {}", style(first_line(&item.text)).dim()),
     ]
 }
 
@@ -248,12 +255,12 @@ fn outcomes(outcomes: &[Outcome]) -> Vec<String> {
 fn figures(record: &ContextRecord) -> Vec<String> {
     let source = serde_json::to_value(record.window_source).ok();
     let source = source.as_ref().and_then(|value| value.as_str()).unwrap_or_default();
-    let text = format!(
-        "window {} tokens (set by {source}), {} kept for the answer, estimates x {:.3}, cached {}",
+    let window = format!(
+        "window {} tokens (set by {source}), {} kept for the answer",
         grouped(record.window_tokens),
-        grouped(record.output_reserve_tokens),
-        record.correction.ratio,
-        percent(record.cached_share)
+        grouped(record.output_reserve_tokens)
     );
-    vec![style(text).dim().to_string()]
+    let counting =
+        format!("estimates x {:.3}, cached {}", record.correction.ratio, percent(record.cached_share));
+    [window, counting].map(|line| style(line).dim().to_string()).into()
 }

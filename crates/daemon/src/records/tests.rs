@@ -87,10 +87,9 @@ fn conversation() -> Conversation {
         duration_ms: 12,
         memories: 0,
     });
-    conversation.corrections.insert(
-        "fake".to_owned(),
-        Correction { estimated: 100.4, reported: 150.0, ratio: 1.5, ..Correction::default() },
-    );
+    conversation
+        .corrections
+        .insert("fake".to_owned(), Correction { estimated: 100.4, reported: 150.0, ratio: 1.5 });
     conversation
 }
 

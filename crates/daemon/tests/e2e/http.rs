@@ -2,6 +2,7 @@
 
 use cairn_testkit::daemon::Client;
 use cairn_testkit::model::{Answer, FakeModel, Kind};
+use http_body_util::BodyExt;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -82,7 +83,9 @@ async fn busy_stopped_and_failed_turns_have_their_status() {
     let (status, answer) = held.await.unwrap();
     assert_eq!((status, &answer["error"]["code"]), (499, &json!("stopped")));
     gate.open();
-    drop(waiting);
+    // The one that waited has its turn next; only after it the next answer is scripted.
+    let answered = waiting.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&answered).contains("event: reply"), "{answered:?}");
 
     model.push(Kind::Reply, Answer::error(400, "no"));
     let (status, answer) = post(&client, "other", json!({ "user": "a", "text": "x" })).await;

@@ -15,7 +15,7 @@ impl Progress {
     /// A bar of that many messages.
     pub(super) fn new(n_messages: u64) -> Self {
         let bar = ProgressBar::new(n_messages);
-        let template = "{bar:30} {pos}/{len} {per_sec:.1} {msg}";
+        let template = "[{bar:30}] {pos}/{len}  {elapsed}  {msg}";
         // A template that cannot be read leaves the default one in place.
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
