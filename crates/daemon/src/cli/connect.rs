@@ -7,6 +7,7 @@ use std::time::Duration;
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::StoreError;
 use serde::Deserialize;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::client::{Client, encode};
 use super::failure::Failure;
@@ -165,11 +166,41 @@ impl Session {
         }
     }
 
+    /// Carries out work that may be long. A signal ends it early, but not what it stands on: that is closed in order,
+    /// unless a second signal comes.
+    pub(crate) async fn carry_out<T>(
+        self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        if !self.is_inside() {
+            return work.await;
+        }
+        let (mut terminate, mut interrupt) =
+            (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        let stopped =
+            || Failure::failed("stopped by a signal", "what was accepted is kept; run it again to go on");
+        let result = tokio::select! {
+            result = work => result,
+            _ = terminate.recv() => Err(stopped()),
+            _ = interrupt.recv() => Err(stopped()),
+        };
+        tokio::select! {
+            result = self.finish(result) => result,
+            _ = terminate.recv() => Err(stopped()),
+            _ = interrupt.recv() => Err(stopped()),
+        }
+    }
+
     /// Ends it after a command.
     pub(crate) async fn finish<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
         self.close().await;
         result
     }
+}
+
+/// Listens for a signal of that kind from here on.
+pub(crate) fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::failed(format!("cannot listen for signals: {error}"), ""))
 }
 
 /// The path of a channel's call.

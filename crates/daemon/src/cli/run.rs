@@ -2,9 +2,9 @@
 
 use clap::Args;
 use sd_notify::NotifyState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
-use super::connect::Surroundings;
+use super::connect::{Surroundings, listen};
 use super::failure::Failure;
 use super::{Global, exit};
 use crate::config::{LogFormat, socket_to_bind};
@@ -61,10 +61,6 @@ pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
 fn at_once() -> Failure {
     tracing::warn!("stopped at once; what is under way is taken up again at the next start");
     Failure::Silent(exit::FAILED)
-}
-
-fn listen(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|error| Failure::failed(format!("cannot listen for signals: {error}"), ""))
 }
 
 fn tell_systemd(state: NotifyState<'_>) {

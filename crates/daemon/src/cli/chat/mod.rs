@@ -49,10 +49,10 @@ pub(crate) async fn chat(global: Global, args: ChatArgs) -> Result<(), Failure> 
     let channel = surroundings.channel(&args.channel, args.agent.as_deref())?;
     let session = surroundings.changing().await?;
     let talk = Talk { client: session.client.clone(), channel, user: args.user, json: global.json };
-    let result = if std::io::stdin().is_terminal() {
-        Box::pin(terminal::talk(&talk)).await
+    if std::io::stdin().is_terminal() {
+        // There Ctrl-C stops an answer, not the program.
+        session.finish(Box::pin(terminal::talk(&talk)).await).await
     } else {
-        Box::pin(piped::talk(&talk, tokio::io::stdin())).await
-    };
-    session.finish(result).await
+        session.carry_out(Box::pin(piped::talk(&talk, tokio::io::stdin()))).await
+    }
 }

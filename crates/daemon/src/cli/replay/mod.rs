@@ -63,8 +63,7 @@ pub(crate) async fn replay(global: Global, args: ReplayArgs) -> Result<(), Failu
     let messages = input::read(&args.file, limits.max_message_bytes)?;
     let session = surroundings.changing().await?;
     let replay = Replay { client: session.client.clone(), channel, wait: !args.no_wait };
-    let result = Box::pin(replay.run(&messages)).await;
-    let report = session.finish(result).await?;
+    let report = session.carry_out(Box::pin(replay.run(&messages))).await?;
     if global.json {
         out::json(&report)?;
     } else {
