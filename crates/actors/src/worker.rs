@@ -18,6 +18,9 @@ use crate::shared::Shared;
 /// Most model calls of one attempt (DESIGN.md).
 const ROUNDS_MAX: u32 = 10;
 
+/// Characters of a rejected summary that its author is shown again.
+const CORRECTED_CHARS: usize = 600;
+
 /// What an attempt has made.
 #[derive(Debug, Clone)]
 pub(crate) struct Made {
@@ -218,7 +221,8 @@ impl Talk<'_> {
 
     fn correct(&mut self, text: &str, rejection: &Rejection) {
         if !text.trim().is_empty() {
-            let (text, tool_calls) = (text.to_owned(), Vec::new());
+            // Its beginning is enough to see what is meant; all of it may not fit.
+            let (text, tool_calls) = (text.chars().take(CORRECTED_CHARS).collect(), Vec::new());
             self.request.messages.push(ChatMessage::Assistant { text, tool_calls });
         }
         let ask = format!(

@@ -8,7 +8,7 @@ use axum::Router;
 use cairn_actors::{House, HouseDeps, HouseError};
 use cairn_core::ports::{Clock, StoreError};
 use cairn_llm::BadModel;
-use cairn_platforms::local::{self, Local, LocalApi, Mint};
+use cairn_platforms::local::{self, LocalApi, Mint};
 use cairn_store::{Store, StoreOptions};
 
 use crate::admin::{self, Admin, Identity};
@@ -94,7 +94,8 @@ impl Daemon {
             outbox: Arc::new(store.clone()),
             clock: Arc::clone(&clock),
             agents: roster.runtimes().await?.to_vec(),
-            platforms: vec![Arc::new(Local)],
+            // Local answers are stored, and read by whoever waits for them: nothing is owed to a network.
+            platforms: Vec::new(),
             limits: limits.house(),
             clean_stop: store.stopped_cleanly()?,
         })

@@ -16,10 +16,8 @@ use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 use axum::response::Response;
 use axum::routing::post;
-use cairn_core::ids::{AgentId, LOCAL_PLATFORM, MessageId};
-use cairn_core::message::Entry;
-use cairn_core::ports::{Clock, Intake, OutboxItem, Platform};
-use futures::future::BoxFuture;
+use cairn_core::ids::AgentId;
+use cairn_core::ports::{Clock, Intake};
 
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use message::{MessageRequest, Mint, read_body};
@@ -66,22 +64,4 @@ async fn post_message(
         .filter_map(|value| value.to_str().ok())
         .any(|value| value.contains("text/event-stream"));
     if wants_events { Ok(answer::events(message, admission)) } else { answer::whole(admission).await }
-}
-
-/// The local platform for what leaves: answers are stored, and whoever waits for one reads it there.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Local;
-
-impl Platform for Local {
-    fn name(&self) -> &'static str {
-        LOCAL_PLATFORM
-    }
-
-    fn deliver(
-        &self,
-        _item: OutboxItem,
-        _reply: Arc<Entry>,
-    ) -> BoxFuture<'_, Result<Vec<MessageId>, String>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
 }

@@ -1,0 +1,8 @@
+//! The main job from outside: the real binary, a fake model server that refuses bad requests, and time to compact.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod faults;
+mod house;
+mod kills;
+mod restarts;
+mod window;
