@@ -113,3 +113,19 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
     assert!(store.owed().await.unwrap().is_empty());
     store.close().await;
 }
+
+#[tokio::test]
+async fn message_ids_are_forgotten_after_thirty_days_but_not_before_they_are_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("answered", "hello", "hi").await;
+    chat.accept("waiting", "ana", "and?").await;
+    chat.secs += 31 * 86_400;
+    chat.accept("late", "ana", "still there?").await;
+    let main = channel("main");
+    assert_eq!(store.seen(&main, &"answered".into()).await.unwrap(), Seen::New);
+    assert!(matches!(store.seen(&main, &"waiting".into()).await.unwrap(), Seen::Open { .. }));
+    assert_eq!(store.restore(&main).await.unwrap().unwrap(), chat.state, "the words stay");
+    store.close().await;
+}
