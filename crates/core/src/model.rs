@@ -38,11 +38,15 @@ pub enum Purpose {
     Summarise {
         /// The entries, in order.
         entries: Arc<[Arc<Entry>]>,
+        /// Tokens that the summary should keep within.
+        target_tokens: u64,
     },
     /// A merge of summaries, without memories.
     Merge {
         /// The summaries, oldest first.
         sources: Arc<[Summary]>,
+        /// Tokens that the merged summary should keep within.
+        target_tokens: u64,
     },
 }
 

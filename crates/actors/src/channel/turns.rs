@@ -320,6 +320,7 @@ pub(super) fn stamp(conversation: &Conversation, events: &mut [Event]) {
             entry.seq = seq;
             entry.turn = open.id.clone();
             entry.generation = conversation.generation;
+            entry.at = conversation.answer_time(entry.at);
             entry.tokens = entry_tokens(entry);
             seq = seq.next();
         }

@@ -25,7 +25,10 @@ const SUMMARY_SHARE: f64 = 0.35;
 const MERGE_SHARE: f64 = 0.5;
 
 /// Least room that a summary is given, in tokens.
-const SUMMARY_FLOOR: u64 = 256;
+const SUMMARY_FLOOR: u64 = 96;
+
+/// Levels of full fan-out that the stack's share is to hold: a summary gets its part of that.
+const LEVELS_IN_SIGHT: u32 = 3;
 
 /// Longest tool result in a transcript, in characters: tool mechanics are not worth more.
 const RESULT_MAX_CHARS: usize = 400;
@@ -57,17 +60,23 @@ pub fn compaction_request(
     } else {
         entries.iter().map(|entry| u64::from(entry.tokens)).sum()
     };
-    let max_output_tokens = summary_limit(agent, source_tokens, merge);
+    let target_tokens = summary_limit(agent, source_tokens, merge);
+    // Calls of tools and reasoning take their part of the answer, too: the size of the summary is asked for in words.
+    let max_output_tokens = agent.window.output_reserve_tokens;
     let text = if merge {
-        merge_text(&sources, max_output_tokens)
+        merge_text(&sources, target_tokens)
     } else {
         let frame: u64 = system.iter().map(|block| u64::from(estimate(block))).sum::<u64>() + 300;
         let room = agent.window.window_tokens.saturating_sub(max_output_tokens + frame) as f64 / SAFETY;
-        transcript_text(&entries, room as u64, max_output_tokens)
+        transcript_text(&entries, room as u64, target_tokens)
     };
     ChatRequest {
         channel: channel.clone(),
-        purpose: if merge { Purpose::Merge { sources } } else { Purpose::Summarise { entries } },
+        purpose: if merge {
+            Purpose::Merge { sources, target_tokens }
+        } else {
+            Purpose::Summarise { entries, target_tokens }
+        },
         system,
         messages: vec![ChatMessage::User { parts: vec![Part::text(text)] }],
         tools: if merge { Vec::new() } else { vec![memory_save_tool()] },
@@ -79,7 +88,7 @@ pub fn compaction_request(
 fn summary_limit(agent: &AgentSettings, source_tokens: u64, merge: bool) -> u64 {
     let share = if merge { MERGE_SHARE } else { SUMMARY_SHARE };
     let stack = agent.compaction.stack_share * agent.window.usable_tokens() as f64;
-    let part = (stack / f64::from(agent.compaction.fan_out + 1)) as u64;
+    let part = (stack / f64::from(agent.compaction.fan_out * LEVELS_IN_SIGHT)) as u64;
     let wanted = (source_tokens as f64 * share) as u64;
     let most = agent.window.output_reserve_tokens.max(1);
     wanted.clamp(SUMMARY_FLOOR, part.max(SUMMARY_FLOOR)).min(most)

@@ -11,12 +11,12 @@ mod places;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Outcome, Run, RunRequest, Work};
 use crate::ids::{ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, TurnId};
-use crate::message::{Entry, Pending};
+use crate::message::{Entry, Pending, Role};
 use crate::model::Usage;
 use crate::summary::Stack;
 use crate::tokens::Correction;
@@ -29,6 +29,9 @@ pub const OUTCOMES_KEPT: usize = 20;
 
 /// Unclean stops in a row, with no turn finished in between, after which an open turn is given up (DESIGN.md).
 pub const MAX_INTERRUPTIONS: u32 = 3;
+
+/// A message that is older than this when it is answered was told after the fact.
+const TOLD_LATER: SignedDuration = SignedDuration::from_hours(24);
 
 /// The turn under way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -188,6 +191,15 @@ impl Conversation {
             || self.run.is_some()
             || !self.queued_runs.is_empty()
             || !self.owed.is_empty()
+    }
+
+    /// When an entry that answers the open turn was said: now, unless the turn answers a message that is told after
+    /// the fact (a replayed history), whose own time its answer shares, so that the order of time stays whole.
+    pub fn answer_time(&self, now: Timestamp) -> Timestamp {
+        let Some(open) = &self.open_turn else { return now };
+        let asked = self.live.iter().rev().take_while(|entry| entry.turn == open.id);
+        let newest = asked.filter(|entry| entry.role == Role::User).map(|entry| entry.at).max();
+        newest.filter(|at| now.duration_since(*at) > TOLD_LATER).unwrap_or(now)
     }
 
     /// The correction of estimates for a model; neutral when nothing was reported yet.

@@ -281,3 +281,13 @@ fn what_the_provider_reports_corrects_the_measure() {
     let error = gauge.tokens as f64 / truth - 1.0;
     assert!((0.0..0.06).contains(&error), "off by {error}");
 }
+
+#[test]
+fn an_answer_to_a_replayed_message_shares_its_time() {
+    let mut sim = Sim::new(3_000);
+    sim.accept("told at once");
+    sim.start_turn();
+    assert_eq!(sim.conversation.answer_time(sim.now), sim.now);
+    let later = sim.now.checked_add(jiff::SignedDuration::from_hours(24 * 400)).unwrap();
+    assert_eq!(sim.conversation.answer_time(later), sim.live()[0].at);
+}

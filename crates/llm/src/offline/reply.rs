@@ -27,6 +27,15 @@ const ASKED_IMPORTANCE: f64 = 0.8;
 
 const NO_MODEL: &str = "No language model is configured, so I can only quote.";
 
+/// The same for who has just read it.
+const NO_MODEL_AGAIN: &str = "(Offline: I can only quote.)";
+
+/// Says that no model answers: in full unless that is in sight already.
+fn notice(request: &ChatRequest) -> &'static str {
+    let said = |message: &ChatMessage| matches!(message, ChatMessage::Assistant { text, .. } if text.contains(NO_MODEL));
+    if request.messages.iter().any(said) { NO_MODEL_AGAIN } else { NO_MODEL }
+}
+
 /// The answer to the open turn.
 pub(super) async fn reply(request: &ChatRequest, question: &str, search: &dyn Search) -> Said {
     if let Some(saves) = results_of_saves(&request.messages) {
@@ -38,8 +47,9 @@ pub(super) async fn reply(request: &ChatRequest, question: &str, search: &dyn Se
             return Said { calls, ..Said::default() };
         }
     }
+    let notice = notice(request);
     if speech::is_greeting(question) {
-        let text = format!("Hello! {NO_MODEL} Ask me about anything that was said here.");
+        let text = format!("Hello! {notice} Ask me about anything that was said here.");
         return Said { text, ..Said::default() };
     }
     if !speech::is_question(question) {
@@ -51,11 +61,11 @@ pub(super) async fn reply(request: &ChatRequest, question: &str, search: &dyn Se
     candidates.extend(quote::from_context(&request.messages));
     let quotes: Vec<String> = quote::best(question, candidates).iter().map(quote::shown).collect();
     if quotes.is_empty() {
-        let text = format!("{NO_MODEL} I found nothing that fits your question in what was said here.");
+        let text = format!("{notice} I found nothing that fits your question in what was said here.");
         return Said { text, ..Said::default() };
     }
     let lead = if quotes.len() == 1 { "This fits best:" } else { "These fit best:" };
-    fit(format!("{NO_MODEL} {lead}"), quotes, request.max_output_tokens)
+    fit(format!("{notice} {lead}"), quotes, request.max_output_tokens)
 }
 
 async fn old_words(request: &ChatRequest, question: &str, search: &dyn Search) -> Vec<Hit> {
@@ -122,14 +132,15 @@ fn spoken(request: &ChatRequest, question: &str) -> Arc<Entry> {
 }
 
 fn acknowledgement(request: &ChatRequest, question: &str) -> Said {
+    let notice = notice(request);
     let found = extract(&[spoken(request, question)]);
     let named: Vec<String> =
         found.iter().take(MAX_NAMED).map(|memory| format!("“{}”", memory.text)).collect();
     if named.is_empty() {
-        return Said { text: format!("Noted. {NO_MODEL}"), ..Said::default() };
+        return Said { text: format!("Noted. {notice}"), ..Said::default() };
     }
     let mut said = fit(
-        format!("Noted. I would remember {}. {NO_MODEL}", named.join(" and ")),
+        format!("Noted. I would remember {}. {notice}", named.join(" and ")),
         Vec::new(),
         request.max_output_tokens,
     );

@@ -27,18 +27,22 @@ const FLOOR: u64 = 24;
 /// The summary; before it, in a round of its own, the memories.
 pub(super) fn summarise(request: &ChatRequest) -> Said {
     match &request.purpose {
-        Purpose::Summarise { entries } => {
+        Purpose::Summarise { entries, target_tokens } => {
             let saves =
                 if saved_already(request) { Vec::new() } else { save_calls(request, extract(entries)) };
             if saves.is_empty() {
-                Said { text: of_entries(entries, request.max_output_tokens), ..Said::default() }
+                Said {
+                    text: of_entries(entries, request.max_output_tokens.min(*target_tokens)),
+                    ..Said::default()
+                }
             } else {
                 Said { calls: saves, ..Said::default() }
             }
         }
-        Purpose::Merge { sources } => {
-            Said { text: of_summaries(sources, request.max_output_tokens), ..Said::default() }
-        }
+        Purpose::Merge { sources, target_tokens } => Said {
+            text: of_summaries(sources, request.max_output_tokens.min(*target_tokens)),
+            ..Said::default()
+        },
         Purpose::Reply { .. } => Said::default(),
     }
 }

@@ -276,8 +276,10 @@ async fn a_summary_saves_memories_first_and_then_digests_within_its_limit() {
         .collect();
     entries.push(entry(60, "My name is Ana Brandt. I prefer green tea."));
     let source: u64 = entries.iter().map(|entry| u64::from(entry.tokens)).sum();
-    let mut request =
-        request(Purpose::Summarise { entries: entries.into() }, vec![user("<transcript>…</transcript>")]);
+    let mut request = request(
+        Purpose::Summarise { entries: entries.into(), target_tokens: 500 },
+        vec![user("<transcript>…</transcript>")],
+    );
     let first = answer(request.clone()).await;
     assert_eq!((first.finish, first.text.as_str()), (Finish::ToolCalls, ""));
     for call in &first.calls {
@@ -298,7 +300,8 @@ async fn a_summary_saves_memories_first_and_then_digests_within_its_limit() {
 
 #[tokio::test]
 async fn a_source_without_memories_or_words_still_gets_a_summary() {
-    let request = request(Purpose::Summarise { entries: vec![entry(1, "…")].into() }, Vec::new());
+    let request =
+        request(Purpose::Summarise { entries: vec![entry(1, "…")].into(), target_tokens: 500 }, Vec::new());
     let answer = answer(request).await;
     assert!(answer.calls.is_empty() && answer.text.chars().any(char::is_alphanumeric), "{}", answer.text);
 }
@@ -323,7 +326,8 @@ async fn a_merge_extracts_from_its_sources_and_saves_nothing() {
     };
     let sources: Vec<_> = (1..5).map(summary).collect();
     let source: u64 = sources.iter().map(|summary| u64::from(summary.tokens)).sum();
-    let answer = answer(request(Purpose::Merge { sources: sources.into() }, Vec::new())).await;
+    let answer =
+        answer(request(Purpose::Merge { sources: sources.into(), target_tokens: 500 }, Vec::new())).await;
     assert!(answer.calls.is_empty());
     assert!(
         answer.text.contains("stone") && u64::from(estimate(&answer.text)) < source / 2,

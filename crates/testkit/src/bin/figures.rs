@@ -1,4 +1,4 @@
-//! `figures CAIRN`: measures a release binary as a process: start, memory, overhead per turn, replies during a
+//! `figures CAIRN [PART …]`: measures a release binary as a process: start, memory, overhead per turn, replies during a
 //! compaction. The model is a fake one in this process that answers at once.
 
 use std::io;
@@ -17,16 +17,27 @@ const COMPACTION: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() -> io::Result<()> {
-    let Some(cairn) = std::env::args().nth(1).map(PathBuf::from) else {
-        return Err(io::Error::other("usage: figures CAIRN"));
+    let mut args = std::env::args().skip(1);
+    let Some(cairn) = args.next().map(PathBuf::from) else {
+        return Err(io::Error::other("usage: figures CAIRN [start|turns|during|channels …]"));
     };
+    let parts: Vec<String> = args.collect();
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|name| name == part);
     let dir = fresh(&std::env::temp_dir().join(format!("cairn-figures-{}", std::process::id())))?;
     println!("binary: {:.1} MB", std::fs::metadata(&cairn)?.len() as f64 / 1e6);
     syncs(&dir)?;
-    start_and_rss(&cairn, &dir).await?;
-    turns(&cairn, &dir).await?;
-    during_a_compaction(&cairn, &dir).await?;
-    many_channels(&cairn, &dir).await?;
+    if wanted("start") {
+        start_and_rss(&cairn, &dir).await?;
+    }
+    if wanted("turns") {
+        turns(&cairn, &dir).await?;
+    }
+    if wanted("during") {
+        during_a_compaction(&cairn, &dir).await?;
+    }
+    if wanted("channels") {
+        many_channels(&cairn, &dir).await?;
+    }
     std::fs::remove_dir_all(dir)
 }
 

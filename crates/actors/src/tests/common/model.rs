@@ -142,7 +142,7 @@ impl ChatModel for FakeModel {
 fn by_rule(request: &ChatRequest) -> Plan {
     match &request.purpose {
         Purpose::Reply { question } => Plan::Text(format!("re: {question}")),
-        Purpose::Summarise { entries } => {
+        Purpose::Summarise { entries, .. } => {
             let seqs: Vec<_> = entries.iter().map(|entry| entry.seq.to_string()).collect();
             if request.messages.iter().any(|message| matches!(message, ChatMessage::Tool { .. })) {
                 return Plan::Text(format!("They spoke of messages {}.", seqs.join(" ")));
@@ -150,7 +150,7 @@ fn by_rule(request: &ChatRequest) -> Plan {
             let text = format!("they said {} in {} messages", seqs[0], seqs.len());
             Plan::Calls(vec![("memory_save", json!({ "kind": "fact", "text": text }))])
         }
-        Purpose::Merge { sources } => Plan::Text(format!("Merged {} summaries.", sources.len())),
+        Purpose::Merge { sources, .. } => Plan::Text(format!("Merged {} summaries.", sources.len())),
     }
 }
 
