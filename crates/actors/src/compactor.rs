@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_core::compaction::{Decision, next_run};
 use cairn_core::event::{Run, RunOutcome};
 use cairn_core::ids::RunId;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
 use tokio_util::sync::DropGuard;
@@ -17,6 +17,9 @@ use crate::channel::ChannelMsg;
 use crate::shared::Shared;
 use crate::tasks::Ended;
 use crate::worker::{self, Failure, Made};
+
+/// No pause between attempts is longer.
+const RETRY_MAX: SignedDuration = SignedDuration::from_mins(10);
 
 /// What the compactor is told.
 #[derive(Debug)]
@@ -123,7 +126,7 @@ impl CompactorState {
             match self.cell.read(|conversation| next_run(conversation, settings, now)) {
                 Decision::Idle => {}
                 Decision::WaitUntil(until) => self.look_at(until, now),
-                Decision::Start(_) => self.cell.tell_channel(ChannelMsg::Propose),
+                Decision::Start(_) | Decision::Moot(_) => self.cell.tell_channel(ChannelMsg::Propose),
             }
             return;
         };
@@ -131,7 +134,8 @@ impl CompactorState {
         if self.attempt.as_ref().is_some_and(known) {
             return;
         }
-        match run.retry_at.filter(|at| *at > now) {
+        // Further away only after the clock was set back.
+        match run.retry_at.filter(|at| *at > now && at.duration_since(now) <= RETRY_MAX) {
             Some(at) => self.look_at(at, now),
             None => self.start(run),
         }

@@ -19,10 +19,12 @@ impl<'a> Iterator for Sentences<'a> {
     type Item = &'a str;
 
     fn next(&mut self) -> Option<&'a str> {
-        if self.rest.is_empty() {
+        // Without the gap before it: it would be walked through at every full stop.
+        let text = self.rest.trim_start();
+        if text.is_empty() {
             return None;
         }
-        let (sentence, rest) = self.rest.split_at(end_of_sentence(self.rest));
+        let (sentence, rest) = text.split_at(end_of_sentence(text));
         self.rest = rest;
         Some(sentence)
     }
@@ -72,6 +74,12 @@ mod tests {
     use rstest::rstest;
 
     use super::sentences;
+
+    #[test]
+    fn a_long_gap_before_many_full_stops_costs_no_more_than_its_length() {
+        let text = format!("{}{}", " ".repeat(1_000_000), "A. ".repeat(200_000));
+        assert_eq!(sentences(&text).count(), 1);
+    }
 
     #[rstest]
     #[case::plain("It rains. We stay in! Do you?", &["It rains.", "We stay in!", "Do you?"])]

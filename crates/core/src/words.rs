@@ -25,6 +25,10 @@ const PRONOUNS: [&str; 50] = [
 /// Length of the longest word of the lists: longer ones are not looked up.
 const LISTED_MAX: usize = 8;
 
+/// No word of a language is longer, in bytes: what is stays as it is written. A stemmer takes time quadratic in the
+/// length of a word.
+const STEMMED_MAX: usize = 64;
+
 fn is_in(list: &[&str], word: &str) -> bool {
     word.len() <= LISTED_MAX && list.binary_search(&word).is_ok()
 }
@@ -72,7 +76,8 @@ fn terms(text: &str, keep: impl Fn(&str) -> bool) -> Vec<Term> {
             push_pairs(&lower, &mut terms);
         } else if !word.is_empty() && !is_in(&STOP_WORDS, word) && keep(word) {
             let name = place > 0 && !number && raw.chars().next().is_some_and(char::is_uppercase);
-            let stem = if number { word.to_owned() } else { stemmer.stem(word).into_owned() };
+            let as_written = number || word.len() > STEMMED_MAX;
+            let stem = if as_written { word.to_owned() } else { stemmer.stem(word).into_owned() };
             terms.push(Term { stem, name, number });
         }
         if negated {
@@ -181,6 +186,12 @@ mod tests {
     #[case::nothing("to be, or … !", "")]
     fn words_that_carry_meaning_are_kept(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(content_words(text).join(" "), expected);
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_word_is_not_stemmed() {
+        let long = format!("{}ing", "ay".repeat(100_000));
+        assert_eq!(content_words(&long), [long.as_str()]);
     }
 
     #[test]

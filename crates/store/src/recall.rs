@@ -25,6 +25,9 @@ const SIGHTING_BOOST: f64 = 0.1;
 /// What scores less than this share of the best does not fit the question.
 const FITTING_SHARE: f64 = 0.25;
 
+/// Most words of a question that are looked for: each is looked for in every memory.
+const WORDS_MAX: usize = 256;
+
 /// Scopes whose words are kept.
 const SCOPES_KEPT: usize = 256;
 
@@ -103,6 +106,10 @@ impl Recall {
         text: &str,
     ) -> Result<Vec<(f64, Scope, MemoryId)>, StoreError> {
         let mut words = topic_words(text);
+        if words.len() > WORDS_MAX {
+            // A long text with its question before or behind it: what is between them says less.
+            words.drain(WORDS_MAX / 2..words.len() - WORDS_MAX / 2);
+        }
         words.sort_unstable();
         words.dedup();
         if words.is_empty() {

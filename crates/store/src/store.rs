@@ -16,7 +16,7 @@ use crate::lock::StateLock;
 use crate::options::StoreOptions;
 use crate::recall::Recall;
 use crate::views::archive::Reads;
-use crate::views::codec::view_error;
+use crate::views::codec::{SLED, view_error};
 use crate::views::{Applier, Command, Views};
 
 /// Wake-ups and heads that may wait for the applier; a wake-up that finds it full is not needed.
@@ -206,7 +206,8 @@ impl Store {
         let inner = self.inner.clone();
         let done = tokio::task::spawn_blocking(move || read(&inner)).await;
         let result = done.unwrap_or_else(|error| Err(view_error(format!("reading it failed: {error}"))));
-        if let Err(StoreError::View { .. }) = &result {
+        // What is wrong with the search index says nothing of the rows.
+        if let Err(StoreError::View { view: SLED, .. }) = &result {
             self.inner.views.suspect();
             let _ = self.inner.commands.try_send(Command::Wake);
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use cairn_core::event::{Event, NewRecord, Record};
 use cairn_core::ids::ChannelId;
@@ -11,6 +12,7 @@ use cairn_core::ports::{Archive, Journal, StoreError};
 use jiff::Timestamp;
 
 use crate::disk::{AppendFile, Disk, RealDisk};
+use crate::views::STILL_READ;
 use crate::views::codec::Key;
 use crate::{Store, StoreOptions};
 
@@ -153,4 +155,31 @@ async fn a_bad_row_met_while_reading_has_the_views_made_anew() {
     assert_eq!(store.channels().await.unwrap(), before);
     store.close().await;
     assert!(dir.path().join("views.damaged").exists());
+}
+
+#[tokio::test]
+async fn views_that_are_still_read_when_they_are_opened_again_are_not_taken_for_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    append(&store, "one").await.unwrap();
+    let before = store.channels().await.unwrap();
+    let reader = store.inner.views.db().unwrap();
+    let key = Key::channel(&channel());
+    let value = reader.garble(&key);
+    store.channels().await.unwrap_err();
+    let mut applied = store.inner.views.applied();
+    let waits = |error: &StoreError| error.to_string().contains(STILL_READ);
+    let waited = applied.wait_for(|applied| applied.error.as_ref().is_some_and(waits));
+    drop(
+        tokio::time::timeout(Duration::from_secs(60), waited)
+            .await
+            .expect("opened under the reader")
+            .unwrap(),
+    );
+    reader.mend(&key, value);
+    drop(reader);
+    applied.wait_for(|applied| applied.error.is_none()).await.unwrap();
+    assert_eq!(store.channels().await.unwrap(), before);
+    store.close().await;
+    assert!(!dir.path().join("views.damaged").exists());
 }

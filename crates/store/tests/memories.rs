@@ -141,3 +141,15 @@ async fn a_list_is_filtered_and_in_the_order_of_saving() {
     );
     store.close().await;
 }
+
+#[tokio::test]
+async fn a_question_behind_a_long_text_still_finds_its_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    save(&store, vec![memory("Anna likes green tea", "s1"), memory("The word9000 is unimportant", "s2")])
+        .await;
+    let pasted: String = (0..20_000).map(|n| format!("word{n} ")).collect();
+    let question = format!("{pasted}. What does Anna drink, tea?");
+    assert_eq!(recalled(&store, &[scope()], &question).await, ["Anna likes green tea"]);
+    store.close().await;
+}

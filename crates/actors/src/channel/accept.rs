@@ -1,5 +1,7 @@
 //! Taking messages in: each once, durable before it is acknowledged.
 
+use std::time::Duration;
+
 use cairn_core::event::{Event, TurnEnd, TurnOutcome};
 use cairn_core::ids::{ChannelId, MessageId, TurnId};
 use cairn_core::message::{Inbound, Pending, fingerprint};
@@ -18,6 +20,22 @@ const RECENT_KEPT: usize = 64;
 
 /// Seconds after which a full queue is worth another try.
 const BUSY_RETRY_SECS: u64 = 5;
+
+/// Longest that a channel waits for the views to say whether a message was seen: they may be on their way from the
+/// journal, which takes a while, and the open turn must not wait for that.
+const VIEWS_LIMIT: Duration = Duration::from_secs(2);
+
+/// What the daemon does meanwhile.
+const BEHIND: &str = "bringing its views up to the journal";
+
+/// What the views say, unless they are too far behind: without them nobody knows whether a message is new, so it is
+/// refused, to be sent again.
+async fn in_time<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refusal> {
+    match tokio::time::timeout(VIEWS_LIMIT, work).await {
+        Ok(result) => result.map_err(of_store),
+        Err(_) => Err(Refusal::Unavailable(BEHIND)),
+    }
+}
 
 /// A message whose turn ended lately.
 pub(super) struct Recent {
@@ -41,9 +59,9 @@ impl ChannelState {
             return Ok(Err(Refusal::Unavailable("stopping")));
         }
         let print = fingerprint(&inbound.author, &inbound.parts);
-        let standing = match self.standing(&inbound.message).await {
+        let standing = match in_time(self.standing(&inbound.message)).await {
             Ok(standing) => standing,
-            Err(error) => return Ok(Err(Refusal::Store(error))),
+            Err(refusal) => return Ok(Err(refusal)),
         };
         match standing {
             Standing::Open(_, known) | Standing::Ended(_, known) if known != print => {
@@ -52,13 +70,13 @@ impl ChannelState {
             Standing::Open(turn, _) => {
                 Ok(Ok(Admission { turn, progress: self.cell.hub.join(&inbound.message) }))
             }
-            Standing::Ended(end, _) => match self.stored_answer(&inbound.message, &end).await {
+            Standing::Ended(end, _) => match in_time(self.stored_answer(&inbound.message, &end)).await {
                 Ok(Some(answer)) => {
                     Ok(Ok(Admission { turn: end.turn.clone(), progress: ended_stream(answer) }))
                 }
                 // It failed: it runs again as a new message under the same id.
                 Ok(None) => self.take_in(inbound, print).await,
-                Err(error) => Ok(Err(Refusal::Store(error))),
+                Err(refusal) => Ok(Err(refusal)),
             },
             Standing::New => self.take_in(inbound, print).await,
         }
@@ -181,6 +199,17 @@ pub(crate) fn refusal(error: HouseError, channel: &ChannelId) -> Refusal {
         HouseError::Interrupted(_) | HouseError::Spawn { .. } => {
             Refusal::Unavailable("starting a channel again")
         }
-        HouseError::Store(error) => Refusal::Store(error),
+        HouseError::Store(error) => of_store(error),
+    }
+}
+
+/// Views mend themselves from the journal: a message that needs them is only to be sent again.
+fn of_store(error: StoreError) -> Refusal {
+    match error {
+        StoreError::View { .. } => {
+            tracing::warn!(%error, "a message is refused, to be sent again, until the views are mended");
+            Refusal::Unavailable(BEHIND)
+        }
+        error => Refusal::Store(error),
     }
 }

@@ -231,6 +231,8 @@ pub(crate) struct ChannelState {
     drained: Vec<Reply<()>>,
     /// Last record of the head that was kept last.
     head_n: u64,
+    /// Records since then.
+    since_head: usize,
 }
 
 impl Actor for Channel {
@@ -262,6 +264,7 @@ impl Actor for Channel {
             tier: Tier::Calm,
             draining: false,
             drained: Vec::new(),
+            since_head: 0,
         })
     }
 

@@ -8,12 +8,13 @@ use super::accept::answer_of;
 use crate::compactor::CompactorMsg;
 use crate::notice::Notice;
 
-/// Records after which a head is kept, so that a start has little to read.
-const HEAD_EVERY: u64 = 512;
+/// Records of a channel after which its head is kept, so that a start has little to read.
+const HEAD_EVERY: usize = 512;
 
 impl ChannelState {
     /// Tells of records that were just folded in.
     pub(super) fn report(&mut self, records: &[Record]) {
+        self.since_head += records.len();
         let moved = records.iter().any(|record| !matches!(record.event, Event::Accepted(_)));
         if !moved {
             return;
@@ -64,7 +65,7 @@ impl ChannelState {
             }
         }
         self.report_tier(&gauge);
-        if keep || records.last().is_some_and(|record| record.n > self.head_n + HEAD_EVERY) {
+        if keep || self.since_head > HEAD_EVERY {
             self.keep_head();
         }
     }

@@ -16,8 +16,12 @@ impl ChannelState {
         }
         let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
         let decision = self.cell.read(|conversation| next_run(conversation, settings, now));
-        let Decision::Start(run) = decision else { return Ok(()) };
-        self.conclude(Some(vec![Event::RunStarted { run }])).await
+        let events = match decision {
+            Decision::Start(run) => vec![Event::RunStarted { run }],
+            Decision::Moot(events) => events,
+            Decision::Idle | Decision::WaitUntil(_) => return Ok(()),
+        };
+        self.conclude(Some(events)).await
     }
 
     /// An attempt has a result. A run that is no longer under way came too late: nothing to do.
@@ -78,22 +82,8 @@ impl ChannelState {
                 cell.tell_compactor(CompactorMsg::Resume);
             });
         } else {
-            self.forget_moot_requests();
             self.cell.tell_compactor(CompactorMsg::Look);
         }
         Ok(())
-    }
-
-    /// Who waits for a queued run for which nothing is left (an emergency took its range) is told that none comes.
-    fn forget_moot_requests(&self) {
-        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
-        let moot = self.cell.read(|conversation| {
-            conversation.run.is_none()
-                && !conversation.queued_runs.is_empty()
-                && !matches!(next_run(conversation, settings, now), Decision::Start(_))
-        });
-        if moot {
-            self.cell.hub.forget_runs();
-        }
     }
 }

@@ -78,6 +78,7 @@ impl ChannelState {
             return;
         }
         self.head_n = head.last_n;
+        self.since_head = 0;
         let archive = Arc::clone(&self.shared.deps.archive);
         self.shared.tasks.spawn("keep a head", async move {
             if let Err(error) = archive.keep_head(head).await {

@@ -278,3 +278,28 @@ async fn channels_do_not_wait_for_each_other() {
     let other = "main/local/other".parse().unwrap();
     assert_eq!(reply(live.submit(message(&other, "a", "hi")).await.unwrap()).await, "re: hi");
 }
+
+#[tokio::test(start_paused = true)]
+async fn views_that_are_far_behind_hold_no_turn_up_and_new_messages_are_to_be_sent_again() {
+    let world = World::new();
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Reply);
+    let open = live.say("a", "hello").await;
+    world.model.until(1, Kind::Reply).await;
+    world.store.behind.store(true, std::sync::atomic::Ordering::SeqCst);
+    let refused = live.submit(message(&local(), "b", "and you?")).await.err();
+    assert!(matches!(refused, Some(Refusal::Unavailable(_))), "{refused:?}");
+    gate.add_permits(100);
+    assert_eq!(reply(open).await, "re: hello");
+    world.store.behind.store(false, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(live.ask("b", "and you?").await, "re: and you?");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_does_not_wait_for_memories_that_do_not_come() {
+    let world = World::new();
+    let live = world.start().await;
+    let pending = live.say("a", "hello").await;
+    world.store.behind.store(true, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(reply(pending).await, "re: hello");
+}

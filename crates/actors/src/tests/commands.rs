@@ -38,6 +38,25 @@ async fn a_compaction_behind_another_is_queued_under_the_id_that_it_gets() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_queued_compaction_whose_range_an_emergency_took_ends_as_superseded() {
+    let mut world = World::new();
+    world.settings.compaction.timeout_secs = 1_000_000;
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Run);
+    live.fill_until_run(&world).await;
+    let ticket = live.house.compact(&local(), None).await.unwrap().unwrap();
+    assert!(ticket.queued);
+    // One giant turn drives all others out of the window.
+    live.ask("giant", &chatter(7).repeat(400)).await;
+    gate.add_permits(100);
+    let end = ticket.ended.await.unwrap();
+    assert_eq!((end.run, end.outcome), (ticket.run, RunOutcome::Superseded));
+    settle().await;
+    assert!(world.conversation().queued_runs.is_empty());
+    check_coverage(&world.conversation());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_channel_never_seen_is_not_made_by_a_command() {
     let world = World::new();
     let live = world.start().await;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use cairn_core::event::{Event, TurnOutcome};
-use cairn_core::ports::StoreError;
 
 use super::common::model::{Kind, Plan, words};
 use super::common::*;
@@ -151,11 +150,11 @@ async fn a_channel_that_cannot_be_read_is_read_again_until_it_can() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_to_a_channel_that_cannot_be_read_is_refused() {
+async fn a_message_to_a_channel_that_cannot_be_read_is_to_be_sent_again() {
     let world = World::new();
     let live = world.start().await;
     *world.store.bad_restores.lock() = 1;
     let refused = live.submit(message(&local(), "a", "hello")).await.err();
-    assert!(matches!(refused, Some(cairn_core::ports::Refusal::Store(StoreError::View { .. }))));
+    assert!(matches!(refused, Some(cairn_core::ports::Refusal::Unavailable(_))));
     assert_eq!(live.ask("a", "hello").await, "re: hello");
 }

@@ -1,5 +1,8 @@
 //! Idle channels sleep, and wake as they were.
 
+use cairn_core::event::{Event, NewRecord};
+use cairn_core::ports::Journal as _;
+
 use super::common::model::{Kind, words};
 use super::common::*;
 
@@ -69,4 +72,21 @@ async fn messages_at_the_moment_of_falling_asleep_are_answered() {
         tokio::time::sleep(moment).await;
         assert_eq!(live.ask(&format!("m{n}"), "still there?").await, "re: still there?");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_is_kept_for_a_channels_own_records_not_for_those_of_others() {
+    let world = World::new();
+    let live = world.start().await;
+    live.ask("a", "hello").await;
+    settle().await;
+    let noise = |n: usize| NewRecord {
+        channel: None,
+        at: jiff::Timestamp::UNIX_EPOCH,
+        event: Event::DaemonStarted { version: n.to_string() },
+    };
+    world.store.append((0..1_000).map(noise).collect()).await.unwrap();
+    live.ask("b", "hello again").await;
+    settle().await;
+    assert!(world.store.heads.lock().is_empty(), "a head after a few records");
 }

@@ -4,6 +4,7 @@
 mod call;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::event::Event;
@@ -24,6 +25,9 @@ use crate::failure;
 use crate::shared::Shared;
 use crate::tools::Toolbox;
 use call::Call;
+
+/// Longest that an answer waits for memories.
+const RECALL_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a turn runs with.
 pub(crate) struct TurnArgs {
@@ -112,9 +116,14 @@ impl Turn {
         let scopes = Scope::readable_in(&cell.id, None);
         let memories = &self.args.shared.deps.memories;
         let limit = self.settings.recall_limit;
-        let recalled = match memories.recall(&self.settings.id, &scopes, &question, limit).await {
-            Ok(recalled) => recalled,
-            Err(error) => {
+        let recalling = memories.recall(&self.settings.id, &scopes, &question, limit);
+        let recalled = match tokio::time::timeout(RECALL_LIMIT, recalling).await {
+            Ok(Ok(recalled)) => recalled,
+            Err(_) => {
+                tracing::warn!(channel = %cell.id, limit = ?RECALL_LIMIT, "no memories were recalled in time");
+                Vec::new()
+            }
+            Ok(Err(error)) => {
                 // An answer without memories is better than none.
                 tracing::warn!(channel = %cell.id, %error, "no memories were recalled");
                 Vec::new()

@@ -2,9 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::{after, give_up};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::event::{Event, Run, RunRequest, Trigger, Work};
+use crate::event::{Event, Run, RunOutcome, RunRequest, Trigger, Work};
 use crate::ids::{RunId, Seq};
 use crate::summary::{MarkerKind, due_merge};
 use crate::tier::Tier;
@@ -20,6 +21,9 @@ pub enum Decision {
     WaitUntil(Timestamp),
     /// Propose this run to the channel.
     Start(Run),
+    /// A queued run for which nothing is left (an emergency took its range): these events begin and end it at once, as
+    /// superseded.
+    Moot(Vec<Event>),
 }
 
 /// Longest pause after failed runs.
@@ -35,10 +39,11 @@ pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timesta
         return Decision::Idle;
     }
     let planner = Planner::new(conversation, agent, now);
-    if let Some(queued) = conversation.queued_runs.front()
-        && let Some(run) = planner.manual(queued.instruction.clone())
-    {
-        return Decision::Start(run);
+    if let Some(queued) = conversation.queued_runs.front() {
+        return match planner.manual(queued.instruction.clone()) {
+            Some(run) => Decision::Start(run),
+            None => Decision::Moot(planner.moot(queued)),
+        };
     }
     if !agent.compaction.enabled {
         return Decision::Idle;
@@ -46,7 +51,7 @@ pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timesta
     let Some(run) = planner.truncated().or_else(|| planner.threshold()).or_else(|| planner.merge()) else {
         return Decision::Idle;
     };
-    match backoff_until(conversation, agent).filter(|until| *until > now) {
+    match backoff_until(conversation, agent, now).filter(|until| *until > now) {
         Some(until) => Decision::WaitUntil(until),
         None => Decision::Start(run),
     }
@@ -70,9 +75,10 @@ pub fn request_manual(
 }
 
 /// The pause after failed runs: the base, doubled with each further failure.
-fn backoff_until(conversation: &Conversation, agent: &AgentSettings) -> Option<Timestamp> {
+fn backoff_until(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Option<Timestamp> {
     let failures = conversation.failures;
-    let last_at = failures.last_at?;
+    // A failure in the future: the clock was set back, and nobody knows how long ago it was.
+    let last_at = failures.last_at.filter(|at| *at <= now)?;
     last_at.checked_add(backoff(agent.compaction.retry_base_ms, failures.n)).ok()
 }
 
@@ -164,6 +170,18 @@ impl<'a> Planner<'a> {
     fn manual(&self, instruction: Option<String>) -> Option<Run> {
         let run = self.sealed(Trigger::Manual, 1.0)?;
         Some(Run { instruction, ..run })
+    }
+
+    /// The beginning and the end of a queued run for which nothing is left: its range is empty.
+    fn moot(&self, queued: &RunRequest) -> Vec<Event> {
+        let from_seq = self.conversation.first_seq;
+        let run = self.run(queued.trigger, Work::Sealed, from_seq, Seq(from_seq.0 - 1));
+        let mut events =
+            vec![Event::RunStarted { run: Run { instruction: queued.instruction.clone(), ..run } }];
+        let begun = after(self.conversation, &events);
+        let reason = "nothing is left to compact: what it was asked for has been dealt with otherwise";
+        events.extend(give_up(&begun, self.agent, RunOutcome::Superseded, reason, self.now));
+        events
     }
 
     fn truncated(&self) -> Option<Run> {

@@ -1,5 +1,6 @@
 //! The request of a run: its prompt, its transcript, its one tool.
 
+use std::collections::BinaryHeap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -96,16 +97,15 @@ fn summary_limit(agent: &AgentSettings, source_tokens: u64, merge: bool) -> u64 
 
 fn transcript_text(entries: &[Arc<Entry>], room: u64, limit: u64) -> String {
     let mut lines: Vec<String> = entries.iter().filter_map(|entry| line(entry)).collect();
-    let mut sizes: Vec<u64> = lines.iter().map(|line| u64::from(estimate(line)) + 1).collect();
-    while sizes.iter().sum::<u64>() > room {
-        let Some((idx, size)) = sizes.iter().copied().enumerate().max_by_key(|(_, size)| *size) else {
-            break;
-        };
-        if size <= 16 {
-            break;
-        }
+    let size = |(idx, line): (usize, &String)| (u64::from(estimate(line)) + 1, idx);
+    let mut sizes: BinaryHeap<(u64, usize)> = lines.iter().enumerate().map(size).collect();
+    let mut total: u64 = sizes.iter().map(|(size, _)| size).sum();
+    while total > room {
+        let Some((size, idx)) = sizes.pop().filter(|(size, _)| *size > 16) else { break };
         lines[idx] = cut_middle(&lines[idx], 0.5);
-        sizes[idx] = (u64::from(estimate(&lines[idx])) + 1).min(size - 1);
+        let shorter = (u64::from(estimate(&lines[idx])) + 1).min(size - 1);
+        total -= size - shorter;
+        sizes.push((shorter, idx));
     }
     let (from, to) = match (entries.first(), entries.last()) {
         (Some(first), Some(last)) => (first.at, last.at),
@@ -167,7 +167,12 @@ pub fn digest_draft(agent: &AgentSettings, run: &Run, entries: &[Arc<Entry>], so
     let made_by = MADE_BY_DIGEST.to_owned();
     if matches!(run.work, Work::Merge { .. }) {
         let tokens: u64 = sources.iter().map(|summary| u64::from(summary.tokens)).sum();
-        let text = digest_summaries(sources, summary_limit(agent, tokens, true).min(tokens / 2) as u32);
+        let mut text = digest_summaries(sources, summary_limit(agent, tokens, true).min(tokens / 2) as u32);
+        if text.trim().is_empty() {
+            // Not one line of them is short enough to be taken whole.
+            let texts: Vec<String> = sources.iter().map(|summary| cut_middle(&summary.text, 0.4)).collect();
+            text = texts.join("\n");
+        }
         return Draft { text, made_by, memories: Vec::new(), dates: None };
     }
     let tokens: u64 = entries.iter().map(|entry| u64::from(entry.tokens)).sum();

@@ -179,7 +179,8 @@ impl Conversation {
     /// Number of entries at the front of `live` that are sealed.
     pub fn n_sealed(&self) -> usize {
         match self.sealed_range() {
-            Some((from, to)) => (to.0 - from.0 + 1) as usize,
+            // Entries may be missing at the end when journal lines were set aside.
+            Some((from, to)) => ((to.0 - from.0 + 1) as usize).min(self.live.len()),
             None => 0,
         }
     }

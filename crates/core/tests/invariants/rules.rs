@@ -291,3 +291,71 @@ fn an_answer_to_a_replayed_message_shares_its_time() {
     let later = sim.now.checked_add(jiff::SignedDuration::from_hours(24 * 400)).unwrap();
     assert_eq!(sim.conversation.answer_time(later), sim.live()[0].at);
 }
+
+#[test]
+fn a_queued_run_whose_range_an_emergency_took_ends_as_superseded() {
+    let mut sim = filled_to(Tier::Background);
+    let first = sim.watch().unwrap();
+    sim.manual();
+    assert_eq!(sim.conversation.queued_runs.len(), 1);
+    loop {
+        let events = compaction::emergency_on_overflow(&sim.conversation, &sim.agent);
+        if events.is_empty() {
+            break;
+        }
+        events.into_iter().for_each(|event| sim.journal(event));
+    }
+    sim.commit("Flats.");
+    let Decision::Moot(events) = compaction::next_run(&sim.conversation, &sim.agent, sim.now) else {
+        panic!("the queued run still waits")
+    };
+    events.into_iter().for_each(|event| sim.journal(event));
+    let ended = sim.conversation.outcomes.back().unwrap();
+    assert_eq!((ended.outcome, ended.trigger), (RunOutcome::Superseded, Trigger::Manual));
+    assert_ne!(ended.run, first.id);
+    assert!(sim.conversation.queued_runs.is_empty() && sim.conversation.run.is_none());
+    // What is owed still comes next.
+    assert_eq!(sim.watch().unwrap().trigger, Trigger::Emergency);
+    sim.check_coverage();
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_stretch_the_pause_after_a_failure() {
+    let mut sim = filled_to(Tier::Background);
+    sim.watch().unwrap();
+    sim.give_up();
+    let earlier = sim.now - jiff::SignedDuration::from_hours(24 * 365);
+    let next = compaction::next_run(&sim.conversation, &sim.agent, earlier);
+    assert!(matches!(next, Decision::Start(_)), "{next:?}");
+}
+
+#[test]
+fn a_sealed_range_whose_entries_were_set_aside_can_be_measured() {
+    let mut sim = filled_to(Tier::Background);
+    let mut run = sim.watch().unwrap();
+    sim.give_up();
+    run.to_seq = Seq(sim.conversation.next_seq.0 + 5);
+    sim.journal(Event::RunStarted { run });
+    let gauge = measure(&sim.conversation, &sim.agent);
+    assert_eq!(gauge.regions.sealed.entries, sim.conversation.live.len() as u64);
+}
+
+#[test]
+fn a_digest_of_summaries_with_one_long_line_each_says_something() {
+    let mut sim = Sim::new(2_000);
+    let run = loop {
+        sim.turn(LONG, LONG);
+        let Some(run) = sim.watch() else { continue };
+        if matches!(run.work, Work::Merge { .. }) {
+            break run;
+        }
+        sim.commit("Anna wants the third flat.");
+    };
+    let mut sources: Vec<_> = sim.conversation.stack.summaries().take(2).cloned().collect();
+    for source in &mut sources {
+        source.text = "the third flat has two balconies and a lemon tree near the river in Lisbon ".repeat(4);
+        source.tokens = 70;
+    }
+    let draft = compaction::digest_draft(&sim.agent, &run, &[], &sources);
+    assert!(draft.text.contains("third flat"), "{:?}", draft.text);
+}

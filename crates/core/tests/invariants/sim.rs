@@ -180,6 +180,10 @@ impl Sim {
                 Some(run)
             }
             Decision::Idle => None,
+            Decision::Moot(events) => {
+                events.into_iter().for_each(|event| self.journal(event));
+                None
+            }
             Decision::WaitUntil(until) => {
                 self.now = until;
                 None

@@ -122,7 +122,11 @@ impl Indexer {
             if self.is_broken {
                 self.start_over()?;
             }
-            self.catch_up()?;
+            // Nothing can be read from views that are being mended; they wake this thread when they are.
+            let mended = self.views.applied().borrow().error.is_none();
+            if mended {
+                self.catch_up()?;
+            }
             let due = self.first_uncommitted.is_some_and(|first| first.elapsed() >= COMMIT_EVERY);
             if commit || due { self.commit() } else { Ok(()) }
         }));

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cairn_core::ids::ChannelId;
@@ -24,6 +24,9 @@ const BATCH_ROWS: usize = 1000;
 
 /// After a failure sled is tried again this often.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// Why closed views are not opened again yet.
+pub(crate) const STILL_READ: &str = "it is closed, to be opened again once the last reader is done";
 
 /// What the applier is told.
 pub(crate) enum Command {
@@ -51,6 +54,8 @@ pub(crate) struct Applier {
     follower: Follower,
     meta: Meta,
     is_broken: bool,
+    /// What was closed last; readers may hold it a little longer.
+    closing: Weak<Db>,
 }
 
 impl Applier {
@@ -63,7 +68,7 @@ impl Applier {
         on_applied: Box<dyn Fn() + Send>,
     ) -> Self {
         let follower = Follower::new(&journal, meta.checkpoint());
-        Self { views, journal, durable, on_applied, follower, meta, is_broken: false }
+        Self { views, journal, durable, on_applied, follower, meta, is_broken: false, closing: Weak::new() }
     }
 
     /// Runs until it is closed or nobody is left who could wake it.
@@ -109,7 +114,9 @@ impl Applier {
             tracing::error!(%error, applied = self.meta.n, "the views cannot be written; trying again, the journal goes on");
         }
         self.is_broken = true;
-        *self.views.db.write() = None;
+        if let Some(db) = self.views.db.write().take() {
+            self.closing = Arc::downgrade(&db);
+        }
         self.views.applied.send_modify(|applied| applied.error = Some(error));
     }
 
@@ -120,6 +127,10 @@ impl Applier {
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
+        // sled holds a lock until the last reader is done: what cannot be opened now is not damaged.
+        if self.closing.strong_count() > 0 {
+            return Err(view_error(STILL_READ));
+        }
         let (db, meta) = open_checked(&self.views.dir, self.views.cache_bytes, &self.journal)?;
         self.follower = Follower::new(&self.journal, meta.checkpoint());
         self.meta = meta;
@@ -172,7 +183,11 @@ impl Applier {
         let db = self.views.db()?;
         let mut changes = Changes::new(&db);
         changes.put_bytes(Key::head(channel), head);
-        changes.write(&mut self.meta)
+        // As it was, should it not be written: its counts must stay those of the rows.
+        let mut meta = self.meta.clone();
+        changes.write(&mut meta)?;
+        self.meta = meta;
+        Ok(())
     }
 
     fn finish(&mut self) {

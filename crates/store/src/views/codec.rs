@@ -205,7 +205,10 @@ pub(crate) fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, StoreErro
     serde_json::from_slice(payload).map_err(|error| view_error(format!("a row cannot be read: {error}")))
 }
 
+/// The name of these views in errors.
+pub(crate) const SLED: &str = "sled";
+
 /// A failure of the sled views.
 pub(crate) fn view_error(message: impl Into<String>) -> StoreError {
-    StoreError::View { view: "sled", message: message.into() }
+    StoreError::View { view: SLED, message: message.into() }
 }

@@ -177,10 +177,16 @@ impl Db {
         self.sled.apply_batch(batch).map_err(|error| sled_error(&error))
     }
 
-    /// Spoils a row, as a flipped bit would.
+    /// Spoils a row, as a flipped bit would. Returns what it was.
     #[cfg(test)]
-    pub(crate) fn garble(&self, key: &Key) {
-        self.sled.insert(&key.0, b"garbled").unwrap();
+    pub(crate) fn garble(&self, key: &Key) -> sled::IVec {
+        self.sled.insert(&key.0, b"garbled").unwrap().unwrap()
+    }
+
+    /// Makes a spoiled row what it was.
+    #[cfg(test)]
+    pub(crate) fn mend(&self, key: &Key, value: sled::IVec) {
+        self.sled.insert(&key.0, value).unwrap();
     }
 
     /// Makes what was written durable. Returns the bytes written.

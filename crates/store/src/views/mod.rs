@@ -16,6 +16,8 @@ use cairn_core::ports::StoreError;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+#[cfg(test)]
+pub(crate) use applier::STILL_READ;
 pub(crate) use applier::{Applier, Command};
 use codec::view_error;
 use db::Db;

@@ -34,6 +34,8 @@ pub(crate) struct MemStore {
     pub(crate) panics: AtomicBool,
     /// Set once the end of a turn is journalled.
     pub(crate) armed: Mutex<Option<Arc<AtomicBool>>>,
+    /// The views are far behind: what is asked of them is not answered while this is set.
+    pub(crate) behind: AtomicBool,
     /// Restores that fail before one succeeds.
     pub(crate) bad_restores: Mutex<u32>,
 }
@@ -52,6 +54,7 @@ impl MemStore {
             heads: Mutex::default(),
             panics: AtomicBool::new(false),
             armed: Mutex::default(),
+            behind: AtomicBool::new(false),
             bad_restores: Mutex::new(0),
         })
     }
@@ -89,6 +92,13 @@ impl MemStore {
     /// The next append fails.
     pub(crate) fn fail_next(&self, error: StoreError) {
         self.faults.lock().push(error);
+    }
+
+    async fn once_up_to_date<T>(&self, found: T) -> Result<T, StoreError> {
+        if self.behind.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        Ok(found)
     }
 
     /// Appends wait until permits are added.
@@ -240,7 +250,7 @@ impl Archive for MemStore {
                 _ => {}
             }
         }
-        Box::pin(async { Ok(seen) })
+        Box::pin(self.once_up_to_date(seen))
     }
 }
 
@@ -293,7 +303,8 @@ impl MemoryStore for MemStore {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
         let query = Some(question.to_owned());
-        self.list(agent, scopes, MemoryFilter { query, limit, ..MemoryFilter::default() })
+        let found = self.list(agent, scopes, MemoryFilter { query, limit, ..MemoryFilter::default() });
+        Box::pin(async { self.once_up_to_date(found.await?).await })
     }
 }
 

@@ -1,6 +1,8 @@
 //! The router: knows which channels are awake, wakes them from the archive, lets idle ones sleep, and starts their
 //! actors again when they fail.
 
+mod recover;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cell::Cell;
 use crate::channel::{Channel, ChannelArgs, ChannelMsg};
-use crate::compactor::{Compactor, CompactorArgs, CompactorMsg};
+use crate::compactor::CompactorMsg;
 use crate::failure;
 use crate::house::HouseError;
 use crate::shared::{Create, Phase, Shared};
@@ -324,21 +326,6 @@ impl RouterState {
         }
     }
 
-    /// Refuses what waits, and tries again when something is unfinished there.
-    fn put_off(
-        &mut self,
-        myself: &ActorRef<RouterMsg>,
-        channel: ChannelId,
-        mut waking: Waking,
-        error: HouseError,
-    ) {
-        refuse_all(std::mem::take(&mut waking.queue), &error);
-        if waking.must {
-            let pause = waking.crashes.pause(self.shared.deps.limits.store_retry_pause);
-            self.wake(myself, channel, waking, pause);
-        }
-    }
-
     async fn start(&mut self, myself: &ActorRef<RouterMsg>, conversation: Conversation, waking: Waking) {
         let channel = conversation.channel.clone();
         let Some(agent) = self.shared.agents.get(&channel.agent()).cloned() else {
@@ -392,67 +379,6 @@ impl RouterState {
         metrics::gauge!("cairn_channels_awake").set(self.slots.len() as f64);
         for (create, message) in back {
             self.deliver(myself, channel.clone(), create, message);
-        }
-    }
-
-    async fn start_compactor(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId) {
-        let Some(Slot::Awake(awake)) = self.slots.get_mut(channel) else { return };
-        let Some(cell) = self.shared.cell(channel).filter(|_| awake.compactor.is_none()) else { return };
-        let args = CompactorArgs { shared: Arc::clone(&self.shared), cell };
-        match Compactor::spawn_linked(None, Compactor, args, myself.get_cell()).await {
-            Ok((compactor, _)) => {
-                self.who.insert(compactor.get_id(), (channel.clone(), Part::Compactor));
-                awake.compactor = Some(compactor);
-            }
-            Err(error) => {
-                let pause = awake.compactor_crashes.pause(self.shared.deps.limits.restart_pause);
-                tracing::error!(%channel, %error, ?pause, "cannot start the compactor; trying again");
-                let channel = channel.clone();
-                myself.send_after(pause, || RouterMsg::StartCompactor(channel));
-            }
-        }
-    }
-
-    /// A channel's actor failed: it starts again from the archive, after a pause.
-    fn recover(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId, reason: &str) {
-        let Some(Slot::Awake(mut awake)) = self.slots.remove(channel) else { return };
-        awake.token.cancel();
-        self.who.remove(&awake.channel.get_id());
-        if self.shared.phase() == Phase::Stopping {
-            return;
-        }
-        let pause = awake.crashes.pause(self.shared.deps.limits.restart_pause);
-        tracing::error!(%channel, reason, ?pause, "a channel failed; it starts again from the store");
-        self.shared.count_restart("channel");
-        let waking = Waking {
-            queue: Vec::new(),
-            must: true,
-            interrupted: true,
-            crashes: awake.crashes,
-            compactor: awake.compactor,
-        };
-        self.wake(myself, channel.clone(), waking, pause);
-    }
-
-    fn recover_compactor(
-        &mut self,
-        myself: &ActorRef<RouterMsg>,
-        who: ActorId,
-        channel: &ChannelId,
-        reason: &str,
-    ) {
-        self.who.remove(&who);
-        match self.slots.get_mut(channel) {
-            Some(Slot::Awake(awake)) => {
-                awake.compactor = None;
-                let pause = awake.compactor_crashes.pause(self.shared.deps.limits.restart_pause);
-                tracing::error!(%channel, reason, ?pause, "a compactor failed; it starts again after a pause");
-                self.shared.count_restart("compactor");
-                let channel = channel.clone();
-                myself.send_after(pause, || RouterMsg::StartCompactor(channel));
-            }
-            Some(Slot::Waking(waking)) => waking.compactor = None,
-            None => {}
         }
     }
 
