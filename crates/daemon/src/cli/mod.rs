@@ -141,8 +141,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Threads that wait for the disk: more of them would not make it quicker, and each keeps memory of its own.
+const BLOCKING_THREADS: usize = 16;
+
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS).build().map_err(|error| {
         Failure::failed(format!("cannot start the runtime: {error}"), "check `ulimit -u`")
     })?;
     let result = runtime.block_on(work);

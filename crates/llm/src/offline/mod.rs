@@ -62,7 +62,11 @@ impl ChatModel for Offline {
         let search = self.search.clone();
         let said = async move {
             match &request.purpose {
-                Purpose::Reply { question } => Ok(reply::reply(&request, question, search.as_ref()).await),
+                Purpose::Reply { question } => {
+                    let said = reply::reply(&request, question, search.as_ref()).await;
+                    // What is not quoted is a set phrase: no search should find it, no digest keep it.
+                    Ok(Said { quotes: true, ..said })
+                }
                 Purpose::Summarise { .. } | Purpose::Merge { .. } => {
                     // Reading a long history takes long enough to hold up others on this thread.
                     tokio::task::spawn_blocking(move || summarise::summarise(&request)).await.map_err(
