@@ -142,7 +142,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Threads that wait for the disk: more of them would not make it quicker, and each keeps memory of its own.
-const BLOCKING_THREADS: usize = 16;
+const BLOCKING_THREADS: usize = 4;
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
