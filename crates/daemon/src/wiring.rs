@@ -190,6 +190,17 @@ impl Reader {
     }
 }
 
+/// The routes of a state that nobody has begun: nothing is made for them.
+pub fn nothing(loaded: &Arc<Loaded>, state: &StateDir) -> Router {
+    let identity = Identity {
+        state_dir: state.path.clone(),
+        config_file: loaded.file.clone(),
+        socket: None,
+        started_at: SystemClock.now(),
+    };
+    admin::with_fallbacks(admin::nothing::router(Arc::clone(loaded), identity))
+}
+
 /// What the store is opened with.
 pub fn store_options(config: &Config, state: &StateDir) -> StoreOptions {
     StoreOptions {

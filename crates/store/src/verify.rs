@@ -6,7 +6,7 @@ use std::path::Path;
 use cairn_core::ports::{Archive, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::remove_dir;
+use crate::disk::{io_error, remove_dir};
 use crate::journal::quarantine;
 use crate::lock::StateLock;
 use crate::options::StoreOptions;
@@ -127,7 +127,8 @@ fn verify_blocking(
     quarantine: bool,
 ) -> Result<(VerifyReport, Option<Store>), StoreError> {
     let layout = Layout::of(&options.dir);
-    if !layout.journal.exists() {
+    let there = layout.journal.try_exists().map_err(io_error("look into", &options.dir))?;
+    if !there {
         return Ok((VerifyReport { ok: true, ..VerifyReport::default() }, None));
     }
     let lock = StateLock::take(&options.dir)?;

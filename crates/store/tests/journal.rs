@@ -88,6 +88,24 @@ async fn a_bad_line_in_the_middle_stops_the_start_with_file_and_line() {
 }
 
 #[tokio::test]
+async fn a_bad_line_that_the_views_show_already_stops_the_start_too() {
+    let dir = tempfile::tempdir().unwrap();
+    two_turns(dir.path()).await;
+    let file = &segments(dir.path())[0];
+    let text = fs::read_to_string(file).unwrap().replacen("the bike is blue", "the bike is grey", 1);
+    fs::write(file, text).unwrap();
+    let error = Store::open(StoreOptions::new(dir.path())).err().unwrap();
+    assert!(matches!(error, StoreError::Damaged { line: 5, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_looked_into_is_not_called_fine() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = verify_dir(StoreOptions::new(file.path()), false).await.err().unwrap();
+    assert!(matches!(error, StoreError::Io { .. }), "{error}");
+}
+
+#[tokio::test]
 async fn quarantine_sets_a_bad_line_aside_and_shows_the_loss() {
     let dir = tempfile::tempdir().unwrap();
     let chat = two_turns(dir.path()).await;

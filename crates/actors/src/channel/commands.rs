@@ -10,7 +10,8 @@ use crate::compactor::CompactorMsg;
 use crate::house::{HouseError, RunTicket};
 
 impl ChannelState {
-    /// Starts a compaction, or queues one behind the run under way.
+    /// Starts a compaction, or queues one behind the run under way; when that run leaves nothing more to compact, it
+    /// is the one that was asked for.
     pub(super) async fn compact(
         &mut self,
         instruction: Option<String>,
@@ -18,7 +19,7 @@ impl ChannelState {
         let now = self.shared.now();
         let settings = &self.cell.agent.settings;
         let asked = self.cell.read(|conversation| request_manual(conversation, settings, instruction, now));
-        let Some(event) = asked else { return Ok(Ok(None)) };
+        let Some(event) = asked else { return Ok(Ok(self.run_under_way())) };
         if let Err(error) = self.commit(vec![event]).await? {
             return Ok(Err(HouseError::Store(error)));
         }
@@ -30,6 +31,12 @@ impl ChannelState {
         let ended = self.cell.hub.join_run(&run);
         self.cell.tell_compactor(CompactorMsg::Look);
         Ok(Ok(Some(RunTicket { run, queued: n_queued > 0, ended })))
+    }
+
+    fn run_under_way(&self) -> Option<RunTicket> {
+        let run = self.cell.read(|conversation| conversation.run.as_ref().map(|run| run.id.clone()))?;
+        let ended = self.cell.hub.join_run(&run);
+        Some(RunTicket { run, queued: false, ended })
     }
 
     /// Archives everything and begins afresh.

@@ -57,6 +57,23 @@ async fn a_queued_compaction_whose_range_an_emergency_took_ends_as_superseded() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_for_which_the_run_under_way_leaves_nothing_is_about_that_run() {
+    let world = World::new();
+    let live = world.start().await;
+    for n in 0..10 {
+        live.ask(&format!("m{n}"), &chatter(n)).await;
+    }
+    let gate = world.model.hold(Kind::Run);
+    let first = live.house.compact(&local(), None).await.unwrap().unwrap();
+    let second = live.house.compact(&local(), None).await.unwrap().unwrap();
+    assert_eq!((&second.run, second.queued), (&first.run, false));
+    gate.add_permits(100);
+    let (first, second) = (first.ended.await.unwrap(), second.ended.await.unwrap());
+    assert_eq!((first.run, first.outcome), (second.run, RunOutcome::Committed));
+    assert_eq!(world.conversation().outcomes.len(), 1, "one run for both");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_channel_never_seen_is_not_made_by_a_command() {
     let world = World::new();
     let live = world.start().await;

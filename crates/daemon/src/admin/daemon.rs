@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use cairn_actors::AgentRuntime;
 use cairn_core::ids::AgentId;
 use cairn_core::ports::Archive;
 use cairn_platforms::local::ApiError;
@@ -12,7 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Shared;
+use super::{Identity, Shared};
 
 /// The state of a daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,37 +98,66 @@ pub(super) async fn health(State(admin): State<Shared>) -> Response {
 pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
     let stats = admin.store.stats()?;
     let health = admin.house.as_ref().map(cairn_actors::House::health);
-    let agents = admin.runtimes().await?.iter().map(|agent| AgentStatus {
+    let identity = &admin.identity;
+    let up = admin.clock.now().duration_since(identity.started_at);
+    let store = StoreStatus {
+        journal_bytes: stats.journal_bytes,
+        segments: stats.segments,
+        last: stats.last_n,
+        applied: stats.applied_n,
+        error: stats.views_error,
+    };
+    let stopped = StatusRecord {
+        uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
+        channels: admin.store.channels().await?.len() as u64,
+        ..StatusRecord::of_stopped(identity, agents(admin.runtimes().await?), store)
+    };
+    Ok(Json(match health {
+        None => stopped,
+        Some(health) => StatusRecord {
+            running: true,
+            state: health.state.to_owned(),
+            awake: health.awake as u64,
+            turns: health.turns as u64,
+            runs: health.runs as u64,
+            restarts: health.restarts,
+            ..stopped
+        },
+    }))
+}
+
+/// The agents as the status shows them.
+pub(super) fn agents(runtimes: &[AgentRuntime]) -> Vec<AgentStatus> {
+    let agents = runtimes.iter().map(|agent| AgentStatus {
         id: agent.settings.id.clone(),
         model: agent.settings.model.clone(),
         window_tokens: agent.settings.window.window_tokens,
     });
-    let identity = &admin.identity;
-    let up = admin.clock.now().duration_since(identity.started_at);
-    Ok(Json(StatusRecord {
-        running: health.is_some(),
-        state: health.as_ref().map_or("stopped", |health| health.state).to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-        state_dir: identity.state_dir.display().to_string(),
-        config_file: identity.config_file.as_ref().map(|path| path.display().to_string()),
-        socket: identity.socket.as_ref().map(|path| path.display().to_string()),
-        started_at: identity.started_at,
-        uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
-        agents: agents.collect(),
-        channels: admin.store.channels().await?.len() as u64,
-        awake: health.as_ref().map_or(0, |health| health.awake as u64),
-        turns: health.as_ref().map_or(0, |health| health.turns as u64),
-        runs: health.as_ref().map_or(0, |health| health.runs as u64),
-        restarts: health.as_ref().map_or(0, |health| health.restarts),
-        store: StoreStatus {
-            journal_bytes: stats.journal_bytes,
-            segments: stats.segments,
-            last: stats.last_n,
-            applied: stats.applied_n,
-            error: stats.views_error,
-        },
-    }))
+    agents.collect()
+}
+
+impl StatusRecord {
+    /// The status when no daemon runs.
+    pub(super) fn of_stopped(identity: &Identity, agents: Vec<AgentStatus>, store: StoreStatus) -> Self {
+        Self {
+            running: false,
+            state: "stopped".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            state_dir: identity.state_dir.display().to_string(),
+            config_file: identity.config_file.as_ref().map(|path| path.display().to_string()),
+            socket: identity.socket.as_ref().map(|path| path.display().to_string()),
+            started_at: identity.started_at,
+            uptime_seconds: 0,
+            agents,
+            channels: 0,
+            awake: 0,
+            turns: 0,
+            runs: 0,
+            restarts: 0,
+            store,
+        }
+    }
 }
 
 /// `GET /v1/store/verify`: the open store checked from end to end; it takes as long as reading all of it.

@@ -46,9 +46,10 @@ pub(super) async fn history(
             1 => "it has no entries yet".to_owned(),
             next_seq => format!("its entries go from 1 to {}", next_seq - 1),
         };
+        let upto = to.map_or_else(|| "on".to_owned(), |to| format!("to {to}"));
         return Err(ApiError::not_found(
             "no_such_range",
-            format!("no entries from {from} to {last} in {channel}: {there_is}"),
+            format!("no entries from {from} {upto} in {channel}: {there_is}"),
             "a next page starts at the last `seq` + 1",
         ));
     }

@@ -8,6 +8,7 @@ mod daemon;
 mod events;
 mod history;
 mod memories;
+pub mod nothing;
 mod params;
 
 use std::path::PathBuf;

@@ -46,7 +46,7 @@ pub(crate) struct NewArgs {
 pub(crate) async fn compact(global: Global, args: CompactArgs) -> Result<(), Failure> {
     let surroundings = Surroundings::load(&global)?;
     let channel = surroundings.channel(&args.channel.channel, None)?;
-    let session = surroundings.changing().await?;
+    let session = surroundings.changing_what_is_there().await?;
     let wait = args.wait || session.is_inside();
     let body = json!({ "instruction": args.instruction, "wait": wait });
     let path = channel_path(&channel, "compact");
@@ -96,7 +96,7 @@ pub(crate) fn told_end(end: &Outcome) -> String {
 pub(crate) async fn new(global: Global, args: NewArgs) -> Result<(), Failure> {
     let surroundings = Surroundings::load(&global)?;
     let channel = surroundings.channel(&args.channel.channel, None)?;
-    let session = surroundings.changing().await?;
+    let session = surroundings.changing_what_is_there().await?;
     let path = channel_path(&channel, "new");
     let answer = session.client.call::<NewGenerationRecord>(Method::POST, &path, None::<&()>).await;
     let (_, record) = session.finish(answer.map_err(Failure::from)).await?;

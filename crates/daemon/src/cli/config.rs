@@ -12,7 +12,7 @@ use crate::config::{Config, Loaded, ProcessEnvironment};
 /// Subcommands of `config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check a config file; exit code 2 and every fault with its line when it is wrong
+    /// Check a config file; exit code 2 and the fault with its line when it is wrong
     #[command(after_help = "Examples:\n  cairn config check\n  cairn config check /etc/cairn/config.toml")]
     Check {
         /// The file [default: the one that the daemon would read]

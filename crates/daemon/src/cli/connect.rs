@@ -11,14 +11,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::client::{Client, encode};
 use super::failure::Failure;
-use super::{Global, exit};
+use super::{Global, exit, out};
 use crate::config::{
     Config, ConfigError, Environment, Loaded, ProcessEnvironment, StateDir, check_socket, sockets_to_try,
     state_dir,
 };
 use crate::socket::Home;
 use crate::telemetry;
-use crate::wiring::{Daemon, Reader, StartError};
+use crate::wiring::{self, Daemon, Reader, StartError};
 
 /// How long a daemon may take to say who it is before it is passed over.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -68,6 +68,9 @@ impl Surroundings {
             if let Some(client) = this.running().await {
                 return Ok(Session { client, inside: Inside::Nothing });
             }
+            if !this.state.is_there() {
+                return Ok(this.nothing());
+            }
             let reader = Reader::open(&this.loaded, &this.state).await?;
             Ok(Session { client: Client::Embedded(reader.router()), inside: Inside::Reader(reader) })
         })
@@ -90,6 +93,26 @@ impl Surroundings {
             })
         })
         .await
+    }
+
+    /// A way to change something that is there already: where there is no state, none is made for it.
+    pub(crate) async fn changing_what_is_there(&self) -> Result<Session, Failure> {
+        if !self.state.is_there() && self.running().await.is_none() {
+            return Ok(self.nothing());
+        }
+        self.changing().await
+    }
+
+    /// What a command gets that looks into a state which nobody has begun.
+    fn nothing(&self) -> Session {
+        let dir = self.state.path.display();
+        out::note(&format!(
+            "there is no state in {dir} yet; `cairn chat` begins one, --state or $CAIRN_STATE names another"
+        ));
+        Session {
+            client: Client::Embedded(wiring::nothing(&self.loaded, &self.state)),
+            inside: Inside::Nothing,
+        }
     }
 
     /// The full name of a channel.

@@ -142,6 +142,9 @@ pub(crate) async fn memory(global: Global, command: MemoryCommand) -> Result<(),
     }
 }
 
+/// Columns from which on memories are shown as a table.
+const TABLE_MIN_WIDTH: usize = 110;
+
 fn path(id: &str) -> String {
     format!("/v1/memories/{}", encode(id))
 }
@@ -152,7 +155,11 @@ async fn change(
     path: &str,
     body: Option<Value>,
 ) -> Result<Memory, Failure> {
-    let session = surroundings.changing().await?;
+    let session = if method == Method::POST {
+        surroundings.changing().await?
+    } else {
+        surroundings.changing_what_is_there().await?
+    };
     let answer = session.client.call::<Memory>(method, path, body.as_ref()).await;
     session.finish(answer.map(|(_, memory)| memory).map_err(Failure::from)).await
 }
@@ -190,8 +197,26 @@ async fn list(
     if memories.is_empty() {
         return out::line("no memories");
     }
+    out::raw(listed(&memories, out::width()).as_bytes())?;
+    if memories.len() as u64 == limit {
+        out::note(&format!("the first {}; --limit shows more", counted(limit, "memory", "memories")));
+    }
+    Ok(())
+}
+
+/// Memories as a table, or, where that would leave too little room for their texts, each text on a line of its own.
+fn listed(memories: &[Memory], width: usize) -> String {
+    if width < TABLE_MIN_WIDTH {
+        let lines = memories.iter().map(|memory| {
+            let about = memory.subject.as_deref().map(|subject| format!("  about {}", one_line(subject)));
+            let seen = counted(u64::from(memory.sightings), "time", "times");
+            let head = format!("{}  {}  {}  seen {seen}", memory.id, memory.kind.name(), memory.scope);
+            format!("{head}{}\n    {}\n", about.unwrap_or_default(), one_line(&memory.text))
+        });
+        return lines.collect();
+    }
     let mut table = Table::new(&["id", "kind", "scope", "seen", "subject", "text"], &[3]);
-    for memory in &memories {
+    for memory in memories {
         table.row(vec![
             memory.id.to_string(),
             memory.kind.name().to_owned(),
@@ -201,11 +226,7 @@ async fn list(
             one_line(&memory.text),
         ]);
     }
-    out::raw(table.render(out::width()).as_bytes())?;
-    if memories.len() as u64 == limit {
-        out::note(&format!("the first {}; --limit shows more", counted(limit, "memory", "memories")));
-    }
-    Ok(())
+    table.render(width)
 }
 
 fn print(global: &Global, done: &str, memory: &Memory) -> Result<(), Failure> {

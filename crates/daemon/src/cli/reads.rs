@@ -118,7 +118,8 @@ pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), 
         return out::line("no channels yet; `cairn chat` begins one");
     }
     let mut table =
-        Table::new(&["channel", "state", "entries", "usage", "tier", "summaries", "last"], &[2, 3, 5]);
+        Table::new(&["channel", "state", "entries", "usage", "tier", "summaries", "last"], &[2, 3, 5])
+            .flexible(0);
     for record in &records {
         table.row(vec![
             record.channel.to_string(),

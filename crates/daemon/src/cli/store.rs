@@ -33,8 +33,18 @@ A running daemon is asked to check itself; --quarantine needs it stopped.")]
 pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), Failure> {
     let surroundings = Surroundings::load(&global)?;
     let options = store_options(&surroundings.loaded.config, &surroundings.state);
+    let running = match command {
+        StoreCommand::Verify { quarantine: false } => surroundings.running().await,
+        _ => None,
+    };
+    if running.is_none() && !surroundings.state.is_there() {
+        return Err(Failure::failed(
+            format!("there is no state in {} yet", surroundings.state.path.display()),
+            "name the state folder by --state or $CAIRN_STATE",
+        ));
+    }
     let report = match command {
-        StoreCommand::Verify { quarantine: false } => match surroundings.running().await {
+        StoreCommand::Verify { quarantine: false } => match running {
             Some(client) => client.get("/v1/store/verify").await.map_err(Failure::from)?,
             None => verify_dir(options, false).await.map_err(store_failure)?,
         },

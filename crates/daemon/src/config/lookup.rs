@@ -30,6 +30,13 @@ pub enum StateOrigin {
     UserData,
 }
 
+impl StateDir {
+    /// Something was begun there. What cannot be looked into counts as there: opening it says why.
+    pub fn is_there(&self) -> bool {
+        self.path.join("journal").try_exists().unwrap_or(true)
+    }
+}
+
 impl StateOrigin {
     /// A person named it for this very command: a daemon of another state is passed over.
     pub fn is_explicit(self) -> bool {

@@ -86,6 +86,44 @@ fn what_is_not_there_ends_with_4() {
     }
 }
 
+#[test]
+fn a_range_without_an_end_is_told_without_one() {
+    let home = Home::new();
+    home.cairn_with(&["chat"], b"hello\n").ended(0);
+    let run = home.cairn(&["history", "main", "--from", "1000"]).ended(4);
+    explains(&run.stderr, &["no entries from 1000 on in main/local/main: its entries go from 1 to 2"]);
+}
+
+#[test]
+fn looking_around_makes_no_state() {
+    let home = Home::new();
+    for (args, code) in [
+        (&["status"][..], 0),
+        (&["channels"], 0),
+        (&["context", "main"], 4),
+        (&["history", "main"], 4),
+        (&["search", "main", "x"], 4),
+        (&["compact", "main"], 4),
+        (&["new", "main"], 4),
+        (&["memory", "list"], 0),
+        (&["memory", "search", "x"], 0),
+        (&["memory", "show", "m0000000000000000"], 4),
+        (&["memory", "edit", "m0000000000000000", "x"], 4),
+        (&["memory", "forget", "m0000000000000000"], 4),
+        (&["store", "verify"], 1),
+        (&["store", "verify", "--quarantine"], 1),
+        (&["store", "rebuild"], 1),
+    ] {
+        let run = home.cairn(args).ended(code);
+        assert!(run.stderr.contains("there is no state in"), "{args:?}: {run:?}");
+        assert!(!home.state().exists(), "{args:?} made a state folder");
+    }
+    assert_eq!(home.cairn(&["channels", "--json"]).ended(0).json(), serde_json::json!([]));
+    let status = home.cairn(&["status", "--json"]).ended(0).json();
+    assert_eq!((&status["running"], &status["state"]), (&false.into(), &"stopped".into()));
+    assert_eq!(status["agents"][0]["id"], "main");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_daemon_on_the_same_state_ends_with_3() {
     let home = Home::new();

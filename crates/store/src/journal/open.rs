@@ -60,7 +60,8 @@ struct Torn {
 }
 
 /// Walks from the checkpoint to the end. Every line must be whole and its number the next one; what is torn at the
-/// very end is cut off, and kept in `quarantine/`.
+/// very end is cut off, and kept in `quarantine/`. What comes before the checkpoint in its segment must be whole, too, so
+/// that damage is told at the start and not when somebody asks for the words; segments before it are left to `verify`.
 ///
 /// # Errors
 /// [`StoreError::Damaged`] for a bad line that is not at the end; [`StoreError::Io`].
@@ -70,6 +71,7 @@ pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint) -> Result<Tail, 
     let mut tail = Tail { n: from.n, segment: from.position.segment, len: 0 };
     if from.n > 0 {
         tail.len = from.position.end();
+        check_until(&segment::path(dir, tail.segment), tail.len)?;
     }
     let after: Vec<u64> = segments.iter().copied().filter(|first| *first >= tail.segment).collect();
     for (idx, first) in after.iter().enumerate() {
@@ -88,6 +90,20 @@ pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint) -> Result<Tail, 
         }
     }
     Ok(tail)
+}
+
+/// Checks the lines of a segment up to `end`.
+fn check_until(path: &Path, end: u64) -> Result<(), StoreError> {
+    let mut lines = Lines::open(path, 0, Some(end))?;
+    loop {
+        match lines.next()? {
+            Piece::End => return Ok(()),
+            Piece::Torn { offset } => return Err(segment::damaged(path, offset, "it has no end")),
+            Piece::Line { offset, bytes } => {
+                line::check(bytes).map_err(|why| segment::damaged(path, offset, why))?;
+            }
+        }
+    }
 }
 
 /// Reads a segment from `tail.len` on and moves the tail along. Returns where its torn end begins.

@@ -1,0 +1,54 @@
+//! A state folder in which nothing was begun: lists are empty, everything else is not there.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::routing::{any, get};
+use axum::{Json, Router};
+use cairn_core::memory::Memory;
+use cairn_core::ports::{Hit, Query, Search, StoreError};
+use cairn_platforms::local::ApiError;
+use futures::future::BoxFuture;
+
+use super::daemon::{StatusRecord, StoreStatus, agents};
+use super::{Identity, bad_model};
+use crate::config::Loaded;
+use crate::records::ChannelRecord;
+use crate::roster::Roster;
+
+type Shared = Arc<(Roster, Identity)>;
+
+/// The routes for reading.
+pub fn router(loaded: Arc<Loaded>, identity: Identity) -> Router {
+    let roster = Roster::new(loaded, Arc::new(NothingToFind));
+    Router::new()
+        .route("/v1/channels", get(async || Json(Vec::<ChannelRecord>::new())))
+        .route("/v1/memories", get(async || Json(Vec::<Memory>::new())))
+        .route("/v1/status", get(status))
+        .route("/v1/{*rest}", any(not_there))
+        .with_state(Arc::new((roster, identity)))
+}
+
+/// A search that has nothing to search in.
+struct NothingToFind;
+
+impl Search for NothingToFind {
+    fn search(&self, _query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+}
+
+async fn status(State(shared): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
+    let (roster, identity) = &*shared;
+    let agents = agents(roster.runtimes().await.map_err(|error| bad_model(&error))?);
+    let store = StoreStatus { journal_bytes: 0, segments: 0, last: 0, applied: 0, error: None };
+    Ok(Json(StatusRecord::of_stopped(identity, agents, store)))
+}
+
+async fn not_there() -> ApiError {
+    ApiError::not_found(
+        "no_state",
+        "nothing was ever said or remembered there",
+        "`cairn chat` begins a conversation",
+    )
+}
