@@ -82,7 +82,16 @@ impl Recall {
         };
         let db = views.db()?;
         let mut found = match &filter.query {
-            Some(query) => read(&db, agent, self.ranked(views, agent, scopes, query)?)?,
+            Some(query) => {
+                let mut best = Vec::new();
+                for (_, scope, id) in self.ranked(views, agent, scopes, query)? {
+                    if best.len() == filter.limit {
+                        break;
+                    }
+                    best.extend(memories::in_its_scope(&db, agent, &scope, &id)?.filter(&fits));
+                }
+                best
+            }
             None => {
                 let mut rows = Vec::new();
                 for scope in distinct(scopes) {

@@ -11,7 +11,7 @@ use crate::message::Entry;
 use crate::summary::{DigestLine, Marker, MarkerKind, StackItem};
 use crate::tier::Tier;
 use crate::turn::{Span, spans};
-use crate::window::{Gauge, measure};
+use crate::window::{Gauge, leaves_room, measure};
 
 /// Share of the usable window that a marker's digest may take.
 const DIGEST_SHARE: f64 = 0.05;
@@ -37,6 +37,11 @@ pub fn emergency_on_overflow(conversation: &Conversation, agent: &AgentSettings)
 }
 
 fn drop_oldest(conversation: &Conversation, agent: &AgentSettings, before: &Gauge) -> Option<Vec<Event>> {
+    let frame = before.regions.system.tokens + before.regions.tools.tokens;
+    if !leaves_room(frame, agent.window.usable_tokens()) {
+        // Whatever leaves, no request will fit: that is to be mended in the configuration.
+        return None;
+    }
     let open = conversation.open_turn.as_ref().map(|open| &open.id);
     let mut closed = spans(&conversation.live);
     closed.retain(|span| Some(&span.turn) != open);

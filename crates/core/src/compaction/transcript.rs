@@ -89,7 +89,7 @@ pub fn compaction_request(
 fn summary_limit(agent: &AgentSettings, source_tokens: u64, merge: bool) -> u64 {
     let share = if merge { MERGE_SHARE } else { SUMMARY_SHARE };
     let stack = agent.compaction.stack_share * agent.window.usable_tokens() as f64;
-    let part = (stack / f64::from(agent.compaction.fan_out * LEVELS_IN_SIGHT)) as u64;
+    let part = (stack / (f64::from(agent.compaction.fan_out) * f64::from(LEVELS_IN_SIGHT))) as u64;
     let wanted = (source_tokens as f64 * share) as u64;
     let most = agent.window.output_reserve_tokens.max(1);
     wanted.clamp(SUMMARY_FLOOR, part.max(SUMMARY_FLOOR)).min(most)

@@ -49,7 +49,7 @@ pub fn assemble(
     let correction = conversation.correction(&agent.model);
     let usable = agent.window.usable_tokens();
     let frame = system_tokens(agent) + tools_tokens(&agent.tools);
-    if correction.apply(frame) as f64 > usable as f64 * (1.0 - ROOM_NEEDED) {
+    if !leaves_room(correction.apply(frame), usable) {
         return Err(AssembleError::NoRoom { needed: correction.apply(frame), usable });
     }
     let mut draft = Draft {
@@ -82,6 +82,11 @@ pub fn assemble(
         tokens: correction.apply(estimated_tokens),
         shortened: draft.shortened,
     })
+}
+
+/// Whether prompt and tools of so many tokens, after correction, leave room for a conversation.
+pub(crate) fn leaves_room(frame: u64, usable: u64) -> bool {
+    frame as f64 <= usable as f64 * (1.0 - ROOM_NEEDED)
 }
 
 impl Draft {

@@ -11,6 +11,7 @@ use crate::memory::Memory;
 use crate::model::ChatRequest;
 use crate::tier::Tier;
 
+pub(crate) use assemble::leaves_room;
 pub use assemble::{AssembleError, assemble, question};
 pub(crate) use fit::cut_middle;
 pub use measure::measure;

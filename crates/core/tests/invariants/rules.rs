@@ -341,7 +341,7 @@ fn a_sealed_range_whose_entries_were_set_aside_can_be_measured() {
 }
 
 #[test]
-fn a_digest_of_summaries_with_one_long_line_each_says_something() {
+fn a_digest_of_summaries_with_one_dense_line_each_says_something() {
     let mut sim = Sim::new(2_000);
     let run = loop {
         sim.turn(LONG, LONG);
@@ -353,9 +353,24 @@ fn a_digest_of_summaries_with_one_long_line_each_says_something() {
     };
     let mut sources: Vec<_> = sim.conversation.stack.summaries().take(2).cloned().collect();
     for source in &mut sources {
-        source.text = "the third flat has two balconies and a lemon tree near the river in Lisbon ".repeat(4);
-        source.tokens = 70;
+        let ids: Vec<String> = (1..50).map(|n| format!("f{:05x}", n * 48_271 % 1_048_576)).collect();
+        source.text = ids.join(" ");
+        source.tokens = cairn_core::window::summary_tokens(source);
     }
     let draft = compaction::digest_draft(&sim.agent, &run, &[], &sources);
-    assert!(draft.text.contains("third flat"), "{:?}", draft.text);
+    assert!(draft.text.contains("f0bc8f"), "{:?}", draft.text);
+}
+
+#[test]
+fn a_prompt_that_leaves_no_room_drives_nothing_out_of_the_window() {
+    let mut sim = Sim::new(3_000);
+    sim.turn(LONG, LONG);
+    sim.turn(LONG, LONG);
+    sim.agent.system_prompt = LONG.repeat(100);
+    sim.accept("and now?");
+    sim.start_turn();
+    let before = sim.live();
+    assert!(!sim.emergency());
+    assert!(compaction::emergency_on_overflow(&sim.conversation, &sim.agent).is_empty());
+    assert_eq!(sim.live(), before);
 }

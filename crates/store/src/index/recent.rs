@@ -106,6 +106,11 @@ impl Recent {
         doc.add_pre_tokenized_text(fields.own, tokens(&own));
         doc.add_text(fields.author, &entry.author);
         let key = Subject::Entry(channel.clone(), entry.seq).key();
+        if after == NEIGHBOURS {
+            // It is written for good: from here on it only lends words.
+            self.entries[idx].words.truncate(LENT_WORDS);
+            self.entries[idx].words.shrink_to_fit();
+        }
         Some(Write { key, replaces: written_with.is_some(), doc })
     }
 
