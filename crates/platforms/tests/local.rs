@@ -177,6 +177,7 @@ async fn bad_messages_are_refused_before_they_are_taken_in() {
     let cases: Vec<(&str, String, u16)> = vec![
         ("ops", "not json".to_owned(), 400),
         ("ops", "{}".to_owned(), 400),
+        ("ops", r#"["a","x",null,null,null]"#.to_owned(), 400),
         ("ops", r#"{"user":"a","text":"\ud800"}"#.to_owned(), 400),
         ("ops", r#"{"user":"a","text":"a\u0000b"}"#.to_owned(), 400),
         ("ops", r#"{"user":"","text":"x"}"#.to_owned(), 400),

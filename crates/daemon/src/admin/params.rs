@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query};
-use cairn_platforms::local::{ApiError, read_body};
+use cairn_platforms::local::{ApiError, read_body, read_object};
 use serde::de::DeserializeOwned;
 
 /// Items of a list unless asked otherwise.
@@ -44,6 +44,5 @@ pub(super) fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
 pub(super) async fn body<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
     let bytes = read_body(body, BODY_MAX_BYTES).await?.ok_or_else(|| ApiError::too_large(BODY_MAX_BYTES))?;
     let bytes = if bytes.is_empty() { b"{}".as_slice() } else { &bytes };
-    serde_json::from_slice(bytes)
-        .map_err(|error| ApiError::malformed(format!("the body cannot be read: {error}")))
+    read_object(bytes).map_err(|why| ApiError::malformed(format!("the body cannot be read: {why}")))
 }

@@ -8,6 +8,7 @@ use cairn_core::ids::{AgentId, ChannelId, LOCAL_PLATFORM, MessageId};
 use cairn_core::message::{Author, Inbound, Part};
 use futures::StreamExt;
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{ApiError, LocalApi};
@@ -63,12 +64,30 @@ pub(super) async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<In
     let bytes = read_body(body, api.max_text_bytes.saturating_mul(6).saturating_add(64 * 1024))
         .await?
         .ok_or_else(|| ApiError::too_large(api.max_text_bytes))?;
-    let request: MessageRequest = serde_json::from_slice(&bytes).map_err(|error| {
+    let request: MessageRequest = read_object(&bytes).map_err(|why| {
         ApiError::malformed(format!(
-            "the body is not a message: {error}; expected {{\"user\": \"…\", \"text\": \"…\"}} in UTF-8"
+            "the body is not a message: {why}; expected {{\"user\": \"…\", \"text\": \"…\"}} in UTF-8"
         ))
     })?;
     check(api, channel, request)
+}
+
+/// Reads a JSON object.
+///
+/// # Errors
+/// What is wrong and where. A list of values in the order of the fields is no object.
+pub fn read_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let begins = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    if begins.is_some_and(|byte| *byte != b'{') {
+        return Err("it is not a JSON object".to_owned());
+    }
+    serde_json::from_slice(bytes).map_err(|error| {
+        let text = error.to_string();
+        if text.contains("hex escape") {
+            return format!("{text} (half of a surrogate pair, such as \\ud800, is no character)");
+        }
+        text
+    })
 }
 
 fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbound, ApiError> {

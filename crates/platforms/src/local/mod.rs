@@ -20,7 +20,7 @@ use cairn_core::ids::AgentId;
 use cairn_core::ports::{Clock, Intake};
 
 pub use error::{ApiError, ErrorBody, ErrorDetail};
-pub use message::{MessageRequest, Mint, read_body};
+pub use message::{MessageRequest, Mint, read_body, read_object};
 
 /// Longest text of a message in bytes, unless configured otherwise (CONTRACT.md).
 pub const MAX_TEXT_BYTES: usize = 256 * 1024;

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use cairn_platforms::local::MessageRequest;
+use cairn_platforms::local::{MessageRequest, read_object};
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -58,7 +58,7 @@ fn parse(bytes: &[u8], max_text_bytes: usize) -> Result<Vec<MessageRequest>, (us
 fn message(line: &[u8], line_no: usize, max_text_bytes: usize) -> Result<MessageRequest, String> {
     let text = std::str::from_utf8(line).map_err(|error| format!("not UTF-8: {error}"))?;
     let Line { user, text, at, id } =
-        serde_json::from_str(text).map_err(|error| format!("not a message: {}", without_line(&error)))?;
+        read_object(text.as_bytes()).map_err(|why| format!("not a message: {}", without_line(&why)))?;
     if user.trim().is_empty() {
         return Err("`user` is empty".to_owned());
     }
@@ -81,12 +81,8 @@ fn message(line: &[u8], line_no: usize, max_text_bytes: usize) -> Result<Message
 }
 
 /// The error without its line, which is always 1 here.
-fn without_line(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rsplit_once(" at line ") {
-        Some((what, _)) => format!("{what}, column {}", error.column()),
-        None => text,
-    }
+fn without_line(why: &str) -> String {
+    why.replace(" at line 1 column ", ", column ")
 }
 
 /// FNV-1a with 64 bits: the same on every machine and in every version.
@@ -113,10 +109,11 @@ mod tests {
     fn a_bad_line_is_named_with_what_is_wrong() {
         let good = r#"{"user":"a","text":"x","at":"2026-11-20T10:00:00Z","id":"m1"}"#;
         let cases = [
-            ("hello", "not a message: expected value, column 1"),
-            ("[1]", "not a message: invalid type"),
+            ("hello", "not a message: it is not a JSON object"),
+            (r#"["a","x",null,null]"#, "not a message: it is not a JSON object"),
+            (r#"{"user":"a","text":"x""#, "not a message: EOF while parsing an object, column "),
             (r#"{"user":"a"}"#, "not a message: missing field `text`"),
-            (r#"{"user":"a","text":"\ud800"}"#, "not a message: "),
+            (r#"{"user":"a","text":"\ud800"}"#, "surrogate"),
             (r#"{"user":"a","text":"\u0000"}"#, "NUL"),
             (r#"{"user":"a","text":"  "}"#, "`text` is empty"),
             (r#"{"user":"","text":"x"}"#, "`user` is empty"),
