@@ -10,7 +10,7 @@ pub(crate) struct Table {
 }
 
 /// Columns that the flexible column keeps in any case.
-const FLEXIBLE_MIN: usize = 12;
+const FLEXIBLE_MIN: usize = 24;
 
 impl Table {
     /// A table with that heading; columns in `right` are set flush right. The last column is the flexible one.
@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn the_flexible_column_gives_way_to_the_others() {
         let mut table = Table::new(&["name", "n"], &[1]).flexible(0);
-        table.row(vec!["a name longer than that".into(), "1".into()]);
-        assert_eq!(table.render(18), "name             n\na name longer …  1\n");
+        table.row(vec!["a name longer than the room that there is".into(), "1".into()]);
+        let expected = format!("name{}  n\na name longer than the roo…  1\n", " ".repeat(23));
+        assert_eq!(table.render(30), expected);
     }
 }

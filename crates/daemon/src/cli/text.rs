@@ -23,6 +23,56 @@ pub(crate) fn columns(text: &str) -> usize {
     measure_text_width(text)
 }
 
+/// Text that comes in pieces, broken between words. The last word is held back until it is known to be whole.
+pub(crate) struct Wrap {
+    width: usize,
+    column: usize,
+    gap: String,
+    word: String,
+}
+
+impl Wrap {
+    /// Lines of so many columns.
+    pub(crate) fn new(width: usize) -> Self {
+        Self { width, column: 0, gap: String::new(), word: String::new() }
+    }
+
+    /// What can be printed after this piece.
+    pub(crate) fn feed(&mut self, piece: &str) -> String {
+        let mut out = String::new();
+        for c in piece.chars() {
+            if !c.is_whitespace() {
+                self.word.push(c);
+                continue;
+            }
+            out.push_str(&self.finish());
+            if c == '\n' {
+                out.push(c);
+                self.gap.clear();
+                self.column = 0;
+            } else {
+                self.gap.push(c);
+            }
+        }
+        out
+    }
+
+    /// The word that was held back.
+    pub(crate) fn finish(&mut self) -> String {
+        let (mut gap, word) = (std::mem::take(&mut self.gap), std::mem::take(&mut self.word));
+        if word.is_empty() {
+            self.gap = gap;
+            return word;
+        }
+        if self.column > 0 && self.column + columns(&gap) + columns(&word) > self.width {
+            gap = "\n".to_owned();
+            self.column = 0;
+        }
+        self.column += columns(gap.trim_start_matches('\n')) + columns(&word);
+        gap + &word
+    }
+}
+
 /// Thousands in groups: `12,345`.
 pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();
@@ -63,6 +113,13 @@ mod tests {
     #[test]
     fn what_others_wrote_cannot_move_the_cursor() {
         assert_eq!(one_line("a\u{1b}[2J\n\tb  c"), "a[2J b c");
+    }
+
+    #[test]
+    fn pieces_are_broken_between_words() {
+        let mut wrap = Wrap::new(10);
+        let pieces = ["one two th", "ree four\n\n> f", "ive  a-word-too-long"].map(|piece| wrap.feed(piece));
+        assert_eq!(pieces.concat() + &wrap.finish(), "one two\nthree four\n\n> five\na-word-too-long");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::turn::{NoAnswer, Piece};
 use crate::cli::client::{CallError, encode};
 use crate::cli::connect::channel_path;
 use crate::cli::failure::Failure;
-use crate::cli::text::{one_line, plain};
+use crate::cli::text::{Wrap, one_line, plain};
 use crate::cli::{commands, draw, out};
 use crate::records::{CompactRecord, ContextRecord, NewGenerationRecord};
 
@@ -83,7 +83,8 @@ fn terminal_failure(error: &ReadlineError) -> Failure {
 
 async fn send(talk: &Talk, text: &str) -> Result<ControlFlow<()>, NoAnswer> {
     let mut pieces = talk.say(text).await?;
-    let mut streamed = String::new();
+    let mut wrap = Wrap::new(out::width());
+    let mut streamed = false;
     loop {
         let piece = tokio::select! {
             piece = pieces.next() => piece,
@@ -96,24 +97,28 @@ async fn send(talk: &Talk, text: &str) -> Result<ControlFlow<()>, NoAnswer> {
         };
         match piece.transpose()? {
             Some(Piece::Delta(text)) => {
-                streamed.push_str(&text);
-                print(&plain(&text))?;
+                streamed = true;
+                print(&wrap.feed(&plain(&text)))?;
             }
             Some(Piece::Restarted) => {
-                streamed.clear();
+                (wrap, streamed) = (Wrap::new(out::width()), false);
                 print(&style("\n(the model is asked again)\n").dim().to_string())?;
             }
             Some(Piece::Tool { name, state }) => {
+                print(&wrap.finish())?;
+                wrap = Wrap::new(out::width());
                 print(&style(format!("\n({}: {})\n", one_line(&name), one_line(&state))).dim().to_string())?;
             }
             Some(Piece::Reply(reply)) => {
-                if streamed.is_empty() {
-                    print(&plain(&reply.reply))?;
+                if !streamed {
+                    print(&wrap.feed(&plain(&reply.reply)))?;
                 }
+                print(&wrap.finish())?;
                 print("\n")?;
                 return recalled(talk, &reply).await;
             }
             Some(Piece::Failed(detail)) => {
+                print(&wrap.finish())?;
                 print("\n")?;
                 return Err(NoAnswer::Refused(detail));
             }
