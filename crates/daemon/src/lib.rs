@@ -1,6 +1,7 @@
 //! The daemon behind the binary `cairn`: configuration, command line, admin API, wiring.
 
 pub mod admin;
+pub mod arenas;
 pub mod cli;
 pub mod clock;
 pub mod config;

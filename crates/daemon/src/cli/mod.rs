@@ -135,6 +135,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    if matches!(cli.command, Command::Run(_))
+        && let Some(error) = crate::arenas::bound(&crate::config::ProcessEnvironment)
+    {
+        eprintln!("warning: memory is not bounded as it might be: {error}; set MALLOC_ARENA_MAX=2");
+    }
     match block_on(dispatch(cli)) {
         Ok(()) => ExitCode::from(exit::DONE),
         Err(failure) => failure.report(),
@@ -142,7 +147,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Threads that wait for the disk: more of them would not make it quicker, and each keeps memory of its own.
-const BLOCKING_THREADS: usize = 4;
+const BLOCKING_THREADS: usize = 8;
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
