@@ -38,6 +38,9 @@ pub struct Findings {
     pub summaries: usize,
 }
 
+/// The channel of the replay.
+const REPLAYED: &str = "main/local/main";
+
 const CONFIG: &str = "[defaults]\ncontext_window = 4000\n";
 
 /// A plain generator of moments: the same seed gives the same ones.
@@ -59,16 +62,22 @@ pub async fn run(plan: &Plan) -> io::Result<Findings> {
     let mut moments = Moments(plan.seed);
     let mut findings = Findings::default();
     let mut acknowledged = BTreeMap::new();
+    let mut n_rounds = 0;
     while findings.kills < plan.n_kills {
         // Early kills come quickly after another, so that the replay is still at work for the later ones.
-        let most = (plan.n_messages * 3 / plan.n_kills.max(1)) as u64;
+        let most = (plan.n_messages * 3 / plan.n_kills.max(1)).max(30) as u64;
         let n_events = 1 + moments.below(most);
-        let finished = harness.kill_after(n_events, findings.kills, &mut acknowledged).await?;
+        // A turn that is cut short three times in a row is given up, as it should be: every other round gets on.
+        let n_turns = u64::from(n_rounds % 2 == 1);
+        let finished = harness.kill_after(n_rounds, n_events, n_turns, &mut acknowledged).await?;
         harness.check(&acknowledged).await?;
-        findings.kills += 1;
-        if let Some(status) = finished {
-            require(status.success(), || format!("the replay failed: {status}"))?;
-            harness.extend(findings.kills)?;
+        n_rounds += 1;
+        match finished {
+            None => findings.kills += 1,
+            Some(status) => {
+                require(status.success(), || format!("the replay failed: {status}"))?;
+                harness.extend(n_rounds)?;
+            }
         }
     }
     let report = harness.json(&["replay", harness.file(), "--no-wait"]).await?;
@@ -132,12 +141,13 @@ impl<'a> Harness<'a> {
         serde_json::from_slice(&output.stdout).map_err(io::Error::other)
     }
 
-    /// Replays, talks in a second channel meanwhile, and kills after so many events of the daemon's own. Some status
-    /// when the replay ended by itself before that.
+    /// Replays, talks in a second channel meanwhile, and kills after so many events of the daemon's own, when so many
+    /// turns of the replay have ended. Some status when the replay ended by itself before that.
     async fn kill_after(
         &self,
-        n_events: u64,
         round: usize,
+        n_events: u64,
+        n_turns: u64,
         acknowledged: &mut BTreeMap<String, String>,
     ) -> io::Result<Option<ExitStatus>> {
         let mut command = self.command(&["replay", self.file(), "--no-wait"]);
@@ -147,14 +157,16 @@ impl<'a> Harness<'a> {
         let client = Client::new(&self.state.join("cairn.sock"));
         let talk = async {
             let mut events = events(&client).await?;
-            let mut seen = 0;
-            let mut said = 0;
-            while seen < n_events {
+            let (mut seen, mut turns, mut said) = (0, 0, 0);
+            while seen < n_events || turns < n_turns {
                 let (id, text) = (format!("k{round}-{said}"), format!("acknowledged {round} {said}"));
                 let say = say(&client, &id, &text);
                 tokio::select! {
                     event = events.next() => match event? {
-                        Some(_) => seen += 1,
+                        Some((name, data)) => {
+                            seen += 1;
+                            turns += u64::from(name == "turn_ended" && data["channel"] == REPLAYED);
+                        }
                         None => return Ok(()),
                     },
                     accepted = say => {
@@ -188,7 +200,7 @@ impl<'a> Harness<'a> {
                 require(texts == [json!(text)], || format!("message {id} is in history as {texts:?}"))?;
             }
         }
-        let memories = self.json(&["memory", "list"]).await?;
+        let memories = self.json(&["memory", "list", "--limit", "10000"]).await?;
         let memories = memories.as_array().cloned().unwrap_or_default();
         let mut seen = BTreeMap::new();
         for memory in &memories {
