@@ -1,15 +1,12 @@
 //! Adapters for language models: the port [`cairn_core::ports::ChatModel`] over wire formats, and the embedded
 //! offline model.
 //!
-//! [`OpenAi`] speaks to any server with OpenAI's chat completions, [`Offline`] needs none, [`Tokenizer`] counts tokens
-//! exactly where the estimate will not do.
+//! [`OpenAi`] speaks to any server with OpenAI's chat completions, [`Offline`] needs none.
 
 mod failure;
 mod offline;
 mod openai;
 mod sse;
-mod tokenizer;
 
 pub use offline::{OFFLINE_ID, Offline};
 pub use openai::{BadModel, OpenAi, OpenAiOptions, Timeouts};
-pub use tokenizer::{Encoding, Tokenizer, UnknownEncoding};

@@ -34,7 +34,7 @@ pub use lookup::{
 };
 use source::Source;
 pub use types::{
-    AgentConfig, Config, Defaults, Limits, Log, LogFormat, ModelConfig, OFFLINE, Provider, Store, Tokenizer,
+    AgentConfig, Config, Defaults, Limits, Log, LogFormat, ModelConfig, OFFLINE, Provider, Store,
 };
 
 /// A configuration with what belongs to it and is no part of it.

@@ -120,16 +120,6 @@ pub enum Provider {
     Offline,
 }
 
-/// How a model's tokens are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Tokenizer {
-    /// Exactly, by the `o200k` vocabulary. Loading it takes 45 to 71 MB of memory.
-    O200k,
-    /// Exactly, by the `cl100k` vocabulary. Loading it takes 45 to 71 MB of memory.
-    Cl100k,
-}
-
 /// `[[models]]`: a model and how to reach it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -156,9 +146,6 @@ pub struct ModelConfig {
     /// Most tokens of an answer, kept free in the window; unset: the smaller of 32,000 and a quarter of the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
-    /// How its tokens are counted; unset: estimated by script, corrected by what the server reports.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokenizer: Option<Tokenizer>,
     /// It takes pictures.
     pub images: bool,
     /// It takes tools.
@@ -182,7 +169,6 @@ impl Default for ModelConfig {
             api_key_file: None,
             context_window: None,
             max_output_tokens: None,
-            tokenizer: None,
             images: false,
             tools: true,
             stream: true,

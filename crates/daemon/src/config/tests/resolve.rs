@@ -5,7 +5,7 @@ use cairn_core::model::ToolDef;
 use rstest::rstest;
 
 use super::fine;
-use crate::config::{LogFormat, Provider, Tokenizer};
+use crate::config::{LogFormat, Provider};
 
 const MODEL: &str = "[[models]]\nid = \"main\"\nmodel = \"any\"\n";
 
@@ -85,13 +85,13 @@ fn a_model_that_takes_no_tools_is_given_none() {
 #[test]
 fn a_model_is_read_with_all_that_is_said_of_it() {
     let text = "[[models]]\nid = \"m\"\nprovider = \"openai\"\nbase_url = \"http://127.0.0.1:8080/v1/\"\nmodel = \"any\"\n\
-                context_window = 32000\nmax_output_tokens = 1024\ntokenizer = \"cl100k\"\nimages = true\nstream = false\n\
+                context_window = 32000\nmax_output_tokens = 1024\nimages = true\nstream = false\n\
                 [log]\nformat = \"json\"\n";
     let config = fine(text).config;
     let model = config.model("m").unwrap();
     assert_eq!((model.provider, model.base_url.as_str()), (Provider::Openai, "http://127.0.0.1:8080/v1"));
     assert_eq!((model.context_window, model.max_output_tokens), (Some(32_000), Some(1024)));
-    assert_eq!((model.tokenizer, model.images, model.stream), (Some(Tokenizer::Cl100k), true, false));
+    assert_eq!((model.images, model.stream), (true, false));
     assert_eq!(config.log.format, LogFormat::Json);
     assert_eq!(
         config.model("offline").unwrap().provider,
