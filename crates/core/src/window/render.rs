@@ -193,9 +193,9 @@ pub fn marker_text(marker: &Marker) -> String {
             }
             text
         }
-        MarkerKind::Retired => format!(
-            "[System: {n} older messages were summarised and have left the window; history_search finds them]"
-        ),
+        MarkerKind::Retired => {
+            format!("[System: {n} older messages have left the window; history_search finds them]")
+        }
     }
 }
 
