@@ -271,16 +271,6 @@ fn lines(from: usize, to: usize) -> String {
     text
 }
 
-/// Runs the plan and prints what was found: for the soak.
-///
-/// # Errors
-/// What was found to be wrong.
-pub async fn report(plan: &Plan) -> io::Result<()> {
-    let findings = run(plan).await?;
-    println!("{findings:?}");
-    Ok(())
-}
-
 /// A folder for a run, made empty.
 ///
 /// # Errors

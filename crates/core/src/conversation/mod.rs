@@ -207,9 +207,4 @@ impl Conversation {
     pub fn correction(&self, model: &str) -> Correction {
         self.corrections.get(model).copied().unwrap_or_default()
     }
-
-    /// Entries of the generation under way, in the window or not.
-    pub fn n_entries(&self) -> u64 {
-        self.next_seq.0 - self.first_seq.0
-    }
 }

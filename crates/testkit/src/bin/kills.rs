@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cairn_testkit::kills::{Plan, fresh, report};
+use cairn_testkit::kills::{Plan, fresh, run};
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
@@ -15,6 +15,6 @@ async fn main() -> std::io::Result<()> {
     let seed = number(args.next(), 1) as u64;
     let dir = fresh(&std::env::temp_dir().join(format!("cairn-kills-{}", std::process::id())))?;
     let plan = Plan { cairn: PathBuf::from(cairn), dir: dir.clone(), n_kills, n_messages: 400, seed };
-    report(&plan).await?;
+    println!("{:?}", run(&plan).await?);
     std::fs::remove_dir_all(dir)
 }
