@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cairn_core::message::Inbound;
+use cairn_core::command::Command;
+use cairn_core::ids::{ChannelId, MessageId};
+use cairn_core::message::{Amendment, Author, Inbound};
 use cairn_core::ports::{Admission, Intake, Refusal};
 use futures::future::BoxFuture;
 
@@ -21,6 +23,7 @@ impl Intake for House {
                 let reason = match refusal {
                     Refusal::Conflict(_) => "conflict",
                     Refusal::Busy { .. } => "busy",
+                    Refusal::Limited { .. } => "limited",
                     Refusal::Unavailable(_) => "unavailable",
                     Refusal::UnknownAgent(_) => "unknown_agent",
                     Refusal::Store(_) => "store",
@@ -29,6 +32,20 @@ impl Intake for House {
             }
             result
         })
+    }
+
+    fn amend(&self, _amendment: Amendment) -> BoxFuture<'_, Result<(), Refusal>> {
+        Box::pin(async { Err(Refusal::Unavailable("without a way to amend messages")) })
+    }
+
+    fn claim(
+        &self,
+        _channel: ChannelId,
+        _message: MessageId,
+        _command: Command,
+        _caller: Author,
+    ) -> BoxFuture<'_, Result<bool, Refusal>> {
+        Box::pin(async { Err(Refusal::Unavailable("without a way to take commands")) })
     }
 }
 

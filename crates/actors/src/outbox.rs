@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cairn_core::event::Receipt;
 use cairn_core::ids::{ChannelId, OutboxId};
 use cairn_core::message::Entry;
-use cairn_core::ports::{OutboxItem, StoreError};
+use cairn_core::ports::{OutboxItem, SendPart, StoreError};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -95,7 +95,7 @@ impl Actor for Outbox {
 /// Reads what earlier runs of the daemon left owed, until it can be read.
 async fn find_owed(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>) {
     let owed = loop {
-        match shared.deps.outbox.owed().await {
+        match shared.deps.outbox.deliveries().await {
             Ok(owed) => break owed,
             Err(error) => {
                 tracing::error!(%error, "cannot list what is owed to platforms; trying again");
@@ -156,10 +156,19 @@ impl OutboxState {
 async fn deliver(shared: Arc<Shared>, item: OutboxItem, reply: Option<Arc<Entry>>) -> bool {
     let Some(platform) = shared.platform(&item.channel) else { return true };
     let receipt = match find_reply(&shared, &item, reply).await {
-        Ok(Some(reply)) => match platform.deliver(item.clone(), reply).await {
-            Ok(messages) => Receipt::Delivered { messages },
-            Err(reason) => Receipt::Dead { reason },
-        },
+        Ok(Some(reply)) => {
+            let part = SendPart {
+                delivery: item.id.clone(),
+                part: 0,
+                channel: item.channel.clone(),
+                reply_to: item.reply_to.clone(),
+                words: reply.text(),
+            };
+            match platform.send(part).await {
+                Ok(message) => Receipt::Delivered { messages: vec![message] },
+                Err(error) => Receipt::Dead { reason: error.to_string() },
+            }
+        }
         Ok(None) => Receipt::Dead { reason: "the reply is not in the history".to_owned() },
         Err(error) => {
             tracing::error!(channel = %item.channel, %error, "cannot read a reply that is owed; trying again");

@@ -31,6 +31,7 @@ fn accepted(conversation: &Conversation) -> Event {
         author: Author { id: "local/anna".into(), name: "Anna".into() },
         parts: vec![Part::text("We looked at seven flats in Lisbon and Anna liked the third one best.")],
         addressed: true,
+        direct: false,
         fingerprint: String::new(),
         tokens: 30,
     })

@@ -4,7 +4,9 @@
 //! assembles requests from it, [`compaction`] decides what to seal, commit and drop, [`summary`] keeps the stack,
 //! [`memory`] decides what a save does. Actors and adapters carry the decisions out.
 
+pub mod access;
 pub mod agent;
+pub mod command;
 pub mod compaction;
 pub mod conversation;
 pub mod digest;
@@ -14,6 +16,7 @@ pub mod memory;
 pub mod message;
 pub mod model;
 pub mod ports;
+pub mod registry;
 pub mod sentences;
 pub mod summary;
 pub mod tier;

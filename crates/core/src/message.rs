@@ -160,6 +160,37 @@ pub struct Inbound {
     pub parts: Vec<Part>,
     /// Direct, or addressed to the bot: it is to be answered.
     pub addressed: bool,
+    /// Said in a private chat with the bot: what is learnt there belongs to the author's own scope.
+    pub direct: bool,
+}
+
+/// A change of a message that was sent before, as a platform adapter hands it in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Amendment {
+    /// The channel it was said in.
+    pub channel: crate::ids::ChannelId,
+    /// The message's id on the platform.
+    pub message: MessageId,
+    /// When it was changed.
+    pub at: Timestamp,
+    /// The change.
+    pub change: Change,
+}
+
+/// What happened to a message after it was sent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Its author edited it.
+    Edited {
+        /// Who.
+        author: Author,
+        /// What it says now. Never empty.
+        parts: Vec<Part>,
+        /// Direct, or addressed to the bot, as it is now.
+        addressed: bool,
+    },
+    /// It was deleted.
+    Deleted,
 }
 
 /// A message that is accepted and durable, not yet in a turn.
@@ -177,6 +208,9 @@ pub struct Pending {
     pub parts: Vec<Part>,
     /// It is to be answered.
     pub addressed: bool,
+    /// Said in a private chat with the bot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub direct: bool,
     /// Hash of author and parts: a repeated id with another one is a conflict.
     pub fingerprint: String,
     /// Estimated tokens as the window renders it, before correction.

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
-use cairn_core::ids::{AgentId, MessageId, TurnId};
-use cairn_core::message::{Inbound, Part};
+use cairn_core::command::Command;
+use cairn_core::ids::{AgentId, ChannelId, MessageId, TurnId};
+use cairn_core::message::{Amendment, Author, Inbound, Part};
 use cairn_core::model::Usage;
 use cairn_core::ports::{
     Admission, Answer, Clock, Intake, Progress, Refusal, Reply, StoreError, TurnFailure,
@@ -46,6 +47,20 @@ impl Intake for Desk {
         Box::pin(std::future::ready(
             result.map(|steps| Admission { turn: TurnId::from("t1"), progress: stream::iter(steps).boxed() }),
         ))
+    }
+
+    fn amend(&self, _: Amendment) -> BoxFuture<'_, Result<(), Refusal>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn claim(
+        &self,
+        _: ChannelId,
+        _: MessageId,
+        _: Command,
+        _: Author,
+    ) -> BoxFuture<'_, Result<bool, Refusal>> {
+        Box::pin(async { Ok(true) })
     }
 }
 

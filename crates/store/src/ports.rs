@@ -106,8 +106,8 @@ impl MemoryStore for Store {
 }
 
 impl OutboxStore for Store {
-    fn owed(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
-        self.read(|inner| inner.reads(|reads| reads.owed())).boxed()
+    fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
+        self.read(|inner| inner.reads(|reads| reads.deliveries())).boxed()
     }
 }
 

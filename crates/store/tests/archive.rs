@@ -100,17 +100,25 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
     let mut steps = vec![(chat.state.is_unfinished(), store.channels().await.unwrap())];
     chat.start(&turn, &["a"]).await;
     steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
-    let intent = Event::OutboxIntended { id: "o1".into(), turn: turn.clone(), seq: Seq(1) };
+    let intent = Event::OutboxIntended {
+        id: "o1".into(),
+        turn: turn.clone(),
+        seq: Seq(1),
+        note: None,
+        reply_to: None,
+        edits: None,
+        draft: false,
+    };
     chat.append(vec![Chat::end(&turn, Seq(1)), intent]).await;
     steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
-    assert_eq!(store.owed().await.unwrap()[0].at, at(chat.secs));
+    assert_eq!(store.deliveries().await.unwrap()[0].at, at(chat.secs));
     let receipt = cairn_core::event::Receipt::Delivered { messages: Vec::new() };
     chat.append(vec![Event::OutboxSettled { id: "o1".into(), receipt }]).await;
     steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
     let flags: Vec<(bool, bool)> = steps.iter().map(|(state, rows)| (*state, rows[0].unfinished)).collect();
     assert_eq!(flags, [(true, true), (true, true), (true, true), (false, false)]);
     assert_eq!(steps[3].1[0].last_at, at(chat.secs));
-    assert!(store.owed().await.unwrap().is_empty());
+    assert!(store.deliveries().await.unwrap().is_empty());
     store.close().await;
 }
 

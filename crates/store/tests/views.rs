@@ -30,7 +30,7 @@ async fn shown(store: &Store) -> String {
             store.list(&agent, &[scope()], filter()).await.unwrap(),
             store.scopes(&agent).await.unwrap(),
             store.seen(&main, &"a".into()).await.unwrap(),
-            store.owed().await.unwrap(),
+            store.deliveries().await.unwrap(),
         )
     )
 }
@@ -40,7 +40,16 @@ async fn lived_in(dir: &Path) -> String {
     let mut chat = Chat::new(&store, "main");
     chat.turn("a", "I like green tea", "noted").await;
     let turn = chat.turn("b", "my bike is blue", "nice").await;
-    chat.append(vec![Event::OutboxIntended { id: "o1".into(), turn, seq: Seq(4) }]).await;
+    chat.append(vec![Event::OutboxIntended {
+        id: "o1".into(),
+        turn,
+        seq: Seq(4),
+        note: None,
+        reply_to: None,
+        edits: None,
+        draft: false,
+    }])
+    .await;
     chat.compact(2, "Tea.", vec![memory("Ana likes green tea", "s1/0"), memory("Ana has a bike", "s1/1")])
         .await;
     let saved = chat.append(vec![Event::MemorySaved(memory("The bike is blue", "t2/0"))]).await;

@@ -99,6 +99,7 @@ impl ChannelState {
             author: inbound.author.clone(),
             parts: inbound.parts.clone(),
             addressed: inbound.addressed,
+            direct: inbound.direct,
             fingerprint: print,
             tokens: 0,
         };

@@ -45,23 +45,7 @@ impl ChannelState {
                 Event::EmergencyApplied { messages, tokens_before, tokens_after, .. } => {
                     self.report_emergency(*messages, *tokens_before, *tokens_after);
                 }
-                Event::Accepted(_)
-                | Event::DaemonStarted { .. }
-                | Event::DaemonStopped
-                | Event::EntryAdded { .. }
-                | Event::UsageReported { .. }
-                | Event::TurnInterrupted { .. }
-                | Event::RunQueued { .. }
-                | Event::RunAttemptFailed { .. }
-                | Event::StackRetired { .. }
-                | Event::GenerationStarted { .. }
-                | Event::MemorySaved(_)
-                | Event::MemoryEdited { .. }
-                | Event::MemoryForgotten { .. }
-                | Event::MemoriesRecalled { .. }
-                | Event::OutboxIntended { .. }
-                | Event::OutboxSettled { .. }
-                | Event::LinesQuarantined { .. } => {}
+                _ => {}
             }
         }
         self.report_tier(&gauge);

@@ -68,6 +68,7 @@ mod tests {
             author: Author { id: "x/u".into(), name: "u".into() },
             parts: vec![Part::text(*text)],
             addressed: text.ends_with('!'),
+            direct: false,
             fingerprint: String::new(),
             tokens: *tokens,
         };

@@ -10,7 +10,7 @@ use cairn_core::event::{Event, TurnEnd, TurnOutcome};
 use cairn_core::ids::{MessageId, OutboxId, Seq, TurnId};
 use cairn_core::message::{Entry, Part, Pending, Role, fingerprint};
 use cairn_core::model::Usage;
-use cairn_core::ports::{OutboxItem, StoreError, TurnFailure};
+use cairn_core::ports::{DeliveryState, OutboxItem, StoreError, TurnFailure};
 use cairn_core::window::entry_tokens;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -224,9 +224,30 @@ impl ChannelState {
             let owed = delivers.then(|| {
                 let id = OutboxId::from(format!("{}:{}", conversation.channel, entry.seq));
                 let (turn, seq) = (open.id.clone(), entry.seq);
-                events.push(Event::OutboxIntended { id: id.clone(), turn: turn.clone(), seq });
-                let channel = conversation.channel.clone();
-                (OutboxItem { id, channel, turn, seq, at: self.shared.now() }, Arc::new(entry))
+                let reply_to = open.reply_to.clone();
+                events.push(Event::OutboxIntended {
+                    id: id.clone(),
+                    turn: turn.clone(),
+                    seq,
+                    note: None,
+                    reply_to: reply_to.clone(),
+                    edits: None,
+                    draft: false,
+                });
+                let item = OutboxItem {
+                    id,
+                    channel: conversation.channel.clone(),
+                    turn,
+                    seq,
+                    at: self.shared.now(),
+                    note: None,
+                    reply_to,
+                    edits: None,
+                    sent: Vec::new(),
+                    attempted_at: None,
+                    state: DeliveryState::Owed,
+                };
+                (item, Arc::new(entry))
             });
             Some(Closing { events, end, answer: Ok(answer), messages: open.messages.clone(), owed })
         })

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Archived, Conversation, Failures, OUTCOMES_KEPT, OpenTurn, Reported};
+use super::{Archived, Conversation, Draft, Failures, OUTCOMES_KEPT, OpenTurn, Reported};
 use crate::event::{Event, Record, Run, RunEnd, RunOutcome};
-use crate::ids::{MessageId, Seq, TurnId};
+use crate::ids::{MessageId, OutboxId, Seq, TurnId};
 use crate::message::Entry;
 
 /// An event that does not fit the state: a damaged or foreign journal.
@@ -39,6 +39,9 @@ impl Conversation {
             Event::Accepted(pending) => {
                 if self.pending.iter().any(|other| other.message == pending.message) {
                     return Err(format!("message {} is pending already", pending.message));
+                }
+                if pending.direct {
+                    self.direct_with = Some(pending.author.id.clone());
                 }
                 self.pending.push_back(pending.clone());
                 self.accepted += 1;
@@ -79,10 +82,42 @@ impl Conversation {
                 self.recalled.clone_from(ids);
                 self.recalled_tokens = *tokens;
             }
-            Event::OutboxIntended { id, .. } => self.owed.push(id.clone()),
-            Event::OutboxSettled { id, .. } => self.owed.retain(|owed| owed != id),
+            Event::OutboxIntended { id, turn, note, draft, .. } => {
+                self.intend(id, turn, note.is_some(), *draft);
+            }
+            Event::OutboxAttempted { id, .. } => {
+                if let Some(draft) = self.draft_mut(id) {
+                    draft.attempted_at.get_or_insert(record.at);
+                }
+            }
+            Event::OutboxPutOff { id, .. } => {
+                if let Some(draft) = self.draft_mut(id) {
+                    draft.attempted_at = None;
+                }
+            }
+            Event::OutboxSent { id, message, .. } => {
+                if let Some(draft) = self.draft_mut(id) {
+                    draft.attempted_at = None;
+                    draft.message = Some(message.clone());
+                }
+            }
+            Event::OutboxSettled { id, .. } | Event::OutboxDropped { id } => {
+                self.owed.retain(|owed| owed != id);
+            }
+            Event::OutboxRetried { id } => {
+                if !self.owed.contains(id) {
+                    self.owed.push(id.clone());
+                }
+            }
+            Event::MessageEdited { .. } | Event::MessageDeleted { .. } | Event::TurnUndone { .. } => {}
             Event::DaemonStarted { .. }
             | Event::DaemonStopped
+            | Event::CommandTaken { .. }
+            | Event::UsageSpent { .. }
+            | Event::PairingRequested { .. }
+            | Event::PairingApproved { .. }
+            | Event::PairingRevoked { .. }
+            | Event::ChatMigrated { .. }
             | Event::MemorySaved(_)
             | Event::MemoryEdited { .. }
             | Event::MemoryForgotten { .. }
@@ -102,12 +137,14 @@ impl Conversation {
             return Err(format!("turn {} is open", open.id));
         }
         self.fill_gap(record, turn, first_seq)?;
-        let mut addressed = false;
+        let mut reply_to = None;
         for message in messages {
             let position = self.pending.iter().position(|pending| pending.message == *message);
             let entry = match position.and_then(|idx| self.pending.remove(idx)) {
                 Some(pending) => {
-                    addressed |= pending.addressed;
+                    if pending.addressed {
+                        reply_to = Some(pending.message.clone());
+                    }
                     pending.to_entry(self.next_seq, turn, self.generation)
                 }
                 None => Entry::lost(self.next_seq, turn, self.generation, record.at),
@@ -115,9 +152,35 @@ impl Conversation {
             self.push(entry);
         }
         let messages = messages.to_vec();
-        self.open_turn =
-            Some(OpenTurn { id: turn.clone(), first_seq, messages, addressed, interruptions: 0 });
+        self.open_turn = Some(OpenTurn {
+            id: turn.clone(),
+            first_seq,
+            messages,
+            addressed: reply_to.is_some(),
+            interruptions: 0,
+            reply_to,
+            draft: None,
+            notes: Vec::new(),
+        });
         Ok(())
+    }
+
+    fn intend(&mut self, id: &OutboxId, turn: &TurnId, is_note: bool, is_draft: bool) {
+        let open = self.open_turn.as_mut().filter(|open| open.id == *turn);
+        if is_draft {
+            if let Some(open) = open {
+                open.draft = Some(Draft { id: id.clone(), attempted_at: None, message: None });
+            }
+            return;
+        }
+        if let (Some(open), true) = (open, is_note) {
+            open.notes.push(id.clone());
+        }
+        self.owed.push(id.clone());
+    }
+
+    fn draft_mut(&mut self, id: &OutboxId) -> Option<&mut Draft> {
+        self.open_turn.as_mut()?.draft.as_mut().filter(|draft| draft.id == *id)
     }
 
     fn add_entry(&mut self, record: &Record, entry: &Entry) -> Result<(), String> {

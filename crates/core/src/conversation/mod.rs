@@ -46,6 +46,26 @@ pub struct OpenTurn {
     pub addressed: bool,
     /// Unclean stops in a row that found it open.
     pub interruptions: u32,
+    /// The newest message of it that is to be answered.
+    #[serde(default)]
+    pub reply_to: Option<MessageId>,
+    /// The draft of its answer that the chat shows.
+    #[serde(default)]
+    pub draft: Option<Draft>,
+    /// Notes about it that were handed to the outbox.
+    #[serde(default)]
+    pub notes: Vec<OutboxId>,
+}
+
+/// The draft of an answer on its way to the chat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Draft {
+    /// Its delivery.
+    pub id: OutboxId,
+    /// When it was first attempted, if it was and nothing is known of it since.
+    pub attempted_at: Option<Timestamp>,
+    /// Its id on the platform, once it is there.
+    pub message: Option<MessageId>,
 }
 
 /// A generation that `/new` ended.
@@ -122,6 +142,9 @@ pub struct Conversation {
     pub recalled_tokens: u32,
     /// Deliveries without a receipt.
     pub owed: Vec<OutboxId>,
+    /// The person whom this private chat is with, `PLATFORM/USER`; none in a group.
+    #[serde(default)]
+    pub direct_with: Option<String>,
 }
 
 /// Runs that ended without a commit since the last one that had one.
@@ -161,6 +184,7 @@ impl Conversation {
             recalled: Vec::new(),
             recalled_tokens: 0,
             owed: Vec::new(),
+            direct_with: None,
         }
     }
 

@@ -77,6 +77,7 @@ impl Sim {
             author: Author { id: "local/anna".to_owned(), name: "Anna".to_owned() },
             parts: vec![Part::text(text)],
             addressed: true,
+            direct: false,
             fingerprint: String::new(),
             tokens: 0,
         };

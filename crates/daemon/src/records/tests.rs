@@ -58,6 +58,7 @@ fn conversation() -> Conversation {
         author: Author { id: "local/bo".to_owned(), name: "Bo".to_owned() },
         parts: vec![Part::text("and I?")],
         addressed: true,
+        direct: false,
         fingerprint: "f".to_owned(),
         tokens: 5,
     });

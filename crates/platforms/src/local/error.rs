@@ -161,6 +161,15 @@ impl From<Refusal> for ApiError {
                     "wait as long as Retry-After says, then send it again with the same `id`",
                 )
             },
+            Refusal::Limited { retry_after_secs, .. } => Self {
+                retry_after_secs: Some(retry_after_secs),
+                ..Self::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "limited",
+                    message,
+                    "wait as long as Retry-After says, or raise the limit under [limits]",
+                )
+            },
             Refusal::Unavailable(state) => Self {
                 retry_after_secs: Some(1),
                 ..Self::new(

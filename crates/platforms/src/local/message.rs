@@ -123,6 +123,7 @@ fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbou
         at,
         parts: vec![Part::text(request.text)],
         addressed: true,
+        direct: false,
     })
 }
 

@@ -4,13 +4,13 @@
 use cairn_core::event::{Event, Record};
 use cairn_core::ids::{ChannelId, MessageId, Seq, TurnId};
 use cairn_core::message::{Entry, Pending};
-use cairn_core::ports::{OutboxItem, StoreError};
+use cairn_core::ports::StoreError;
 use jiff::{SignedDuration, Timestamp};
 
 use super::codec::{Key, encode, trailing_number};
 use super::db::Changes;
-use super::memories;
-use super::rows::{ChannelState, MessageRow, Meta, OutboxRow, SeqRow, position_bytes};
+use super::rows::{ChannelState, MessageRow, Meta, SeqRow, position_bytes};
+use super::{memories, outbox};
 use crate::journal::open::{Checkpoint, last_n};
 use crate::journal::segment::Position;
 
@@ -93,23 +93,13 @@ fn in_channel(
             state.run = false;
             state.queued.clear();
         }
-        Event::OutboxIntended { id, turn, seq } => {
-            let item = OutboxItem {
-                id: id.clone(),
-                channel: channel.clone(),
-                turn: turn.clone(),
-                seq: *seq,
-                at: record.at,
-            };
-            let key = Key::outbox(channel, id);
-            state.owed += u64::from(!changes.has(&key)?);
-            changes.put(key, &OutboxRow { item, n: record.n })?;
-        }
-        Event::OutboxSettled { id, .. } => {
-            let key = Key::outbox(channel, id);
-            state.owed = state.owed.saturating_sub(u64::from(changes.has(&key)?));
-            changes.remove(key);
-        }
+        Event::OutboxIntended { .. }
+        | Event::OutboxAttempted { .. }
+        | Event::OutboxPutOff { .. }
+        | Event::OutboxSent { .. }
+        | Event::OutboxSettled { .. }
+        | Event::OutboxRetried { .. }
+        | Event::OutboxDropped { .. } => outbox::apply(changes, state, channel, record)?,
         Event::DaemonStarted { .. }
         | Event::DaemonStopped
         | Event::UsageReported { .. }
@@ -121,6 +111,15 @@ fn in_channel(
         | Event::MemoryEdited { .. }
         | Event::MemoryForgotten { .. }
         | Event::MemoriesRecalled { .. }
+        | Event::MessageEdited { .. }
+        | Event::MessageDeleted { .. }
+        | Event::TurnUndone { .. }
+        | Event::CommandTaken { .. }
+        | Event::UsageSpent { .. }
+        | Event::PairingRequested { .. }
+        | Event::PairingApproved { .. }
+        | Event::PairingRevoked { .. }
+        | Event::ChatMigrated { .. }
         | Event::LinesQuarantined { .. } => {}
     }
     Ok(())

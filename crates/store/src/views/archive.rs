@@ -35,8 +35,8 @@ impl Reads<'_> {
         Ok(rows)
     }
 
-    /// Deliveries owed, oldest first.
-    pub(crate) fn owed(&self) -> Result<Vec<OutboxItem>, StoreError> {
+    /// Deliveries neither settled nor dropped, oldest first.
+    pub(crate) fn deliveries(&self) -> Result<Vec<OutboxItem>, StoreError> {
         let mut rows = Vec::new();
         for item in self.db.scan(&Key::table(Table::Outbox)) {
             rows.push(decode::<OutboxRow>(&item?.1)?);

@@ -6,6 +6,7 @@ pub(crate) mod archive;
 pub(crate) mod codec;
 pub(crate) mod db;
 pub(crate) mod memories;
+mod outbox;
 mod rows;
 
 use std::path::{Path, PathBuf};

@@ -122,7 +122,7 @@ impl ChannelState {
     pub(crate) fn row(&self, channel: ChannelId) -> ChannelRow {
         let unfinished =
             self.pending > 0 || self.open.is_some() || self.run || !self.queued.is_empty() || self.owed > 0;
-        ChannelRow { channel, last_at: self.last_at, unfinished }
+        ChannelRow { channel, last_at: self.last_at, unfinished, last_message: None }
     }
 }
 

@@ -70,6 +70,7 @@ impl Chat {
             author: Author { id: format!("local/{user}"), name: user.to_owned() },
             parts: vec![Part::text(text)],
             addressed: true,
+            direct: false,
             fingerprint: format!("print of {text}"),
             tokens: 7,
         }

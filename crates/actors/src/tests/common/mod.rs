@@ -12,8 +12,11 @@ use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::Event;
 use cairn_core::ids::{AgentId, ChannelId, MessageId, Seq};
-use cairn_core::message::{Author, Entry, Inbound, Part};
-use cairn_core::ports::{Admission, Answer, Clock, Intake as _, OutboxItem, Platform, Progress, Refusal};
+use cairn_core::message::{Author, Inbound, Part};
+use cairn_core::ports::{
+    Admission, Answer, Clock, Intake as _, LinkState, Platform, PlatformStatus, PlatformTraits, Progress,
+    Refusal, SendError, SendPart,
+};
 use cairn_core::tier::CompactionSettings;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
@@ -48,14 +51,46 @@ impl Platform for FakeNet {
         "net"
     }
 
-    fn deliver(&self, item: OutboxItem, reply: Arc<Entry>) -> BoxFuture<'_, Result<Vec<MessageId>, String>> {
+    fn traits(&self) -> PlatformTraits {
+        PlatformTraits { typing_every: Duration::from_secs(4), repeat_within: None, draft_every: None }
+    }
+
+    fn split(&self, words: &str) -> Vec<String> {
+        vec![words.to_owned()]
+    }
+
+    fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>> {
         Box::pin(async move {
             if let Some(reason) = self.refuses.lock().clone() {
-                return Err(reason);
+                return Err(SendError::Refused(reason));
             }
-            self.delivered.lock().push((item.channel.to_string(), reply.text()));
-            Ok(vec![MessageId::from(format!("sent-{}", item.seq))])
+            self.delivered.lock().push((part.channel.to_string(), part.words));
+            Ok(MessageId::from(format!("sent-{}", part.delivery)))
         })
+    }
+
+    fn edit(&self, _: ChannelId, _: MessageId, _: String) -> BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn typing(&self, _: ChannelId) -> BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn status(&self) -> PlatformStatus {
+        PlatformStatus {
+            platform: "net".to_owned(),
+            state: LinkState::Connected,
+            name: None,
+            reason: None,
+            hint: None,
+            connected_since: None,
+            last_inbound: None,
+            last_outbound: None,
+            latency_ms: None,
+            queue: 0,
+            troubles: Vec::new(),
+        }
     }
 }
 
@@ -226,6 +261,7 @@ pub(crate) fn message(channel: &ChannelId, id: &str, text: &str) -> Inbound {
         at: Timestamp::from_second(1_767_225_600).unwrap(),
         parts: vec![Part::text(text)],
         addressed: true,
+        direct: false,
     }
 }
 

@@ -11,8 +11,8 @@ use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq, TurnId};
 use cairn_core::memory::{Change, Memory, MemorySave, Scope, merge};
 use cairn_core::message::Entry;
 use cairn_core::ports::{
-    Archive, ChannelRow, Hit, HitKind, Journal, MemoryFilter, MemoryStore, OutboxItem, OutboxStore, Query,
-    Search, Seen, StoreError,
+    Archive, ChannelRow, DeliveryState, Hit, HitKind, Journal, MemoryFilter, MemoryStore, OutboxItem,
+    OutboxStore, Query, Search, Seen, StoreError,
 };
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -194,7 +194,7 @@ impl Archive for MemStore {
         let row = |channel: ChannelId| {
             let conversation = self.conversation(&channel).unwrap();
             let (last_at, unfinished) = (conversation.last_at, conversation.is_unfinished());
-            ChannelRow { channel, last_at, unfinished }
+            ChannelRow { channel, last_at, unfinished, last_message: None }
         };
         let rows = names.into_iter().map(row).collect();
         Box::pin(async { Ok(rows) })
@@ -309,13 +309,24 @@ impl MemoryStore for MemStore {
 }
 
 impl OutboxStore for MemStore {
-    fn owed(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
+    fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
         let mut owed: Vec<OutboxItem> = Vec::new();
         for record in self.records() {
             match record.event {
-                Event::OutboxIntended { id, turn, seq } => {
-                    let channel = record.channel.unwrap();
-                    owed.push(OutboxItem { id, channel, turn, seq, at: record.at });
+                Event::OutboxIntended { id, turn, seq, note, reply_to, edits, draft: false } => {
+                    owed.push(OutboxItem {
+                        id,
+                        channel: record.channel.unwrap(),
+                        turn,
+                        seq,
+                        at: record.at,
+                        note,
+                        reply_to,
+                        edits,
+                        sent: Vec::new(),
+                        attempted_at: None,
+                        state: DeliveryState::Owed,
+                    });
                 }
                 Event::OutboxSettled { id, .. } => owed.retain(|item| item.id != id),
                 _ => {}

@@ -3,12 +3,15 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ChannelId, Generation, MemoryId, MessageId, OutboxId, RunId, Seq, SummaryId, TurnId};
+use crate::ids::{ChannelId, Generation, MemoryId, MessageId, OutboxId, RunId, Seq, TurnId};
 use crate::memory::{MemoryKind, MemorySave};
-use crate::message::{Entry, Pending};
+use crate::message::{Author, Entry, Part, Pending};
 use crate::model::Usage;
-use crate::summary::{Marker, Summary};
-use crate::tier::Tier;
+use crate::summary::Marker;
+
+mod run;
+
+pub use run::{Outcome, Run, RunEnd, RunOutcome, RunRequest, Trigger, Work};
 
 /// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -147,21 +150,139 @@ pub enum Event {
         /// Their tokens in that window, before correction.
         tokens: u32,
     },
-    /// A reply is owed to a platform.
+    /// Words are owed to a platform: a reply, or a note of the daemon about a turn.
     OutboxIntended {
         /// The delivery.
         id: OutboxId,
         /// The turn that it answers.
         turn: TurnId,
-        /// The entry that is the reply.
+        /// The entry that is the reply; of a note, the newest entry it is about.
         seq: Seq,
+        /// The words of a note, which is no entry; none for a reply.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+        /// The message that the first part answers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reply_to: Option<MessageId>,
+        /// The message that shows a draft of these words: the first part takes its place by an edit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        edits: Option<MessageId>,
+        /// The words are a draft, shown while the turn goes on; its delivery is never owed by itself.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        draft: bool,
     },
-    /// A delivery reached its platform, or never will.
+    /// A part of a delivery is about to be sent: from here until the next event of it, its fate is unknown.
+    OutboxAttempted {
+        /// The delivery.
+        id: OutboxId,
+        /// The part, from 0.
+        part: u32,
+    },
+    /// A part of a delivery was certainly not sent, and will be tried again.
+    OutboxPutOff {
+        /// The delivery.
+        id: OutboxId,
+        /// The part, from 0.
+        part: u32,
+        /// Why.
+        reason: String,
+    },
+    /// A part of a delivery is there.
+    OutboxSent {
+        /// The delivery.
+        id: OutboxId,
+        /// The part, from 0.
+        part: u32,
+        /// Its id on the platform.
+        message: MessageId,
+    },
+    /// A delivery ended.
     OutboxSettled {
         /// The delivery.
         id: OutboxId,
         /// How it ended.
         receipt: Receipt,
+    },
+    /// An operator has a delivery that did not succeed tried again, from its first part that is not there.
+    OutboxRetried {
+        /// The delivery.
+        id: OutboxId,
+    },
+    /// An operator gave a delivery up.
+    OutboxDropped {
+        /// The delivery.
+        id: OutboxId,
+    },
+    /// A person edited a message that no turn had taken up yet. (An edit of a later one is a message of its own.)
+    MessageEdited {
+        /// The message.
+        message: MessageId,
+        /// What it says now.
+        parts: Vec<Part>,
+        /// It is to be answered now.
+        addressed: bool,
+        /// Hash of author and parts as they are now.
+        fingerprint: String,
+        /// Estimated tokens as the window renders it, before correction.
+        tokens: u32,
+    },
+    /// A person deleted a message. Its text leaves what is pending at once, and the window with the next compaction.
+    MessageDeleted {
+        /// The message.
+        message: MessageId,
+    },
+    /// `/undo`: the last turn is archived.
+    TurnUndone {
+        /// The turn.
+        turn: TurnId,
+        /// Its first entry.
+        from_seq: Seq,
+        /// Its last entry.
+        to_seq: Seq,
+    },
+    /// A command was taken from a chat: it is not run again when the platform delivers it again.
+    CommandTaken {
+        /// The id of the command's message or interaction.
+        message: MessageId,
+        /// The command's name.
+        command: String,
+        /// Who gave it.
+        caller: Author,
+    },
+    /// Tokens were used beside a turn: by a run.
+    UsageSpent {
+        /// The model, by its id in the configuration.
+        model: String,
+        /// What the provider said.
+        usage: Usage,
+    },
+    /// A stranger wrote to the bot and was told a code.
+    PairingRequested {
+        /// The stranger.
+        user: Author,
+        /// The chat in which the code was told.
+        chat: String,
+        /// The code.
+        code: String,
+    },
+    /// An operator let a person in.
+    PairingApproved {
+        /// Stable id on the platform, `PLATFORM/USER`.
+        user: String,
+    },
+    /// An operator took the permission back, or refused it.
+    PairingRevoked {
+        /// Stable id on the platform, `PLATFORM/USER`.
+        user: String,
+    },
+    /// A platform gave a chat another id: its conversations go on under the old one.
+    ChatMigrated {
+        /// The platform.
+        platform: String,
+        /// The id so far.
+        from: String,
+        /// The id from here on.
+        to: String,
     },
     /// `store verify --quarantine` set journal lines aside.
     LinesQuarantined {
@@ -184,6 +305,13 @@ pub enum Receipt {
     /// It cannot be delivered.
     Dead {
         /// The platform's reason.
+        reason: String,
+    },
+    /// Nobody knows whether a part of it is there: it is not sent again by itself.
+    Unknown {
+        /// The part, from 0.
+        part: u32,
+        /// What went wrong.
         reason: String,
     },
 }
@@ -225,187 +353,4 @@ pub enum TurnOutcome {
     Stopped,
     /// Given up after three unclean stops with it open.
     DeadLettered,
-}
-
-/// What made a run start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Trigger {
-    /// A tier was reached.
-    Threshold,
-    /// Somebody asked.
-    Manual,
-    /// A level of the stack is over its fan-out.
-    Merge,
-    /// An emergency left a range without a summary.
-    Emergency,
-}
-
-impl Trigger {
-    /// The trigger's name in records and logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Threshold => "threshold",
-            Self::Manual => "manual",
-            Self::Merge => "merge",
-            Self::Emergency => "emergency",
-        }
-    }
-}
-
-/// What a run works on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "work", rename_all = "snake_case")]
-pub enum Work {
-    /// Entries of the live history, sealed for the run.
-    Sealed,
-    /// Entries that left the window under a truncated marker.
-    Truncated,
-    /// Adjacent summaries of one level.
-    Merge {
-        /// The summaries, oldest first.
-        sources: Vec<SummaryId>,
-        /// Their level.
-        level: u32,
-    },
-}
-
-/// One background compaction run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// Its id.
-    pub id: RunId,
-    /// What made it start.
-    pub trigger: Trigger,
-    /// The tier at that moment.
-    pub tier: Tier,
-    /// What it works on.
-    pub work: Work,
-    /// First entry of its range.
-    pub from_seq: Seq,
-    /// Last entry of its range.
-    pub to_seq: Seq,
-    /// Entries in its range.
-    pub messages: u64,
-    /// What a person asked the summary to attend to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instruction: Option<String>,
-    /// When it began.
-    pub started_at: Timestamp,
-    /// The attempt under way, from 1.
-    pub attempt: u32,
-    /// The attempt may not begin before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_at: Option<Timestamp>,
-    /// Window tokens when it began, after correction.
-    pub tokens_before: u64,
-}
-
-/// A run that waits for the one under way.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunRequest {
-    /// What asks for it.
-    pub trigger: Trigger,
-    /// What a person asked the summary to attend to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instruction: Option<String>,
-}
-
-/// The end of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunEnd {
-    /// The run.
-    pub run: RunId,
-    /// What made it start.
-    pub trigger: Trigger,
-    /// How it ended.
-    pub outcome: RunOutcome,
-    /// Why, for people.
-    pub reason: Option<String>,
-    /// The summary, when committed.
-    pub summary: Option<Summary>,
-    /// The memories, when committed.
-    pub memories: Vec<MemorySave>,
-    /// Entries in its range.
-    pub messages: u64,
-    /// Window tokens when it began, after correction.
-    pub tokens_before: u64,
-    /// Window tokens after it, after correction.
-    pub tokens_after: u64,
-    /// The oldest entry that is still in the window as itself.
-    pub first_kept_seq: Option<Seq>,
-    /// How long it took.
-    pub duration_ms: u64,
-}
-
-/// The end of a run as `cairn context` lists it: without the texts. The shape is the contract's.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// The run.
-    pub run: RunId,
-    /// What made it start.
-    pub trigger: Trigger,
-    /// How it ended.
-    pub outcome: RunOutcome,
-    /// Why, for people.
-    pub reason: Option<String>,
-    /// Window tokens when it began, after correction.
-    pub tokens_before: u64,
-    /// Window tokens after it, after correction.
-    pub tokens_after: u64,
-    /// Entries in its range.
-    pub messages: u64,
-    /// The oldest entry that is still in the window as itself.
-    pub first_kept_seq: Option<Seq>,
-    /// How long it took.
-    pub duration_ms: u64,
-    /// How many memories it saved.
-    pub memories: u64,
-}
-
-impl RunEnd {
-    /// The end without the texts.
-    pub fn to_outcome(&self) -> Outcome {
-        Outcome {
-            run: self.run.clone(),
-            trigger: self.trigger,
-            outcome: self.outcome,
-            reason: self.reason.clone(),
-            tokens_before: self.tokens_before,
-            tokens_after: self.tokens_after,
-            messages: self.messages,
-            first_kept_seq: self.first_kept_seq,
-            duration_ms: self.duration_ms,
-            memories: self.memories.len() as u64,
-        }
-    }
-}
-
-/// The typed outcome of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunOutcome {
-    /// The summary stands in the stack.
-    Committed,
-    /// What it made was not fit to be used.
-    Rejected,
-    /// It could not be made.
-    Failed,
-    /// Its range has been dealt with otherwise.
-    Superseded,
-    /// Stopped by a person or by `/new`.
-    Cancelled,
-}
-
-impl RunOutcome {
-    /// The outcome's name in records and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Committed => "committed",
-            Self::Rejected => "rejected",
-            Self::Failed => "failed",
-            Self::Superseded => "superseded",
-            Self::Cancelled => "cancelled",
-        }
-    }
 }

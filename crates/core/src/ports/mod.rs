@@ -9,10 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::conversation::Conversation;
 use crate::event::{NewRecord, Record};
-use crate::ids::{AgentId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TurnId};
+use crate::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq, TurnId};
 use crate::memory::{Memory, MemoryKind, Scope};
-use crate::message::{Author, Entry, Inbound};
-use crate::model::{ChatRequest, ModelError, ModelEvent, ModelInfo, Usage};
+use crate::message::{Author, Entry};
+use crate::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
+
+mod adapter;
+mod intake;
+mod outbox;
+
+pub use adapter::{
+    Adapter, AdapterFailure, AdapterPorts, Desk, LinkState, Platform, PlatformStatus, PlatformTraits,
+    Registry, SendError, SendPart,
+};
+pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
+pub use outbox::{DeliveryState, OutboxItem, OutboxStore, RegistryStore};
 
 /// Time. The only source of it.
 pub trait Clock: Send + Sync + 'static {
@@ -122,6 +133,8 @@ pub struct ChannelRow {
     pub last_at: Timestamp,
     /// It has pending messages, an open turn or a run: it must be woken at start.
     pub unfinished: bool,
+    /// The message or command that was taken in last; what a platform may have more of comes after it.
+    pub last_message: Option<MessageId>,
 }
 
 /// Conversations at rest: what channels are restored from, and where old words are read.
@@ -239,126 +252,4 @@ pub trait MemoryStore: Send + Sync + 'static {
         question: &str,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>>;
-}
-
-/// A delivery that a platform has not confirmed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct OutboxItem {
-    /// The delivery.
-    pub id: OutboxId,
-    /// Where to.
-    pub channel: ChannelId,
-    /// The turn that it answers.
-    pub turn: TurnId,
-    /// The entry that is the reply.
-    pub seq: Seq,
-    /// When the intent was journalled.
-    pub at: Timestamp,
-}
-
-/// Deliveries owed.
-pub trait OutboxStore: Send + Sync + 'static {
-    /// Intents without a receipt, oldest first.
-    fn owed(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>>;
-}
-
-/// A chat network, for what leaves.
-pub trait Platform: Send + Sync + 'static {
-    /// Its name in channel ids.
-    fn name(&self) -> &'static str;
-
-    /// Delivers a reply. Returns the platform's ids of what was sent, or why it never can be.
-    fn deliver(&self, item: OutboxItem, reply: Arc<Entry>) -> BoxFuture<'_, Result<Vec<MessageId>, String>>;
-}
-
-/// What a turn does, for whoever waits for it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Progress {
-    /// Words of the answer. After a retry of the model call all words so far are void: see `Restarted`.
-    Delta(String),
-    /// The model call is made anew: forget the words so far.
-    Restarted,
-    /// A tool call began or ended.
-    Tool {
-        /// The tool.
-        name: String,
-        /// `started`, `done`, `failed`.
-        state: &'static str,
-    },
-    /// The turn ended; nothing more comes.
-    Ended(Answer),
-}
-
-/// The end of a turn, for whoever waits for it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// Answered.
-    Reply(Reply),
-    /// Not answered.
-    Failed(TurnFailure),
-}
-
-/// A reply as the contract shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Reply {
-    /// The turn.
-    pub turn: TurnId,
-    /// The message that was answered.
-    pub message: MessageId,
-    /// The words.
-    pub reply: String,
-    /// The model, by its id in the configuration.
-    pub model: String,
-    /// Tokens of the turn.
-    pub usage: Usage,
-    /// Memories that were in the window.
-    pub recalled: Vec<MemoryId>,
-}
-
-/// Why a turn ended without a reply.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TurnFailure {
-    /// Typed error: `stopped`, `turn_failed`, `compaction_failure`, `dead_letter`, `stopping`.
-    pub code: String,
-    /// For people.
-    pub message: String,
-    /// What to do.
-    pub hint: String,
-}
-
-/// A message that was taken in.
-pub struct Admission {
-    /// Its turn.
-    pub turn: TurnId,
-    /// What its turn does from here on. Ends after [`Progress::Ended`]. Dropping it cancels nothing.
-    pub progress: BoxStream<'static, Progress>,
-}
-
-/// Why a message was not taken in.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Refusal {
-    /// The same id was used for another text.
-    #[error("message id `{0}` was used before with another text; give each message an id of its own")]
-    Conflict(MessageId),
-    /// Too many messages wait.
-    #[error("too many messages wait in this channel; try again in {retry_after_secs} s")]
-    Busy {
-        /// Seconds to wait.
-        retry_after_secs: u64,
-    },
-    /// The daemon starts or stops.
-    #[error("the daemon is {0}; try again in a moment")]
-    Unavailable(&'static str),
-    /// No agent of that name.
-    #[error("no agent `{0}` is configured")]
-    UnknownAgent(AgentId),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// The way in for platform adapters: implemented by the router.
-pub trait Intake: Send + Sync + 'static {
-    /// Takes a message in: returns when it is durable. A repeated id joins its turn, or gets its stored answer.
-    fn submit(&self, inbound: Inbound) -> BoxFuture<'_, Result<Admission, Refusal>>;
 }

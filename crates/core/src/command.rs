@@ -1,0 +1,251 @@
+//! Commands that people give in chats: their names, their words, and who may use which.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ChannelId, MessageId};
+use crate::message::Author;
+
+/// A command as it was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Compact the conversation now.
+    Compact {
+        /// What the summary is to attend to.
+        instruction: Option<String>,
+    },
+    /// Show the window: bar, tier, tokens by region, summaries, run.
+    Context,
+    /// Show how the bot is.
+    Status,
+    /// Show or search memories.
+    Memory {
+        /// What to search for; none: the newest.
+        query: Option<String>,
+    },
+    /// Remember a text.
+    Remember {
+        /// The text.
+        text: String,
+    },
+    /// Forget a memory.
+    Forget {
+        /// Its id, or words that only it has.
+        what: String,
+    },
+    /// Show all that is held about the caller.
+    Export,
+    /// Forget all that is held about the caller.
+    ForgetMe {
+        /// Said so twice.
+        confirmed: bool,
+    },
+    /// Archive the conversation and begin afresh.
+    New,
+    /// Archive the last turn.
+    Undo,
+    /// Stop the turn under way.
+    Stop,
+    /// List the commands.
+    Help,
+}
+
+/// The argument of a command, as platforms register it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArgumentSpec {
+    /// Its name: lower case, up to 32 letters.
+    pub name: &'static str,
+    /// What it is, in up to 100 characters.
+    pub description: &'static str,
+    /// It must be given.
+    pub required: bool,
+}
+
+/// A command, as platforms register it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandSpec {
+    /// Its name: lower case, up to 32 letters.
+    pub name: &'static str,
+    /// What it does, in up to 100 characters.
+    pub description: &'static str,
+    /// Its argument.
+    pub argument: Option<ArgumentSpec>,
+}
+
+const fn spec(name: &'static str, description: &'static str) -> CommandSpec {
+    CommandSpec { name, description, argument: None }
+}
+
+const fn with(
+    name: &'static str,
+    description: &'static str,
+    argument: &'static str,
+    what: &'static str,
+    required: bool,
+) -> CommandSpec {
+    let argument = ArgumentSpec { name: argument, description: what, required };
+    CommandSpec { name, description, argument: Some(argument) }
+}
+
+/// All commands, in the order of the help.
+pub const COMMANDS: &[CommandSpec] = &[
+    with(
+        "compact",
+        "Summarise the older part of the conversation now",
+        "instruction",
+        "What the summary is to attend to",
+        false,
+    ),
+    spec("context", "Show how full the context window is, and with what"),
+    spec("status", "Show how the bot is"),
+    with("memory", "Show what is remembered here, or search it", "query", "What to search for", false),
+    with("remember", "Remember something", "text", "What to remember", true),
+    with("forget", "Forget a memory", "what", "Its id, or words that only it has", true),
+    spec("export", "Show everything that is held about you (privately)"),
+    with(
+        "forgetme",
+        "Forget everything that is held about you",
+        "confirm",
+        "Write yes if you mean it",
+        false,
+    ),
+    spec("new", "Begin afresh; the old conversation stays in the archive"),
+    spec("undo", "Take the last question and its answer back"),
+    spec("stop", "Stop the answer under way"),
+    spec("help", "List the commands"),
+];
+
+impl Command {
+    /// Reads a command: its name without the slash, and the words behind it. `None`: no command of that name.
+    ///
+    /// # Errors
+    /// Its argument is missing: the sentence says which.
+    pub fn parse(name: &str, words: &str) -> Option<Result<Self, String>> {
+        let name = name.to_ascii_lowercase();
+        let name = if name == "start" { "help" } else { name.as_str() };
+        let spec = COMMANDS.iter().find(|spec| spec.name == name)?;
+        let words = words.trim();
+        let given = (!words.is_empty()).then(|| words.to_owned());
+        if let (Some(ArgumentSpec { name: argument, required: true, .. }), None) = (spec.argument, &given) {
+            return Some(Err(format!("write it like this: `/{name} {}`", argument.to_uppercase())));
+        }
+        Some(Ok(match spec.name {
+            "compact" => Self::Compact { instruction: given },
+            "context" => Self::Context,
+            "status" => Self::Status,
+            "memory" => Self::Memory { query: given },
+            "remember" => Self::Remember { text: words.to_owned() },
+            "forget" => Self::Forget { what: words.to_owned() },
+            "export" => Self::Export,
+            "forgetme" => Self::ForgetMe { confirmed: matches!(words, "yes" | "true" | "confirm") },
+            "new" => Self::New,
+            "undo" => Self::Undo,
+            "stop" => Self::Stop,
+            _ => Self::Help,
+        }))
+    }
+
+    /// Its name, as in [`COMMANDS`].
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Compact { .. } => "compact",
+            Self::Context => "context",
+            Self::Status => "status",
+            Self::Memory { .. } => "memory",
+            Self::Remember { .. } => "remember",
+            Self::Forget { .. } => "forget",
+            Self::Export => "export",
+            Self::ForgetMe { .. } => "forgetme",
+            Self::New => "new",
+            Self::Undo => "undo",
+            Self::Stop => "stop",
+            Self::Help => "help",
+        }
+    }
+
+    /// Its answer is for the caller's eyes alone.
+    pub fn is_private(&self) -> bool {
+        matches!(self, Self::Export | Self::ForgetMe { .. } | Self::Memory { .. })
+    }
+}
+
+/// Who may use a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Permission {
+    /// Everybody whom the bot serves.
+    Everyone,
+    /// Everybody in a private chat; in a group the operators alone.
+    Direct,
+    /// The operators.
+    Operators,
+    /// Nobody.
+    Nobody,
+}
+
+impl Permission {
+    /// Whether it covers this caller.
+    pub fn allows(self, direct: bool, operator: bool) -> bool {
+        match self {
+            Self::Everyone => true,
+            Self::Direct => direct || operator,
+            Self::Operators => operator,
+            Self::Nobody => false,
+        }
+    }
+}
+
+/// A command on its way to whoever runs it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CommandCall {
+    /// The channel in which it was given.
+    pub channel: ChannelId,
+    /// The id of its message or interaction: it runs once.
+    pub message: MessageId,
+    /// Who gave it.
+    pub caller: Author,
+    /// It was given in a private chat with the bot.
+    pub direct: bool,
+    /// When.
+    pub at: Timestamp,
+    /// The command, or what is wrong with it.
+    pub command: Result<Command, String>,
+}
+
+/// What a command answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandAnswer {
+    /// The words, in Markdown.
+    pub words: String,
+    /// For the caller's eyes alone: in a group it is shown only to them, where the platform can.
+    pub private: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_command_is_read_back_by_its_name() {
+        for spec in COMMANDS {
+            let command = Command::parse(spec.name, "words").expect("is known").expect("is whole");
+            assert_eq!(command.name(), spec.name);
+            assert!(spec.description.len() <= 100 && spec.name.len() <= 32, "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn a_missing_argument_is_named() {
+        let error = Command::parse("remember", "  ").expect("is known").expect_err("needs words");
+        assert!(error.contains("/remember TEXT"), "{error}");
+        assert!(Command::parse("dance", "").is_none());
+    }
+
+    #[test]
+    fn in_a_group_only_operators_have_what_is_for_private_chats() {
+        assert!(Permission::Direct.allows(true, false));
+        assert!(!Permission::Direct.allows(false, false));
+        assert!(Permission::Direct.allows(false, true));
+        assert!(!Permission::Nobody.allows(true, true));
+    }
+}

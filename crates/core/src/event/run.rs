@@ -1,0 +1,192 @@
+//! Compaction runs as the journal knows them: what starts one, what it works on, how it ends.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{RunId, Seq, SummaryId};
+use crate::memory::MemorySave;
+use crate::summary::Summary;
+use crate::tier::Tier;
+
+/// What made a run start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// A tier was reached.
+    Threshold,
+    /// Somebody asked.
+    Manual,
+    /// A level of the stack is over its fan-out.
+    Merge,
+    /// An emergency left a range without a summary.
+    Emergency,
+}
+
+impl Trigger {
+    /// The trigger's name in records and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Threshold => "threshold",
+            Self::Manual => "manual",
+            Self::Merge => "merge",
+            Self::Emergency => "emergency",
+        }
+    }
+}
+
+/// What a run works on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "work", rename_all = "snake_case")]
+pub enum Work {
+    /// Entries of the live history, sealed for the run.
+    Sealed,
+    /// Entries that left the window under a truncated marker.
+    Truncated,
+    /// Adjacent summaries of one level.
+    Merge {
+        /// The summaries, oldest first.
+        sources: Vec<SummaryId>,
+        /// Their level.
+        level: u32,
+    },
+}
+
+/// One background compaction run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// What made it start.
+    pub trigger: Trigger,
+    /// The tier at that moment.
+    pub tier: Tier,
+    /// What it works on.
+    pub work: Work,
+    /// First entry of its range.
+    pub from_seq: Seq,
+    /// Last entry of its range.
+    pub to_seq: Seq,
+    /// Entries in its range.
+    pub messages: u64,
+    /// What a person asked the summary to attend to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<String>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// The attempt under way, from 1.
+    pub attempt: u32,
+    /// The attempt may not begin before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+    /// Window tokens when it began, after correction.
+    pub tokens_before: u64,
+}
+
+/// A run that waits for the one under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRequest {
+    /// What asks for it.
+    pub trigger: Trigger,
+    /// What a person asked the summary to attend to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<String>,
+}
+
+/// The end of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// The run.
+    pub run: RunId,
+    /// What made it start.
+    pub trigger: Trigger,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// Why, for people.
+    pub reason: Option<String>,
+    /// The summary, when committed.
+    pub summary: Option<Summary>,
+    /// The memories, when committed.
+    pub memories: Vec<MemorySave>,
+    /// Entries in its range.
+    pub messages: u64,
+    /// Window tokens when it began, after correction.
+    pub tokens_before: u64,
+    /// Window tokens after it, after correction.
+    pub tokens_after: u64,
+    /// The oldest entry that is still in the window as itself.
+    pub first_kept_seq: Option<Seq>,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+/// The end of a run as `cairn context` lists it: without the texts. The shape is the contract's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The run.
+    pub run: RunId,
+    /// What made it start.
+    pub trigger: Trigger,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// Why, for people.
+    pub reason: Option<String>,
+    /// Window tokens when it began, after correction.
+    pub tokens_before: u64,
+    /// Window tokens after it, after correction.
+    pub tokens_after: u64,
+    /// Entries in its range.
+    pub messages: u64,
+    /// The oldest entry that is still in the window as itself.
+    pub first_kept_seq: Option<Seq>,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// How many memories it saved.
+    pub memories: u64,
+}
+
+impl RunEnd {
+    /// The end without the texts.
+    pub fn to_outcome(&self) -> Outcome {
+        Outcome {
+            run: self.run.clone(),
+            trigger: self.trigger,
+            outcome: self.outcome,
+            reason: self.reason.clone(),
+            tokens_before: self.tokens_before,
+            tokens_after: self.tokens_after,
+            messages: self.messages,
+            first_kept_seq: self.first_kept_seq,
+            duration_ms: self.duration_ms,
+            memories: self.memories.len() as u64,
+        }
+    }
+}
+
+/// The typed outcome of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunOutcome {
+    /// The summary stands in the stack.
+    Committed,
+    /// What it made was not fit to be used.
+    Rejected,
+    /// It could not be made.
+    Failed,
+    /// Its range has been dealt with otherwise.
+    Superseded,
+    /// Stopped by a person or by `/new`.
+    Cancelled,
+}
+
+impl RunOutcome {
+    /// The outcome's name in records and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::Rejected => "rejected",
+            Self::Failed => "failed",
+            Self::Superseded => "superseded",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}

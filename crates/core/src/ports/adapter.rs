@@ -1,0 +1,198 @@
+//! Chat networks: what leaves through them, and what their adapters need of the house.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{Archive, Clock, Intake, StoreError};
+use crate::command::{CommandAnswer, CommandCall};
+use crate::ids::{ChannelId, MessageId, OutboxId};
+use crate::message::Author;
+use crate::registry::Standing;
+
+/// One message to send.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SendPart {
+    /// The delivery; with `part` it is the key against doubles, where the platform takes one.
+    pub delivery: OutboxId,
+    /// The part, from 0.
+    pub part: u32,
+    /// Where to.
+    pub channel: ChannelId,
+    /// The message that it answers.
+    pub reply_to: Option<MessageId>,
+    /// The words, in the model's Markdown; one of those that [`Platform::split`] gave.
+    pub words: String,
+}
+
+/// Why a message was not sent, as far as anybody knows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// Never: the chat is gone, the bot may not write there, or the platform finds fault with the message.
+    #[error("{0}")]
+    Refused(String),
+    /// Certainly not sent; to be tried again.
+    #[error("{reason}")]
+    Later {
+        /// When the platform says so.
+        after: Option<Duration>,
+        /// Why.
+        reason: String,
+    },
+    /// It may be there, or not: the connection broke after the request had left.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+/// What a platform is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlatformTraits {
+    /// How often typing is shown anew while a turn goes on.
+    pub typing_every: Duration,
+    /// How long after its first attempt a send may be repeated without a double; none: never.
+    pub repeat_within: Option<SignedDuration>,
+    /// Least time between two edits of a draft; none: drafts are not shown.
+    pub draft_every: Option<Duration>,
+}
+
+/// How the connection to a platform is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkState {
+    /// Not connected yet.
+    Connecting,
+    /// Events come in.
+    Connected,
+    /// The connection broke; the next attempt follows by itself.
+    Reconnecting,
+    /// Somebody must do something; it is tried again, seldom.
+    Failed,
+    /// The daemon stops.
+    Stopped,
+}
+
+/// A platform in `cairn status`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlatformStatus {
+    /// `discord`, `telegram`.
+    pub platform: String,
+    /// How the connection is.
+    pub state: LinkState,
+    /// The bot's own name there, where known.
+    pub name: Option<String>,
+    /// Why it is not connected.
+    pub reason: Option<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Connected since.
+    pub connected_since: Option<Timestamp>,
+    /// When anything last came in.
+    pub last_inbound: Option<Timestamp>,
+    /// When anything was last sent.
+    pub last_outbound: Option<Timestamp>,
+    /// Time of the last round trip: a heartbeat, or a request.
+    pub latency_ms: Option<u64>,
+    /// Events that wait to be taken in.
+    pub queue: u64,
+    /// Chats in which something does not work, and what.
+    pub troubles: Vec<String>,
+}
+
+/// A chat network, for what leaves.
+pub trait Platform: Send + Sync + 'static {
+    /// Its name in channel ids.
+    fn name(&self) -> &'static str;
+
+    /// What it is like.
+    fn traits(&self) -> PlatformTraits;
+
+    /// The words in parts that fit the platform's limit, in order. The same words always give the same parts; words
+    /// that are not blank give at least one.
+    fn split(&self, words: &str) -> Vec<String>;
+
+    /// Sends a part. Waits for no rate limit: that is [`SendError::Later`].
+    fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>>;
+
+    /// Has a message that was sent before say other words (a part as [`Platform::split`] gives it). Repeating it does
+    /// no harm; that it says so already is a success.
+    fn edit(
+        &self,
+        channel: ChannelId,
+        message: MessageId,
+        words: String,
+    ) -> BoxFuture<'_, Result<(), SendError>>;
+
+    /// Shows for a few seconds that the bot is typing. Returns when the platform has been told.
+    fn typing(&self, channel: ChannelId) -> BoxFuture<'_, Result<(), SendError>>;
+
+    /// How the connection is.
+    fn status(&self) -> PlatformStatus;
+}
+
+/// Why an adapter came to its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}; {hint}")]
+pub struct AdapterFailure {
+    /// What happened.
+    pub reason: String,
+    /// What to do.
+    pub hint: String,
+    /// Trying again soon does not help: a token is wrong, an intent is missing.
+    pub lasting: bool,
+}
+
+/// What an adapter needs of the house to take messages in.
+#[derive(Clone)]
+pub struct AdapterPorts {
+    /// The way in.
+    pub intake: Arc<dyn Intake>,
+    /// Runs commands.
+    pub desk: Arc<dyn Desk>,
+    /// Conversations at rest: which message was taken in last.
+    pub archive: Arc<dyn Archive>,
+}
+
+/// A chat network, for what comes in, too.
+pub trait Adapter: Platform {
+    /// Connects and takes in what people say, until it fails in a way that it cannot mend itself. Reconnecting after
+    /// a broken connection is its own work, connecting anew after a failure that of its supervisor. Dropping the
+    /// future stops it; what it had not acknowledged comes again.
+    fn run(self: Arc<Self>, ports: AdapterPorts) -> BoxFuture<'static, AdapterFailure>;
+
+    /// The supervisor says how the adapter is between two runs.
+    fn set_state(&self, state: LinkState, failure: Option<&AdapterFailure>);
+}
+
+/// Who is paired, and where chats have moved.
+pub trait Registry: Send + Sync + 'static {
+    /// How a person stands; `user` is `PLATFORM/USER`.
+    fn standing(&self, user: &str) -> Standing;
+
+    /// A stranger asks to be let in. The code to tell them; `None` when they have been told of late.
+    fn request_pairing(
+        &self,
+        user: Author,
+        chat: String,
+    ) -> BoxFuture<'_, Result<Option<String>, StoreError>>;
+
+    /// The id under which the conversations of a chat are kept: its first one.
+    fn home_of(&self, platform: &str, chat: &str) -> String;
+
+    /// The id that the platform knows a chat by now.
+    fn address_of(&self, platform: &str, chat: &str) -> String;
+
+    /// A platform gave a chat another id.
+    fn migrate(&self, platform: String, from: String, to: String) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// The clock of the house.
+    fn clock(&self) -> Arc<dyn Clock>;
+}
+
+/// Runs the commands that people give in chats.
+pub trait Desk: Send + Sync + 'static {
+    /// Runs a command, if the caller may, once (see [`Intake::claim`]). `None`: it was run before.
+    fn run(&self, call: CommandCall) -> BoxFuture<'_, Option<CommandAnswer>>;
+}

@@ -1,0 +1,130 @@
+//! The way in: messages, their changes, and what becomes of them.
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+
+use super::StoreError;
+use crate::command::Command;
+use crate::ids::{AgentId, ChannelId, MemoryId, MessageId, TurnId};
+use crate::message::{Amendment, Author, Inbound};
+use crate::model::Usage;
+
+/// What a turn does, for whoever waits for it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Progress {
+    /// Words of the answer. After a retry of the model call all words so far are void: see `Restarted`.
+    Delta(String),
+    /// The model call is made anew: forget the words so far.
+    Restarted,
+    /// A tool call began or ended.
+    Tool {
+        /// The tool.
+        name: String,
+        /// `started`, `done`, `failed`.
+        state: &'static str,
+    },
+    /// The turn ended; nothing more comes.
+    Ended(Answer),
+}
+
+/// The end of a turn, for whoever waits for it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// Answered.
+    Reply(Reply),
+    /// Not answered.
+    Failed(TurnFailure),
+}
+
+/// A reply as the contract shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The turn.
+    pub turn: TurnId,
+    /// The message that was answered.
+    pub message: MessageId,
+    /// The words.
+    pub reply: String,
+    /// The model, by its id in the configuration.
+    pub model: String,
+    /// Tokens of the turn.
+    pub usage: Usage,
+    /// Memories that were in the window.
+    pub recalled: Vec<MemoryId>,
+}
+
+/// Why a turn ended without a reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnFailure {
+    /// Typed error: `stopped`, `turn_failed`, `compaction_failure`, `dead_letter`, `stopping`.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+/// A message that was taken in.
+pub struct Admission {
+    /// Its turn.
+    pub turn: TurnId,
+    /// What its turn does from here on. Ends after [`Progress::Ended`]. Dropping it cancels nothing.
+    pub progress: BoxStream<'static, Progress>,
+}
+
+/// Why a message was not taken in.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// The same id was used for another text.
+    #[error("message id `{0}` was used before with another text; give each message an id of its own")]
+    Conflict(MessageId),
+    /// Too many messages wait.
+    #[error("too many messages wait in this channel; try again in {retry_after_secs} s")]
+    Busy {
+        /// Seconds to wait.
+        retry_after_secs: u64,
+    },
+    /// The person, the channel or the whole bot is over a limit. The message is not kept.
+    #[error("{words}")]
+    Limited {
+        /// Seconds until there is room.
+        retry_after_secs: u64,
+        /// What to tell the person.
+        words: String,
+        /// They have not been told since the limit was reached.
+        tell: bool,
+    },
+    /// The daemon starts or stops.
+    #[error("the daemon is {0}; try again in a moment")]
+    Unavailable(&'static str),
+    /// No agent of that name.
+    #[error("no agent `{0}` is configured")]
+    UnknownAgent(AgentId),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The way in for platform adapters: implemented by the house.
+pub trait Intake: Send + Sync + 'static {
+    /// Takes a message in: returns when it is durable. A repeated id joins its turn, or gets its stored answer; on a
+    /// chat network it is dropped, however its turn ended.
+    ///
+    /// [`Refusal::Busy`], [`Refusal::Unavailable`] and [`Refusal::Store`] are passing: the adapter submits the same
+    /// message again, and takes nothing newer of that channel before. After the others it goes on.
+    fn submit(&self, inbound: Inbound) -> BoxFuture<'_, Result<Admission, Refusal>>;
+
+    /// Takes a change of an earlier message in: returns when it is durable. A change of a message that was never
+    /// taken in, or that changes nothing, is passed over.
+    fn amend(&self, amendment: Amendment) -> BoxFuture<'_, Result<(), Refusal>>;
+
+    /// Notes that a command is about to be run. False: it was run before, so it is not run again.
+    fn claim(
+        &self,
+        channel: ChannelId,
+        message: MessageId,
+        command: Command,
+        caller: Author,
+    ) -> BoxFuture<'_, Result<bool, Refusal>>;
+}

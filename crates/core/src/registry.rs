@@ -1,0 +1,179 @@
+//! What the daemon knows beside conversations: who is paired, where chats have moved, and what a day has cost. Folds of
+//! the journal, like conversations.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, Record};
+use crate::message::Author;
+use crate::model::Usage;
+
+/// A code that nobody approved is void after so long.
+pub const CODE_AGE: SignedDuration = SignedDuration::from_hours(24);
+
+/// A stranger who asks again is told the code again after so long.
+pub const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(10);
+
+/// Most strangers who wait at once; one more has to wait until a code is void, so that strangers cannot fill the
+/// journal.
+pub const WAITING_MAX: usize = 64;
+
+/// A person who wrote to the bot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pairing {
+    /// Who.
+    pub user: Author,
+    /// The chat in which the code was told.
+    pub chat: String,
+    /// The code.
+    pub code: String,
+    /// When it was told last.
+    pub asked_at: Timestamp,
+    /// When an operator let them in.
+    pub approved_at: Option<Timestamp>,
+}
+
+/// How a person stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Let in.
+    Paired,
+    /// Has a code that waits for an operator.
+    Waiting,
+    /// Neither.
+    Stranger,
+}
+
+/// Pairings and chats that moved.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RegistryState {
+    /// By person (`PLATFORM/USER`).
+    pub pairings: BTreeMap<String, Pairing>,
+    /// Chats that moved: by `PLATFORM/NEW`, the id before.
+    pub moved: BTreeMap<String, String>,
+}
+
+impl RegistryState {
+    /// Folds a record in.
+    pub fn apply(&mut self, record: &Record) {
+        match &record.event {
+            Event::PairingRequested { user, chat, code } => {
+                self.pairings.retain(|_, pairing| !pairing.is_void(record.at));
+                let pairing = Pairing {
+                    user: user.clone(),
+                    chat: chat.clone(),
+                    code: code.clone(),
+                    asked_at: record.at,
+                    approved_at: None,
+                };
+                self.pairings.insert(user.id.clone(), pairing);
+            }
+            Event::PairingApproved { user } => {
+                if let Some(pairing) = self.pairings.get_mut(user) {
+                    pairing.approved_at = Some(record.at);
+                }
+            }
+            Event::PairingRevoked { user } => drop(self.pairings.remove(user)),
+            Event::ChatMigrated { platform, from, to } => {
+                self.moved.insert(format!("{platform}/{to}"), from.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// How a person stands.
+    pub fn standing(&self, user: &str, now: Timestamp) -> Standing {
+        match self.pairings.get(user) {
+            Some(pairing) if pairing.approved_at.is_some() => Standing::Paired,
+            Some(pairing) if !pairing.is_void(now) => Standing::Waiting,
+            _ => Standing::Stranger,
+        }
+    }
+
+    /// Whether a stranger who writes now is to be told a code: not if they were told of late, not if too many wait.
+    pub fn tells_code(&self, user: &str, now: Timestamp) -> bool {
+        match self.pairings.get(user) {
+            Some(pairing) if pairing.approved_at.is_some() => false,
+            Some(pairing) => now.duration_since(pairing.asked_at) >= TELL_AGAIN,
+            None => {
+                let waits = |pairing: &&Pairing| pairing.approved_at.is_none() && !pairing.is_void(now);
+                self.pairings.values().filter(waits).count() < WAITING_MAX
+            }
+        }
+    }
+
+    /// The waiting person of a code.
+    pub fn of_code(&self, code: &str, now: Timestamp) -> Option<&Pairing> {
+        let waits = |pairing: &&Pairing| pairing.approved_at.is_none() && !pairing.is_void(now);
+        self.pairings.values().filter(waits).find(|pairing| pairing.code.eq_ignore_ascii_case(code.trim()))
+    }
+
+    /// The first id of a chat: the one under which its conversations are kept.
+    pub fn home_of(&self, platform: &str, chat: &str) -> String {
+        let mut home = chat.to_owned();
+        // A chat that moved in a circle ends where it has been.
+        for _ in 0..=self.moved.len() {
+            match self.moved.get(&format!("{platform}/{home}")) {
+                Some(before) => home.clone_from(before),
+                None => break,
+            }
+        }
+        home
+    }
+
+    /// The newest id of a chat.
+    pub fn address_of(&self, platform: &str, chat: &str) -> String {
+        let mut address = chat.to_owned();
+        for _ in 0..=self.moved.len() {
+            let next = self.moved.iter().find_map(|(to, from)| {
+                (*from == address).then(|| to.strip_prefix(platform)?.strip_prefix('/')).flatten()
+            });
+            match next {
+                Some(next) => next.clone_into(&mut address),
+                None => break,
+            }
+        }
+        address
+    }
+}
+
+impl Pairing {
+    /// Nobody approved it in time.
+    pub fn is_void(&self, now: Timestamp) -> bool {
+        self.approved_at.is_none() && now.duration_since(self.asked_at) > CODE_AGE
+    }
+}
+
+/// Tokens used on one day (UTC), by model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsageDay {
+    /// The day; none before the first use.
+    pub day: Option<Date>,
+    /// Sums by the model's id in the configuration.
+    pub models: BTreeMap<String, Usage>,
+}
+
+impl UsageDay {
+    /// Folds a record in. A day that is over is forgotten with the first use of the next.
+    pub fn apply(&mut self, record: &Record) {
+        let (model, usage) = match &record.event {
+            Event::UsageReported { model, usage, .. } | Event::UsageSpent { model, usage } => (model, usage),
+            _ => return,
+        };
+        let day = day_of(record.at);
+        if self.day != Some(day) {
+            *self = Self { day: Some(day), models: BTreeMap::new() };
+        }
+        *self.models.entry(model.clone()).or_default() += *usage;
+    }
+}
+
+/// The day of a moment, in UTC.
+pub fn day_of(at: Timestamp) -> Date {
+    at.to_zoned(TimeZone::UTC).date()
+}
