@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::ids::AgentId;
 use crate::registry::Standing;
 
+#[cfg(test)]
+mod tests;
+
 /// Who may write to the bot privately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,7 +38,8 @@ pub enum Respond {
     Never,
 }
 
-/// A place with rules of its own. What it names must all fit: a server, a chat, a thread.
+/// A place with rules of its own. What it names must all fit: a server, a chat, a thread. A thread alone names a place
+/// only where there are servers: elsewhere the same number is a thread of any chat that a stranger opens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlaceRule {
@@ -54,7 +58,7 @@ pub struct PlaceRule {
     /// When it answers there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub respond: Option<Respond>,
-    /// Who alone is heard there; ids.
+    /// Who alone is heard there; ids. An empty list: nobody.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members: Option<BTreeSet<String>>,
 }
@@ -70,7 +74,7 @@ pub struct AccessPolicy {
     pub users: BTreeSet<String>,
     /// Servers that are served, with all their channels; ids.
     pub servers: BTreeSet<String>,
-    /// Chats (channels) that are served, with their threads; ids.
+    /// Chats (channels) that are served, with their threads; ids. On platforms with servers also threads by themselves.
     pub chats: BTreeSet<String>,
     /// Who alone is heard in groups; empty: everybody there.
     pub members: BTreeSet<String>,
@@ -78,7 +82,8 @@ pub struct AccessPolicy {
     pub respond: Respond,
     /// Other bots are heard, too.
     pub bots: bool,
-    /// Places with rules of their own; a place that is named is served. The most specific one counts.
+    /// Places with rules of their own; a place that is named is served. Each key is taken from the most specific rule
+    /// that has it.
     pub places: Vec<PlaceRule>,
 }
 
@@ -168,43 +173,45 @@ impl AccessPolicy {
         chat: &str,
         thread: Option<&str>,
     ) -> Verdict {
-        let rule = self.rule_of(server, chat, thread);
-        let served = rule.is_some()
+        let rules = self.rules_of(server, chat, thread);
+        let served = !rules.is_empty()
             || self.chats.contains(chat)
-            || thread.is_some_and(|thread| self.chats.contains(thread))
+            || (server.is_some() && thread.is_some_and(|thread| self.chats.contains(thread)))
             || server.is_some_and(|server| self.servers.contains(server));
         if !served {
             return Verdict::Ignore("place not on a list");
         }
-        let members = rule.and_then(|rule| rule.members.as_ref()).unwrap_or(&self.members);
-        if !members.is_empty() && !members.contains(approach.user) {
+        let heard = match rules.iter().find_map(|rule| rule.members.as_ref()) {
+            Some(members) => members.contains(approach.user),
+            None => self.members.is_empty() || self.members.contains(approach.user),
+        };
+        if !heard {
             return Verdict::Ignore("not on the list of members");
         }
-        let addressed = match rule.and_then(|rule| rule.respond).unwrap_or(self.respond) {
+        let addressed = match rules.iter().find_map(|rule| rule.respond).unwrap_or(self.respond) {
             Respond::Never => return Verdict::Ignore("the bot never answers there"),
             Respond::All => true,
             Respond::Mention => approach.calls_me,
         };
-        let agent = rule.and_then(|rule| rule.agent.clone()).unwrap_or_else(|| self.agent.clone());
+        let agent = rules.iter().find_map(|rule| rule.agent.as_ref()).unwrap_or(&self.agent).clone();
         Verdict::Serve { agent, addressed }
     }
 
-    /// The most specific rule that fits: one that names the thread before one that names the chat before one that
-    /// names the server; of equals the first.
-    fn rule_of(&self, server: Option<&str>, chat: &str, thread: Option<&str>) -> Option<&PlaceRule> {
+    /// The rules that fit, the most specific first: those that name the thread before those that name the chat before
+    /// those that name the server; equals in their order.
+    fn rules_of(&self, server: Option<&str>, chat: &str, thread: Option<&str>) -> Vec<&PlaceRule> {
         let fits = |rule: &&PlaceRule| {
             let same = |wanted: &Option<String>, is: Option<&str>| {
                 wanted.as_deref().is_none_or(|wanted| Some(wanted) == is)
             };
-            let named = rule.server.is_some() || rule.chat.is_some() || rule.thread.is_some();
+            let named =
+                rule.server.is_some() || rule.chat.is_some() || (rule.thread.is_some() && server.is_some());
             named && same(&rule.server, server) && same(&rule.chat, Some(chat)) && same(&rule.thread, thread)
         };
-        let weight = |rule: &&PlaceRule| {
-            u8::from(rule.thread.is_some()) * 4
-                + u8::from(rule.chat.is_some()) * 2
-                + u8::from(rule.server.is_some())
-        };
-        // `max_by_key` gives the last of equals.
-        self.places.iter().rev().filter(fits).max_by_key(weight)
+        let mut rules: Vec<&PlaceRule> = self.places.iter().filter(fits).collect();
+        rules.sort_by_key(|rule| {
+            std::cmp::Reverse((rule.thread.is_some(), rule.chat.is_some(), rule.server.is_some()))
+        });
+        rules
     }
 }

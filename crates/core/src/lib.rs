@@ -12,6 +12,7 @@ pub mod conversation;
 pub mod digest;
 pub mod event;
 pub mod ids;
+pub mod limits;
 pub mod memory;
 pub mod message;
 pub mod model;

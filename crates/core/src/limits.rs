@@ -1,0 +1,343 @@
+//! How much people may talk to the bot: messages and tokens by the hour, for each person and each channel, and money by
+//! the day for the whole bot.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, ToSpan};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::ChannelId;
+use crate::model::Usage;
+use crate::registry::{UsageDay, day_of};
+
+#[cfg(test)]
+mod tests;
+
+/// An hour, in the minutes by which it is counted.
+const HOUR: i64 = 60;
+
+/// What people may use.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TalkLimits {
+    /// Messages that one person may send within an hour; 0: no limit.
+    pub user_messages_per_hour: u64,
+    /// Messages taken in from one channel within an hour; 0: no limit.
+    pub channel_messages_per_hour: u64,
+    /// Tokens, of requests and answers, that one person may cause within an hour; 0: no limit. What several people
+    /// caused together is shared out among them.
+    pub user_tokens_per_hour: u64,
+    /// Tokens that one channel may cause within an hour; 0: no limit.
+    pub channel_tokens_per_hour: u64,
+    /// Money that the whole bot may spend on a day (UTC), in the currency of the prices; 0: no cap.
+    pub spend_per_day: f64,
+}
+
+/// What a model costs for a million tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Price {
+    /// Of a request.
+    pub input: f64,
+    /// Of a request, read from the provider's cache; 0: as much as any other.
+    pub cached_input: f64,
+    /// Of an answer.
+    pub output: f64,
+}
+
+impl Price {
+    /// What a use costs.
+    pub fn of(&self, usage: Usage) -> f64 {
+        let cached = usage.cached_tokens.min(usage.input_tokens);
+        // A price that nobody gave must not open the cap.
+        let cached_price = if self.cached_input > 0.0 { self.cached_input } else { self.input };
+        let sum = (usage.input_tokens - cached) as f64 * self.input
+            + cached as f64 * cached_price
+            + usage.output_tokens as f64 * self.output;
+        sum / 1e6
+    }
+}
+
+/// A message is not taken in for now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{words}")]
+pub struct Limited {
+    /// Seconds until there is room.
+    pub retry_after_secs: u64,
+    /// What to tell the person.
+    pub words: String,
+    /// They have not been told since they were last admitted.
+    pub tell: bool,
+}
+
+/// Which limit stands in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    UserMessages,
+    UserTokens,
+    ChannelMessages,
+    ChannelTokens,
+    Spend,
+}
+
+/// Counts what is used, and says when it is enough. Limits by the hour begin anew with the daemon; the day's money is
+/// known from the journal.
+#[derive(Debug, Clone)]
+pub struct Meter {
+    limits: TalkLimits,
+    prices: BTreeMap<String, Price>,
+    users: BTreeMap<String, Window>,
+    channels: BTreeMap<ChannelId, Window>,
+    /// The channels that were told of the cap on `day`.
+    told_of_cap: BTreeSet<ChannelId>,
+    day: Option<Date>,
+    spent: f64,
+    /// The minute in which windows were last looked through for what is over.
+    swept: i64,
+}
+
+impl Meter {
+    /// A meter that goes on with what the day has cost so far. A model without a price costs nothing.
+    pub fn new(limits: TalkLimits, prices: BTreeMap<String, Price>, today: UsageDay) -> Self {
+        let cost =
+            |(model, usage): (&String, &Usage)| prices.get(model).map_or(0.0, |price| price.of(*usage));
+        let spent = today.models.iter().map(cost).sum();
+        Self {
+            limits,
+            prices,
+            users: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            told_of_cap: BTreeSet::new(),
+            day: today.day,
+            spent,
+            swept: 0,
+        }
+    }
+
+    /// Whether a message may be taken in; if so, it counts.
+    ///
+    /// # Errors
+    /// A limit is reached. What is refused does not count.
+    pub fn admit(&mut self, channel: &ChannelId, user: &str, now: Timestamp) -> Result<(), Limited> {
+        self.sweep(now);
+        if let Err(limited) = self.admit_spend(now) {
+            let tell = self.told_of_cap.insert(channel.clone());
+            return Err(Limited { tell, ..limited });
+        }
+        let limits = &self.limits;
+        let minute = minute_of(now);
+        if let Some(window) = self.users.get_mut(user) {
+            let [messages, tokens] = [limits.user_messages_per_hour, limits.user_tokens_per_hour];
+            window.check(messages, Limit::UserMessages, tokens, Limit::UserTokens, now)?;
+        }
+        if let Some(window) = self.channels.get_mut(channel) {
+            let [messages, tokens] = [limits.channel_messages_per_hour, limits.channel_tokens_per_hour];
+            window.check(messages, Limit::ChannelMessages, tokens, Limit::ChannelTokens, now)?;
+        }
+        if limits.counts_users() {
+            self.users.entry(user.to_owned()).or_default().admitted(minute);
+        }
+        if limits.counts_channels() {
+            self.channels.entry(channel.clone()).or_default().admitted(minute);
+        }
+        Ok(())
+    }
+
+    /// Whether there is money left today: all that binds the local platform.
+    ///
+    /// # Errors
+    /// The cap is reached; nobody else was told.
+    pub fn admit_spend(&mut self, now: Timestamp) -> Result<(), Limited> {
+        self.turn_day(now);
+        if self.limits.spend_per_day > 0.0 && self.spent >= self.limits.spend_per_day {
+            return Err(limited(Limit::Spend, until_midnight(now), true));
+        }
+        Ok(())
+    }
+
+    /// Counts what a model was used for a channel, on behalf of these people (as in [`Meter::admit`]; nobody, for a
+    /// run).
+    pub fn spent(
+        &mut self,
+        channel: &ChannelId,
+        users: &[String],
+        model: &str,
+        usage: Usage,
+        now: Timestamp,
+    ) {
+        self.sweep(now);
+        self.turn_day(now);
+        self.spent += self.prices.get(model).map_or(0.0, |price| price.of(usage));
+        let minute = minute_of(now);
+        let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
+        if self.limits.counts_channels() {
+            self.channels.entry(channel.clone()).or_default().add(minute, 0, tokens);
+        }
+        let users: BTreeSet<&String> = users.iter().collect();
+        if self.limits.counts_users() && !users.is_empty() {
+            let share = tokens.div_ceil(users.len() as u64);
+            for user in users {
+                self.users.entry(user.clone()).or_default().add(minute, 0, share);
+            }
+        }
+    }
+
+    /// The money that the day has cost so far.
+    pub fn spent_today(&self, now: Timestamp) -> f64 {
+        if self.day == Some(day_of(now)) { self.spent } else { 0.0 }
+    }
+
+    fn turn_day(&mut self, now: Timestamp) {
+        let today = day_of(now);
+        if self.day != Some(today) {
+            self.day = Some(today);
+            self.spent = 0.0;
+            self.told_of_cap.clear();
+        }
+    }
+
+    /// Forgets, once a minute, what is older than an hour.
+    fn sweep(&mut self, now: Timestamp) {
+        let minute = minute_of(now);
+        if self.swept == minute {
+            return;
+        }
+        self.swept = minute;
+        self.users.retain(|_, window| window.goes_on(minute));
+        self.channels.retain(|_, window| window.goes_on(minute));
+    }
+}
+
+impl TalkLimits {
+    fn counts_users(&self) -> bool {
+        self.user_messages_per_hour > 0 || self.user_tokens_per_hour > 0
+    }
+
+    fn counts_channels(&self) -> bool {
+        self.channel_messages_per_hour > 0 || self.channel_tokens_per_hour > 0
+    }
+}
+
+/// What was used in one minute.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    minute: i64,
+    messages: u64,
+    tokens: u64,
+}
+
+/// The last hour of a person or a channel, by minutes: a minute counts until an hour after its end, so that the limit
+/// holds for every hour, wherever it begins.
+#[derive(Debug, Clone, Default)]
+struct Window {
+    buckets: VecDeque<Bucket>,
+    told: bool,
+}
+
+impl Window {
+    /// Refuses what is over a limit.
+    fn check(
+        &mut self,
+        messages: u64,
+        by_messages: Limit,
+        tokens: u64,
+        by_tokens: Limit,
+        now: Timestamp,
+    ) -> Result<(), Limited> {
+        let over = [
+            (by_messages, self.over(messages, |b| b.messages)),
+            (by_tokens, self.over(tokens, |b| b.tokens)),
+        ];
+        // Of two limits the one that lasts longer is the one to speak of.
+        let longest =
+            over.into_iter().filter_map(|(limit, minute)| Some((limit, minute?))).max_by_key(|o| o.1);
+        let Some((limit, minute)) = longest else { return Ok(()) };
+        let tell = !std::mem::replace(&mut self.told, true);
+        let free_at = (minute + HOUR + 1) * 60;
+        let secs = u64::try_from(free_at - now.as_second()).unwrap_or(0).max(1);
+        Err(limited(limit, secs, tell))
+    }
+
+    /// The minute that must leave before there is room for one more; `None`: there is.
+    fn over(&self, limit: u64, count: fn(&Bucket) -> u64) -> Option<i64> {
+        let mut sum = self.buckets.iter().map(count).fold(0, u64::saturating_add);
+        if limit == 0 || sum < limit {
+            return None;
+        }
+        for bucket in &self.buckets {
+            sum = sum.saturating_sub(count(bucket));
+            if sum < limit {
+                return Some(bucket.minute);
+            }
+        }
+        self.buckets.back().map(|bucket| bucket.minute)
+    }
+
+    fn admitted(&mut self, minute: i64) {
+        self.told = false;
+        self.add(minute, 1, 0);
+    }
+
+    fn add(&mut self, minute: i64, messages: u64, tokens: u64) {
+        // A clock that was set back goes on where it was.
+        match self.buckets.back_mut().filter(|last| last.minute >= minute) {
+            Some(last) => {
+                last.messages = last.messages.saturating_add(messages);
+                last.tokens = last.tokens.saturating_add(tokens);
+            }
+            None => self.buckets.push_back(Bucket { minute, messages, tokens }),
+        }
+    }
+
+    /// Drops the minutes that count no longer, and those of a clock that was an hour ahead. False: nothing is left.
+    fn goes_on(&mut self, minute: i64) -> bool {
+        self.buckets.retain(|bucket| (minute - HOUR..=minute + HOUR).contains(&bucket.minute));
+        !self.buckets.is_empty()
+    }
+}
+
+fn minute_of(now: Timestamp) -> i64 {
+    now.as_second().div_euclid(60)
+}
+
+fn until_midnight(now: Timestamp) -> u64 {
+    let midnight = now
+        .to_zoned(TimeZone::UTC)
+        .checked_add(1.day())
+        .and_then(|tomorrow| tomorrow.start_of_day())
+        .map_or(SignedDuration::from_hours(24), |midnight| midnight.timestamp().duration_since(now));
+    u64::try_from(midnight.as_secs()).unwrap_or(0).max(1)
+}
+
+fn limited(limit: Limit, retry_after_secs: u64, tell: bool) -> Limited {
+    let wait = in_words(retry_after_secs);
+    let words = match limit {
+        Limit::UserMessages => {
+            format!("You have sent me many messages within an hour. I can take more from you {wait}.")
+        }
+        Limit::UserTokens => {
+            format!(
+                "Your messages kept me busy within this hour, up to my limit. I can take more from you {wait}."
+            )
+        }
+        Limit::ChannelMessages => {
+            format!("There have been many messages here within an hour. I go on {wait}.")
+        }
+        Limit::ChannelTokens => {
+            format!("This conversation has reached its limit for the hour. I go on {wait}.")
+        }
+        Limit::Spend => format!("My budget for today is used up. I go on at midnight UTC, {wait}."),
+    };
+    Limited { retry_after_secs, words, tell }
+}
+
+/// A wait, rounded up: nobody comes back too early.
+fn in_words(secs: u64) -> String {
+    match secs.div_ceil(60) {
+        0 | 1 => "in a minute".to_owned(),
+        minutes @ 2..=99 => format!("in {minutes} minutes"),
+        minutes => format!("in {} hours", minutes.div_ceil(60)),
+    }
+}
