@@ -1,4 +1,4 @@
-//! A clock that stands still until it is set.
+//! A clock that stands still until it is set, and the time on the wall for fakes that stamp what they keep.
 
 use cairn_core::ports::Clock;
 use jiff::{SignedDuration, Timestamp};
@@ -43,6 +43,15 @@ impl Clock for TestClock {
     fn now(&self) -> Timestamp {
         *self.now.lock()
     }
+}
+
+/// The time on the wall.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "fake servers are outside the house: they stamp with the true time"
+)]
+pub fn wall_time() -> Timestamp {
+    Timestamp::now()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod daemon;
 pub mod estimate;
+pub mod gate;
 pub mod kills;
 pub mod locomo;
 pub mod model;

@@ -21,7 +21,6 @@
 
 mod answer;
 mod check;
-mod gate;
 mod measure;
 mod prefix;
 mod respond;
@@ -37,9 +36,11 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::gate::Gates;
+
+pub use crate::gate::Gate;
 pub use answer::Answer;
 pub use check::{Rule, Violation};
-pub use gate::Gate;
 pub use measure::Count;
 pub use wire::{last_user_text, memory_save_call, text_of, tool_names};
 
@@ -195,7 +196,7 @@ impl Builder {
 pub(crate) struct Shared {
     builder: Builder,
     state: Mutex<State>,
-    gates: gate::Gates,
+    gates: Gates<Kind>,
     /// Rises with everything that [`FakeModel::wait_for`] and its like look at.
     changed: watch::Sender<u64>,
 }
@@ -264,7 +265,7 @@ impl FakeModel {
         let shared = Arc::new(Shared {
             builder,
             state: Mutex::default(),
-            gates: gate::Gates::default(),
+            gates: Gates::default(),
             changed: watch::Sender::new(0),
         });
         let app = serve::router(shared.clone());

@@ -17,7 +17,8 @@ use super::answer::{End, Form, Said};
 use super::check::Rule;
 use super::measure::Input;
 use super::respond::{Flight, Taken, take};
-use super::{Answer, Seen, Shared, Violation, gate};
+use super::{Answer, Seen, Shared, Violation};
+use crate::gate;
 
 /// Largest request: a window of a million tokens with pictures.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
@@ -58,7 +59,7 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
     let Taken { seen, flight, input, answer } = take(&shared, body, authorization);
     let answer = match answer {
         Ok(answer) => {
-            gate::pass(shared.gates.of(seen.kind)).await;
+            gate::pass(shared.gates.of(&seen.kind)).await;
             pause(shared.builder.delays[seen.kind as usize]).await;
             answer
         }

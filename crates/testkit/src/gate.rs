@@ -1,11 +1,11 @@
 //! Gates: requests of a kind wait until the test lets them through.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
-
-use super::Kind;
 
 /// Holds requests of a kind; opened when dropped.
 #[must_use = "a gate that is dropped is open"]
@@ -31,26 +31,32 @@ impl Drop for Gate {
     }
 }
 
-#[derive(Default)]
-pub(super) struct Gates {
-    kinds: Mutex<[Option<Arc<Semaphore>>; 2]>,
+/// The gates of a fake server, one for each kind of request.
+pub(crate) struct Gates<K> {
+    kinds: Mutex<HashMap<K, Arc<Semaphore>>>,
 }
 
-impl Gates {
-    pub(super) fn close(&self, kind: Kind) -> Gate {
+impl<K> Default for Gates<K> {
+    fn default() -> Self {
+        Self { kinds: Mutex::default() }
+    }
+}
+
+impl<K: Eq + Hash> Gates<K> {
+    pub(crate) fn close(&self, kind: K) -> Gate {
         let places = Arc::new(Semaphore::new(0));
-        self.kinds.lock()[kind as usize] = Some(places.clone());
+        self.kinds.lock().insert(kind, places.clone());
         Gate { places }
     }
 
     /// The gate that a request which arrives now must pass.
-    pub(super) fn of(&self, kind: Kind) -> Option<Arc<Semaphore>> {
-        self.kinds.lock()[kind as usize].clone()
+    pub(crate) fn of(&self, kind: &K) -> Option<Arc<Semaphore>> {
+        self.kinds.lock().get(kind).cloned()
     }
 }
 
 /// Waits until there is a place, or until the gate is open for good.
-pub(super) async fn pass(gate: Option<Arc<Semaphore>>) {
+pub(crate) async fn pass(gate: Option<Arc<Semaphore>>) {
     if let Some(places) = gate
         && let Ok(place) = places.acquire().await
     {
