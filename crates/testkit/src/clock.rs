@@ -51,7 +51,9 @@ impl Clock for TestClock {
     reason = "fake servers are outside the house: they stamp with the true time"
 )]
 pub fn wall_time() -> Timestamp {
-    Timestamp::now()
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = SignedDuration::try_from(since).unwrap_or_default();
+    Timestamp::UNIX_EPOCH.checked_add(since).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
