@@ -1,0 +1,5 @@
+//! Discord.
+
+mod settings;
+
+pub use settings::{CatchUp, DISCORD_API, DiscordSettings};
