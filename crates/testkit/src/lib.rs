@@ -7,3 +7,4 @@ pub mod gate;
 pub mod kills;
 pub mod locomo;
 pub mod model;
+pub mod telegram;

@@ -1,0 +1,1 @@
+//! The fake refuses what it must.
