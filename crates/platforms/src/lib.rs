@@ -4,3 +4,4 @@
 pub mod discord;
 pub mod link;
 pub mod local;
+pub mod telegram;

@@ -1,0 +1,209 @@
+//! Calls of the Bot API: teloxide's payloads over a client of our own.
+//!
+//! teloxide's own client is passed by: it sleeps ten seconds on every 5xx answer, drops the status and the error
+//! code, and does not tell a connection that was never made from one that broke after the request had left.
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, Url};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use teloxide::requests::Payload;
+
+use super::settings::{API_URL, BadSettings, TelegramSettings, address};
+
+/// Longest answer that is read; a hundred updates take far less.
+const ANSWER_MAX_BYTES: usize = 32 << 20;
+
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How a call failed. No text here has the address in it, and so not the token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CallError {
+    /// The Bot API said no: nothing was done.
+    #[error("Telegram says: {description} ({code})")]
+    Api {
+        /// As HTTP has them.
+        code: i64,
+        /// In Telegram's words.
+        description: String,
+        /// When to come again.
+        retry_after: Option<Duration>,
+        /// The chat has another id now.
+        migrate_to: Option<i64>,
+    },
+    /// No connection: the request never left.
+    #[error("no connection: {0}")]
+    Connect(String),
+    /// The request left; no whole answer came.
+    #[error("{0}")]
+    Broken(String),
+    /// Something answered that is not the Bot API.
+    #[error("an answer that is not the Bot API's (HTTP {status}): {what}")]
+    Garbled {
+        /// The HTTP status.
+        status: u16,
+        /// What it looks like.
+        what: String,
+    },
+}
+
+/// What every answer of the Bot API looks like.
+#[derive(Deserialize)]
+struct Answer {
+    ok: bool,
+    #[serde(default)]
+    result: Value,
+    #[serde(default)]
+    error_code: Option<i64>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    parameters: Parameters,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Parameters {
+    retry_after: Option<u64>,
+    migrate_to_chat_id: Option<i64>,
+}
+
+/// The Bot API of one bot.
+pub(super) struct Api {
+    client: Client,
+    base: Url,
+    token: SecretString,
+}
+
+impl Api {
+    pub(super) fn new(settings: &TelegramSettings) -> Result<Self, BadSettings> {
+        let token = settings.token.expose_secret();
+        if token.is_empty() || token.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(BadSettings::Token);
+        }
+        let base = address(&settings.api_url)?;
+        let mut builder = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .tcp_keepalive(Duration::from_secs(30))
+            .redirect(Policy::none());
+        if settings.api_url.trim_end_matches('/') != API_URL {
+            // A proxy of the environment would get to see the token.
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| BadSettings::Client(error.without_url().to_string()))?;
+        Ok(Self { client, base, token: settings.token.clone() })
+    }
+
+    /// Calls a method and gives its result as it came: what teloxide cannot read is still there.
+    pub(super) async fn call<P>(&self, payload: &P, timeout: Duration) -> Result<Value, CallError>
+    where
+        P: Payload + Serialize + Sync,
+    {
+        let token = self.token.expose_secret();
+        let url = self.url(&[&format!("bot{token}"), P::NAME])?;
+        let sent = self.client.post(url).timeout(timeout).json(payload).send().await;
+        let response = sent.map_err(|error| self.transport(error))?;
+        let status = response.status().as_u16();
+        let body = self.read(response, ANSWER_MAX_BYTES).await?;
+        let Ok(answer) = serde_json::from_slice::<Answer>(&body) else {
+            return Err(CallError::Garbled { status, what: looks_like(&body) });
+        };
+        if answer.ok {
+            return Ok(answer.result);
+        }
+        Err(CallError::Api {
+            code: answer.error_code.unwrap_or(i64::from(status)),
+            description: self.redact(answer.description.as_deref().unwrap_or("no reason given")),
+            retry_after: answer.parameters.retry_after.map(Duration::from_secs),
+            migrate_to: answer.parameters.migrate_to_chat_id,
+        })
+    }
+
+    /// Fetches a file by the path that `getFile` gave. `None`: it is longer than `max_bytes`.
+    pub(super) async fn download(
+        &self,
+        path: &str,
+        max_bytes: usize,
+        timeout: Duration,
+    ) -> Result<Option<Vec<u8>>, CallError> {
+        let token = format!("bot{}", self.token.expose_secret());
+        let segments: Vec<&str> = ["file", &token].into_iter().chain(path.split('/')).collect();
+        let sent = self.client.get(self.url(&segments)?).timeout(timeout).send().await;
+        let response = sent.map_err(|error| self.transport(error))?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(CallError::Garbled { status: status.as_u16(), what: "no file".to_owned() });
+        }
+        if response.content_length().is_some_and(|length| length > max_bytes as u64) {
+            return Ok(None);
+        }
+        match self.read(response, max_bytes).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(CallError::Garbled { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn url(&self, segments: &[&str]) -> Result<Url, CallError> {
+        let mut url = self.base.clone();
+        match url.path_segments_mut() {
+            Ok(mut path) => drop(path.pop_if_empty().extend(segments)),
+            Err(()) => return Err(CallError::Connect("the server's address takes no path".to_owned())),
+        }
+        Ok(url)
+    }
+
+    /// Reads a body, or says that it is too long.
+    async fn read(&self, mut response: Response, max_bytes: usize) -> Result<Vec<u8>, CallError> {
+        let status = response.status().as_u16();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.transport(error))? {
+            if body.len() + chunk.len() > max_bytes {
+                return Err(CallError::Garbled { status, what: format!("more than {max_bytes} bytes") });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    fn transport(&self, error: reqwest::Error) -> CallError {
+        let never_left = error.is_connect() || error.is_builder();
+        let timed_out = error.is_timeout();
+        let error = error.without_url();
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            // Writing to a string does not fail.
+            let _ = write!(text, ": {cause}");
+            source = cause.source();
+        }
+        let text = self.redact(&text);
+        match (never_left, timed_out) {
+            (true, _) => CallError::Connect(text),
+            (false, true) => CallError::Broken("no answer in time".to_owned()),
+            (false, false) => CallError::Broken(format!("the connection broke: {text}")),
+        }
+    }
+
+    /// Takes the token out, should any text have it after all.
+    fn redact(&self, text: &str) -> String {
+        text.replace(self.token.expose_secret(), "<token>")
+    }
+}
+
+/// A word on a body that is no answer, without quoting it.
+fn looks_like(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body.get(..512).unwrap_or(body)).to_ascii_lowercase();
+    match text.trim_start() {
+        "" => "nothing".to_owned(),
+        text if text.starts_with('<') => "a page of HTML".to_owned(),
+        _ => format!("{} bytes", body.len()),
+    }
+}

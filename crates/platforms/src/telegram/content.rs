@@ -1,0 +1,179 @@
+//! What a message says, as the model is to read it: who said it, its words with what they answer, and what is
+//! attached. Pure; attachments are fetched elsewhere.
+
+use cairn_core::message::Author;
+
+use super::wire::{FileRef, Message, PhotoSize, Thing, User};
+use super::words::{replied_to, without_me};
+
+/// Longest quotation of a message that is replied to, in characters.
+const QUOTE_MAX: usize = 240;
+
+/// Somebody who speaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Speaker {
+    /// The number on Telegram.
+    pub(super) id: i64,
+    /// The name as it is shown.
+    pub(super) name: String,
+    /// A bot, and not somebody who speaks through one of Telegram's own.
+    pub(super) bot: bool,
+    /// A person, who has a private chat; not a group or a channel.
+    pub(super) person: bool,
+}
+
+impl Speaker {
+    /// As the house knows them.
+    pub(super) fn author(&self) -> Author {
+        Author { id: format!("{}/{}", super::NAME, self.id), name: self.name.clone() }
+    }
+}
+
+/// Something attached.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Attached {
+    /// A picture in several sizes.
+    Photo(Vec<PhotoSize>),
+    /// A document.
+    Document(FileRef),
+    /// Something that is only named.
+    Named {
+        /// What it is called.
+        name: String,
+        /// Its MIME type, where known.
+        media_type: Option<String>,
+    },
+}
+
+/// Who says something: anonymous admins and channels speak as their chat.
+pub(super) fn speaker(message: &Message) -> Option<Speaker> {
+    if let Some(chat) = &message.sender_chat {
+        let title = chat.title.clone().unwrap_or_else(|| "anonymous".to_owned());
+        return Some(Speaker { id: chat.id, name: title, bot: false, person: false });
+    }
+    let from = message.from.as_ref()?;
+    Some(Speaker { id: from.id, name: name_of(from), bot: from.is_bot, person: !from.is_bot })
+}
+
+/// A person's name as it is shown.
+pub(super) fn name_of(user: &User) -> String {
+    let full = match user.last_name.as_deref() {
+        Some(last) => format!("{} {last}", user.first_name),
+        None => user.first_name.clone(),
+    };
+    match (full.trim(), user.username.as_deref()) {
+        ("", Some(username)) => username.to_owned(),
+        _ => full,
+    }
+}
+
+/// The words, with what they answer or where they are from. Empty when the message has none. `latest`: the message
+/// that is replied to is the newest of the bot, so nobody needs to be told what it says.
+pub(super) fn words(message: &Message, me: &User, latest: bool) -> String {
+    let mut lines = Vec::new();
+    if let Some(origin) = &message.forward_origin {
+        let user = origin.sender_user.as_ref().map(name_of);
+        let chat = origin.sender_chat.as_ref().or(origin.chat.as_ref()).and_then(|chat| chat.title.clone());
+        let name = user.or_else(|| origin.sender_user_name.clone()).or(chat);
+        lines.push(format!("[forwarded from {}]", one_line(name.as_deref().unwrap_or("somebody"), 64)));
+    }
+    if let Some(reply) = replied_to(message) {
+        let picked = message.quote.as_ref().map(|quote| quote.text.as_str());
+        let own = reply.from.as_ref().is_some_and(|user| user.id == me.id);
+        let name = match speaker(reply) {
+            _ if own => "you".to_owned(),
+            Some(speaker) => one_line(&speaker.name, 64),
+            None => "somebody".to_owned(),
+        };
+        let said = one_line(picked.unwrap_or(reply.words().0), QUOTE_MAX);
+        match said.as_str() {
+            _ if own && latest && picked.is_none() => {}
+            "" => lines.push(format!("[in reply to a message of {name}]")),
+            said => lines.push(format!("[in reply to {name}: \"{said}\"]")),
+        }
+    }
+    let text = without_me(message, me);
+    if !text.is_empty() {
+        lines.push(text);
+    }
+    lines.extend(things(message));
+    if lines.is_empty() {
+        // Nothing but the bot's name.
+        return message.words().0.to_owned();
+    }
+    lines.join("\n")
+}
+
+/// A text in one line of so many characters at most.
+fn one_line(text: &str, max_chars: usize) -> String {
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match joined.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}…", &joined[..end]),
+        None => joined,
+    }
+}
+
+/// What is neither words nor a file, in words.
+fn things(message: &Message) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut tell = |what: &str, detail: Option<&str>| match detail.map(|detail| one_line(detail, QUOTE_MAX)) {
+        Some(detail) if !detail.is_empty() => out.push(format!("[{what}: {detail}]")),
+        _ => out.push(format!("[{what}]")),
+    };
+    if let Some(sticker) = &message.sticker {
+        tell("sticker", sticker.emoji.as_deref());
+    }
+    if let Some(poll) = &message.poll {
+        tell("poll", poll.question.as_deref());
+    }
+    if let Some(contact) = &message.contact {
+        tell("contact", contact.first_name.as_deref());
+    }
+    match (&message.venue, &message.location) {
+        (Some(venue), _) => tell("place", venue.title.as_deref()),
+        (None, Some(Thing { latitude: Some(latitude), longitude: Some(longitude), .. })) => {
+            tell("place", Some(&format!("{latitude}, {longitude}")));
+        }
+        (None, Some(_)) => tell("place", None),
+        (None, None) => {}
+    }
+    if let Some(dice) = &message.dice {
+        let value = dice.value.map(|value| value.to_string()).unwrap_or_default();
+        tell("dice", Some(&format!("{} {value}", dice.emoji.as_deref().unwrap_or_default())));
+    }
+    out
+}
+
+/// What is attached.
+pub(super) fn attached(message: &Message) -> Vec<Attached> {
+    let mut out = Vec::new();
+    if !message.photo.is_empty() {
+        out.push(Attached::Photo(message.photo.clone()));
+    }
+    // An animation comes as a document, too.
+    match (&message.animation, &message.document) {
+        (Some(animation), _) => out.push(named("animation", animation)),
+        (None, Some(document)) => out.push(Attached::Document(document.clone())),
+        (None, None) => {}
+    }
+    for (what, file) in [
+        ("audio", &message.audio),
+        ("voice message", &message.voice),
+        ("video", &message.video),
+        ("video message", &message.video_note),
+    ] {
+        out.extend(file.as_ref().map(|file| named(what, file)));
+    }
+    out
+}
+
+fn named(what: &str, file: &FileRef) -> Attached {
+    let mut name = what.to_owned();
+    if let Some(given) = file.file_name.as_deref().or(file.title.as_deref()) {
+        name.push_str(&format!(" {}", one_line(given, 128)));
+    }
+    if let Some(seconds) = file.duration {
+        name.push_str(&format!(" ({seconds} s)"));
+    }
+    Attached::Named { name, media_type: file.mime_type.clone() }
+}

@@ -1,0 +1,273 @@
+//! Updates under way: in order within a chat (and topic), beside each other otherwise.
+//!
+//! Each update is a task; the next of its lane starts when it is done. A command that takes long lets its lane go on.
+//! `/stop` passes a message that waits for room in its channel: it may be what makes the room.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::sent::Place;
+
+/// What a task and the poller know of each other.
+#[derive(Debug, Default)]
+pub(super) struct Hold {
+    /// Since when the task waits for room in its channel.
+    since: Mutex<Option<Instant>>,
+    given_up: CancellationToken,
+}
+
+impl Hold {
+    /// The task waits for room, or no longer.
+    pub(super) fn set_waiting(&self, waiting: bool) {
+        let mut since = self.since.lock();
+        *since = waiting.then(|| since.unwrap_or_else(Instant::now));
+    }
+
+    /// How long it has waited for room.
+    fn waited(&self) -> Option<Duration> {
+        (*self.since.lock()).map(|since| since.elapsed())
+    }
+
+    /// Resolves when the task is to wait no longer.
+    pub(super) async fn given_up(&self) {
+        self.given_up.cancelled().await;
+    }
+}
+
+/// Lets a task say that its lane may go on without it.
+#[derive(Clone)]
+pub(super) struct Release {
+    lane: Place,
+    update: i64,
+    sender: mpsc::Sender<(Place, i64)>,
+}
+
+impl Release {
+    /// The lane goes on. Waits for nothing: at worst the lane goes on when the task is done.
+    pub(super) fn lane(&self) {
+        if self.sender.try_send((self.lane, self.update)).is_err() {
+            tracing::debug!(chat = self.lane.0, "a lane goes on only when its command is done");
+        }
+    }
+}
+
+/// An update to be worked on.
+pub(super) struct Job<T> {
+    /// Its number.
+    pub(super) update: i64,
+    /// It passes what waits for room.
+    pub(super) urgent: bool,
+    /// What it says.
+    pub(super) work: T,
+}
+
+struct Lane<T> {
+    /// The update that the lane waits for.
+    front: i64,
+    hold: Arc<Hold>,
+    queue: VecDeque<Job<T>>,
+}
+
+/// All lanes. `start` makes the task of an update.
+pub(super) struct Lanes<T, F> {
+    start: F,
+    lanes: HashMap<Place, Lane<T>>,
+    tasks: JoinSet<()>,
+    running: HashMap<Id, (Place, i64)>,
+    released: mpsc::Receiver<(Place, i64)>,
+    sender: mpsc::Sender<(Place, i64)>,
+}
+
+impl<T, F, Fut> Lanes<T, F>
+where
+    F: FnMut(T, Arc<Hold>, Release) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    pub(super) fn new(start: F) -> Self {
+        let (sender, released) = mpsc::channel(super::ledger::WINDOW);
+        let (lanes, running) = (HashMap::new(), HashMap::new());
+        Self { start, lanes, tasks: JoinSet::new(), running, released, sender }
+    }
+
+    /// Puts an update at the end of its lane.
+    pub(super) fn push(&mut self, place: Place, job: Job<T>) {
+        match self.lanes.get_mut(&place) {
+            Some(lane) => lane.queue.push_back(job),
+            None => self.lead(place, job, VecDeque::new()),
+        }
+    }
+
+    /// An update becomes the one that its lane waits for.
+    fn lead(&mut self, place: Place, job: Job<T>, queue: VecDeque<Job<T>>) {
+        let hold = Arc::new(Hold::default());
+        let front = job.update;
+        self.spawn(place, job, hold.clone());
+        self.lanes.insert(place, Lane { front, hold, queue });
+    }
+
+    fn spawn(&mut self, place: Place, job: Job<T>, hold: Arc<Hold>) {
+        let release = Release { lane: place, update: job.update, sender: self.sender.clone() };
+        let task = self.tasks.spawn((self.start)(job.work, hold, release));
+        self.running.insert(task.id(), (place, job.update));
+    }
+
+    /// Waits for something to happen. Gives the number of an update that is done. Pends while none is under way.
+    pub(super) async fn step(&mut self) -> Option<i64> {
+        tokio::select! {
+            Some((place, update)) = self.released.recv() => {
+                self.go_on(place, update);
+                None
+            }
+            Some(ended) = self.tasks.join_next_with_id() => self.ended(ended.map(|(id, ())| id)),
+            else => std::future::pending().await,
+        }
+    }
+
+    fn ended(&mut self, ended: Result<Id, JoinError>) -> Option<i64> {
+        let id = match ended {
+            Ok(id) => id,
+            Err(error) => {
+                // It would fail again: better to lose one update than to be deaf.
+                metrics::counter!("cairn_telegram_updates_total", "outcome" => "panicked").increment(1);
+                tracing::error!(%error, "an update of telegram broke its handling and is passed over; please report this");
+                error.id()
+            }
+        };
+        let (place, update) = self.running.remove(&id)?;
+        self.go_on(place, update);
+        Some(update)
+    }
+
+    /// The lane need not wait for this update any more.
+    fn go_on(&mut self, place: Place, update: i64) {
+        if self.lanes.get(&place).is_none_or(|lane| lane.front != update) {
+            return;
+        }
+        let Some(mut lane) = self.lanes.remove(&place) else { return };
+        if let Some(job) = lane.queue.pop_front() {
+            self.lead(place, job, lane.queue);
+        }
+    }
+
+    /// Starts what is urgent in lanes whose front waits for room.
+    pub(super) fn let_urgent_pass(&mut self) {
+        let mut passing = Vec::new();
+        for (place, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.hold.waited().is_some()) {
+            while let Some(idx) = lane.queue.iter().position(|job| job.urgent) {
+                passing.extend(lane.queue.remove(idx).map(|job| (*place, job)));
+            }
+        }
+        for (place, job) in passing {
+            self.spawn(place, job, Arc::new(Hold::default()));
+        }
+    }
+
+    /// Has an update wait no longer for room, if it leads its lane and has done so for long enough.
+    pub(super) fn give_up(&self, update: i64, patience: Duration) {
+        let lane = self.lanes.values().find(|lane| lane.front == update);
+        if let Some(lane) = lane.filter(|lane| lane.hold.waited().is_some_and(|waited| waited >= patience)) {
+            lane.hold.given_up.cancel();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::BoxFuture;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    const A: Place = (1, None);
+    const B: Place = (2, None);
+
+    /// Tasks that log their number, then wait for a permit where they are given a gate.
+    type Log = Arc<Mutex<Vec<i64>>>;
+    type Work = (i64, Option<Arc<Semaphore>>, bool);
+
+    fn start(log: Log) -> impl FnMut(Work, Arc<Hold>, Release) -> BoxFuture<'static, ()> {
+        move |(number, gate, releases): Work, hold, release| {
+            let log = log.clone();
+            Box::pin(async move {
+                log.lock().push(number);
+                if releases {
+                    release.lane();
+                }
+                if let Some(gate) = gate {
+                    hold.set_waiting(true);
+                    tokio::select! {
+                        permit = gate.acquire() => permit.expect("is open").forget(),
+                        () = hold.given_up() => log.lock().push(-number),
+                    }
+                }
+            })
+        }
+    }
+
+    fn job(number: i64, gate: Option<&Arc<Semaphore>>) -> Job<Work> {
+        Job { update: number, urgent: false, work: (number, gate.cloned(), false) }
+    }
+
+    #[tokio::test]
+    async fn a_lane_keeps_its_order_and_holds_no_other_up() {
+        let (log, gate) = (Log::default(), Arc::new(Semaphore::new(0)));
+        let mut lanes = Lanes::new(start(log.clone()));
+        lanes.push(A, job(1, Some(&gate)));
+        lanes.push(A, job(2, None));
+        lanes.push(B, job(3, None));
+        assert_eq!(lanes.step().await, Some(3));
+        assert_eq!(*log.lock(), [1, 3]);
+        gate.add_permits(1);
+        assert_eq!(lanes.step().await, Some(1));
+        assert_eq!(lanes.step().await, Some(2));
+    }
+
+    #[tokio::test]
+    async fn a_task_that_takes_long_lets_its_lane_go_on() {
+        let (log, gate) = (Log::default(), Arc::new(Semaphore::new(0)));
+        let mut lanes = Lanes::new(start(log.clone()));
+        lanes.push(A, Job { update: 1, urgent: false, work: (1, Some(gate.clone()), true) });
+        lanes.push(A, job(2, None));
+        assert_eq!(lanes.step().await, None);
+        assert_eq!(lanes.step().await, Some(2));
+        gate.add_permits(1);
+        assert_eq!(lanes.step().await, Some(1));
+    }
+
+    #[tokio::test]
+    async fn what_is_urgent_passes_what_waits_for_room() {
+        let (log, gate) = (Log::default(), Arc::new(Semaphore::new(0)));
+        let mut lanes = Lanes::new(start(log.clone()));
+        lanes.push(A, job(1, Some(&gate)));
+        lanes.push(A, job(2, None));
+        lanes.push(A, Job { update: 3, urgent: true, work: (3, None, false) });
+        lanes.let_urgent_pass();
+        tokio::task::yield_now().await;
+        lanes.let_urgent_pass();
+        assert_eq!(lanes.step().await, Some(3));
+        lanes.give_up(1, Duration::from_secs(3600));
+        lanes.give_up(1, Duration::ZERO);
+        assert_eq!(lanes.step().await, Some(1));
+        assert_eq!(lanes.step().await, Some(2));
+        assert_eq!(*log.lock(), [1, 3, -1, 2]);
+    }
+
+    #[tokio::test]
+    async fn an_update_that_breaks_its_handling_is_done_and_its_lane_goes_on() {
+        let mut lanes = Lanes::new(|number: i64, _: Arc<Hold>, _: Release| async move {
+            assert_ne!(number, 1, "breaks");
+        });
+        lanes.push(A, Job { update: 1, urgent: false, work: 1 });
+        lanes.push(A, Job { update: 2, urgent: false, work: 2 });
+        assert_eq!(lanes.step().await, Some(1));
+        assert_eq!(lanes.step().await, Some(2));
+    }
+}

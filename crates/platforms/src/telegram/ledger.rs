@@ -1,0 +1,122 @@
+//! Which updates are done, and what may be confirmed to Telegram.
+//!
+//! Telegram has one offset for all chats: a poll confirms every update below it, and gets what is not confirmed from
+//! there on, a hundred at most. So the offset stands at the oldest update that is not done. What lies behind it comes
+//! again with each poll and is known by its id. Hence no more than [`WINDOW`] updates are ever under way.
+//!
+//! Ids are remembered, not compared: after a week without updates Telegram goes on from a random number, which may be
+//! lower. For the same reason an offset is only sent while there is something to confirm.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+
+/// Most updates that Telegram gives at once.
+pub(super) const WINDOW: usize = 100;
+
+/// So many ids of updates that are done are remembered.
+const REMEMBERED: usize = 4096;
+
+/// The updates under way and those that are done.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    open: BTreeSet<i64>,
+    done: HashSet<i64>,
+    order: VecDeque<i64>,
+    /// The highest id of the last batch, until it is confirmed.
+    last: Option<i64>,
+}
+
+impl Ledger {
+    /// Whether an update has not come in before.
+    pub(super) fn is_new(&self, id: i64) -> bool {
+        !self.done.contains(&id) && !self.open.contains(&id)
+    }
+
+    /// An update came in. False: it is known, there is nothing to do.
+    pub(super) fn take(&mut self, id: i64) -> bool {
+        self.last = Some(self.last.map_or(id, |last| last.max(id)));
+        !self.done.contains(&id) && self.open.insert(id)
+    }
+
+    /// An update is done: what it says is durable, or of no use.
+    pub(super) fn finish(&mut self, id: i64) {
+        self.open.remove(&id);
+        if self.done.insert(id) {
+            self.order.push_back(id);
+        }
+        while self.order.len() > REMEMBERED {
+            self.order.pop_front().map(|old| self.done.remove(&old));
+        }
+    }
+
+    /// What the next poll says: all below it is done. None: there is nothing to confirm.
+    pub(super) fn offset(&self) -> Option<i64> {
+        self.open.first().copied().or_else(|| self.last.map(|last| last.saturating_add(1)))
+    }
+
+    /// A poll with that offset was answered; its batch has not been taken in yet.
+    pub(super) fn confirmed(&mut self) {
+        self.last = None;
+    }
+
+    /// The update that holds the offset back.
+    pub(super) fn oldest(&self) -> Option<i64> {
+        self.open.first().copied()
+    }
+
+    /// How many are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.open.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offset_stands_at_the_oldest_update_that_is_not_done() {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.offset(), None);
+        assert!(ledger.take(10) && ledger.take(11) && ledger.take(12));
+        ledger.finish(10);
+        ledger.finish(12);
+        assert_eq!(ledger.offset(), Some(11));
+        ledger.confirmed();
+        assert!(!ledger.take(11) && !ledger.take(12), "both are known");
+        ledger.finish(11);
+        assert_eq!(ledger.offset(), Some(13));
+    }
+
+    #[test]
+    fn nothing_is_compared_with_a_confirmed_number() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.take(900));
+        ledger.finish(900);
+        assert_eq!(ledger.offset(), Some(901));
+        ledger.confirmed();
+        assert_eq!(ledger.offset(), None, "a lower number that follows is not confirmed unseen");
+        assert!(ledger.take(5));
+        ledger.finish(5);
+        assert_eq!(ledger.offset(), Some(6));
+    }
+
+    #[test]
+    fn a_double_of_what_is_done_is_confirmed_and_not_taken_in() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.take(7));
+        ledger.finish(7);
+        ledger.confirmed();
+        assert!(!ledger.take(7));
+        assert_eq!(ledger.offset(), Some(8));
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_bound() {
+        let mut ledger = Ledger::default();
+        for id in 0..(2 * REMEMBERED as i64) {
+            assert!(ledger.take(id));
+            ledger.finish(id);
+        }
+        assert_eq!((ledger.done.len(), ledger.order.len()), (REMEMBERED, REMEMBERED));
+    }
+}

@@ -1,0 +1,182 @@
+//! Telegram, over the Bot API.
+//!
+//! - `poll` is the loop that asks for updates, with `ledger` (what may be confirmed) and `lanes` (what is under way);
+//! - `visit` takes one update in: who says it (`content`), whether they are heard, what they say (`words`, `content`);
+//! - `send` is what leaves, `pace` how often, `notice` what is said outside of conversations;
+//! - `api` and `wire` are the Bot API's calls and what it answers.
+//!
+//! Telegram keeps updates for a day and gives them until they are confirmed, so nothing about them is stored here. It
+//! does not tell bots of deleted messages: what was said stays, unless its author edits it.
+
+mod api;
+mod backoff;
+mod content;
+mod fetch;
+mod lanes;
+mod ledger;
+mod menu;
+mod notice;
+mod pace;
+mod poll;
+mod send;
+mod sent;
+mod settings;
+mod trouble;
+mod visit;
+mod wire;
+mod words;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::ids::{ChannelId, MessageId};
+use cairn_core::ports::{
+    Adapter, AdapterFailure, AdapterPorts, LinkState, Platform, PlatformStatus, PlatformTraits, Registry,
+    SendError, SendPart,
+};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use teloxide::types::MessageEntity;
+
+use self::api::Api;
+use self::pace::Pace;
+use self::sent::Sent;
+pub use self::settings::{API_URL, BadSettings, CatchUp, TelegramSettings};
+use crate::link::Link;
+
+/// The platform's name in channel ids.
+const NAME: &str = "telegram";
+
+/// Telegram shows typing for five seconds.
+const TYPING_EVERY: Duration = Duration::from_secs(4);
+
+/// Longest message, in UTF-16 units of what is shown.
+const LIMIT: usize = 4096;
+
+/// Of so many groups that are not served the log tells the id.
+const UNLISTED_MAX: usize = 256;
+
+/// A bot on Telegram.
+pub struct Telegram {
+    settings: TelegramSettings,
+    registry: Arc<dyn Registry>,
+    api: Api,
+    link: Link,
+    pace: Pace,
+    sent: Sent,
+    unlisted: Mutex<BTreeSet<i64>>,
+}
+
+impl Telegram {
+    /// A bot that is not connected yet.
+    ///
+    /// # Errors
+    /// The address or the token cannot be one.
+    pub fn new(settings: TelegramSettings, registry: Arc<dyn Registry>) -> Result<Self, BadSettings> {
+        let api = Api::new(&settings)?;
+        let link = Link::new(NAME, registry.clock());
+        Ok(Self {
+            settings,
+            registry,
+            api,
+            link,
+            pace: Pace::default(),
+            sent: Sent::default(),
+            unlisted: Mutex::default(),
+        })
+    }
+
+    /// The time of the house.
+    fn now(&self) -> Timestamp {
+        self.registry.clock().now()
+    }
+
+    /// Nobody is heard there. Of each group the log tells once by which id it can be listed.
+    fn passed_over(&self, chat: i64, direct: bool, why: &'static str) {
+        let mut unlisted = self.unlisted.lock();
+        if !direct && unlisted.len() < UNLISTED_MAX && unlisted.insert(chat) {
+            tracing::info!(
+                chat,
+                why,
+                "messages of a telegram group are passed over; to serve it, add its id to `chats`"
+            );
+        }
+    }
+}
+
+impl Platform for Telegram {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn traits(&self) -> PlatformTraits {
+        PlatformTraits {
+            typing_every: TYPING_EVERY,
+            repeat_within: None,
+            draft_every: self.settings.draft_every,
+        }
+    }
+
+    fn split(&self, words: &str) -> Vec<String> {
+        split(words)
+    }
+
+    fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>> {
+        Box::pin(async move {
+            let place = self.place(&part.channel)?;
+            let sent = self.write(place, &part.words, part.reply_to.as_ref()).await?;
+            Ok(MessageId::from(sent.to_string()))
+        })
+    }
+
+    fn edit(
+        &self,
+        channel: ChannelId,
+        message: MessageId,
+        words: String,
+    ) -> BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(async move { self.rewrite(self.place(&channel)?, &message, &words).await })
+    }
+
+    fn typing(&self, channel: ChannelId) -> BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(async move { self.type_in(self.place(&channel)?).await })
+    }
+
+    fn status(&self) -> PlatformStatus {
+        self.link.status()
+    }
+}
+
+impl Adapter for Telegram {
+    fn run(self: Arc<Self>, ports: AdapterPorts) -> BoxFuture<'static, AdapterFailure> {
+        Box::pin(poll::run(self, ports))
+    }
+
+    fn set_state(&self, state: LinkState, failure: Option<&AdapterFailure>) {
+        self.link.set(state, failure);
+    }
+}
+
+/// The text of Markdown, and what stands for its markup.
+fn markup(words: &str) -> (String, Vec<MessageEntity>) {
+    (words.to_owned(), Vec::new())
+}
+
+/// Markdown in parts of one message's length.
+fn split(words: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut length = 0;
+    for c in words.trim().chars() {
+        length += c.len_utf16();
+        if length > LIMIT {
+            parts.push(String::new());
+            length = c.len_utf16();
+        }
+        if let Some(part) = parts.last_mut() {
+            part.push(c);
+        }
+    }
+    parts
+}

@@ -1,0 +1,105 @@
+//! What the bot says outside of a conversation: a pairing code, a limit, a command's answer. Best effort.
+
+use std::time::Duration;
+
+use cairn_core::ids::MessageId;
+use cairn_core::ports::{Platform as _, SendError};
+use futures::StreamExt as _;
+use tokio::sync::mpsc;
+
+use super::Telegram;
+use super::sent::Place;
+
+/// Most that wait to be said.
+const WAITING_MAX: usize = 64;
+
+/// Most that are on their way at once.
+const AT_ONCE: usize = 8;
+
+/// So often each part is tried.
+const ATTEMPTS: u32 = 4;
+
+/// Longest wait for a rate limit.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Something to say.
+pub(super) struct Notice {
+    /// Where.
+    pub(super) place: Place,
+    /// The message that it answers.
+    pub(super) reply_to: Option<MessageId>,
+    /// In Markdown, of any length.
+    pub(super) words: String,
+    /// What is said instead when Telegram refuses it.
+    pub(super) otherwise: Option<Box<Notice>>,
+}
+
+/// Takes what is to be said.
+#[derive(Clone)]
+pub(super) struct Notices(mpsc::Sender<Notice>);
+
+impl Notices {
+    /// A queue, and where it is read.
+    pub(super) fn queue() -> (Self, mpsc::Receiver<Notice>) {
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        (Self(sender), receiver)
+    }
+
+    /// Has something said. With too much waiting it is left out, and the log tells.
+    pub(super) fn say(&self, notice: Notice) {
+        let chat = notice.place.0;
+        if self.0.try_send(notice).is_err() {
+            metrics::counter!("cairn_notices_total", "platform" => super::NAME, "outcome" => "dropped")
+                .increment(1);
+            tracing::warn!(chat, "too many notices wait for telegram; one was left out");
+        }
+    }
+}
+
+impl Telegram {
+    /// Says what comes in, until nobody is left to ask.
+    pub(super) async fn say_notices(&self, mut queue: mpsc::Receiver<Notice>) {
+        let notices = futures::stream::poll_fn(move |cx| queue.poll_recv(cx));
+        notices.for_each_concurrent(AT_ONCE, |notice| self.say(notice)).await;
+    }
+
+    async fn say(&self, notice: Notice) {
+        let mut next = Some(notice);
+        while let Some(notice) = next {
+            let chat = notice.place.0;
+            let outcome = match self.say_once(&notice).await {
+                Ok(()) => "sent",
+                Err(error @ SendError::Refused(_)) if notice.otherwise.is_some() => {
+                    tracing::debug!(chat, %error, "telegram refused a notice; it is said elsewhere");
+                    "refused"
+                }
+                Err(error) => {
+                    tracing::warn!(chat, %error, "a notice was not said");
+                    "failed"
+                }
+            };
+            metrics::counter!("cairn_notices_total", "platform" => super::NAME, "outcome" => outcome)
+                .increment(1);
+            next = notice.otherwise.filter(|_| outcome == "refused").map(|otherwise| *otherwise);
+        }
+    }
+
+    async fn say_once(&self, notice: &Notice) -> Result<(), SendError> {
+        let mut reply_to = notice.reply_to.as_ref();
+        for part in self.split(&notice.words) {
+            let mut attempt = 1;
+            loop {
+                match self.write(notice.place, &part, reply_to).await {
+                    Ok(_) => break,
+                    Err(SendError::Later { after, .. }) if attempt < ATTEMPTS => {
+                        tokio::time::sleep(after.unwrap_or(Duration::from_secs(2)).min(WAIT_MAX)).await;
+                    }
+                    Err(error) => return Err(error),
+                }
+                attempt += 1;
+            }
+            reply_to = None;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,321 @@
+//! The loop that asks Telegram for updates.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::ports::{AdapterFailure, AdapterPorts, LinkState};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use serde_json::Value;
+use teloxide::payloads::{GetMe, GetUpdates};
+use teloxide::types::AllowedUpdate;
+use tokio::time::Instant;
+
+use super::api::CallError;
+use super::lanes::{Hold, Job, Lanes, Release};
+use super::ledger::{Ledger, WINDOW};
+use super::notice::Notices;
+use super::sent::Place;
+use super::trouble::{Next, Troubles};
+use super::visit::{Host, Work};
+use super::wire::{self, Message, Update, User};
+use super::words::{self, Given};
+use super::{NAME, Telegram};
+
+/// A poll that is not answered so long after it should be is dead, as the connection is.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// How long a call that answers at once may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Pauses between polls while updates are under way, which Telegram gives again at once.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// While others cannot be heard, an update waits at most so long for room in its channel.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Connects and takes in what comes, until it fails for good.
+pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> AdapterFailure {
+    let started = telegram.now();
+    let mut troubles = Troubles::default();
+    let me = match connect(&telegram, &mut troubles).await {
+        Ok(me) => Arc::new(me),
+        Err(failure) => return failure,
+    };
+    let (notices, queue) = Notices::queue();
+    let host = Host { telegram: telegram.clone(), ports, notices, me: me.clone() };
+    let start = move |work: Work, hold: Arc<Hold>, release: Release| -> BoxFuture<'static, ()> {
+        Box::pin(host.clone().visit(work, hold, release))
+    };
+    let poller = Poller {
+        telegram: &telegram,
+        me,
+        started,
+        ledger: Ledger::default(),
+        lanes: Lanes::new(start),
+        troubles,
+        wait: FIRST_WAIT,
+    };
+    let aside = async {
+        telegram.register_commands().await;
+        telegram.say_notices(queue).await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        failure = poller.poll() => failure,
+        () = aside => AdapterFailure {
+            reason: "the telegram adapter came to an end".to_owned(),
+            hint: "it is started again".to_owned(),
+            lasting: false,
+        },
+    }
+}
+
+/// Asks who the bot is, until there is an answer.
+async fn connect(telegram: &Telegram, troubles: &mut Troubles) -> Result<User, AdapterFailure> {
+    telegram.link.set(LinkState::Connecting, None);
+    loop {
+        let asked = Instant::now();
+        let error = match telegram.api.call(&GetMe::new(), CALL_TIMEOUT).await {
+            Ok(me) => match serde_json::from_value::<User>(me) {
+                Ok(me) => {
+                    telegram.link.latency(asked.elapsed());
+                    greet(telegram, &me);
+                    troubles.over();
+                    return Ok(me);
+                }
+                Err(_) => {
+                    CallError::Garbled { status: 200, what: "an answer to getMe without a bot".to_owned() }
+                }
+            },
+            Err(error) => error,
+        };
+        match troubles.met(&error, telegram) {
+            Next::Again(pause) => tokio::time::sleep(pause).await,
+            Next::Fail(failure) => return Err(failure),
+        }
+    }
+}
+
+fn greet(telegram: &Telegram, me: &User) {
+    let name = me.username.as_deref().map_or_else(|| me.first_name.clone(), |name| format!("@{name}"));
+    telegram.link.set_name(name);
+    telegram.link.set(LinkState::Connected, None);
+    tracing::info!(
+        bot = me.id,
+        hears_all = me.can_read_all_group_messages,
+        "connected to telegram; without `hears_all` the bot gets only what is addressed to it in groups (BotFather: \
+         /setprivacy)"
+    );
+}
+
+struct Poller<'a, F> {
+    telegram: &'a Telegram,
+    me: Arc<User>,
+    started: Timestamp,
+    ledger: Ledger,
+    lanes: Lanes<Work, F>,
+    troubles: Troubles,
+    wait: Duration,
+}
+
+impl<F, Fut> Poller<'_, F>
+where
+    F: FnMut(Work, Arc<Hold>, Release) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    async fn poll(mut self) -> AdapterFailure {
+        loop {
+            let pause = match self.ask().await {
+                Ok(batch) => {
+                    self.troubles.over();
+                    self.telegram.link.set(LinkState::Connected, None);
+                    self.ledger.confirmed();
+                    let (full, news) = (batch.len() >= WINDOW, self.take_in(batch).await);
+                    self.wait = if news { FIRST_WAIT } else { (self.wait * 2).min(LONGEST_WAIT) };
+                    if full && !news {
+                        self.make_way();
+                    }
+                    self.lanes.let_urgent_pass();
+                    if news || self.ledger.under_way() > 0 { self.wait } else { Duration::ZERO }
+                }
+                Err(error) => match self.troubles.met(&error, self.telegram) {
+                    Next::Again(pause) => {
+                        self.pass(pause, false).await;
+                        continue;
+                    }
+                    Next::Fail(failure) => return failure,
+                },
+            };
+            self.pass(pause, true).await;
+        }
+    }
+
+    /// One poll. Updates under way go on meanwhile.
+    async fn ask(&mut self) -> Result<Vec<Value>, CallError> {
+        // While something is under way Telegram has something to give at once, and after a failure it is to be known
+        // soon whether it is over.
+        let at_once = self.ledger.under_way() > 0 || self.troubles.any();
+        let hold = if at_once { Duration::ZERO } else { self.telegram.settings.poll_timeout };
+        let mut payload = GetUpdates::new();
+        payload.offset = self.ledger.offset().and_then(|offset| i32::try_from(offset).ok());
+        payload.limit = u8::try_from(WINDOW).ok();
+        payload.timeout = u32::try_from(hold.as_secs()).ok();
+        payload.allowed_updates =
+            Some(vec![AllowedUpdate::Message, AllowedUpdate::EditedMessage, AllowedUpdate::MyChatMember]);
+        let asked = Instant::now();
+        let call = self.telegram.api.call(&payload, hold + MARGIN);
+        tokio::pin!(call);
+        let answer = loop {
+            tokio::select! {
+                answer = &mut call => break answer?,
+                done = self.lanes.step() => done.into_iter().for_each(|update| self.ledger.finish(update)),
+            }
+        };
+        if at_once {
+            self.telegram.link.latency(asked.elapsed());
+        }
+        match answer {
+            Value::Array(batch) => Ok(batch),
+            _ => Err(CallError::Garbled {
+                status: 200,
+                what: "an answer to getUpdates without a list".to_owned(),
+            }),
+        }
+    }
+
+    /// Waits, while updates under way go on. `done`: no longer than until all of them are done.
+    async fn pass(&mut self, pause: Duration, done: bool) {
+        let until = Instant::now() + pause;
+        while !(done && self.ledger.under_way() == 0) {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => break,
+                done = self.lanes.step() => done.into_iter().for_each(|update| self.ledger.finish(update)),
+            }
+        }
+        self.telegram.link.set_queue(self.ledger.under_way() as u64);
+    }
+
+    /// Puts what is new into its lanes. Gives whether anything was.
+    async fn take_in(&mut self, batch: Vec<Value>) -> bool {
+        let (mut news, mut fresh) = (false, Vec::new());
+        for value in batch {
+            let (id, read) = wire::read(value);
+            if let Some(id) = id
+                && !self.ledger.is_new(id)
+            {
+                self.ledger.take(id);
+                continue;
+            }
+            let update = match (id, read) {
+                (Some(id), Ok(update)) => (id, update),
+                (id, read) => {
+                    unread(id, read.err());
+                    if let Some(id) = id {
+                        self.ledger.take(id);
+                        self.ledger.finish(id);
+                    }
+                    continue;
+                }
+            };
+            // Later messages of the chat must find it moved.
+            if !self.follow(&update.1).await {
+                break;
+            }
+            news = true;
+            self.ledger.take(update.0);
+            fresh.push(update);
+        }
+        if news {
+            self.telegram.link.inbound();
+        }
+        let late = self.late(&fresh);
+        for ((update, says), late) in fresh.into_iter().zip(late) {
+            let (place, urgent) = (place_of(&says), self.is_urgent(&says));
+            self.lanes.push(place, Job { update, urgent, work: Work { update: says, late } });
+        }
+        news
+    }
+
+    /// Notes that a chat moved. False: that could not be noted, so nothing after it may be taken in yet.
+    async fn follow(&self, update: &Update) -> bool {
+        let Update::Message(message) = update else { return true };
+        let chat = message.chat.id;
+        let moves = [
+            message.migrate_to_chat_id.map(|to| (chat, to)),
+            message.migrate_from_chat_id.map(|from| (from, chat)),
+        ];
+        for (from, to) in moves.into_iter().flatten() {
+            tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
+            let noted = self.telegram.registry.migrate(NAME.to_owned(), from.to_string(), to.to_string());
+            if let Err(error) = noted.await {
+                tracing::error!(from, to, %error, "that a chat moved could not be kept; it is tried again");
+                return false;
+            }
+            self.telegram.works(from);
+        }
+        true
+    }
+
+    /// Which of them are from a downtime too long ago, or too many: of a chat's missed messages the newest count.
+    fn late(&self, fresh: &[(i64, Update)]) -> Vec<bool> {
+        let catch_up = self.telegram.settings.catch_up;
+        let (now, mut missed) = (self.telegram.now(), HashMap::<Place, usize>::new());
+        let mut late: Vec<bool> = fresh
+            .iter()
+            .rev()
+            .map(|(_, update)| {
+                let Update::Message(message) = update else { return false };
+                let Ok(at) = Timestamp::from_second(message.date) else { return false };
+                if at.duration_since(self.started).is_negative() {
+                    let count = missed.entry(place_of(update)).or_default();
+                    *count += 1;
+                    if *count > catch_up.max_messages {
+                        return true;
+                    }
+                }
+                now.duration_since(at) > catch_up.max_age
+            })
+            .collect();
+        late.reverse();
+        let count = late.iter().filter(|late| **late).count();
+        if count > 0 {
+            metrics::counter!("cairn_telegram_late_total").increment(count as u64);
+            tracing::info!(
+                count,
+                "missed telegram messages are too old or too many; they are kept without an answer"
+            );
+        }
+        late
+    }
+
+    fn is_urgent(&self, update: &Update) -> bool {
+        let Update::Message(message) = update else { return false };
+        matches!(words::command(message, &self.me), Given::Mine { name, .. } if name.eq_ignore_ascii_case("stop"))
+    }
+
+    /// All that Telegram gives at once is under way or done behind an update that waits for room: nobody else could
+    /// be heard. It waits no longer.
+    fn make_way(&mut self) {
+        if let Some(oldest) = self.ledger.oldest() {
+            self.lanes.give_up(oldest, PATIENCE);
+        }
+    }
+}
+
+fn place_of(update: &Update) -> Place {
+    let of = |message: &Message| (message.chat.id, message.topic());
+    match update {
+        Update::Message(message) | Update::Edited(message) => of(message),
+        Update::Membership(change) => (change.chat.id, None),
+    }
+}
+
+fn unread(id: Option<i64>, unread: Option<wire::Unread>) {
+    let (kind, why) = unread.map_or(("none", "it has no number"), |unread| (unread.kind, unread.why));
+    metrics::counter!("cairn_telegram_updates_total", "outcome" => "unread").increment(1);
+    tracing::warn!(update = id, kind, why, "an update of telegram cannot be read; it is passed over");
+}

@@ -1,0 +1,219 @@
+//! What leaves: messages, edits, typing, and what is known of each afterwards.
+
+use std::time::Duration;
+
+use cairn_core::ids::{ChannelId, MessageId};
+use cairn_core::ports::SendError;
+use serde_json::Value;
+use teloxide::payloads::{EditMessageText, SendChatAction, SendMessage};
+use teloxide::types::{
+    ChatAction, ChatId, LinkPreviewOptions, MessageEntity, MessageId as Number, Recipient, ReplyParameters,
+    ThreadId,
+};
+use tokio::time::Instant;
+
+use super::api::CallError;
+use super::pace::Write;
+use super::sent::Place;
+use super::{NAME, Telegram, markup};
+
+/// How long Telegram may take to answer.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How a call that writes counts when it failed.
+pub(super) fn send_error(error: CallError) -> SendError {
+    let reason = error.to_string();
+    match error {
+        CallError::Api { code: 400 | 403 | 413, description, .. } => SendError::Refused(description),
+        // The bot as a whole may not, at the moment: its messages keep.
+        CallError::Api { retry_after, .. } => SendError::Later { after: retry_after, reason },
+        CallError::Connect(_) => SendError::Later { after: None, reason },
+        CallError::Garbled { status: 300..500, .. } => SendError::Later { after: None, reason },
+        CallError::Broken(_) | CallError::Garbled { .. } => SendError::Unknown(reason),
+    }
+}
+
+/// A message of Telegram by the house's id.
+fn number(message: &MessageId) -> Option<Number> {
+    message.as_str().parse().ok().map(Number)
+}
+
+fn thread(place: Place) -> Option<ThreadId> {
+    place.1.and_then(|thread| i32::try_from(thread).ok()).map(|thread| ThreadId(Number(thread)))
+}
+
+fn chat(place: Place) -> Recipient {
+    Recipient::Id(ChatId(place.0))
+}
+
+fn no_preview() -> LinkPreviewOptions {
+    LinkPreviewOptions {
+        is_disabled: true,
+        url: None,
+        prefer_small_media: false,
+        prefer_large_media: false,
+        show_above_text: false,
+    }
+}
+
+impl Telegram {
+    /// Where a channel is on Telegram by now.
+    pub(super) fn place(&self, channel: &ChannelId) -> Result<Place, SendError> {
+        let bad = || SendError::Refused(format!("`{channel}` is no chat on Telegram"));
+        let chat = self.registry.address_of(NAME, channel.chat());
+        let chat = chat.parse().map_err(|_| bad())?;
+        let thread = channel.thread().map(str::parse).transpose().map_err(|_| bad())?;
+        Ok((chat, thread))
+    }
+
+    /// Sends words, of one message's length at most, and gives the message's number.
+    pub(super) async fn write(
+        &self,
+        place: Place,
+        words: &str,
+        reply_to: Option<&MessageId>,
+    ) -> Result<i64, SendError> {
+        let (text, entities) = markup(words);
+        if text.trim().is_empty() {
+            return Err(SendError::Refused("there is nothing in it to send".to_owned()));
+        }
+        self.take(place, Write::Message)?;
+        let mut payload = SendMessage::new(chat(place), text);
+        payload.entities = Some(entities).filter(|entities: &Vec<MessageEntity>| !entities.is_empty());
+        payload.link_preview_options = Some(no_preview());
+        payload.message_thread_id = thread(place);
+        payload.reply_parameters = reply_to
+            .and_then(number)
+            .map(|message| ReplyParameters::new(message).allow_sending_without_reply());
+        let mut answer = self.api.call(&payload, CALL_TIMEOUT).await;
+        if payload.entities.is_some() && answer.as_ref().is_err_and(faults_entities) {
+            tracing::warn!(
+                chat = place.0,
+                "telegram refused the markup of a message; it is sent as plain text"
+            );
+            payload.entities = None;
+            answer = self.api.call(&payload, CALL_TIMEOUT).await;
+        }
+        if let Some(moved) = answer.as_ref().err().and_then(moved_to) {
+            self.moved(place.0, moved).await?;
+            payload.chat_id = Recipient::Id(ChatId(moved));
+            answer = self.api.call(&payload, CALL_TIMEOUT).await;
+        }
+        let result = answer.map_err(|error| self.failed(place, error))?;
+        self.link.outbound();
+        self.works(place.0);
+        let sent = result.get("message_id").and_then(Value::as_i64);
+        let sent =
+            sent.ok_or_else(|| SendError::Unknown("telegram named no message in its answer".to_owned()))?;
+        self.sent.note(place, sent);
+        Ok(sent)
+    }
+
+    /// Has a message say other words.
+    pub(super) async fn rewrite(
+        &self,
+        place: Place,
+        message: &MessageId,
+        words: &str,
+    ) -> Result<(), SendError> {
+        let Some(message) = number(message) else {
+            return Err(SendError::Refused(format!("`{message}` is no message on Telegram")));
+        };
+        let (text, entities) = markup(words);
+        self.take(place, Write::Edit)?;
+        let mut payload = EditMessageText::new(chat(place), message, text);
+        payload.entities = Some(entities).filter(|entities: &Vec<MessageEntity>| !entities.is_empty());
+        payload.link_preview_options = Some(no_preview());
+        let mut answer = self.api.call(&payload, CALL_TIMEOUT).await;
+        if payload.entities.is_some() && answer.as_ref().is_err_and(faults_entities) {
+            payload.entities = None;
+            answer = self.api.call(&payload, CALL_TIMEOUT).await;
+        }
+        if let Some(moved) = answer.as_ref().err().and_then(moved_to) {
+            self.moved(place.0, moved).await?;
+            payload.chat_id = Recipient::Id(ChatId(moved));
+            answer = self.api.call(&payload, CALL_TIMEOUT).await;
+        }
+        match answer {
+            Ok(_) => {}
+            Err(CallError::Api { description, .. }) if description.contains("message is not modified") => {}
+            Err(error) => return Err(self.failed(place, error)),
+        }
+        self.link.outbound();
+        Ok(())
+    }
+
+    /// Shows that the bot is typing.
+    pub(super) async fn type_in(&self, place: Place) -> Result<(), SendError> {
+        if let Some(after) = self.pace.blocked(place.0, Instant::now()) {
+            return Err(too_fast(after));
+        }
+        let mut payload = SendChatAction::new(chat(place), ChatAction::Typing);
+        payload.message_thread_id = thread(place);
+        let answer = self.api.call(&payload, CALL_TIMEOUT).await;
+        answer.map(drop).map_err(|error| self.failed(place, error))
+    }
+
+    fn take(&self, place: Place, write: Write) -> Result<(), SendError> {
+        self.pace.take(place.0, write, Instant::now()).map_err(too_fast)
+    }
+
+    /// A chat became a supergroup: its conversations go on there.
+    async fn moved(&self, from: i64, to: i64) -> Result<(), SendError> {
+        tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
+        let noted = self.registry.migrate(NAME.to_owned(), from.to_string(), to.to_string()).await;
+        noted.map_err(|error| SendError::Later { after: None, reason: error.to_string() })
+    }
+
+    /// Keeps what a failed call tells about its chat.
+    fn failed(&self, place: Place, error: CallError) -> SendError {
+        if let CallError::Api { code: 429, retry_after: Some(wait), .. } = &error {
+            self.pace.block(place.0, *wait, Instant::now());
+        }
+        if let CallError::Api { code: 403, description, .. } = &error {
+            self.barred(place.0, description);
+        }
+        send_error(error)
+    }
+
+    /// The bot may not write in a group. Of private chats only the log tells: everybody may block a bot.
+    pub(super) fn barred(&self, chat: i64, reason: &str) {
+        if chat < 0 && self.link.trouble(&trouble_name(chat), reason) {
+            tracing::warn!(
+                chat,
+                reason,
+                "the bot may not write in a telegram group; let it in again, or allow it to write"
+            );
+        }
+    }
+
+    /// The bot may write there.
+    pub(super) fn works(&self, chat: i64) {
+        if self.link.clear(&trouble_name(chat)) {
+            tracing::info!(chat, "the bot may write in that telegram group again");
+        }
+    }
+}
+
+fn trouble_name(chat: i64) -> String {
+    format!("chat {chat}")
+}
+
+fn too_fast(after: Duration) -> SendError {
+    SendError::Later {
+        after: Some(after),
+        reason: "telegram takes only so many messages of a bot".to_owned(),
+    }
+}
+
+/// Telegram finds fault with the markup, and has sent nothing.
+fn faults_entities(error: &CallError) -> bool {
+    matches!(error, CallError::Api { code: 400, description, .. } if description.contains("entit"))
+}
+
+fn moved_to(error: &CallError) -> Option<i64> {
+    match error {
+        CallError::Api { migrate_to, .. } => *migrate_to,
+        CallError::Connect(_) | CallError::Broken(_) | CallError::Garbled { .. } => None,
+    }
+}

@@ -1,0 +1,276 @@
+//! What Telegram sends, as far as it is read.
+//!
+//! teloxide's own types are strict: one field of a shape that it does not know (a document whose MIME type is
+//! malformed, an entity of a newer kind) costs the whole message. People's words must not depend on that, so these
+//! types need a message's id, chat and date, and pass over whatever else they cannot read.
+
+use serde::de::{DeserializeOwned, Deserializer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Reads a part of a message; one of another shape counts as absent.
+fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned + Default,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+/// Reads a list; items of another shape are left out.
+fn each<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let Value::Array(items) = Value::deserialize(deserializer)? else { return Ok(Vec::new()) };
+    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
+}
+
+/// An update, by its kind.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Update {
+    /// Somebody wrote.
+    Message(Box<Message>),
+    /// Somebody changed a message.
+    Edited(Box<Message>),
+    /// The bot was let into a chat, or put out of it.
+    Membership(Box<Membership>),
+}
+
+/// An update that cannot be read, or is of no use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unread {
+    /// The kind that it names; `none` where there is none.
+    pub(super) kind: &'static str,
+    /// What is wrong with it, without anything that people wrote.
+    pub(super) why: &'static str,
+}
+
+/// Reads one update: its number, where it has one, and what it says.
+pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, Unread>) {
+    let id = value.get("update_id").and_then(Value::as_i64);
+    let Value::Object(mut fields) = value else {
+        return (id, Err(Unread { kind: "none", why: "no object" }));
+    };
+    let bad = |kind| Err(Unread { kind, why: "a part that is needed is missing or of another shape" });
+    if let Some(message) = fields.remove("message") {
+        let read = serde_json::from_value(message);
+        return (id, read.map_or_else(|_| bad("message"), |message| Ok(Update::Message(message))));
+    }
+    if let Some(message) = fields.remove("edited_message") {
+        let read = serde_json::from_value(message);
+        return (id, read.map_or_else(|_| bad("edited_message"), |message| Ok(Update::Edited(message))));
+    }
+    if let Some(change) = fields.remove("my_chat_member") {
+        let read = serde_json::from_value(change);
+        return (id, read.map_or_else(|_| bad("my_chat_member"), |change| Ok(Update::Membership(change))));
+    }
+    (id, Err(Unread { kind: "none", why: "of no kind that was asked for" }))
+}
+
+/// A chat.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Chat {
+    pub(super) id: i64,
+    /// `private`, `group`, `supergroup`, `channel`.
+    #[serde(default, rename = "type")]
+    pub(super) kind: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) title: Option<String>,
+}
+
+/// A person or a bot.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct User {
+    pub(super) id: i64,
+    #[serde(default)]
+    pub(super) is_bot: bool,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) first_name: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) last_name: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) username: Option<String>,
+    /// Of the bot itself: it hears all that is said in groups.
+    #[serde(default)]
+    pub(super) can_read_all_group_messages: bool,
+}
+
+/// A stretch of a text that means something. Offsets are in UTF-16 units.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Entity {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) offset: usize,
+    pub(super) length: usize,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) user: Option<User>,
+}
+
+/// One size of a picture.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct PhotoSize {
+    pub(super) file_id: String,
+    #[serde(default)]
+    pub(super) width: u64,
+    #[serde(default)]
+    pub(super) height: u64,
+    #[serde(default)]
+    pub(super) file_size: Option<u64>,
+}
+
+/// Any other file.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct FileRef {
+    pub(super) file_id: String,
+    pub(super) file_name: Option<String>,
+    pub(super) mime_type: Option<String>,
+    pub(super) file_size: Option<u64>,
+    pub(super) duration: Option<u64>,
+    pub(super) title: Option<String>,
+    pub(super) emoji: Option<String>,
+}
+
+/// Where a forwarded message is from.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Origin {
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) sender_user: Option<User>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) sender_user_name: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) sender_chat: Option<Chat>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) chat: Option<Chat>,
+}
+
+/// The words of the other message that a reply points at.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Quote {
+    pub(super) text: String,
+}
+
+/// A poll, a place, a contact: what is told of them.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Thing {
+    pub(super) question: Option<String>,
+    pub(super) title: Option<String>,
+    pub(super) emoji: Option<String>,
+    pub(super) value: Option<i64>,
+    pub(super) latitude: Option<f64>,
+    pub(super) longitude: Option<f64>,
+    pub(super) first_name: Option<String>,
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Message {
+    pub(super) message_id: i64,
+    pub(super) chat: Chat,
+    pub(super) date: i64,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) edit_date: Option<i64>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) message_thread_id: Option<i64>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) is_topic_message: bool,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) from: Option<User>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) sender_chat: Option<Chat>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) text: Option<String>,
+    #[serde(default, deserialize_with = "each")]
+    pub(super) entities: Vec<Entity>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) caption: Option<String>,
+    #[serde(default, deserialize_with = "each")]
+    pub(super) caption_entities: Vec<Entity>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) reply_to_message: Option<Box<Message>>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) quote: Option<Quote>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) forward_origin: Option<Origin>,
+    #[serde(default, deserialize_with = "each")]
+    pub(super) photo: Vec<PhotoSize>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) document: Option<FileRef>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) animation: Option<FileRef>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) audio: Option<FileRef>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) voice: Option<FileRef>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) video: Option<FileRef>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) video_note: Option<FileRef>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) sticker: Option<FileRef>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) poll: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) venue: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) location: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) contact: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) dice: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) forum_topic_created: Option<Value>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) migrate_to_chat_id: Option<i64>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) migrate_from_chat_id: Option<i64>,
+}
+
+impl Message {
+    /// Its words and what they mean: the text, or the caption.
+    pub(super) fn words(&self) -> (&str, &[Entity]) {
+        match (&self.text, &self.caption) {
+            (Some(text), _) => (text, &self.entities),
+            (None, Some(caption)) => (caption, &self.caption_entities),
+            (None, None) => ("", &[]),
+        }
+    }
+
+    /// The topic of a forum that it was said in; none in the General topic, and outside of forums, where the same
+    /// field only ties replies together.
+    pub(super) fn topic(&self) -> Option<i64> {
+        self.message_thread_id.filter(|_| self.is_topic_message)
+    }
+
+    /// Said in a private chat with the bot.
+    pub(super) fn is_direct(&self) -> bool {
+        self.chat.kind == "private"
+    }
+}
+
+/// The bot's standing in a chat changed.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Membership {
+    pub(super) chat: Chat,
+    pub(super) new_chat_member: Member,
+}
+
+/// How the bot stands in a chat.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Member {
+    /// `member`, `administrator`, `restricted`, `left`, `kicked`.
+    pub(super) status: String,
+    #[serde(default)]
+    pub(super) can_send_messages: Option<bool>,
+}
+
+/// A command in the bot's menu.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MenuEntry {
+    pub(super) command: String,
+    pub(super) description: String,
+}
