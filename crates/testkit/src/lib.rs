@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod daemon;
+pub mod discord;
 pub mod estimate;
 pub mod gate;
 pub mod kills;

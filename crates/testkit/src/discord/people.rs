@@ -1,0 +1,325 @@
+//! The scene: servers, channels and people; what they do, and what the bot did.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::gateway::session::intent;
+use super::state::Interaction;
+use super::world::{Act, BOT_ID, Channel, Sent, kind};
+use super::{FakeDiscord, GIVE_UP_AFTER, Route, Say, State, shapes};
+use crate::clock::wall_time;
+
+/// What a message of an answer shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shown {
+    /// Its words.
+    pub content: String,
+    /// Its flags.
+    pub flags: u64,
+    /// Its embeds.
+    pub embeds: Vec<Value>,
+    /// The names of its files.
+    pub files: Vec<String>,
+    /// Whom it made a sound for.
+    pub pinged: Vec<String>,
+}
+
+/// One more message of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Followup {
+    /// Only the caller sees it.
+    pub ephemeral: bool,
+    /// What it shows.
+    pub shown: Shown,
+}
+
+/// How a slash command was answered.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Answer {
+    /// First it was said that an answer follows.
+    pub deferred: bool,
+    /// Only the caller sees it.
+    pub ephemeral: bool,
+    /// The answer itself.
+    pub shown: Option<Shown>,
+    /// What followed.
+    pub followups: Vec<Followup>,
+}
+
+impl Answer {
+    /// All words of it, its messages joined by line breaks.
+    pub fn words(&self) -> String {
+        let followups = self.followups.iter().map(|followup| followup.shown.content.as_str());
+        let first = self.shown.iter().map(|shown| shown.content.as_str());
+        first.chain(followups).collect::<Vec<&str>>().join("\n")
+    }
+}
+
+impl FakeDiscord {
+    /// A server; the bot is in it.
+    pub fn guild(&self, id: u64) {
+        self.shared.update(|state| {
+            state.world.guilds.insert(id, format!("server-{id}"));
+            let data = shapes::guild(&state.world, id, &format!("server-{id}"));
+            state.dispatch("GUILD_CREATE", intent::GUILDS, data);
+        });
+    }
+
+    /// A text channel of a server, named after its id.
+    pub fn channel(&self, guild: u64, id: u64) {
+        self.channel_named(guild, id, &format!("channel-{id}"));
+    }
+
+    /// A text channel of a server.
+    pub fn channel_named(&self, guild: u64, id: u64, name: &str) {
+        self.add("CHANNEL_CREATE", id, |state| state.world.add_channel(id, kind::TEXT, Some(guild), name));
+    }
+
+    /// A forum: its posts are threads.
+    pub fn forum(&self, guild: u64, id: u64) {
+        self.add("CHANNEL_CREATE", id, |state| {
+            state.world.add_channel(id, kind::FORUM, Some(guild), &format!("forum-{id}"));
+        });
+    }
+
+    /// A thread of a channel, or a post in a forum.
+    ///
+    /// # Panics
+    /// There is no such channel.
+    pub fn thread(&self, parent: u64, id: u64) {
+        self.add("THREAD_CREATE", id, |state| {
+            let guild = state.world.channel(parent).guild;
+            state.world.add_channel(id, kind::THREAD, guild, &format!("thread-{id}"));
+            state.world.channel(id).parent = Some(parent);
+        });
+    }
+
+    fn add(&self, event: &'static str, id: u64, make: impl FnOnce(&mut State)) {
+        self.shared.update(|state| {
+            make(state);
+            let mut data =
+                state.world.channels.get(&id).map_or(Value::Null, |one| shapes::channel(&state.world, one));
+            if event == "THREAD_CREATE" {
+                data["newly_created"] = true.into();
+            }
+            state.dispatch(event, intent::GUILDS, data);
+        });
+    }
+
+    /// The id of a user, who is made on first use.
+    pub fn user(&self, name: &str) -> u64 {
+        self.shared.update(|state| state.world.user(name))
+    }
+
+    /// The private chat of a user with the bot, which is made on first use.
+    pub fn dm(&self, user: &str) -> u64 {
+        self.shared.update(|state| {
+            let user = state.world.user(user);
+            state.world.dm(user)
+        })
+    }
+
+    /// Somebody says something; its id. More than words by [`FakeDiscord::post`].
+    pub fn say(&self, channel: u64, user: &str, text: &str) -> u64 {
+        self.post(channel, user, text).send()
+    }
+
+    /// A message in the making.
+    pub fn post(&self, channel: u64, user: &str, text: &str) -> Say<'_> {
+        Say::new(self, channel, user, text)
+    }
+
+    /// The gateway tells of the messages that were held: in order, or the last one first.
+    pub fn release(&self, reversed: bool) {
+        self.shared.update(|state| {
+            let mut held = std::mem::take(&mut state.held);
+            if reversed {
+                held.reverse();
+            }
+            held.iter().for_each(|event| state.gateway.dispatch(event));
+        });
+    }
+
+    /// The author gives a message other words.
+    ///
+    /// # Panics
+    /// There is no such message.
+    pub fn edit(&self, channel: u64, message: u64, text: &str) {
+        self.change(channel, message, |found| {
+            text.clone_into(&mut found.content);
+            found.mentions = super::say::mentioned(text);
+            found.edited = Some(wall_time());
+        });
+    }
+
+    /// Discord adds the preview of a link to a message, which is no edit.
+    ///
+    /// # Panics
+    /// There is no such message.
+    pub fn unfurl(&self, channel: u64, message: u64, url: &str) {
+        let embed = json!({"type": "link", "url": url, "title": "A page", "description": "What is on it"});
+        self.change(channel, message, |found| found.embeds.push(embed));
+    }
+
+    fn change(&self, channel: u64, message: u64, change: impl FnOnce(&mut super::world::Message)) {
+        let origin = self.shared.origin();
+        self.shared.update(|state| {
+            let found = state.world.channel(channel).messages.get_mut(&message);
+            let found = found.unwrap_or_else(|| panic!("there is no message {message} in {channel}"));
+            change(found);
+            let found = found.clone();
+            let event = state.message_event(&origin, "MESSAGE_UPDATE", &found);
+            if !state.is_hidden(channel) {
+                state.gateway.dispatch(&event);
+            }
+        });
+    }
+
+    /// Somebody takes messages away: one by one, or as moderators do, at once.
+    pub fn delete(&self, channel: u64, messages: &[u64]) {
+        self.shared.update(|state| {
+            let place = state.world.channel(channel);
+            messages.iter().for_each(|id| drop(place.messages.remove(id)));
+            let mut data = json!({"channel_id": channel.to_string()});
+            if let Some(guild) = place.guild {
+                data["guild_id"] = guild.to_string().into();
+            }
+            let intent = state.messages_intent(channel);
+            if let [message] = messages {
+                data["id"] = message.to_string().into();
+                state.dispatch("MESSAGE_DELETE", intent, data);
+            } else {
+                data["ids"] = messages.iter().map(u64::to_string).collect();
+                state.dispatch("MESSAGE_DELETE_BULK", intent, data);
+            }
+        });
+    }
+
+    /// Somebody gives a slash command, which must be registered, with its options. The interaction's id.
+    ///
+    /// # Panics
+    /// There is no such command or channel, or what it needs is missing.
+    pub fn slash(&self, channel: u64, user: &str, command: &str, options: &[(&str, &str)]) -> u64 {
+        self.shared.update(|state| {
+            let user = state.world.user(user);
+            let known = state.world.commands.iter().find(|known| known["name"] == command);
+            let known = known.unwrap_or_else(|| panic!("no command `{command}` is registered")).clone();
+            for option in known["options"].as_array().into_iter().flatten() {
+                let given = options.iter().any(|(name, _)| option["name"] == *name);
+                assert!(given || option["required"] != true, "`{command}` needs `{}`", option["name"]);
+            }
+            let id = state.world.next_id();
+            let token = format!("aW50ZXJhY3Rpb246{id}");
+            let data = interaction(state, id, &token, user, channel, &known, options);
+            let answer = Answer::default();
+            let at = Instant::now();
+            let kept = Interaction { id, token, channel, at, acknowledged: false, answer };
+            state.interactions.insert(id, kept);
+            state.dispatch("INTERACTION_CREATE", 0, data);
+            id
+        })
+    }
+
+    /// How an interaction was answered so far.
+    pub fn answer(&self, interaction: u64) -> Answer {
+        self.shared
+            .state
+            .lock()
+            .interactions
+            .get(&interaction)
+            .map(|one| one.answer.clone())
+            .unwrap_or_default()
+    }
+
+    /// Waits until an interaction has words for an answer.
+    ///
+    /// # Panics
+    /// It has none within a minute.
+    pub async fn wait_answer(&self, interaction: u64) -> Answer {
+        let what = format!("the answer of interaction {interaction} ({GIVE_UP_AFTER:?} at most)");
+        self.wait_until(&what, |discord| !discord.answer(interaction).words().is_empty()).await;
+        self.answer(interaction)
+    }
+
+    /// The commands that the bot registered.
+    pub fn commands(&self) -> Vec<Value> {
+        self.shared.state.lock().world.commands.clone()
+    }
+
+    /// What the bot sent to a channel, in order. Answers of slash commands are not among them.
+    pub fn sent(&self, channel: u64) -> Vec<Sent> {
+        let state = self.shared.state.lock();
+        state.world.sent.iter().filter(|sent| sent.channel == channel).cloned().collect()
+    }
+
+    /// All that the bot sent, in order.
+    pub fn all_sent(&self) -> Vec<Sent> {
+        self.shared.state.lock().world.sent.clone()
+    }
+
+    pub(super) fn n_sent(&self, channel: u64) -> usize {
+        self.shared.state.lock().world.sent.iter().filter(|sent| sent.channel == channel).count()
+    }
+
+    /// What the bot did in a channel, in order.
+    pub fn acts(&self, channel: u64) -> Vec<Act> {
+        self.shared.state.lock().world.channels.get(&channel).map(|one| one.acts.clone()).unwrap_or_default()
+    }
+
+    /// Whether people see the bot typing: it began, and has sent nothing since.
+    pub fn is_typing(&self, channel: u64) -> bool {
+        let acts = self.acts(channel);
+        let telling = acts.iter().rev().find(|act| matches!(act, Act::Typing | Act::Sent(_)));
+        telling == Some(&Act::Typing)
+    }
+
+    /// Requests of a route so far, held ones and failed ones included.
+    pub fn arrived(&self, route: Route) -> usize {
+        self.shared.state.lock().arrived.get(&route).copied().unwrap_or_default()
+    }
+
+    /// How often files were fetched.
+    pub fn fetched(&self) -> usize {
+        self.shared.state.lock().world.fetches.values().sum()
+    }
+}
+
+fn interaction(
+    state: &State,
+    id: u64,
+    token: &str,
+    user: u64,
+    channel: u64,
+    command: &Value,
+    options: &[(&str, &str)],
+) -> Value {
+    let world = &state.world;
+    let place: &Channel =
+        world.channels.get(&channel).unwrap_or_else(|| panic!("there is no channel {channel}"));
+    let options: Vec<Value> =
+        options.iter().map(|(name, value)| json!({"name": name, "type": 3, "value": value})).collect();
+    let mut data = json!({"id": command["id"], "name": command["name"], "type": 1});
+    if !options.is_empty() {
+        data["options"] = options.into();
+    }
+    let mut body = json!({
+        "id": id.to_string(), "application_id": BOT_ID.to_string(), "type": 2, "data": data, "token": token,
+        "channel_id": channel.to_string(), "channel": shapes::channel(world, place), "version": 1, "locale": "en-US",
+        "app_permissions": "2248473465835073", "entitlements": [], "attachment_size_limit": 10_485_760,
+        "authorizing_integration_owners": {"0": place.guild.unwrap_or_default().to_string()},
+        "context": if place.guild.is_some() { 0 } else { 1 },
+    });
+    body["channel"]["permissions"] = "2248473465835073".into();
+    match place.guild {
+        Some(guild) => {
+            body["guild_id"] = guild.to_string().into();
+            body["guild"] = json!({"id": guild.to_string(), "locale": "en-US", "features": []});
+            body["guild_locale"] = "en-US".into();
+            body["member"] = shapes::member_of(world, user);
+            body["member"]["permissions"] = "2248473465835073".into();
+        }
+        None => body["user"] = world.users.get(&user).map_or(Value::Null, shapes::user),
+    }
+    body
+}

@@ -1,0 +1,223 @@
+//! Messages: sending, changing, taking away, fetching; typing.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::places::seen;
+use super::refusal::Refusal;
+use super::{Outcome, Path, content};
+use crate::clock::wall_time;
+use crate::discord::serve::Call;
+use crate::discord::world::{Access, Act, BOT_ID, Message, Nonce, Sent, kind};
+use crate::discord::{Rule, Shared, State, shapes};
+
+/// Most messages of one fetch.
+const MAX_FETCH: u64 = 100;
+
+/// A channel that the bot may write in.
+fn writable(state: &State, id: u64) -> Result<(), Refusal> {
+    let channel = seen(state, id)?;
+    match channel.access {
+        Access::Blocked => Err(Refusal::blocked()),
+        Access::ReadOnly => Err(Refusal::missing_permissions()),
+        _ if channel.kind == kind::FORUM => Err(Refusal::no_text_channel()),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
+    let (body, files) = super::read(shared, call)?;
+    let origin = shared.origin();
+    shared.update(|state| {
+        writable(state, path.major)?;
+        let words = content::words(state, &body, &files, None)?;
+        let nonce = content::nonce(state, &body)?;
+        let reply_to = reference(state, &body, path.major)?;
+        if body["enforce_nonce"] == true
+            && let Some(nonce) = &nonce
+            && let Some(earlier) = repeated(shared, state, nonce, path.major, &words.content)
+        {
+            return Ok((200, shapes::message(&state.world, &origin, &earlier, 1)));
+        }
+        let id = state.world.next_id();
+        if let (true, Some(nonce)) = (body["enforce_nonce"] == true, &nonce) {
+            let known = Nonce {
+                message: id,
+                channel: path.major,
+                content: words.content.clone(),
+                at: Instant::now(),
+            };
+            state.world.nonces.insert(nonce.clone(), known);
+        }
+        let message = Message {
+            id,
+            channel: path.major,
+            author: BOT_ID,
+            webhook: false,
+            content: words.content.clone(),
+            kind: if reply_to.is_some() { 19 } else { 0 },
+            edited: None,
+            reply_to,
+            files: Vec::new(),
+            embeds: words.embeds.clone(),
+            flags: words.flags,
+            nonce: (!body["nonce"].is_null()).then(|| body["nonce"].clone()),
+            mentions: Vec::new(),
+            everyone: false,
+        };
+        state.world.sent.push(Sent {
+            id,
+            channel: path.major,
+            wordings: vec![words.content.clone()],
+            content: words.content,
+            nonce,
+            repeats: 0,
+            reply_to,
+            allowed_mentions: words.allowed_mentions,
+            flags: words.flags,
+            embeds: words.embeds,
+            files,
+            pinged: words.pinged,
+            deleted: false,
+            at: Instant::now(),
+        });
+        state.world.channel(path.major).acts.push(Act::Sent(id));
+        let shown = shapes::message(&state.world, &origin, &message, 1);
+        state.post(&origin, message);
+        Ok((200, shown))
+    })
+}
+
+/// The message that is answered, if any.
+fn reference(state: &mut State, body: &Value, channel: u64) -> Result<Option<u64>, Refusal> {
+    let reference = &body["message_reference"];
+    if reference.is_null() {
+        return Ok(None);
+    }
+    let number = |name: &str| match &reference[name] {
+        Value::String(text) => text.parse::<u64>().ok(),
+        other => other.as_u64(),
+    };
+    let elsewhere = number("channel_id").is_some_and(|named| named != channel);
+    let found = number("message_id").filter(|id| state.world.message(channel, *id).is_some());
+    match found.filter(|_| !elsewhere) {
+        Some(id) => Ok(Some(id)),
+        None if reference["fail_if_not_exists"] == false => Ok(None),
+        None => {
+            Err(Refusal::form("message_reference", "MESSAGE_REFERENCE_UNKNOWN_MESSAGE", "Unknown message"))
+        }
+    }
+}
+
+/// The message that was sent with the same nonce a short while ago.
+fn repeated(shared: &Shared, state: &mut State, nonce: &str, channel: u64, content: &str) -> Option<Message> {
+    let known =
+        state.world.nonces.get(nonce).filter(|known| known.at.elapsed() < shared.builder.nonce_window)?;
+    let known = known.clone();
+    if known.channel != channel || known.content != content {
+        state.violation(Rule::Nonce, format!("the nonce `{nonce}` stands for two different messages"));
+    }
+    if let Some(sent) = state.world.sent.iter_mut().find(|sent| sent.id == known.message) {
+        sent.repeats += 1;
+    }
+    state.world.message(known.channel, known.message).cloned()
+}
+
+/// A message of the bot's own.
+fn own(state: &mut State, path: &Path) -> Result<Message, Refusal> {
+    writable(state, path.major)?;
+    let found = state.world.message(path.major, path.minor).cloned().ok_or_else(Refusal::unknown_message)?;
+    if found.author == BOT_ID {
+        return Ok(found);
+    }
+    state.violation(Rule::Foreign, format!("message {} is somebody else's", path.minor));
+    Err(Refusal::foreign_message())
+}
+
+pub(super) fn edit(shared: &Shared, call: &Call, path: &Path) -> Outcome {
+    let (body, files) = super::read(shared, call)?;
+    let origin = shared.origin();
+    shared.update(|state| {
+        let mut message = own(state, path)?;
+        let words = content::words(state, &body, &files, Some(message.flags))?;
+        message.content.clone_from(&words.content);
+        message.flags = words.flags;
+        message.edited = Some(wall_time());
+        if let Some(sent) = state.world.sent.iter_mut().find(|sent| sent.id == path.minor) {
+            sent.content.clone_from(&words.content);
+            sent.wordings.push(words.content);
+            sent.pinged.extend(words.pinged);
+            sent.flags = words.flags;
+        }
+        let channel = state.world.channel(path.major);
+        channel.acts.push(Act::Edited(path.minor));
+        channel.messages.insert(path.minor, message.clone());
+        let event = state.message_event(&origin, "MESSAGE_UPDATE", &message);
+        state.gateway.dispatch(&event);
+        Ok((200, shapes::message(&state.world, &origin, &message, 1)))
+    })
+}
+
+pub(super) fn delete(shared: &Shared, path: &Path) -> Outcome {
+    shared.update(|state| {
+        own(state, path)?;
+        let channel = state.world.channel(path.major);
+        channel.messages.remove(&path.minor);
+        channel.acts.push(Act::Deleted(path.minor));
+        if let Some(sent) = state.world.sent.iter_mut().find(|sent| sent.id == path.minor) {
+            sent.deleted = true;
+        }
+        Ok((204, Value::Null))
+    })
+}
+
+pub(super) fn fetch(shared: &Shared, call: &Call, path: &Path) -> Outcome {
+    let origin = shared.origin();
+    shared.update(|state| {
+        let channel = seen(state, path.major)?;
+        if channel.kind == kind::FORUM {
+            return Err(Refusal::no_text_channel());
+        }
+        let show = |message: &Message| {
+            let mut body = shapes::message(&state.world, &origin, message, 1);
+            let to_bot = message.author == BOT_ID || message.mentions.contains(&BOT_ID);
+            if !state.content_allowed && channel.guild.is_some() && !to_bot {
+                shapes::without_content(&mut body);
+            }
+            body
+        };
+        if path.rest.is_empty() {
+            let found = channel.messages.get(&path.minor).ok_or_else(Refusal::unknown_message)?;
+            return Ok((200, show(found)));
+        }
+        let limit = call.number("limit").unwrap_or(50);
+        if limit == 0 || limit > MAX_FETCH {
+            let text = format!("a fetch of {limit} messages");
+            state.violation(Rule::Shape, text);
+            return Err(Refusal::form("limit", "NUMBER_TYPE_MAX", "int value should be between 1 and 100."));
+        }
+        let limit = limit as usize;
+        // `after` gives those that follow at once, the others the newest; all are told newest first.
+        let list: Vec<Value> = match (call.number("after"), call.number("before")) {
+            (Some(after), _) => {
+                let next: Vec<&Message> =
+                    channel.messages.range(after + 1..).take(limit).map(|(_, message)| message).collect();
+                next.into_iter().rev().map(show).collect()
+            }
+            (None, Some(before)) => {
+                channel.messages.range(..before).rev().take(limit).map(|(_, message)| show(message)).collect()
+            }
+            (None, None) => channel.messages.values().rev().take(limit).map(show).collect(),
+        };
+        Ok((200, list.into()))
+    })
+}
+
+pub(super) fn typing(shared: &Shared, path: &Path) -> Outcome {
+    shared.update(|state| {
+        writable(state, path.major)?;
+        state.world.channel(path.major).acts.push(Act::Typing);
+        Ok((204, json!(null)))
+    })
+}

@@ -1,0 +1,175 @@
+//! The REST side: what a path asks for, who may ask, and how often.
+
+mod commands;
+mod content;
+mod interactions;
+mod messages;
+mod places;
+pub(super) mod refusal;
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::serve::{Answered, Call, odd};
+use super::{Route, Rule, Shared};
+use refusal::{Refusal, json_answer};
+
+/// What a request asks for, and the numbers in its path.
+pub(super) struct Path {
+    pub(super) route: Route,
+    /// The channel, server, interaction or application.
+    major: u64,
+    /// The message or file.
+    minor: u64,
+    /// What else the path says: the token of an interaction, what of a server.
+    rest: String,
+}
+
+impl Path {
+    pub(super) fn of(call: &Call) -> Self {
+        let path = |route, major: &str, minor: &str, rest: &str| {
+            let number = |text: &str| text.parse().unwrap_or_default();
+            Self { route, major: number(major), minor: number(minor), rest: rest.to_owned() }
+        };
+        let segments: Vec<&str> = call.path.split('/').skip(1).collect();
+        let segments = match segments.as_slice() {
+            ["api", "v10", rest @ ..] => rest,
+            ["attachments", channel, file, name] if call.method == Method::GET => {
+                return path(Route::File, channel, file, name);
+            }
+            _ => return path(Route::Unknown, "", "", ""),
+        };
+        match (call.method.as_str(), segments) {
+            ("GET", ["gateway"]) => path(Route::Gateway, "", "", ""),
+            ("GET", ["gateway", "bot"]) => path(Route::Gateway, "", "", "bot"),
+            ("GET", ["users", "@me"]) => path(Route::Me, "", "", ""),
+            ("GET", ["users", "@me", "guilds"]) => path(Route::Guild, "", "", "all"),
+            ("POST", ["users", "@me", "channels"]) => path(Route::OpenDm, "", "", ""),
+            ("GET", ["applications", "@me"] | ["oauth2", "applications", "@me"]) => {
+                path(Route::Application, "", "", "")
+            }
+            ("GET", ["guilds", guild]) => path(Route::Guild, guild, "", "whole"),
+            ("GET", ["guilds", guild, "channels"]) => path(Route::Guild, guild, "", "channels"),
+            ("GET", ["guilds", guild, "threads", "active"]) => path(Route::Guild, guild, "", "threads"),
+            ("GET", ["channels", channel]) => path(Route::Channel, channel, "", ""),
+            ("GET", ["channels", channel, "messages"]) => path(Route::Fetch, channel, "", "many"),
+            ("POST", ["channels", channel, "messages"]) => path(Route::Send, channel, "", ""),
+            ("GET", ["channels", channel, "messages", message]) => path(Route::Fetch, channel, message, ""),
+            ("PATCH", ["channels", channel, "messages", message]) => path(Route::Edit, channel, message, ""),
+            ("DELETE", ["channels", channel, "messages", message]) => {
+                path(Route::Delete, channel, message, "")
+            }
+            ("POST", ["channels", channel, "typing"]) => path(Route::Typing, channel, "", ""),
+            ("GET" | "PUT", ["applications", app, "commands"]) => path(Route::Commands, app, "", ""),
+            ("GET" | "PUT", ["applications", app, "guilds", guild, "commands"]) => {
+                path(Route::Commands, app, guild, "")
+            }
+            ("POST", ["interactions", id, token, "callback"]) => path(Route::Callback, id, "", token),
+            ("POST", ["webhooks", app, token]) => path(Route::Webhook, app, "", token),
+            ("GET" | "PATCH" | "DELETE", ["webhooks", app, token, "messages", "@original"]) => {
+                path(Route::Webhook, app, "1", token)
+            }
+            _ => path(Route::Unknown, "", "", ""),
+        }
+    }
+}
+
+/// What a request gets: a status and JSON, or a refusal.
+type Outcome = Result<(u16, Value), Refusal>;
+
+/// Answers a request.
+pub(super) fn answer(shared: &Shared, call: &Call, path: &Path) -> Answered {
+    if path.route == Route::File {
+        return places::file(shared, call, path);
+    }
+    let known = matches!(path.route, Route::Callback | Route::Webhook);
+    let bearer = call.header("authorization");
+    let authentic = bearer.strip_prefix("Bot ").is_some_and(|token| token == shared.builder.token);
+    if !known && (!authentic || shared.state.lock().revoked) {
+        return Refusal::unauthorized().answer();
+    }
+    if !call.header("user-agent").starts_with("DiscordBot (") {
+        odd(shared, call, "its user agent does not begin with `DiscordBot (`");
+    }
+    let key = (path.route, if known { 0 } else { path.major });
+    let (headers, wait) = shared.update(|state| {
+        let (headers, wait) = state.limits.take(key, shared.builder.rate);
+        if wait.is_some_and(|wait| wait.defiant) {
+            state.violation(
+                Rule::RateLimit,
+                format!("{:?} of {} went on after a 429", path.route, path.major),
+            );
+        }
+        (headers, wait)
+    });
+    let mut answered = match wait {
+        Some(wait) => {
+            let seconds = (wait.after.as_secs_f64() * 1000.0).ceil() / 1000.0;
+            let text = "You are being rate limited.";
+            json_answer(429, &json!({"message": text, "retry_after": seconds, "global": wait.global}))
+        }
+        None => match perform(shared, call, path) {
+            Ok((status, body)) => json_answer(status, &body),
+            Err(refusal) => refusal.answer(),
+        },
+    };
+    if answered.status == 204 {
+        answered.body.clear();
+    }
+    answered.headers.extend(headers);
+    answered
+}
+
+fn perform(shared: &Shared, call: &Call, path: &Path) -> Outcome {
+    match path.route {
+        Route::Gateway | Route::Me | Route::Application | Route::Guild | Route::OpenDm | Route::Channel => {
+            places::answer(shared, call, path)
+        }
+        Route::Send => messages::send(shared, call, path),
+        Route::Edit => messages::edit(shared, call, path),
+        Route::Delete => messages::delete(shared, path),
+        Route::Fetch => messages::fetch(shared, call, path),
+        Route::Typing => messages::typing(shared, path),
+        Route::Commands => commands::answer(shared, call, path),
+        Route::Callback => interactions::callback(shared, call, path),
+        Route::Webhook => interactions::webhook(shared, call, path),
+        Route::File | Route::Unknown => {
+            odd(shared, call, "there is no such path");
+            Err(Refusal::not_found())
+        }
+    }
+}
+
+/// The body as JSON: whole, or the part `payload_json` of a form with files. The names of the files.
+fn read(shared: &Shared, call: &Call) -> Result<(Value, Vec<String>), Refusal> {
+    let content_type = call.header("content-type");
+    let read = match content_type.split_once("boundary=") {
+        Some((_, boundary)) if content_type.starts_with("multipart/form-data") => {
+            form(&call.body, boundary.trim_matches('"'))
+        }
+        _ if content_type.starts_with("application/json") => {
+            serde_json::from_slice(&call.body).ok().map(|body| (body, Vec::new()))
+        }
+        _ => None,
+    };
+    read.ok_or_else(|| {
+        odd(shared, call, &format!("its body is no JSON, nor a form with it (`{content_type}`)"));
+        Refusal::json()
+    })
+}
+
+fn form(body: &[u8], boundary: &str) -> Option<(Value, Vec<String>)> {
+    let text = String::from_utf8_lossy(body);
+    let mut payload = None;
+    let mut files = Vec::new();
+    for part in text.split(&format!("--{boundary}")) {
+        let Some((head, words)) = part.split_once("\r\n\r\n") else { continue };
+        let words = words.strip_suffix("\r\n").unwrap_or(words);
+        if head.contains("name=\"payload_json\"") {
+            payload = serde_json::from_str(words).ok();
+        } else if let Some((_, name)) = head.split_once("filename=\"") {
+            files.push(name.split('"').next().unwrap_or_default().to_owned());
+        }
+    }
+    Some((payload?, files))
+}

@@ -1,0 +1,232 @@
+//! What the fake Discord holds: people, servers, channels, messages.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::clock::wall_time;
+
+/// The bot's user id, which is its application's, too.
+pub const BOT_ID: u64 = 700_000_000_000_000_001;
+
+/// Discord's epoch: the first second of 2015, in milliseconds.
+const EPOCH_MS: i64 = 1_420_070_400_000;
+
+/// The id that a moment has at least.
+pub(super) fn id_at(at: Timestamp) -> u64 {
+    u64::try_from(at.as_millisecond() - EPOCH_MS).unwrap_or_default() << 22
+}
+
+/// The moment that an id tells.
+pub(super) fn time_of(id: u64) -> Timestamp {
+    let millis = i64::try_from(id >> 22).unwrap_or_default() + EPOCH_MS;
+    Timestamp::from_millisecond(millis).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// A person or a bot.
+#[derive(Debug, Clone)]
+pub(super) struct User {
+    pub(super) id: u64,
+    pub(super) name: String,
+    pub(super) bot: bool,
+}
+
+/// Kinds of channels, as Discord numbers them.
+pub(super) mod kind {
+    pub(crate) const TEXT: u64 = 0;
+    pub(crate) const DM: u64 = 1;
+    pub(crate) const THREAD: u64 = 11;
+    pub(crate) const FORUM: u64 = 15;
+}
+
+/// What the bot may do in a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Full,
+    /// It sees the channel and may not write.
+    ReadOnly,
+    /// It does not see the channel.
+    Hidden,
+    /// The person of this private chat has blocked it.
+    Blocked,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Channel {
+    pub(super) id: u64,
+    pub(super) kind: u64,
+    pub(super) guild: Option<u64>,
+    pub(super) parent: Option<u64>,
+    pub(super) name: String,
+    /// The person of a private chat.
+    pub(super) recipient: Option<u64>,
+    pub(super) access: Access,
+    pub(super) messages: BTreeMap<u64, Message>,
+    pub(super) acts: Vec<Act>,
+}
+
+/// What the bot did in a channel, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// It showed that it is typing.
+    Typing,
+    /// It sent this message.
+    Sent(u64),
+    /// It changed this message.
+    Edited(u64),
+    /// It took this message away.
+    Deleted(u64),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct File {
+    pub(super) id: u64,
+    pub(super) name: String,
+    pub(super) content_type: String,
+    pub(super) bytes: Vec<u8>,
+    /// What Discord says of its size.
+    pub(super) size: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    pub(super) id: u64,
+    pub(super) channel: u64,
+    pub(super) author: u64,
+    pub(super) webhook: bool,
+    pub(super) content: String,
+    pub(super) kind: u64,
+    pub(super) edited: Option<Timestamp>,
+    pub(super) reply_to: Option<u64>,
+    pub(super) files: Vec<File>,
+    pub(super) embeds: Vec<Value>,
+    pub(super) flags: u64,
+    pub(super) nonce: Option<Value>,
+    pub(super) mentions: Vec<u64>,
+    pub(super) everyone: bool,
+}
+
+/// A message of the bot, as people in the channel see it, and what came with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sent {
+    /// Its id.
+    pub id: u64,
+    /// Where it was sent.
+    pub channel: u64,
+    /// Its words now.
+    pub content: String,
+    /// All its wordings, the first one first.
+    pub wordings: Vec<String>,
+    /// Its nonce.
+    pub nonce: Option<String>,
+    /// How often it was sent again with the same nonce, and not shown again.
+    pub repeats: usize,
+    /// The message that it answers.
+    pub reply_to: Option<u64>,
+    /// What it said of mentions.
+    pub allowed_mentions: Value,
+    /// Its flags.
+    pub flags: u64,
+    /// Its embeds.
+    pub embeds: Vec<Value>,
+    /// The names of its files.
+    pub files: Vec<String>,
+    /// Whom it made a sound for: user ids, `everyone`, roles as `&ID`.
+    pub pinged: Vec<String>,
+    /// The bot took it away again.
+    pub deleted: bool,
+    /// When it came.
+    pub at: Instant,
+}
+
+/// What a nonce was used for.
+#[derive(Debug, Clone)]
+pub(super) struct Nonce {
+    pub(super) message: u64,
+    pub(super) channel: u64,
+    pub(super) content: String,
+    pub(super) at: Instant,
+}
+
+/// Everything but connections.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    pub(super) users: BTreeMap<u64, User>,
+    pub(super) guilds: BTreeMap<u64, String>,
+    pub(super) channels: BTreeMap<u64, Channel>,
+    /// Registered commands, as they were given, with their ids.
+    pub(super) commands: Vec<Value>,
+    pub(super) sent: Vec<Sent>,
+    pub(super) nonces: BTreeMap<String, Nonce>,
+    /// How often each file was fetched.
+    pub(super) fetches: BTreeMap<u64, usize>,
+    last_id: u64,
+}
+
+impl World {
+    /// An id that no other thing has, later than all before.
+    pub(super) fn next_id(&mut self) -> u64 {
+        self.last_id = (self.last_id + 1).max(id_at(wall_time()));
+        self.last_id
+    }
+
+    /// An id of a moment in the past, which no message of a channel has.
+    pub(super) fn past_id(&mut self, channel: u64, age: Duration) -> u64 {
+        let age = SignedDuration::try_from(age).unwrap_or_default();
+        let mut id = id_at(wall_time().checked_sub(age).unwrap_or(Timestamp::UNIX_EPOCH));
+        let newest = self.channels.get(&channel).and_then(|channel| channel.messages.keys().next_back());
+        if let Some(newest) = newest {
+            id = id.max(newest + 1);
+        }
+        id
+    }
+
+    /// The user of a name; made on first use.
+    pub(super) fn user(&mut self, name: &str) -> u64 {
+        if let Some(user) = self.users.values().find(|user| user.name == name) {
+            return user.id;
+        }
+        let id = 800_000_000_000_000_000 + self.users.len() as u64;
+        self.users.insert(id, User { id, name: name.to_owned(), bot: false });
+        id
+    }
+
+    /// # Panics
+    /// The test made no such channel.
+    pub(super) fn channel(&mut self, id: u64) -> &mut Channel {
+        self.channels.get_mut(&id).unwrap_or_else(|| panic!("there is no channel {id}"))
+    }
+
+    pub(super) fn message(&self, channel: u64, id: u64) -> Option<&Message> {
+        self.channels.get(&channel)?.messages.get(&id)
+    }
+
+    pub(super) fn add_channel(&mut self, id: u64, kind: u64, guild: Option<u64>, name: &str) {
+        let channel = Channel {
+            id,
+            kind,
+            guild,
+            parent: None,
+            name: name.to_owned(),
+            recipient: None,
+            access: Access::Full,
+            messages: BTreeMap::new(),
+            acts: Vec::new(),
+        };
+        self.channels.insert(id, channel);
+    }
+
+    /// The private chat with a user; made on first use.
+    pub(super) fn dm(&mut self, user: u64) -> u64 {
+        let found = self.channels.values().find(|channel| channel.recipient == Some(user));
+        if let Some(channel) = found {
+            return channel.id;
+        }
+        let id = 900_000_000_000_000_000 + user % 1_000_000;
+        self.add_channel(id, kind::DM, None, "");
+        self.channel(id).recipient = Some(user);
+        id
+    }
+}
