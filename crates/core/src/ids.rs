@@ -79,6 +79,26 @@ string_id! {
     OutboxId
 }
 
+/// Stands between the id of a message and the time of its edit in the id of a correction.
+const CORRECTION: &str = "#e";
+
+impl MessageId {
+    /// The id of the correction that an edit at that time makes of this message: the same edit gives the same id.
+    pub fn correction(&self, at: jiff::Timestamp) -> Self {
+        Self::new(format!("{}{}", self.corrections(), at.as_millisecond()))
+    }
+
+    /// All ids of corrections of this message begin with it.
+    pub fn corrections(&self) -> String {
+        format!("{self}{CORRECTION}")
+    }
+
+    /// It names no message of the platform, but what the house made of an edit.
+    pub fn is_correction(&self) -> bool {
+        self.0.contains('#')
+    }
+}
+
 /// The number of an entry in its channel: from 1, rising, never reused, not even by `/new`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

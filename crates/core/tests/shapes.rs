@@ -74,7 +74,7 @@ fn messages() -> Vec<Event> {
             turn: "t1".into(),
             seq: Seq(2),
             note: None,
-            reply_to: Some("m1".into()),
+            reply_to: None,
             edits: None,
             draft: false,
         },

@@ -8,9 +8,10 @@ use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq};
 use cairn_core::memory::{Memory, Scope};
 use cairn_core::message::Entry;
 use cairn_core::ports::{
-    Archive, ChannelRow, Hit, Journal, MemoryFilter, MemoryStore, OutboxItem, OutboxStore, Query, Search,
-    Seen, StoreError,
+    Archive, ChannelRow, Hit, Journal, MemoryFilter, MemoryStore, OutboxItem, OutboxStore, Query,
+    RegistryStore, Search, Seen, StoreError,
 };
+use cairn_core::registry::{RegistryState, UsageDay};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
@@ -18,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::index::Task;
 use crate::store::Store;
 use crate::views::codec::{encode, view_error};
-use crate::views::{Command, memories};
+use crate::views::{Command, memories, registry};
 
 impl Journal for Store {
     fn append(&self, records: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
@@ -108,6 +109,16 @@ impl MemoryStore for Store {
 impl OutboxStore for Store {
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
         self.read(|inner| inner.reads(|reads| reads.deliveries())).boxed()
+    }
+}
+
+impl RegistryStore for Store {
+    fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
+        self.read(|inner| inner.reads(|reads| registry::state(reads.db))).boxed()
+    }
+
+    fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>> {
+        self.read(|inner| inner.reads(|reads| registry::usage_day(reads.db))).boxed()
     }
 }
 

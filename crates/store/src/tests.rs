@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use crate::disk::{AppendFile, Disk, RealDisk};
 use crate::views::STILL_READ;
 use crate::views::codec::Key;
+use crate::views::db::Db;
 use crate::{Store, StoreOptions};
 
 /// What the disk does.
@@ -179,6 +180,24 @@ async fn views_that_are_still_read_when_they_are_opened_again_are_not_taken_for_
     reader.mend(&key, value);
     drop(reader);
     applied.wait_for(|applied| applied.error.is_none()).await.unwrap();
+    assert_eq!(store.channels().await.unwrap(), before);
+    store.close().await;
+    assert!(!dir.path().join("views.damaged").exists());
+}
+
+#[tokio::test]
+async fn views_of_another_version_are_made_anew_and_not_taken_for_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    append(&store, "one").await.unwrap();
+    let before = store.channels().await.unwrap();
+    store.close().await;
+    let db = Db::open(&dir.path().join("views"), 1 << 20).unwrap();
+    db.age();
+    assert!(db.meta().is_err(), "rows of another version are not read");
+    db.flush().unwrap();
+    drop(db);
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
     assert_eq!(store.channels().await.unwrap(), before);
     store.close().await;
     assert!(!dir.path().join("views.damaged").exists());

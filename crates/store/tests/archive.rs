@@ -4,9 +4,10 @@ mod common;
 
 use std::sync::Arc;
 
-use cairn_core::event::Event;
+use cairn_core::event::{Event, Receipt, TurnOutcome};
 use cairn_core::ids::{Generation, MessageId, Seq, TurnId};
-use cairn_core::ports::{Archive, OutboxStore, Seen};
+use cairn_core::message::Author;
+use cairn_core::ports::{Archive, DeliveryState, OutboxStore, Seen};
 use common::{Chat, at, channel, open, texts};
 
 #[tokio::test]
@@ -135,5 +136,115 @@ async fn message_ids_are_forgotten_after_thirty_days_but_not_before_they_are_ans
     assert_eq!(store.seen(&main, &"answered".into()).await.unwrap(), Seen::New);
     assert!(matches!(store.seen(&main, &"waiting".into()).await.unwrap(), Seen::Open { .. }));
     assert_eq!(store.restore(&main).await.unwrap().unwrap(), chat.state, "the words stay");
+    store.close().await;
+}
+
+fn command(id: &str) -> Event {
+    let caller = Author { id: "discord/1".to_owned(), name: "ana".to_owned() };
+    Event::CommandTaken { message: id.into(), command: "new".to_owned(), caller }
+}
+
+#[tokio::test]
+async fn a_command_is_seen_and_ended_and_makes_its_channel_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let main = channel("main");
+    chat.append(vec![command("77")]).await;
+    for _ in 0..2 {
+        let Seen::Ended { end, .. } = store.seen(&main, &"77".into()).await.unwrap() else {
+            panic!("not ended")
+        };
+        assert_eq!(end.outcome, TurnOutcome::Unanswered);
+        chat.append(vec![command("77")]).await;
+    }
+    let rows = store.channels().await.unwrap();
+    assert_eq!((rows.len(), rows[0].unfinished), (1, false));
+    assert_eq!(store.restore(&main).await.unwrap().unwrap(), chat.state);
+    chat.secs += 31 * 86_400;
+    chat.accept("78", "ana", "much later").await;
+    assert_eq!(store.seen(&main, &"77".into()).await.unwrap(), Seen::New);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_channel_knows_the_message_or_command_that_was_taken_in_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.append(vec![Event::GenerationStarted { generation: Generation(2) }]).await;
+    let mut last = vec![store.channels().await.unwrap()[0].last_message.clone()];
+    chat.turn("10", "hello", "hi").await;
+    last.push(store.channels().await.unwrap()[0].last_message.clone());
+    chat.append(vec![command("11")]).await;
+    last.push(store.channels().await.unwrap()[0].last_message.clone());
+    let edit = MessageId::from("10").correction(at(chat.secs));
+    chat.accept(edit.as_str(), "ana", "(edited) hullo").await;
+    last.push(store.channels().await.unwrap()[0].last_message.clone());
+    assert_eq!(last, [None, Some("10".into()), Some("11".into()), Some("11".into())]);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_that_are_owed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let turn = chat.turn("a", "hello", "hi").await;
+    let intent = |id: &str, draft| Event::OutboxIntended {
+        id: id.into(),
+        turn: turn.clone(),
+        seq: Seq(2),
+        note: None,
+        reply_to: Some("a".into()),
+        edits: None,
+        draft,
+    };
+    let id = || "o1".into();
+    let unknown = Receipt::Unknown { part: 1, reason: "the connection broke".to_owned() };
+    let dead = Receipt::Dead { reason: "the chat is gone".to_owned() };
+    let steps = [
+        (intent("d1", true), None),
+        (intent("o1", false), Some((0, false, DeliveryState::Owed))),
+        (Event::OutboxAttempted { id: id(), part: 0 }, Some((0, true, DeliveryState::Owed))),
+        (
+            Event::OutboxPutOff { id: id(), part: 0, reason: "slow".to_owned() },
+            Some((0, false, DeliveryState::Owed)),
+        ),
+        (Event::OutboxAttempted { id: id(), part: 0 }, Some((0, true, DeliveryState::Owed))),
+        (
+            Event::OutboxSent { id: id(), part: 0, message: "900".into() },
+            Some((1, false, DeliveryState::Owed)),
+        ),
+        (Event::OutboxAttempted { id: id(), part: 1 }, Some((1, true, DeliveryState::Owed))),
+        (
+            Event::OutboxSettled { id: id(), receipt: unknown },
+            Some((1, true, DeliveryState::Unknown { reason: "the connection broke".to_owned() })),
+        ),
+        (Event::OutboxRetried { id: id() }, Some((1, false, DeliveryState::Owed))),
+        (Event::OutboxRetried { id: id() }, Some((1, false, DeliveryState::Owed))),
+        (
+            Event::OutboxSettled { id: id(), receipt: dead },
+            Some((1, false, DeliveryState::Dead { reason: "the chat is gone".to_owned() })),
+        ),
+        (Event::OutboxDropped { id: id() }, None),
+        (Event::OutboxRetried { id: id() }, None),
+        (intent("o1", false), Some((0, false, DeliveryState::Owed))),
+        (Event::OutboxSettled { id: id(), receipt: Receipt::Delivered { messages: Vec::new() } }, None),
+        (Event::OutboxRetried { id: id() }, None),
+    ];
+    for (event, expected) in steps {
+        let told = format!("{event:?}");
+        chat.append(vec![event]).await;
+        let items = store.deliveries().await.unwrap();
+        let shown =
+            items.first().map(|item| (item.sent.len(), item.attempted_at.is_some(), item.state.clone()));
+        assert_eq!(shown, expected, "{told}");
+        let owed: Vec<_> = items.iter().filter(|item| item.is_owed()).map(|item| item.id.clone()).collect();
+        assert_eq!(chat.state.owed, owed, "{told}");
+        let row = &store.channels().await.unwrap()[0];
+        assert_eq!(row.unfinished, !owed.is_empty(), "{told}");
+    }
+    assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
     store.close().await;
 }

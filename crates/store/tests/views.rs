@@ -12,9 +12,12 @@ use std::sync::Arc;
 use cairn_core::event::Event;
 use cairn_core::ids::{AgentId, Generation, Seq};
 use cairn_core::memory::MemoryKind;
-use cairn_core::ports::{Archive, MemoryFilter, MemoryStore, OutboxStore};
+use cairn_core::message::Author;
+use cairn_core::model::Usage;
+use cairn_core::ports::{Archive, Journal, MemoryFilter, MemoryStore, OutboxStore, RegistryStore};
+use cairn_core::registry::Standing;
 use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
-use common::{Chat, channel, memory, open, scope};
+use common::{Chat, at, channel, memory, open, scope};
 
 /// All that the views show, for comparison.
 async fn shown(store: &Store) -> String {
@@ -30,9 +33,15 @@ async fn shown(store: &Store) -> String {
             store.list(&agent, &[scope()], filter()).await.unwrap(),
             store.scopes(&agent).await.unwrap(),
             store.seen(&main, &"a".into()).await.unwrap(),
+            store.seen(&main, &"command".into()).await.unwrap(),
             store.deliveries().await.unwrap(),
+            (store.registry().await.unwrap(), store.usage_day().await.unwrap()),
         )
     )
+}
+
+fn usage(input_tokens: u64) -> Usage {
+    Usage { input_tokens, output_tokens: 2, cached_tokens: 0 }
 }
 
 async fn lived_in(dir: &Path) -> String {
@@ -72,6 +81,13 @@ async fn lived_in(dir: &Path) -> String {
         Event::GenerationStarted { generation: Generation(2) },
     ])
     .await;
+    let caller = Author { id: "discord/1".to_owned(), name: "ana".to_owned() };
+    chat.append(vec![
+        Event::CommandTaken { message: "command".into(), command: "new".to_owned(), caller: caller.clone() },
+        Event::UsageSpent { model: "small".to_owned(), usage: usage(30) },
+        Event::PairingRequested { user: caller, chat: "7".to_owned(), code: "KIWI-42".to_owned() },
+    ])
+    .await;
     chat.accept("c", "ana", "and now?").await;
     store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
     let before = shown(&store).await;
@@ -95,6 +111,42 @@ async fn views_made_anew_show_the_same() {
     let store = open(dir.path());
     assert_eq!(shown(&store).await, before);
     assert_eq!(store.verify().await.unwrap(), report);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn pairings_moves_and_usage_are_kept_whether_or_not_they_belong_to_a_channel() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    assert_eq!(store.registry().await.unwrap(), Default::default());
+    assert_eq!(store.usage_day().await.unwrap(), Default::default());
+    let mut chat = Chat::new(&store, "main");
+    let user = Author { id: "telegram/5".to_owned(), name: "ana".to_owned() };
+    let without_channel = |secs, event| cairn_core::event::NewRecord { channel: None, at: at(secs), event };
+    let code = "KIWI-42".to_owned();
+    let moved =
+        Event::ChatMigrated { platform: "telegram".to_owned(), from: "1".to_owned(), to: "2".to_owned() };
+    let records = vec![
+        without_channel(1, Event::PairingRequested { user, chat: "5".to_owned(), code }),
+        without_channel(2, Event::PairingApproved { user: "telegram/5".to_owned() }),
+        without_channel(3, moved),
+        without_channel(4, Event::UsageSpent { model: "small".to_owned(), usage: usage(7) }),
+    ];
+    store.append(records).await.unwrap();
+    let model = "main".to_owned();
+    chat.append(vec![Event::UsageReported { model, estimated: 9, usage: usage(10) }]).await;
+    let check = async |store: &Store| {
+        let registry = store.registry().await.unwrap();
+        assert_eq!(registry.standing("telegram/5", at(9)), Standing::Paired);
+        assert_eq!(registry.home_of("telegram", "2"), "1");
+        let day = store.usage_day().await.unwrap();
+        assert_eq!((day.models["small"], day.models["main"]), (usage(7), usage(10)));
+    };
+    check(&store).await;
+    store.close().await;
+    rebuild_dir(StoreOptions::new(dir.path())).await.unwrap();
+    let store = open(dir.path());
+    check(&store).await;
     store.close().await;
 }
 

@@ -28,7 +28,7 @@ impl ChannelState {
     pub(super) async fn finish_run(&mut self, run: &RunId, draft: Draft) -> Result<(), Fault> {
         let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
         let conversation = self.cell.snapshot();
-        let events = compaction::commit(&conversation, settings, run, draft, None, now);
+        let events = compaction::commit(&conversation, settings, run, draft, now);
         drop(conversation);
         self.conclude(events).await
     }

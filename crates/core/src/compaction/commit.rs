@@ -80,13 +80,12 @@ fn bare(text: &str) -> &str {
 
 /// The events that end a run with a checked draft: committed (with a retirement of the stack where that is due), or
 /// superseded when its range has a summary already. A late result of a run that is no longer under way, such as
-/// one of an older generation, yields `None`. `direct_with`: see [`Scope::learnt_in`].
+/// one of an older generation, yields `None`.
 pub fn commit(
     conversation: &Conversation,
     agent: &AgentSettings,
     run: &RunId,
     draft: Draft,
-    direct_with: Option<&str>,
     now: Timestamp,
 ) -> Option<Vec<Event>> {
     let run = conversation.run.as_ref().filter(|current| current.id == *run)?;
@@ -108,7 +107,7 @@ pub fn commit(
         text: bare(&draft.text).to_owned(),
     };
     summary.tokens = summary_tokens(&summary);
-    let scope = Scope::learnt_in(&conversation.channel, direct_with);
+    let scope = Scope::learnt_in(&conversation.channel, conversation.direct_with.as_deref());
     let place = |(idx, memory)| save(conversation, run, &id, &scope, &draft.made_by, idx, memory);
     let memories = match run.work {
         Work::Merge { .. } => Vec::new(),

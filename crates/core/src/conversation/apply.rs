@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Archived, Conversation, Draft, Failures, OUTCOMES_KEPT, OpenTurn, Reported};
-use crate::event::{Event, Record, Run, RunEnd, RunOutcome};
+use crate::event::{Event, Receipt, Record, Run, RunEnd, RunOutcome};
 use crate::ids::{MessageId, OutboxId, Seq, TurnId};
 use crate::message::Entry;
 
@@ -101,12 +101,13 @@ impl Conversation {
                     draft.message = Some(message.clone());
                 }
             }
-            Event::OutboxSettled { id, .. } | Event::OutboxDropped { id } => {
-                self.owed.retain(|owed| owed != id);
+            Event::OutboxSettled { id, receipt } => {
+                self.settle(id, !matches!(receipt, Receipt::Delivered { .. }));
             }
+            Event::OutboxDropped { id } => self.settle(id, false),
             Event::OutboxRetried { id } => {
-                if !self.owed.contains(id) {
-                    self.owed.push(id.clone());
+                if let Some(idx) = self.undelivered.iter().position(|undelivered| undelivered == id) {
+                    self.owed.push(self.undelivered.remove(idx));
                 }
             }
             Event::MessageEdited { .. } | Event::MessageDeleted { .. } | Event::TurnUndone { .. } => {}
@@ -176,7 +177,19 @@ impl Conversation {
         if let (Some(open), true) = (open, is_note) {
             open.notes.push(id.clone());
         }
-        self.owed.push(id.clone());
+        if !self.owed.contains(id) {
+            self.owed.push(id.clone());
+        }
+    }
+
+    /// A delivery is owed no longer. `may_be_retried`: it did not succeed.
+    fn settle(&mut self, id: &OutboxId, may_be_retried: bool) {
+        let was_known = self.owed.contains(id) || self.undelivered.contains(id);
+        self.owed.retain(|owed| owed != id);
+        self.undelivered.retain(|undelivered| undelivered != id);
+        if may_be_retried && was_known {
+            self.undelivered.push(id.clone());
+        }
     }
 
     fn draft_mut(&mut self, id: &OutboxId) -> Option<&mut Draft> {

@@ -140,8 +140,11 @@ pub struct Conversation {
     pub recalled: Vec<MemoryId>,
     /// Their tokens in that window, before correction.
     pub recalled_tokens: u32,
-    /// Deliveries without a receipt.
+    /// Deliveries that are to be sent.
     pub owed: Vec<OutboxId>,
+    /// Deliveries that did not succeed and were not given up: an operator may have them tried again.
+    #[serde(default)]
+    pub undelivered: Vec<OutboxId>,
     /// The person whom this private chat is with, `PLATFORM/USER`; none in a group.
     #[serde(default)]
     pub direct_with: Option<String>,
@@ -184,6 +187,7 @@ impl Conversation {
             recalled: Vec::new(),
             recalled_tokens: 0,
             owed: Vec::new(),
+            undelivered: Vec::new(),
             direct_with: None,
         }
     }

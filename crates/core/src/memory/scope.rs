@@ -36,11 +36,13 @@ pub struct BadScope(pub String);
 
 impl Scope {
     /// The scope that memories learnt in a channel get. A local channel counts as a group; direct messages on
-    /// chat networks, which feed the person's own scope, name their person.
+    /// chat networks, which feed the person's own scope, name their person: by `PLATFORM/USER`, as authors are.
     pub fn learnt_in(channel: &ChannelId, direct_with: Option<&str>) -> Self {
         match direct_with {
-            Some(user) if channel.platform() != LOCAL_PLATFORM => {
-                Self::User { platform: channel.platform().to_owned(), user: user.to_owned() }
+            Some(person) if channel.platform() != LOCAL_PLATFORM => {
+                let platform = channel.platform();
+                let bare = person.strip_prefix(platform).and_then(|rest| rest.strip_prefix('/'));
+                Self::User { platform: platform.to_owned(), user: bare.unwrap_or(person).to_owned() }
             }
             _ => Self::Chat { platform: channel.platform().to_owned(), chat: channel.chat().to_owned() },
         }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
+use crate::event::{Event, Receipt, Record};
 use crate::ids::{ChannelId, MessageId, OutboxId, Seq, TurnId};
 use crate::registry::{RegistryState, UsageDay};
 
@@ -51,6 +52,80 @@ pub struct OutboxItem {
     pub attempted_at: Option<Timestamp>,
     /// How it stands.
     pub state: DeliveryState,
+}
+
+impl OutboxItem {
+    /// The delivery that a record of that channel says is owed; none for other events, and for drafts.
+    pub fn intended(channel: &ChannelId, record: &Record) -> Option<Self> {
+        let Event::OutboxIntended { id, turn, seq, note, reply_to, edits, draft: false } = &record.event
+        else {
+            return None;
+        };
+        Some(Self {
+            id: id.clone(),
+            channel: channel.clone(),
+            turn: turn.clone(),
+            seq: *seq,
+            at: record.at,
+            note: note.clone(),
+            reply_to: reply_to.clone(),
+            edits: edits.clone(),
+            sent: Vec::new(),
+            attempted_at: None,
+            state: DeliveryState::Owed,
+        })
+    }
+
+    /// The delivery that an event of the outbox is about.
+    pub fn named_by(event: &Event) -> Option<&OutboxId> {
+        match event {
+            Event::OutboxIntended { id, .. }
+            | Event::OutboxAttempted { id, .. }
+            | Event::OutboxPutOff { id, .. }
+            | Event::OutboxSent { id, .. }
+            | Event::OutboxSettled { id, .. }
+            | Event::OutboxRetried { id }
+            | Event::OutboxDropped { id } => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Folds a later record of its channel in; those of other deliveries change nothing. False: it is over,
+    /// delivered or dropped, and no longer listed.
+    pub fn apply(&mut self, record: &Record) -> bool {
+        if Self::named_by(&record.event) != Some(&self.id) {
+            return true;
+        }
+        match &record.event {
+            Event::OutboxAttempted { .. } => {
+                self.attempted_at.get_or_insert(record.at);
+            }
+            Event::OutboxPutOff { .. } => self.attempted_at = None,
+            Event::OutboxSent { message, .. } => {
+                self.attempted_at = None;
+                self.sent.push(message.clone());
+            }
+            Event::OutboxSettled { receipt, .. } => match receipt {
+                Receipt::Delivered { .. } => return false,
+                Receipt::Dead { reason } => self.state = DeliveryState::Dead { reason: reason.clone() },
+                Receipt::Unknown { reason, .. } => {
+                    self.state = DeliveryState::Unknown { reason: reason.clone() };
+                }
+            },
+            Event::OutboxRetried { .. } => {
+                self.state = DeliveryState::Owed;
+                self.attempted_at = None;
+            }
+            Event::OutboxDropped { .. } => return false,
+            _ => {}
+        }
+        true
+    }
+
+    /// It is to be sent.
+    pub fn is_owed(&self) -> bool {
+        self.state == DeliveryState::Owed
+    }
 }
 
 /// Deliveries owed.

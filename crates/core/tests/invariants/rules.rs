@@ -160,7 +160,7 @@ fn a_commit_after_new_is_dropped() {
     let run = sim.watch().unwrap();
     sim.new_generation();
     let draft = Sim::draft("late");
-    let events = compaction::commit(&sim.conversation, &sim.agent, &run.id, draft, None, sim.now);
+    let events = compaction::commit(&sim.conversation, &sim.agent, &run.id, draft, sim.now);
     assert_eq!(events, None);
     assert!(sim.conversation.stack.items().is_empty());
 }

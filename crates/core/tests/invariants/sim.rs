@@ -210,7 +210,7 @@ impl Sim {
 
     pub(crate) fn commit_run(&mut self, run: &RunId, text: &str) {
         let draft = Self::draft(text);
-        let events = compaction::commit(&self.conversation, &self.agent, run, draft, None, self.now);
+        let events = compaction::commit(&self.conversation, &self.agent, run, draft, self.now);
         for event in events.into_iter().flatten() {
             self.journal(event);
         }

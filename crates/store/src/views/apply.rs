@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::codec::{Key, encode, trailing_number};
 use super::db::Changes;
-use super::rows::{ChannelState, MessageRow, Meta, SeqRow, position_bytes};
-use super::{memories, outbox};
+use super::rows::{COMMAND, ChannelState, MessageRow, Meta, SeqRow, position_bytes};
+use super::{memories, outbox, registry};
 use crate::journal::open::{Checkpoint, last_n};
 use crate::journal::segment::Position;
 
@@ -45,6 +45,7 @@ pub(crate) fn apply(
         changes.put(Key::channel(channel), &state)?;
     }
     memories::apply(changes, record)?;
+    registry::apply(changes, record)?;
     if matches!(record.event, Event::LinesQuarantined { .. }) {
         meta.quarantined = true;
     }
@@ -93,6 +94,7 @@ fn in_channel(
             state.run = false;
             state.queued.clear();
         }
+        Event::CommandTaken { message, .. } => take_command(changes, state, channel, record, message)?,
         Event::OutboxIntended { .. }
         | Event::OutboxAttempted { .. }
         | Event::OutboxPutOff { .. }
@@ -114,7 +116,6 @@ fn in_channel(
         | Event::MessageEdited { .. }
         | Event::MessageDeleted { .. }
         | Event::TurnUndone { .. }
-        | Event::CommandTaken { .. }
         | Event::UsageSpent { .. }
         | Event::PairingRequested { .. }
         | Event::PairingApproved { .. }
@@ -133,10 +134,8 @@ fn accept(
     pending: &Pending,
 ) -> Result<(), StoreError> {
     state.pending += 1;
-    let key = Key::message(channel, &pending.message);
-    match changes.get::<MessageRow>(&key)? {
-        Some(before) => changes.remove(Key::age(channel, before.n)),
-        None => state.messages += 1,
+    if !pending.message.is_correction() {
+        state.last_message = Some(pending.message.clone());
     }
     let row = MessageRow {
         n: record.n,
@@ -146,9 +145,48 @@ fn accept(
         taken: false,
         end: None,
     };
-    changes.put(key, &row)?;
-    changes.put_bytes(Key::age(channel, record.n), encode(&pending.message)?);
-    forget_old_messages(changes, state, channel, record.at)
+    remember(changes, state, channel, &pending.message, &row)
+}
+
+/// A command is seen and done with as soon as it is taken: delivered again, it is not run again.
+fn take_command(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+    message: &MessageId,
+) -> Result<(), StoreError> {
+    state.last_message = Some(message.clone());
+    if changes.has(&Key::message(channel, message))? {
+        return Ok(());
+    }
+    let row = MessageRow {
+        n: record.n,
+        at: record.at,
+        turn: TurnId::from(COMMAND),
+        fingerprint: String::new(),
+        taken: false,
+        end: Some(record.n),
+    };
+    remember(changes, state, channel, message, &row)
+}
+
+/// Writes how a message id stands since the record that brought it, and forgets old ones.
+fn remember(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    message: &MessageId,
+    row: &MessageRow,
+) -> Result<(), StoreError> {
+    let key = Key::message(channel, message);
+    match changes.get::<MessageRow>(&key)? {
+        Some(before) => changes.remove(Key::age(channel, before.n)),
+        None => state.messages += 1,
+    }
+    changes.put(key, row)?;
+    changes.put_bytes(Key::age(channel, row.n), encode(message)?);
+    forget_old_messages(changes, state, channel, row.at)
 }
 
 /// Forgets the oldest message ids that are too old or too many, a few at a time. Those without an answer yet stay.

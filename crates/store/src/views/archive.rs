@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, Record};
+use cairn_core::event::{Event, Record, TurnEnd, TurnOutcome};
 use cairn_core::ids::{ChannelId, MessageId, Seq, SummaryId};
 use cairn_core::message::{Entry, Pending};
+use cairn_core::model::Usage;
 use cairn_core::ports::{ChannelRow, OutboxItem, Seen, StoreError};
 
 use super::codec::{Key, Table, decode, trailing_number, view_error};
@@ -71,6 +72,16 @@ impl Reads<'_> {
         match self.record(channel, end)?.map(|record| record.event) {
             Some(Event::TurnEnded(end)) => {
                 Ok(Seen::Ended { turn: end.turn.clone(), fingerprint, end: Box::new(end) })
+            }
+            Some(Event::CommandTaken { .. }) => {
+                let end = TurnEnd {
+                    turn: turn.clone(),
+                    outcome: TurnOutcome::Unanswered,
+                    model: None,
+                    usage: Usage::default(),
+                    recalled: Vec::new(),
+                };
+                Ok(Seen::Ended { turn, fingerprint, end: Box::new(end) })
             }
             _ => Err(view_error(format!("record {end} is not the end of a turn"))),
         }

@@ -36,11 +36,15 @@ pub(crate) enum Table {
     MessageAge = b'a' as isize,
     /// channel, outbox id → delivery owed.
     Outbox = b'o' as isize,
+    /// The one row of pairings and chats that moved.
+    Registry = b'r' as isize,
+    /// The one row of a day's usage.
+    Usage = b'u' as isize,
 }
 
 impl Table {
     /// All tables.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Memory,
         Self::MemoryKey,
         Self::Fingerprint,
@@ -54,6 +58,8 @@ impl Table {
         Self::Message,
         Self::MessageAge,
         Self::Outbox,
+        Self::Registry,
+        Self::Usage,
     ];
 
     /// The letter that its keys begin with.

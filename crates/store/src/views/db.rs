@@ -71,6 +71,12 @@ impl Db {
         Ok(Some(meta))
     }
 
+    /// The rows are of another version of this program: nothing is wrong with them, and they are of no use.
+    pub(crate) fn is_of_another_version(&self) -> bool {
+        let meta = self.payload(META).ok().flatten().and_then(|payload| decode::<Meta>(&payload).ok());
+        meta.is_some_and(|meta| meta.format != FORMAT)
+    }
+
     /// Reads every row: checksums, and the number of rows of each table.
     pub(crate) fn check(&self, meta: &Meta) -> Check {
         let walked = catch_unwind(AssertUnwindSafe(|| self.walk(meta)));
@@ -181,6 +187,13 @@ impl Db {
     #[cfg(test)]
     pub(crate) fn garble(&self, key: &Key) -> sled::IVec {
         self.sled.insert(&key.0, b"garbled").unwrap().unwrap()
+    }
+
+    /// Makes the rows those of an earlier version.
+    #[cfg(test)]
+    pub(crate) fn age(&self) {
+        let meta = Meta { format: FORMAT - 1, ..self.meta().unwrap().unwrap() };
+        self.sled.insert(META, seal(META, &encode(&meta).unwrap())).unwrap();
     }
 
     /// Makes a spoiled row what it was.

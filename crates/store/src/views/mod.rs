@@ -7,6 +7,7 @@ pub(crate) mod codec;
 pub(crate) mod db;
 pub(crate) mod memories;
 mod outbox;
+pub(crate) mod registry;
 mod rows;
 
 use std::path::{Path, PathBuf};
@@ -114,8 +115,14 @@ impl Views {
 fn open_checked(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
     match open_sound(dir, cache_bytes) {
-        Ok((db, meta)) if holds(journal, &meta.checkpoint()) => return Ok((db, meta)),
-        Ok((db, meta)) => {
+        Ok(Some((db, meta))) if holds(journal, &meta.checkpoint()) => return Ok((db, meta)),
+        Ok(None) => {
+            remove_dir(dir)?;
+            tracing::info!(
+                "the views are of another version of this program; making them anew from the journal"
+            );
+        }
+        Ok(Some((db, meta))) => {
             drop(db);
             remove_dir(dir)?;
             tracing::warn!(
@@ -134,9 +141,13 @@ fn open_checked(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Db, Met
     Ok((Db::open(dir, cache_bytes)?, Meta::default()))
 }
 
-fn open_sound(dir: &Path, cache_bytes: u64) -> Result<(Db, Meta), StoreError> {
+/// The views, unless they are of another version.
+fn open_sound(dir: &Path, cache_bytes: u64) -> Result<Option<(Db, Meta)>, StoreError> {
     let db = Db::open(dir, cache_bytes)?;
+    if db.is_of_another_version() {
+        return Ok(None);
+    }
     let meta = db.meta()?.unwrap_or_default();
     let check = db.check(&meta);
-    if check.problems.is_empty() { Ok((db, meta)) } else { Err(view_error(check.problems.join("; "))) }
+    if check.problems.is_empty() { Ok(Some((db, meta))) } else { Err(view_error(check.problems.join("; "))) }
 }

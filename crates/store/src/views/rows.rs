@@ -13,7 +13,10 @@ use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Version of the rows; views of another version are made anew.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
+
+/// Stands in the place of a turn's id for a command, which has none.
+pub(crate) const COMMAND: &str = "command";
 
 /// How far the journal is applied, with the number of rows of each table: written with every batch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -72,7 +75,7 @@ pub(crate) struct MessageRow {
     /// A turn has taken it up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) taken: bool,
-    /// The record of its turn's end.
+    /// The record of its turn's end; of a command, the one that took it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<u64>,
 }
@@ -98,8 +101,11 @@ pub(crate) struct ChannelState {
     /// What asked for the runs that wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) queued: Vec<Trigger>,
-    /// Deliveries without a receipt.
+    /// Deliveries that are to be sent.
     pub(crate) owed: u64,
+    /// The message or command that was taken in last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_message: Option<MessageId>,
 }
 
 impl ChannelState {
@@ -115,6 +121,7 @@ impl ChannelState {
             run: false,
             queued: Vec::new(),
             owed: 0,
+            last_message: None,
         }
     }
 
@@ -122,7 +129,7 @@ impl ChannelState {
     pub(crate) fn row(&self, channel: ChannelId) -> ChannelRow {
         let unfinished =
             self.pending > 0 || self.open.is_some() || self.run || !self.queued.is_empty() || self.owed > 0;
-        ChannelRow { channel, last_at: self.last_at, unfinished, last_message: None }
+        ChannelRow { channel, last_at: self.last_at, unfinished, last_message: self.last_message.clone() }
     }
 }
 
