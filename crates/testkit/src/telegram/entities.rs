@@ -101,7 +101,8 @@ fn nest(one: &Entity, other: &Entity) -> Result<(), String> {
     let within = |a: &Entity, b: &Entity| b.from <= a.from && a.to <= b.to;
     let fault = if !within(one, other) && !within(other, one) {
         "overlap"
-    } else if one.is_code() || other.is_code() {
+    } else if [(one, other), (other, one)].iter().any(|(a, b)| b.is_code() && !(a.is_quote() && within(b, a)))
+    {
         "nest, and one is code"
     } else if one.is_quote() && other.is_quote() {
         "are quotations within each other"

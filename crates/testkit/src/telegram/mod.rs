@@ -43,6 +43,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch as change;
 use tokio::task::JoinHandle;
 
+use crate::clock::wall_time;
 use crate::gate::Gates;
 pub use fault::{Fault, Stage};
 pub use rules::{Rule, Violation};
@@ -178,17 +179,11 @@ impl Shared {
         self.changed.send_modify(|n| *n += 1);
         result
     }
+}
 
-    /// Seconds since 1970.
-    #[expect(
-        clippy::disallowed_methods,
-        clippy::unused_self,
-        reason = "messages bear the time of the world, which the daemon under test compares with its clock"
-    )]
-    fn now(&self) -> i64 {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-    }
+/// Seconds since 1970.
+fn now() -> i64 {
+    wall_time().as_second()
 }
 
 /// A running fake Telegram; dropping it stops it.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::send::shallow;
 use super::world::{Ban, Chat, ChatKind, Person, State, Stored, Topic};
-use super::{Act, FakeTelegram, Say, What};
+use super::{Act, FakeTelegram, Say, What, now};
 
 /// Ids of people begin here: beyond 32 bits, as today's do.
 const FIRST_PERSON: i64 = 5_100_000_001;
@@ -52,7 +52,7 @@ impl FakeTelegram {
     /// A new topic of a forum, made by a person; its id. The bot is told.
     pub fn topic(&self, forum: i64, by: &Person, name: &str) -> i64 {
         let fields = json!({ "forum_topic_created": { "name": name, "icon_color": 7_322_096 } });
-        let now = self.shared.now();
+        let now = now();
         self.shared.update(|state| {
             let id = state.new_message_id(forum);
             state.chat(forum).topics.insert(id, Topic { closed: false });
@@ -78,7 +78,7 @@ impl FakeTelegram {
     /// A person says something in a chat (a private one has the person's id); the message's id.
     pub fn say(&self, chat: i64, who: &Person, what: impl Into<Say>) -> i64 {
         let what = what.into();
-        let now = self.shared.now();
+        let now = now();
         let reads_all = self.shared.builder.reads_all;
         self.shared.update(|state| {
             let id = state.new_message_id(chat);
@@ -119,7 +119,7 @@ impl FakeTelegram {
     /// # Panics
     /// There is no such message.
     pub fn edit(&self, chat: i64, message: i64, text: &str) {
-        let now = self.shared.now();
+        let now = now();
         self.shared.update(|state| {
             let content = Say::text(text).content(state);
             let stored = state.chat(chat).messages.get_mut(&message);
@@ -154,7 +154,7 @@ impl FakeTelegram {
 
     /// A service message with these fields; its id.
     pub fn service(&self, chat: i64, who: &Person, fields: &Value) -> i64 {
-        let now = self.shared.now();
+        let now = now();
         self.shared.update(|state| {
             let id = state.new_message_id(chat);
             let mut json = header(state, chat, who, id, now);
@@ -167,7 +167,7 @@ impl FakeTelegram {
 
     /// A group becomes a supergroup; the new id. The bot is told in both.
     pub fn migrate(&self, group: i64, by: &Person) -> i64 {
-        let now = self.shared.now();
+        let now = now();
         self.shared.update(|state| {
             let title = state.chat(group).title.clone();
             let new = new_chat(state, ChatKind::Supergroup, &title);
@@ -210,7 +210,7 @@ impl FakeTelegram {
     }
 
     fn ban(&self, chat: i64, by: &Person, ban: Option<Ban>) {
-        let now = self.shared.now();
+        let now = now();
         self.shared.update(|state| {
             let bot = state.bot.json();
             let member = |is_in: bool| {

@@ -136,6 +136,7 @@ impl Say {
             entity["offset"] = offset.into();
         }
         entities.extend(detect(&text, &[]));
+        entities.sort_by_key(|entity| entity["offset"].as_u64());
         let mut json = json!({});
         let (words, marks) = match &self.attachment {
             Some(attachment) => {

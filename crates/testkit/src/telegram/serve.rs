@@ -17,7 +17,7 @@ use super::fault::{Fault, Stage};
 use super::methods::{Ctx, call};
 use super::rules::{Rule, Violation};
 use super::wire::{Params, Refusal, decode};
-use super::{Call, Shared, poll};
+use super::{Call, Shared, now, poll};
 use crate::gate;
 
 /// No answer: the connection is closed.
@@ -125,7 +125,7 @@ async fn method(shared: &Arc<Shared>, method: &str, query: &str, kind: &str, bod
         Ok(params) => shared.update(|state| {
             let builder = &shared.builder;
             let (limit_rates, reads_all) = (builder.limit_rates, builder.reads_all);
-            let mut ctx = Ctx { state, n, method, now: shared.now(), limit_rates, reads_all };
+            let mut ctx = Ctx { state, n, method, now: now(), limit_rates, reads_all };
             call(&mut ctx, &params)
         }),
     };

@@ -1,1 +1,0 @@
-//! The fake refuses what it must.
