@@ -1,5 +1,231 @@
 //! Discord.
+//!
+//! `gateway` keeps the connection over which events come in, `inbox` sorts them into lanes by channel and takes them
+//! in, `outbox` sends, `rest` is the API that all of them use. `wire` is what is read of events, `places` knows which
+//! thread belongs to which channel, `words` makes text of a message. Messages are durable with the house before the
+//! next of their channel is taken; what was not taken in when the daemon stopped is read again by channel.
 
+mod files;
+mod gateway;
+mod inbox;
+mod outbox;
+mod places;
+mod rest;
 mod settings;
+mod text;
+mod wire;
+mod words;
 
-pub use settings::{CatchUp, DISCORD_API, DiscordSettings};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::ids::{ChannelId as HouseChannel, MessageId as HouseMessage};
+use cairn_core::ports::{
+    Adapter, AdapterFailure, AdapterPorts, LinkState, Platform, PlatformStatus, PlatformTraits, Registry,
+    SendError, SendPart,
+};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use jiff::SignedDuration;
+use secrecy::{ExposeSecret as _, SecretString};
+use serenity::all::ChannelId;
+use tokio::sync::Notify;
+
+use self::files::Files;
+use self::gateway::{Addresses, Gateway, bad_token};
+use self::inbox::{Inbox, Porter};
+use self::outbox::{Outbox, number};
+use self::places::Places;
+use self::rest::Rest;
+use crate::link::Link;
+
+pub use self::gateway::BadAddress;
+pub use self::settings::{CatchUp, DISCORD_API, DiscordSettings};
+
+/// The platform's name in channel ids.
+const NAME: &str = "discord";
+
+/// Discord shows typing for ten seconds.
+const TYPING_EVERY: Duration = Duration::from_secs(8);
+
+/// Discord knows a nonce for some minutes; this is well inside.
+const REPEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
+
+/// First and longest pause before the archive is asked again which channels there are.
+const ARCHIVE_PAUSE: Duration = Duration::from_secs(1);
+const ARCHIVE_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// What is wrong with the settings.
+#[derive(Debug, thiserror::Error)]
+pub enum BadSettings {
+    /// An address.
+    #[error(transparent)]
+    Address(#[from] BadAddress),
+    /// The token is empty or has characters that no token has.
+    #[error("the token of Discord is not one: copy it as a whole, without quotes or line breaks")]
+    Token,
+    /// The HTTP client.
+    #[error("the HTTP client for Discord cannot be made: {0}")]
+    Client(String),
+}
+
+/// What is shared by what comes in and what leaves.
+#[derive(Clone)]
+struct Parts {
+    settings: DiscordSettings,
+    registry: Arc<dyn Registry>,
+    rest: Arc<Rest>,
+    link: Arc<Link>,
+    places: Arc<Places>,
+    outbox: Arc<Outbox>,
+}
+
+/// The Discord adapter, for one bot.
+pub struct Discord {
+    parts: Parts,
+    addresses: Addresses,
+    /// Without a word before it.
+    token: SecretString,
+}
+
+impl Discord {
+    /// Checks the settings; connects to nothing.
+    ///
+    /// # Errors
+    /// The token or an address is none, or the HTTP client cannot be made.
+    pub fn new(settings: DiscordSettings, registry: Arc<dyn Registry>) -> Result<Self, BadSettings> {
+        let addresses = Addresses::new(&settings.api_url, settings.gateway_url.as_deref())?;
+        let token = bare_token(&settings.token).ok_or(BadSettings::Token)?;
+        let bot_token = SecretString::from(format!("Bot {}", token.expose_secret()));
+        let rest = Rest::new(bot_token, addresses.api(), addresses.own())
+            .map_err(|error| BadSettings::Client(error.without_url().to_string()))?;
+        let (rest, link) = (Arc::new(rest), Arc::new(Link::new(NAME, registry.clock())));
+        let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), Files));
+        let parts = Parts { settings, registry, rest, link, places: Arc::new(Places::default()), outbox };
+        Ok(Self { parts, addresses, token })
+    }
+
+    /// By channel the last message that the house has. Waits while the archive cannot say.
+    async fn taken(&self, ports: &AdapterPorts) -> HashMap<ChannelId, u64> {
+        let mut pause = ARCHIVE_PAUSE;
+        let rows = loop {
+            match ports.archive.channels().await {
+                Ok(rows) => break rows,
+                Err(error) => {
+                    tracing::warn!(platform = NAME, %error, "cannot tell what was taken in last; trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(ARCHIVE_PAUSE_MAX);
+                }
+            }
+        };
+        let mut taken = HashMap::new();
+        for row in rows.iter().filter(|row| row.channel.platform() == NAME) {
+            let channel = number(row.channel.thread().unwrap_or_else(|| row.channel.chat()));
+            let last = row.last_message.as_ref().and_then(|message| number(message.as_str()));
+            if let (Some(channel), Some(last)) = (channel, last) {
+                let known = taken.entry(ChannelId::new(channel)).or_insert(last);
+                *known = last.max(*known);
+            }
+        }
+        taken
+    }
+
+    async fn serve(&self, ports: AdapterPorts) -> AdapterFailure {
+        self.parts.link.set(LinkState::Connecting, None);
+        let taken = self.taken(&ports).await;
+        let broken = Arc::new(Notify::new());
+        let mut inbox = Inbox::new(Arc::new(Porter::new(self.parts.clone(), ports, taken)), broken.clone());
+        let gateway = Gateway {
+            rest: self.parts.rest.clone(),
+            link: self.parts.link.clone(),
+            addresses: self.addresses.clone(),
+            bot_token: self.token.clone(),
+        };
+        let failure = tokio::select! {
+            failure = gateway.run(&mut inbox) => failure,
+            () = self.parts.rest.token_rejected() => bad_token(),
+            () = broken.notified() => AdapterFailure {
+                reason: "a task of the Discord adapter came to grief".to_owned(),
+                hint: "the log says where; please report it".to_owned(),
+                lasting: false,
+            },
+        };
+        self.parts.link.set(LinkState::Failed, Some(&failure));
+        failure
+    }
+}
+
+/// The token alone.
+fn bare_token(token: &SecretString) -> Option<SecretString> {
+    let token = token.expose_secret().trim();
+    let after_word =
+        token.strip_prefix("Bot").filter(|rest| !rest.starts_with(|c: char| c.is_ascii_graphic()));
+    let token = after_word.unwrap_or(token).trim();
+    let sound = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    sound.then(|| SecretString::from(token))
+}
+
+impl Platform for Discord {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn traits(&self) -> PlatformTraits {
+        PlatformTraits {
+            typing_every: TYPING_EVERY,
+            repeat_within: Some(REPEAT_WITHIN),
+            draft_every: self.parts.settings.draft_every,
+        }
+    }
+
+    fn split(&self, words: &str) -> Vec<String> {
+        text::split(words)
+    }
+
+    fn send(&self, part: SendPart) -> BoxFuture<'_, Result<HouseMessage, SendError>> {
+        self.parts.outbox.send(part).boxed()
+    }
+
+    fn edit(
+        &self,
+        channel: HouseChannel,
+        message: HouseMessage,
+        words: String,
+    ) -> BoxFuture<'_, Result<(), SendError>> {
+        async move { self.parts.outbox.edit(&channel, &message, &words).await }.boxed()
+    }
+
+    fn typing(&self, channel: HouseChannel) -> BoxFuture<'_, Result<(), SendError>> {
+        async move { self.parts.outbox.typing(&channel).await }.boxed()
+    }
+
+    fn status(&self) -> PlatformStatus {
+        self.parts.link.status()
+    }
+}
+
+impl Adapter for Discord {
+    fn run(self: Arc<Self>, ports: AdapterPorts) -> BoxFuture<'static, AdapterFailure> {
+        async move { self.serve(ports).await }.boxed()
+    }
+
+    fn set_state(&self, state: LinkState, failure: Option<&AdapterFailure>) {
+        self.parts.link.set(state, failure);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_taken_with_or_without_its_word_and_nothing_else_is_one() {
+        let bare = |text: &str| bare_token(&SecretString::from(text)).map(|t| t.expose_secret().to_owned());
+        assert_eq!(bare("Bot abc.def"), Some("abc.def".to_owned()));
+        assert_eq!(bare(" abc.def\n"), Some("abc.def".to_owned()));
+        for none in ["", "Bot ", "ab cd", "ab\u{1f600}", "a\nb"] {
+            assert_eq!(bare(none), None, "{none:?}");
+        }
+    }
+}

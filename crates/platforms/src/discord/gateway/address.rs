@@ -1,0 +1,187 @@
+//! Where the token may go: the gateway's address is believed only when it is of a host that the configuration names.
+
+use cairn_core::ports::AdapterFailure;
+use reqwest::Url;
+
+use crate::discord::settings::DISCORD_API;
+
+/// What is wrong with an address in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} of Discord: {reason}")]
+pub struct BadAddress {
+    /// The key.
+    pub key: &'static str,
+    /// What is wrong; never the value.
+    pub reason: &'static str,
+}
+
+/// The addresses of the configuration.
+#[derive(Debug, Clone)]
+pub(in crate::discord) struct Addresses {
+    api: Url,
+    gateway: Option<Url>,
+}
+
+impl Addresses {
+    /// Checks both.
+    ///
+    /// # Errors
+    /// One is no address of its kind.
+    pub(in crate::discord) fn new(api: &str, gateway: Option<&str>) -> Result<Self, BadAddress> {
+        let read = |key, text: &str, schemes: [&str; 2], kind| {
+            let bad = |reason| BadAddress { key, reason };
+            let url = Url::parse(text.trim()).map_err(|_| bad("is no address"))?;
+            if !schemes.contains(&url.scheme()) || url.host_str().is_none() {
+                return Err(bad(kind));
+            }
+            if !url.username().is_empty() || url.password().is_some() {
+                return Err(bad("has a user or a password in it, which is not supported"));
+            }
+            if url.query().is_some() || url.fragment().is_some() {
+                return Err(bad("has a query in it"));
+            }
+            Ok(url)
+        };
+        let api = read("api_url", api, ["https", "http"], "must begin with https:// or http://")?;
+        let gateway = gateway
+            .map(|text| read("gateway_url", text, ["wss", "ws"], "must begin with wss:// or ws://"))
+            .transpose()?;
+        Ok(Self { api, gateway })
+    }
+
+    /// The API's.
+    pub(in crate::discord) fn api(&self) -> &Url {
+        &self.api
+    }
+
+    /// One of them is not Discord's own.
+    pub(in crate::discord) fn own(&self) -> bool {
+        self.gateway.is_some() || !self.discords_api()
+    }
+
+    fn discords_api(&self) -> bool {
+        Url::parse(DISCORD_API).ok().as_ref() == Some(&self.api)
+    }
+
+    /// Where to connect for a new session, by what the API says.
+    ///
+    /// # Errors
+    /// The API names a host that the token must not go to.
+    pub(super) fn gateway(&self, said: &str) -> Result<Url, AdapterFailure> {
+        let said = self.check(said)?;
+        Ok(with_version(self.gateway.clone().unwrap_or(said)))
+    }
+
+    /// Where to connect to go on with a session, by what the gateway says.
+    ///
+    /// # Errors
+    /// The gateway names a host that the token must not go to.
+    pub(super) fn resume(&self, said: &str) -> Result<Url, AdapterFailure> {
+        let said = self.check(said)?;
+        let elsewhere = self.gateway.as_ref().filter(|own| own.host_str() != said.host_str());
+        Ok(with_version(elsewhere.cloned().unwrap_or(said)))
+    }
+
+    /// Discord's own gateway is no surprise where the API is Discord's; with a gateway of one's own before it, that
+    /// is used instead.
+    fn check(&self, said: &str) -> Result<Url, AdapterFailure> {
+        let url = Url::parse(said).ok();
+        let host = url.as_ref().and_then(Url::host_str);
+        let (Some(url), Some(host)) = (&url, host) else {
+            return Err(failure("the gateway's address cannot be read".to_owned()));
+        };
+        let discords = self.discords_api() && (host == "discord.gg" || host.ends_with(".discord.gg"));
+        let named = [Some(&self.api), self.gateway.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|known| known.host_str() == Some(host));
+        if !discords && !named {
+            let host: String = host.chars().take(80).collect();
+            return Err(failure(format!("a gateway of another host was named, {host}: refused")));
+        }
+        let plain = self.gateway.as_ref().map_or(self.api.scheme() == "http", |own| own.scheme() == "ws");
+        match url.scheme() {
+            "wss" => Ok(url.clone()),
+            "ws" if plain => Ok(url.clone()),
+            _ => Err(failure("a gateway without TLS was named: refused".to_owned())),
+        }
+    }
+}
+
+fn failure(reason: String) -> AdapterFailure {
+    AdapterFailure {
+        reason,
+        hint: "the token goes only to the hosts of api_url and gateway_url; check both in the configuration"
+            .to_owned(),
+        lasting: true,
+    }
+}
+
+fn with_version(mut url: Url) -> Url {
+    url.set_query(Some("v=10&encoding=json"));
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_discords_own_gateway_is_believed_by_default() {
+        let ours = Addresses::new(DISCORD_API, None).expect("is sound");
+        assert!(ours.gateway("wss://gateway.discord.gg").is_ok());
+        assert!(ours.resume("wss://gateway-us-east1-b.discord.gg").is_ok());
+        for other in [
+            "wss://discord.gg.evil.example",
+            "wss://evildiscord.gg",
+            "wss://gateway.discord.gg@evil.example",
+            "ws://gateway.discord.gg",
+            "https://gateway.discord.gg",
+            "",
+        ] {
+            assert!(ours.gateway(other).expect_err(other).lasting);
+        }
+    }
+
+    #[test]
+    fn with_an_address_of_ones_own_no_other_host_is_believed() {
+        let own = Addresses::new("http://127.0.0.1:8080", None).expect("is sound");
+        assert_eq!(
+            own.gateway("ws://127.0.0.1:9090/").expect("same host").as_str(),
+            "ws://127.0.0.1:9090/?v=10&encoding=json"
+        );
+        for other in ["wss://gateway.discord.gg", "ws://localhost:9090"] {
+            assert!(own.gateway(other).expect_err(other).reason.contains("refused"));
+            assert!(own.resume(other).is_err());
+        }
+        let both = Addresses::new("https://api.example", Some("wss://gate.example/path")).expect("is sound");
+        assert_eq!(
+            both.gateway("wss://api.example").expect("is known").as_str(),
+            "wss://gate.example/path?v=10&encoding=json"
+        );
+        assert!(both.gateway("wss://gateway.discord.gg").is_err());
+        assert!(both.gateway("ws://gate.example").is_err());
+    }
+
+    #[test]
+    fn a_gateway_of_ones_own_before_discord_is_the_only_one_used() {
+        let own = Addresses::new(DISCORD_API, Some("wss://gate.example")).expect("is sound");
+        let expected = "wss://gate.example/?v=10&encoding=json";
+        assert_eq!(own.gateway("wss://gateway.discord.gg").expect("is Discord's").as_str(), expected);
+        assert_eq!(own.resume("wss://gateway-1.discord.gg").expect("is Discord's").as_str(), expected);
+        assert!(own.resume("wss://evil.example").is_err());
+    }
+
+    #[test]
+    fn addresses_that_are_none_are_named_by_their_key() {
+        for (api, gateway, key) in [
+            ("discord.com", None, "api_url"),
+            ("ftp://discord.com", None, "api_url"),
+            ("https://user:word@discord.com", None, "api_url"),
+            (DISCORD_API, Some("https://gateway"), "gateway_url"),
+        ] {
+            assert_eq!(Addresses::new(api, gateway).expect_err(api).key, key);
+        }
+        assert!(!Addresses::new("https://discord.com/", None).expect("is sound").own());
+    }
+}

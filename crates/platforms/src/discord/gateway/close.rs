@@ -1,0 +1,86 @@
+//! What to do when the gateway closes the connection.
+
+use cairn_core::ports::AdapterFailure;
+
+/// What follows the end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The session goes on over a new connection.
+    Resume,
+    /// A new session.
+    Fresh,
+    /// The session goes on, but not at once: too much was sent.
+    Slowly,
+    /// Somebody must do something.
+    Fail(AdapterFailure),
+}
+
+/// Where the intents and the token are.
+const PORTAL: &str = "https://discord.com/developers/applications";
+
+/// What a close code asks for; `None` is a connection that broke without a word.
+pub(super) fn after_close(code: Option<u16>) -> Next {
+    let fail = |reason: String, hint: String| Next::Fail(AdapterFailure { reason, hint, lasting: true });
+    match code {
+        Some(4004) => Next::Fail(bad_token()),
+        Some(4008) => Next::Slowly,
+        // Not authenticated, not a session any more, a number that Discord does not know.
+        Some(4003 | 4006 | 4007 | 4009) => Next::Fresh,
+        Some(4010 | 4011) => fail(
+            "Discord asks for several connections: the bot is in too many servers for one".to_owned(),
+            "take the bot out of servers; one connection serves up to 2,500".to_owned(),
+        ),
+        Some(4012) => fail(
+            "Discord no longer speaks version 10 of its gateway".to_owned(),
+            "install a newer version of cairn".to_owned(),
+        ),
+        Some(4013) => fail(
+            "Discord does not know the intents that were asked for (4013)".to_owned(),
+            "install a newer version of cairn".to_owned(),
+        ),
+        Some(4014) => fail(
+            "the bot may not read messages: the Message Content intent is off (4014)".to_owned(),
+            format!(
+                "switch on Message Content Intent under Bot, Privileged Gateway Intents, at {PORTAL}; then restart the daemon or wait"
+            ),
+        ),
+        // 1000 and 1001 from the server's side end the connection, not the session; the rest are mishaps.
+        _ => Next::Resume,
+    }
+}
+
+/// The token is wrong.
+pub(in crate::discord) fn bad_token() -> AdapterFailure {
+    AdapterFailure {
+        reason: "Discord refuses the bot's token".to_owned(),
+        hint: format!("copy a new token under Bot, Reset Token, at {PORTAL} into the configuration"),
+        lasting: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_close_code_leads_on_as_discord_documents_it() {
+        for code in [None, Some(1000), Some(1001), Some(1006), Some(4000), Some(4001), Some(4002), Some(4005)]
+        {
+            assert_eq!(after_close(code), Next::Resume, "{code:?}");
+        }
+        for code in [4003, 4007, 4009] {
+            assert_eq!(after_close(Some(code)), Next::Fresh, "{code}");
+        }
+        assert_eq!(after_close(Some(4008)), Next::Slowly);
+        for code in [4004, 4010, 4011, 4012, 4013, 4014] {
+            let Next::Fail(failure) = after_close(Some(code)) else { panic!("{code} lasts") };
+            assert!(failure.lasting && !failure.hint.is_empty(), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_missing_intent_names_its_switch() {
+        let Next::Fail(failure) = after_close(Some(4014)) else { panic!("lasts") };
+        assert!(failure.hint.contains("Message Content Intent"), "{failure}");
+    }
+}

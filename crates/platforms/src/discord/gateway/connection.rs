@@ -1,0 +1,270 @@
+//! One connection to the gateway, from its hello to its end.
+
+use std::time::Duration;
+
+use cairn_core::ports::{AdapterFailure, LinkState};
+use futures::{SinkExt as _, StreamExt as _};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{self, protocol::frame::CloseFrame};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+
+use super::close::{Next, after_close};
+use super::frame::{Frame, Ready, heartbeat, identify, resume};
+use super::pause::part_of;
+use super::{Gateway, Listener, Session};
+
+/// Longest until the connection stands.
+const CONNECT_LIMIT: Duration = Duration::from_secs(15);
+
+/// Longest silence before the first heartbeat is known, and while a session begins.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// Longest that a frame may take to leave.
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Largest frame that is read: a server with all its channels.
+const FRAME_MAX: usize = 64 * 1024 * 1024;
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// How a connection ended.
+pub(super) struct Ended {
+    /// What follows.
+    pub(super) next: Next,
+    /// Why, for the log and the status.
+    pub(super) reason: String,
+    /// Events came in over it for so long.
+    pub(super) up_for: Option<Duration>,
+}
+
+impl Ended {
+    pub(super) fn new(next: Next, reason: impl Into<String>) -> Self {
+        Self { next, reason: reason.into(), up_for: None }
+    }
+}
+
+/// Connects.
+///
+/// # Errors
+/// In words for the status.
+pub(super) async fn connect(address: &reqwest::Url) -> Result<Socket, String> {
+    let config = WebSocketConfig {
+        max_message_size: Some(FRAME_MAX),
+        max_frame_size: Some(FRAME_MAX),
+        ..WebSocketConfig::default()
+    };
+    let connecting = connect_async_with_config(address.as_str(), Some(config), true);
+    match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
+        Ok(Ok((socket, _))) => Ok(socket),
+        Ok(Err(tungstenite::Error::Http(response))) => {
+            Err(format!("the gateway answers with status {} instead of a connection", response.status()))
+        }
+        Ok(Err(error)) => Err(format!("the gateway cannot be reached: {}", kind_of(&error))),
+        Err(_) => Err("the gateway cannot be reached: no connection in time".to_owned()),
+    }
+}
+
+/// An error without what it may quote.
+fn kind_of(error: &tungstenite::Error) -> String {
+    match error {
+        tungstenite::Error::Io(error) => error.kind().to_string(),
+        tungstenite::Error::Tls(_) => "TLS failed".to_owned(),
+        tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => "closed".to_owned(),
+        tungstenite::Error::Protocol(error) => error.to_string(),
+        tungstenite::Error::Capacity(_) => "a frame is too large".to_owned(),
+        _ => "the websocket failed".to_owned(),
+    }
+}
+
+/// The heartbeat.
+struct Beat {
+    every: Duration,
+    next: Instant,
+    /// Sent, and not acknowledged.
+    open: Option<Instant>,
+}
+
+pub(super) struct Connection<'a, L: Listener> {
+    pub(super) socket: Socket,
+    pub(super) gateway: &'a Gateway,
+    pub(super) session: &'a mut Option<Session>,
+    pub(super) listener: &'a mut L,
+}
+
+/// What changes while a connection lasts.
+struct Course {
+    beat: Option<Beat>,
+    heard: Instant,
+    up_since: Option<Instant>,
+}
+
+impl<L: Listener> Connection<'_, L> {
+    /// Runs the connection to its end.
+    pub(super) async fn run(mut self) -> Ended {
+        let mut course = Course { beat: None, heard: Instant::now(), up_since: None };
+        let mut ended = loop {
+            let start_limit = course.up_since.is_none().then(|| course.heard + START_LIMIT);
+            let beat = course.beat.as_ref().map(|beat| beat.next);
+            let deadline = [start_limit, beat].into_iter().flatten().min();
+            let wake = async {
+                match deadline {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // The heartbeat first: a flood of events must not make the connection look dead.
+            let step = tokio::select! {
+                biased;
+                () = wake => self.on_time(&mut course).await,
+                message = self.socket.next() => self.on_message(message, &mut course).await,
+            };
+            if let Err(ended) = step {
+                break ended;
+            }
+        };
+        ended.up_for = course.up_since.map(|since| since.elapsed());
+        ended
+    }
+
+    async fn on_time(&mut self, course: &mut Course) -> Result<(), Ended> {
+        let now = Instant::now();
+        if course.up_since.is_none() && now >= course.heard + START_LIMIT {
+            return Err(Ended::new(Next::Fresh, "the gateway began no session in time"));
+        }
+        let seq = self.session.as_ref().map(|session| session.seq);
+        let Some(beat) = course.beat.as_mut().filter(|beat| now >= beat.next) else { return Ok(()) };
+        if beat.open.is_some() {
+            return Err(Ended::new(Next::Resume, "the gateway is silent: a heartbeat was not acknowledged"));
+        }
+        beat.next = now + beat.every;
+        beat.open = Some(now);
+        self.write(heartbeat(seq)).await
+    }
+
+    async fn on_message(
+        &mut self,
+        message: Option<Result<Message, tungstenite::Error>>,
+        course: &mut Course,
+    ) -> Result<(), Ended> {
+        let text = match message {
+            Some(Ok(Message::Text(text))) => text,
+            Some(Ok(Message::Close(frame))) => return Err(closed(frame.as_ref())),
+            Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {
+                return Ok(());
+            }
+            Some(Err(error)) => {
+                let reason = format!("the connection to the gateway broke: {}", kind_of(&error));
+                return Err(Ended::new(after_close(None), reason));
+            }
+            None => return Err(Ended::new(after_close(None), "the gateway hung up")),
+        };
+        course.heard = Instant::now();
+        match Frame::read(&text) {
+            Ok(frame) => self.on_frame(frame, course).await,
+            Err(kind) => {
+                unreadable(kind);
+                Ok(())
+            }
+        }
+    }
+
+    async fn on_frame(&mut self, frame: Frame, course: &mut Course) -> Result<(), Ended> {
+        match frame {
+            Frame::Hello(millis) => {
+                let every = Duration::from_millis(millis);
+                course.beat = Some(Beat { every, next: Instant::now() + part_of(every), open: None });
+                let token = self.gateway.token();
+                let hello = match &*self.session {
+                    Some(session) => resume(token, &session.id, session.seq),
+                    None => identify(token),
+                };
+                self.write(hello).await
+            }
+            Frame::Beat => {
+                let seq = self.session.as_ref().map(|session| session.seq);
+                self.write(heartbeat(seq)).await
+            }
+            Frame::Ack => {
+                if let Some(sent) = course.beat.as_mut().and_then(|beat| beat.open.take()) {
+                    self.gateway.link.latency(sent.elapsed());
+                }
+                Ok(())
+            }
+            Frame::Reconnect => Err(Ended::new(Next::Resume, "the gateway asks for a new connection")),
+            Frame::Invalid(true) => Err(Ended::new(Next::Resume, "the session was interrupted")),
+            Frame::Invalid(false) => Err(Ended::new(Next::Fresh, "the session is over")),
+            Frame::Dispatch { seq, kind, data } => self.on_dispatch(seq, &kind, data, course),
+            Frame::Other(_) => Ok(()),
+        }
+    }
+
+    fn on_dispatch(
+        &mut self,
+        seq: Option<u64>,
+        kind: &str,
+        data: Value,
+        course: &mut Course,
+    ) -> Result<(), Ended> {
+        if let (Some(session), Some(seq)) = (self.session.as_mut(), seq) {
+            session.seq = seq;
+        }
+        match kind {
+            "READY" => {
+                let ready: Ready = serde_json::from_value(data).map_err(|_| {
+                    unreadable("READY");
+                    Ended::new(Next::Slowly, "the gateway began a session that cannot be read")
+                })?;
+                let fail = |failure: AdapterFailure| {
+                    let reason = failure.reason.clone();
+                    Ended::new(Next::Fail(failure), reason)
+                };
+                let address = self.gateway.addresses.resume(&ready.resume_gateway_url).map_err(fail)?;
+                *self.session =
+                    Some(Session { id: ready.session_id.clone(), seq: seq.unwrap_or(0), address });
+                self.up(course, "connected to discord");
+                self.listener.ready(&ready);
+            }
+            "RESUMED" => self.up(course, "the session with discord goes on"),
+            kind => self.listener.heard(kind, data),
+        }
+        Ok(())
+    }
+
+    fn up(&self, course: &mut Course, what: &'static str) {
+        course.up_since = Some(Instant::now());
+        self.gateway.link.set(LinkState::Connected, None);
+        tracing::info!(platform = "discord", "{what}");
+    }
+
+    async fn write(&mut self, text: String) -> Result<(), Ended> {
+        match tokio::time::timeout(WRITE_LIMIT, self.socket.send(Message::Text(text))).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                let reason = format!("the connection to the gateway broke: {}", kind_of(&error));
+                Err(Ended::new(Next::Resume, reason))
+            }
+            Err(_) => Err(Ended::new(Next::Resume, "the gateway takes nothing")),
+        }
+    }
+}
+
+fn closed(frame: Option<&CloseFrame<'_>>) -> Ended {
+    let code = frame.map(|frame| u16::from(frame.code));
+    let reason = match code {
+        Some(code) => format!("the gateway closed the connection (code {code})"),
+        None => "the gateway closed the connection".to_owned(),
+    };
+    Ended::new(after_close(code), reason)
+}
+
+/// A payload that cannot be read: counted, named by its kind, passed over.
+pub(in crate::discord) fn unreadable(kind: &str) {
+    let kind: String =
+        kind.chars().filter(|c| c.is_ascii_alphanumeric() || "_ ".contains(*c)).take(48).collect();
+    metrics::counter!("cairn_discord_unreadable_total").increment(1);
+    tracing::warn!(platform = "discord", kind, "discord sent something that cannot be read; passed over");
+}

@@ -1,0 +1,157 @@
+//! Frames of the gateway: what comes in, and what goes out. What is read of a frame is as little as is needed, so that
+//! something new in it breaks nothing.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use serenity::all::{ApplicationId, GatewayIntents, UserId};
+
+/// What the bot asks to be told: servers with their channels, messages in them, private messages, and the words of
+/// messages, which is a privilege.
+pub(in crate::discord) const INTENTS: GatewayIntents = GatewayIntents::GUILDS
+    .union(GatewayIntents::GUILD_MESSAGES)
+    .union(GatewayIntents::DIRECT_MESSAGES)
+    .union(GatewayIntents::MESSAGE_CONTENT);
+
+/// Members that a server lists unasked: as few as Discord takes.
+const LARGE_THRESHOLD: u8 = 50;
+
+/// A frame as it comes in.
+#[derive(Deserialize)]
+struct Envelope {
+    op: u8,
+    #[serde(default)]
+    s: Option<u64>,
+    #[serde(default)]
+    t: Option<String>,
+    #[serde(default)]
+    d: Value,
+}
+
+/// What the gateway says.
+#[derive(Debug, PartialEq)]
+pub(super) enum Frame {
+    /// Something happened.
+    Dispatch {
+        /// Its number in the session.
+        seq: Option<u64>,
+        /// Its kind.
+        kind: String,
+        /// The rest.
+        data: Value,
+    },
+    /// A heartbeat is wanted at once.
+    Beat,
+    /// Connect anew, and resume.
+    Reconnect,
+    /// The session is void; true: it may be resumed.
+    Invalid(bool),
+    /// How often a heartbeat is wanted, in milliseconds.
+    Hello(u64),
+    /// A heartbeat has arrived.
+    Ack,
+    /// Nothing known.
+    Other(u8),
+}
+
+impl Frame {
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// It is none; the word says of which kind, as far as can be seen.
+    pub(super) fn read(text: &str) -> Result<Self, &'static str> {
+        let envelope: Envelope = serde_json::from_str(text).map_err(|_| "frame")?;
+        Ok(match envelope.op {
+            0 => {
+                let kind = envelope.t.ok_or("dispatch without a kind")?;
+                Self::Dispatch { seq: envelope.s, kind, data: envelope.d }
+            }
+            1 => Self::Beat,
+            7 => Self::Reconnect,
+            9 => Self::Invalid(envelope.d.as_bool().unwrap_or(false)),
+            10 => {
+                let interval = envelope.d.get("heartbeat_interval").and_then(Value::as_f64);
+                // A float, now and then; a fraction of a millisecond does not matter.
+                let millis = interval.filter(|millis| (1.0..86_400_000.0).contains(millis)).ok_or("hello")?;
+                Self::Hello(millis as u64)
+            }
+            11 => Self::Ack,
+            other => Self::Other(other),
+        })
+    }
+}
+
+/// What is read of the first event of a session.
+#[derive(Debug, Clone, Deserialize)]
+pub(in crate::discord) struct Ready {
+    pub(in crate::discord) session_id: String,
+    pub(in crate::discord) resume_gateway_url: String,
+    pub(in crate::discord) user: Me,
+    pub(in crate::discord) application: Application,
+}
+
+/// The bot itself.
+#[derive(Debug, Clone, Deserialize)]
+pub(in crate::discord) struct Me {
+    pub(in crate::discord) id: UserId,
+    pub(in crate::discord) username: String,
+}
+
+/// The bot's application.
+#[derive(Debug, Clone, Deserialize)]
+pub(in crate::discord) struct Application {
+    pub(in crate::discord) id: ApplicationId,
+}
+
+pub(super) fn identify(token: &str) -> String {
+    json!({
+        "op": 2,
+        "d": {
+            "token": token,
+            "intents": INTENTS.bits(),
+            "compress": false,
+            "large_threshold": LARGE_THRESHOLD,
+            "shard": [0, 1],
+            "properties": { "os": std::env::consts::OS, "browser": "cairn", "device": "cairn" },
+        },
+    })
+    .to_string()
+}
+
+pub(super) fn resume(token: &str, session: &str, seq: u64) -> String {
+    json!({ "op": 6, "d": { "token": token, "session_id": session, "seq": seq } }).to_string()
+}
+
+pub(super) fn heartbeat(seq: Option<u64>) -> String {
+    json!({ "op": 1, "d": seq }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_read_by_their_operation() {
+        let cases = [
+            (r#"{"op":10,"d":{"heartbeat_interval":41250}}"#, Ok(Frame::Hello(41250))),
+            (r#"{"op":10,"d":{"heartbeat_interval":41250.5}}"#, Ok(Frame::Hello(41250))),
+            (r#"{"op":10,"d":{"heartbeat_interval":0}}"#, Err("hello")),
+            (r#"{"op":11}"#, Ok(Frame::Ack)),
+            (r#"{"op":1,"d":null}"#, Ok(Frame::Beat)),
+            (r#"{"op":7,"d":null}"#, Ok(Frame::Reconnect)),
+            (r#"{"op":9,"d":true}"#, Ok(Frame::Invalid(true))),
+            (r#"{"op":9,"d":null}"#, Ok(Frame::Invalid(false))),
+            (r#"{"op":77}"#, Ok(Frame::Other(77))),
+            (r#"{"op":0,"s":1}"#, Err("dispatch without a kind")),
+            ("<html>", Err("frame")),
+            ("", Err("frame")),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Frame::read(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_needed_is_asked_for() {
+        assert_eq!(INTENTS.bits(), 1 | 1 << 9 | 1 << 12 | 1 << 15);
+    }
+}

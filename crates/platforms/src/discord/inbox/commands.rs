@@ -1,0 +1,278 @@
+//! Slash commands: registered with Discord, put off within its three seconds, run by the house, answered.
+
+use std::collections::BTreeMap;
+
+use cairn_core::access::Verdict;
+use cairn_core::command::{COMMANDS, Command, CommandAnswer, CommandCall};
+use cairn_core::ids::MessageId as HouseMessage;
+use serde_json::Value;
+use serenity::all::{
+    ApplicationId, CommandOptionType, CommandType, CreateCommand, CreateCommandOption,
+    CreateInteractionResponse, CreateInteractionResponseFollowup, CreateInteractionResponseMessage,
+    EditInteractionResponse,
+};
+
+use super::Porter;
+use super::take::{author_of, code_words, house_channel};
+use crate::discord::outbox::nobody;
+use crate::discord::places::Spot;
+use crate::discord::rest::{ALREADY_ANSWERED, RestError, UNKNOWN_INTERACTION};
+use crate::discord::text;
+use crate::discord::wire::{Interaction, Person, time_of};
+
+/// An interaction of a command; the others are buttons and the like, of which the bot has none.
+const A_COMMAND: u64 = 2;
+
+/// The place in the status for commands.
+const PLACE: &str = "commands";
+
+/// A command as it is compared: description, and argument with its description and whether it must be given.
+type Shape = (String, Option<(String, String, bool)>);
+
+impl Porter {
+    /// Has Discord know the commands; says nothing when it does.
+    pub(super) async fn register_commands(&self, application: ApplicationId) {
+        let registered = async {
+            let known = self.rest.patiently(|| self.rest.commands(application)).await?;
+            if shapes_of(&known) == Some(wanted()) {
+                return Ok(false);
+            }
+            let commands: Vec<CreateCommand> = COMMANDS.iter().map(command).collect();
+            self.rest.patiently(|| self.rest.set_commands(application, &commands)).await?;
+            Ok::<bool, RestError>(true)
+        };
+        match registered.await {
+            Ok(changed) => {
+                self.link.clear(PLACE);
+                if changed {
+                    tracing::info!(
+                        platform = "discord",
+                        n_commands = COMMANDS.len(),
+                        "commands were registered"
+                    );
+                }
+            }
+            Err(error) => {
+                self.link.trouble(PLACE, &format!("could not be registered: {error}"));
+                tracing::warn!(platform = "discord", %error, "the commands could not be registered; they are again with the next session");
+            }
+        }
+    }
+
+    /// Answers an interaction.
+    pub(super) async fn answer(&self, interaction: Interaction) {
+        let (A_COMMAND, Some(data)) = (interaction.kind, &interaction.data) else { return };
+        let person = interaction.member.as_ref().and_then(|member| member.user.as_deref());
+        let Some(person) = person.or(interaction.user.as_ref()) else { return };
+        let Some(spot) = self.spot_of(&interaction).await else { return };
+        let words = data.options.first().map(|option| words_of(&option.value)).unwrap_or_default();
+        let Some(command) = Command::parse(&data.name, &words) else {
+            return self.refuse(&interaction, "I no longer know this command.").await;
+        };
+        let agent = match self.judge(person, person.bot, true, &spot) {
+            Verdict::Serve { agent, .. } => agent,
+            Verdict::Pair => {
+                let words = self.code_for(person, &spot).await;
+                return self.refuse(&interaction, &words).await;
+            }
+            Verdict::Ignore(why) => {
+                tracing::debug!(platform = "discord", why, "a command was refused");
+                return self.refuse(&interaction, "I am not set up to answer you here.").await;
+            }
+        };
+        let Some(channel) = house_channel(&agent, &spot) else { return };
+        let direct = spot.is_direct();
+        // What is wrong with a command is for whoever gave it.
+        let hidden = !direct && command.as_ref().map_or(true, Command::is_private);
+        if !self.put_off(&interaction, hidden).await {
+            return;
+        }
+        let shown = interaction.member.as_ref().and_then(|member| member.nick.as_deref());
+        let call = CommandCall {
+            channel,
+            message: HouseMessage::new(interaction.id.to_string()),
+            caller: author_of(person, shown.unwrap_or_else(|| person.display_name())),
+            direct,
+            at: time_of(interaction.id.get()),
+            command,
+        };
+        match self.ports.desk.run(call).await {
+            Some(answer) => self.give(&interaction, &answer, hidden, direct).await,
+            None => tracing::debug!(platform = "discord", "a command came again; it was run before"),
+        }
+    }
+
+    /// Where it was given: Discord says so with it.
+    async fn spot_of(&self, interaction: &Interaction) -> Option<Spot> {
+        match (&interaction.channel, interaction.channel_id) {
+            (Some(room), _) => Some(Spot::of_room(room, interaction.guild_id)),
+            (None, Some(channel)) => self.spot(channel, interaction.guild_id).await,
+            (None, None) => None,
+        }
+    }
+
+    async fn code_for(&self, person: &Person, spot: &Spot) -> String {
+        let user = author_of(person, person.display_name());
+        match self.registry.request_pairing(user, spot.chat.to_string()).await {
+            Ok(Some(code)) => code_words(&code),
+            Ok(None) => "I do not know you yet; you have been told a code.".to_owned(),
+            Err(error) => {
+                tracing::warn!(platform = "discord", %error, "a stranger could not be given a code");
+                "I do not know you yet, and cannot give you a code at the moment.".to_owned()
+            }
+        }
+    }
+
+    /// Answers at once, for the caller's eyes alone.
+    async fn refuse(&self, interaction: &Interaction, words: &str) {
+        let message = CreateInteractionResponseMessage::new()
+            .content(text::render(words))
+            .allowed_mentions(nobody())
+            .ephemeral(true);
+        let response = CreateInteractionResponse::Message(message);
+        if let Err(error) = self.rest.respond(interaction.id, &interaction.token, &response).await {
+            tracing::warn!(platform = "discord", %error, "a command could not be refused");
+        }
+    }
+
+    /// Tells Discord that the answer follows. False: it is too late for one.
+    async fn put_off(&self, interaction: &Interaction, hidden: bool) -> bool {
+        let response =
+            CreateInteractionResponse::Defer(CreateInteractionResponseMessage::new().ephemeral(hidden));
+        // Not patiently: after three seconds nobody wants it any more.
+        match self.rest.respond(interaction.id, &interaction.token, &response).await {
+            Ok(()) | Err(RestError::Refused { code: ALREADY_ANSWERED, .. }) => true,
+            // It may have arrived; then the answer has its place.
+            Err(RestError::Unknown(_)) => true,
+            Err(RestError::Refused { code: UNKNOWN_INTERACTION, .. }) => {
+                tracing::warn!(platform = "discord", "a command was too old to be answered; it was not run");
+                false
+            }
+            Err(error) => {
+                tracing::warn!(platform = "discord", %error, "a command could not be answered in time; it was not run");
+                false
+            }
+        }
+    }
+
+    /// Gives the answer in the place that was kept for it, what does not fit behind it.
+    async fn give(&self, interaction: &Interaction, answer: &CommandAnswer, hidden: bool, direct: bool) {
+        let (application, token) = (interaction.application_id, interaction.token.as_str());
+        let private = hidden || (answer.private && !direct);
+        let mut parts = text::split(&answer.words).into_iter();
+        let given = async {
+            if private && !hidden {
+                // The place that was kept is for all to see.
+                self.rest.patiently(|| self.rest.drop_response(application, token)).await?;
+            } else if let Some(first) = parts.next() {
+                let edit =
+                    EditInteractionResponse::new().content(text::render(&first)).allowed_mentions(nobody());
+                self.rest.patiently(|| self.rest.edit_response(application, token, &edit)).await?;
+            }
+            for part in parts {
+                let more = CreateInteractionResponseFollowup::new()
+                    .content(text::render(&part))
+                    .allowed_mentions(nobody())
+                    .ephemeral(private);
+                self.rest.patiently(|| self.rest.follow_up(application, token, &more)).await?;
+            }
+            Ok::<(), RestError>(())
+        };
+        match given.await {
+            Ok(()) => self.link.outbound(),
+            Err(error) => {
+                tracing::warn!(platform = "discord", %error, "a command's answer could not be given")
+            }
+        }
+    }
+}
+
+/// An argument as it would be typed.
+fn words_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn command(spec: &cairn_core::command::CommandSpec) -> CreateCommand {
+    let command = CreateCommand::new(spec.name).kind(CommandType::ChatInput).description(spec.description);
+    match &spec.argument {
+        Some(argument) => command.add_option(
+            CreateCommandOption::new(CommandOptionType::String, argument.name, argument.description)
+                .required(argument.required),
+        ),
+        None => command,
+    }
+}
+
+fn wanted() -> BTreeMap<String, Shape> {
+    let shape = |spec: &cairn_core::command::CommandSpec| {
+        let argument = spec
+            .argument
+            .map(|argument| (argument.name.to_owned(), argument.description.to_owned(), argument.required));
+        (spec.name.to_owned(), (spec.description.to_owned(), argument))
+    };
+    COMMANDS.iter().map(shape).collect()
+}
+
+/// What Discord has; none when there is something that the bot would not have registered.
+fn shapes_of(known: &[Value]) -> Option<BTreeMap<String, Shape>> {
+    let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
+    let mut shapes = BTreeMap::new();
+    for command in known {
+        if command.get("type").and_then(Value::as_u64).unwrap_or(1) != 1 {
+            return None;
+        }
+        let options = command.get("options").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let argument = match options {
+            [] => None,
+            [one] => {
+                let required = one.get("required").and_then(Value::as_bool).unwrap_or(false);
+                Some((text(one, "name")?, text(one, "description")?, required))
+            }
+            _ => return None,
+        };
+        shapes.insert(text(command, "name")?, (text(command, "description")?, argument));
+    }
+    Some(shapes)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What Discord gives back of what was registered.
+    fn registered() -> Vec<Value> {
+        let commands = COMMANDS.iter().map(command);
+        commands.map(|command| serde_json::to_value(command).expect("is JSON")).collect()
+    }
+
+    #[test]
+    fn commands_that_discord_knows_are_not_registered_again() {
+        assert_eq!(shapes_of(&registered()), Some(wanted()));
+    }
+
+    #[test]
+    fn any_difference_is_seen() {
+        let mut fewer = registered();
+        fewer.pop();
+        let mut renamed = registered();
+        renamed[0]["description"] = json!("something else");
+        let mut foreign = registered();
+        foreign.push(json!({"name": "Quote", "description": "", "type": 3}));
+        for known in [fewer, renamed, foreign, Vec::new()] {
+            assert_ne!(shapes_of(&known), Some(wanted()));
+        }
+    }
+
+    #[test]
+    fn an_argument_that_is_no_text_is_read_as_typed() {
+        assert_eq!(words_of(&json!("some words")), "some words");
+        assert_eq!(words_of(&json!(true)), "true");
+        assert_eq!(words_of(&json!(null)), "");
+    }
+}

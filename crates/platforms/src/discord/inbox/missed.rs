@@ -1,0 +1,146 @@
+//! What was missed: read from Discord by channel, after the last message that was taken in, and answered as one turn.
+
+use std::time::Duration;
+
+use cairn_core::ids::MessageId as HouseMessage;
+use cairn_core::ports::Seen;
+use jiff::SignedDuration;
+use serenity::all::ChannelId;
+
+use super::Porter;
+use super::take::Served;
+use crate::discord::rest::{PAGE, Page, RestError, UNKNOWN_CHANNEL};
+use crate::discord::wire::{Said, id_at, time_of};
+
+/// So far before the last message the reading begins: what came in beside each other may have been taken in in
+/// another order, and what was edited meanwhile is seen.
+const OVERLAP: SignedDuration = SignedDuration::from_mins(5);
+
+/// Pause before a channel is read again that could not be read.
+const PAUSE: Duration = Duration::from_secs(5);
+
+impl Porter {
+    /// Where reading begins for a channel that was taken in up to this id.
+    pub(super) fn overlap(&self, last: u64) -> u64 {
+        id_at(time_of(last).checked_sub(OVERLAP).unwrap_or(jiff::Timestamp::UNIX_EPOCH)).min(last)
+    }
+
+    /// Reads a channel after an id and takes in what is new. Returns when all of it is taken in, or cannot be read.
+    pub(super) async fn take_missed(&self, channel: ChannelId, after: u64) {
+        let missed = loop {
+            match self.read_after(channel, after).await {
+                Ok(missed) => break missed,
+                Err(error) if error.is_passing() => {
+                    tracing::warn!(
+                        platform = "discord",
+                        channel = channel.get(),
+                        %error,
+                        "what was missed cannot be read yet; trying again"
+                    );
+                    tokio::time::sleep(error.after().unwrap_or(PAUSE)).await;
+                }
+                Err(error) => return self.cannot_read(channel, &error),
+            }
+        };
+        let mut fresh = Vec::new();
+        for said in missed {
+            let id = said.id.get();
+            let edited = said.was_edited();
+            let Some(served) = self.served(Box::new(said)).await else { continue };
+            if self.is_new(&served).await {
+                fresh.push((id, served));
+            } else if edited {
+                self.amend_edited(served).await;
+            }
+        }
+        if fresh.is_empty() {
+            return;
+        }
+        let n_missed = fresh.len();
+        tracing::info!(platform = "discord", channel = channel.get(), n_missed, "taking in what was missed");
+        // One answer to all of it: the last that asks for one gets it, and what came before is there for it to see.
+        let last = fresh.iter().rposition(|(_, served)| served.addressed);
+        for (n, (id, mut served)) in fresh.into_iter().enumerate() {
+            served.addressed = Some(n) == last;
+            self.submit(served).await;
+            self.took(channel, id);
+        }
+    }
+
+    /// Whether the house has never seen it.
+    async fn is_new(&self, served: &Served) -> bool {
+        let message = HouseMessage::new(served.said.id.to_string());
+        match self.ports.archive.seen(&served.channel, &message).await {
+            Ok(seen) => seen == Seen::New,
+            Err(error) => {
+                // The house drops it if it has; it is only not known here.
+                tracing::debug!(platform = "discord", %error, "cannot tell whether a message was taken in before");
+                true
+            }
+        }
+    }
+
+    fn cannot_read(&self, channel: ChannelId, error: &RestError) {
+        tracing::warn!(platform = "discord", channel = channel.get(), %error, "what was missed cannot be read");
+        let gone = matches!(error, RestError::Refused { code: UNKNOWN_CHANNEL, .. });
+        if !gone {
+            self.link
+                .trouble(&format!("channel {channel}"), &format!("what was missed cannot be read: {error}"));
+        }
+    }
+
+    /// Messages after an id, oldest first, within the limits of the configuration.
+    async fn read_after(&self, channel: ChannelId, after: u64) -> Result<Vec<Said>, RestError> {
+        let _permit = self.reads.acquire().await;
+        let limits = self.settings.catch_up;
+        let oldest =
+            self.registry.clock().now().checked_sub(limits.max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        let oldest = id_at(oldest);
+        let first = self.rest.patiently(|| self.rest.messages(channel, Page::After(after))).await?;
+        let whole = first.len() < PAGE;
+        let mut read = readable(first);
+        let mut too_old = !whole && after < oldest;
+        if !whole {
+            read = self.read_back(channel, after.max(oldest), limits.max_messages).await?;
+        }
+        read.sort_by_key(|said| said.id.get());
+        read.dedup_by_key(|said| said.id.get());
+        let me = *self.me.lock();
+        read.retain(|said| said.is_speech() && Some(said.author.id) != me);
+        let n_read = read.len();
+        read.retain(|said| said.id.get() >= oldest);
+        too_old |= read.len() < n_read;
+        let too_many = read.len().saturating_sub(limits.max_messages);
+        if too_many > 0 || too_old {
+            tracing::warn!(
+                platform = "discord",
+                channel = channel.get(),
+                too_old,
+                too_many = too_many > 0,
+                "some of what was missed is outside the limits of catch_up and was left out"
+            );
+        }
+        Ok(read.split_off(too_many))
+    }
+
+    /// From the newest back to an id, at most so many and a page: of much that was missed the newest counts.
+    async fn read_back(&self, channel: ChannelId, from: u64, most: usize) -> Result<Vec<Said>, RestError> {
+        let mut all: Vec<Said> = Vec::new();
+        let mut page = Page::Newest;
+        loop {
+            let values = self.rest.patiently(|| self.rest.messages(channel, page)).await?;
+            let last_page = values.len() < PAGE;
+            let read = readable(values);
+            let Some(oldest) = read.iter().map(|said| said.id.get()).min() else { return Ok(all) };
+            all.extend(read.into_iter().filter(|said| said.id.get() > from));
+            if last_page || oldest <= from || all.len() > most {
+                return Ok(all);
+            }
+            page = Page::Before(oldest);
+        }
+    }
+}
+
+fn readable(values: Vec<serde_json::Value>) -> Vec<Said> {
+    values.into_iter().filter_map(|value| super::read("message of a channel", value)).collect()
+}

@@ -1,0 +1,242 @@
+//! What comes in: events from the gateway, sorted into lanes, each lane worked off by a task of its own.
+
+mod commands;
+mod lanes;
+mod missed;
+mod take;
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use cairn_core::access::AccessPolicy;
+use cairn_core::ports::{AdapterPorts, Registry};
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serenity::all::{ChannelId, UserId};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+
+use self::lanes::{Item, Lanes, Work};
+use super::gateway::{Listener, Ready, unreadable};
+use super::outbox::Outbox;
+use super::places::Places;
+use super::rest::Rest;
+use super::settings::DiscordSettings;
+use super::wire::{Gone, GoneMany, Interaction, RoleChange, Room, Said, Server, Threads};
+use crate::link::Link;
+
+/// Channels that are read at the same time after a pause.
+const READS_MAX: usize = 4;
+
+/// Commands that run at the same time.
+const COMMANDS_MAX: usize = 64;
+
+/// What every task of one run needs.
+pub(super) struct Porter {
+    pub(super) settings: DiscordSettings,
+    /// The same rules for nobody in particular: which agent a place belongs to.
+    pub(super) places_of_agents: AccessPolicy,
+    pub(super) ports: AdapterPorts,
+    pub(super) registry: Arc<dyn Registry>,
+    pub(super) rest: Arc<Rest>,
+    pub(super) link: Arc<Link>,
+    pub(super) places: Arc<Places>,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) me: Mutex<Option<UserId>>,
+    /// By channel the id that was taken in last.
+    pub(super) taken: Mutex<HashMap<ChannelId, u64>>,
+    pub(super) reads: Semaphore,
+    pub(super) commands: Arc<Semaphore>,
+}
+
+impl Porter {
+    /// For one run of the adapter.
+    pub(super) fn new(parts: super::Parts, ports: AdapterPorts, taken: HashMap<ChannelId, u64>) -> Self {
+        let super::Parts { settings, registry, rest, link, places, outbox } = parts;
+        Self {
+            places_of_agents: for_nobody(&settings.access),
+            settings,
+            ports,
+            registry,
+            rest,
+            link,
+            places,
+            outbox,
+            me: Mutex::new(None),
+            taken: Mutex::new(taken),
+            reads: Semaphore::new(READS_MAX),
+            commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
+        }
+    }
+}
+
+/// The rules without the people in them.
+fn for_nobody(access: &AccessPolicy) -> AccessPolicy {
+    let mut access = access.clone();
+    access.bots = true;
+    access.members.clear();
+    for place in &mut access.places {
+        place.members = None;
+    }
+    access
+}
+
+/// Sorts events into lanes. Never waits.
+pub(super) struct Inbox {
+    porter: Arc<Porter>,
+    lanes: Arc<Lanes>,
+    tasks: JoinSet<()>,
+    broken: Arc<Notify>,
+}
+
+impl Inbox {
+    /// Dropping it stops all its tasks. `broken` is told when one of them panics.
+    pub(super) fn new(porter: Arc<Porter>, broken: Arc<Notify>) -> Self {
+        let lanes = Arc::new(Lanes::new(porter.link.clone()));
+        Self { porter, lanes, tasks: JoinSet::new(), broken }
+    }
+
+    fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        while self.tasks.try_join_next().is_some() {}
+        let broken = self.broken.clone();
+        self.tasks.spawn(async move {
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                broken.notify_one();
+            }
+        });
+    }
+
+    fn push(&mut self, channel: ChannelId, item: Item) {
+        self.porter.link.inbound();
+        if self.lanes.push(channel, item) {
+            self.work_off(channel);
+        }
+    }
+
+    fn work_off(&mut self, channel: ChannelId) {
+        let (porter, lanes) = (self.porter.clone(), self.lanes.clone());
+        self.spawn(async move {
+            loop {
+                match lanes.next(channel) {
+                    Work::Take(item) => porter.take(channel, item).await,
+                    Work::Read(after) => porter.take_missed(channel, after).await,
+                    Work::Rest => return,
+                }
+            }
+        });
+    }
+
+    fn said(&mut self, said: Said, edited: bool) {
+        let me = *self.porter.me.lock();
+        if Some(said.author.id) == me {
+            self.porter.outbox.said_last(said.channel_id, said.id.get());
+            return;
+        }
+        let heard = said.is_speech() && (!said.is_automatic() || self.porter.settings.access.bots);
+        if !heard || (edited && !said.was_edited()) {
+            return;
+        }
+        let (channel, said) = (said.channel_id, Box::new(said));
+        self.push(channel, if edited { Item::Edited(said) } else { Item::Said(said) });
+    }
+
+    fn told_of_places(&mut self, kind: &str, data: Value) {
+        let places = self.porter.places.clone();
+        let Some(me) = *self.porter.me.lock() else { return };
+        match kind {
+            "GUILD_CREATE" => with(kind, data, |server: Server| places.learn_server(&server, me)),
+            "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
+                with(kind, data, |room: Room| places.learn(&room, room.guild_id));
+            }
+            "CHANNEL_DELETE" | "THREAD_DELETE" => {
+                with(kind, data, |room: Room| places.forget(room.id));
+            }
+            "THREAD_LIST_SYNC" => {
+                if let Some(sync) = read::<Threads>(kind, data) {
+                    sync.threads.iter().for_each(|thread| places.learn(thread, Some(sync.guild_id)));
+                }
+            }
+            "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE" => {
+                with(kind, data, |change: RoleChange| places.learn_role(&change.role, me));
+            }
+            _ => {}
+        }
+    }
+
+    fn called(&mut self, interaction: Interaction) {
+        self.porter.link.inbound();
+        let Ok(permit) = self.porter.commands.clone().try_acquire_owned() else {
+            tracing::warn!(platform = "discord", "too many commands at once; one was left unanswered");
+            return;
+        };
+        let porter = self.porter.clone();
+        self.spawn(async move {
+            porter.answer(interaction).await;
+            drop(permit);
+        });
+    }
+}
+
+impl Listener for Inbox {
+    fn ready(&mut self, ready: &Ready) {
+        self.porter.link.set_name(ready.user.username.clone());
+        *self.porter.me.lock() = Some(ready.user.id);
+        let known: Vec<(ChannelId, u64)> =
+            self.porter.taken.lock().iter().map(|(channel, last)| (*channel, *last)).collect();
+        for (channel, last) in known {
+            let after = self.porter.overlap(last);
+            if self.lanes.miss(channel, after) {
+                self.work_off(channel);
+            }
+        }
+        let (porter, application) = (self.porter.clone(), ready.application.id);
+        self.spawn(async move { porter.register_commands(application).await });
+    }
+
+    fn heard(&mut self, kind: &str, data: Value) {
+        match kind {
+            "MESSAGE_CREATE" => with(kind, data, |said: Said| self.said(said, false)),
+            "MESSAGE_UPDATE" => {
+                // A change that Discord made itself may lack an author; then nobody changed any words.
+                if data.get("author").is_some() {
+                    with(kind, data, |said: Said| self.said(said, true));
+                }
+            }
+            "MESSAGE_DELETE" => {
+                if let Some(Gone { id, channel_id, guild_id }) = read(kind, data) {
+                    self.push(channel_id, Item::Gone { id, guild: guild_id });
+                }
+            }
+            "MESSAGE_DELETE_BULK" => {
+                if let Some(GoneMany { ids, channel_id, guild_id }) = read(kind, data) {
+                    for id in ids {
+                        self.push(channel_id, Item::Gone { id, guild: guild_id });
+                    }
+                }
+            }
+            "INTERACTION_CREATE" => {
+                with(kind, data, |interaction: Interaction| self.called(interaction));
+            }
+            kind => self.told_of_places(kind, data),
+        }
+    }
+}
+
+/// Reads an event and does something with it.
+fn with<T: DeserializeOwned>(kind: &str, data: Value, act: impl FnOnce(T)) {
+    if let Some(event) = read(kind, data) {
+        act(event);
+    }
+}
+
+/// Reads an event; one that cannot be read is counted and passed over.
+fn read<T: DeserializeOwned>(kind: &str, data: Value) -> Option<T> {
+    let event = serde_json::from_value(data).ok();
+    if event.is_none() {
+        unreadable(kind);
+    }
+    event
+}

@@ -1,0 +1,279 @@
+//! Taking one thing in: who said it, where, whether that is heard, and on to the house.
+
+use std::time::Duration;
+
+use cairn_core::access::{Approach, Place, Verdict};
+use cairn_core::ids::{AgentId, ChannelId as HouseChannel, MessageId as HouseMessage};
+use cairn_core::message::{Amendment, Author, Change, Inbound, Part};
+use cairn_core::ports::Refusal;
+use serenity::all::{ChannelId, GuildId, UserId};
+
+use super::{Item, Porter};
+use crate::discord::places::Spot;
+use crate::discord::wire::{Person, Said, time_of};
+use crate::discord::words::Reading;
+
+/// First and longest pause before the house is asked again.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_LONGEST: Duration = Duration::from_secs(30);
+
+/// A message and what was decided about it.
+pub(super) struct Served {
+    pub(super) said: Box<Said>,
+    pub(super) channel: HouseChannel,
+    pub(super) addressed: bool,
+    pub(super) direct: bool,
+}
+
+/// A person as the house knows them.
+pub(in crate::discord) fn author_of(person: &Person, shown: &str) -> Author {
+    let name = crate::discord::text::name(shown);
+    Author { id: format!("discord/{}", person.id), name }
+}
+
+impl Porter {
+    /// Takes something in; returns when the house has it, or will not have it.
+    pub(super) async fn take(&self, channel: ChannelId, item: Item) {
+        match item {
+            Item::Said(said) => {
+                let id = said.id.get();
+                if let Some(served) = self.served(said).await {
+                    self.submit(served).await;
+                    self.took(channel, id);
+                }
+            }
+            Item::Edited(said) => {
+                if let Some(served) = self.served(said).await {
+                    self.amend_edited(served).await;
+                }
+            }
+            Item::Gone { id, guild } => {
+                let Some(spot) = self.spot(channel, guild).await else { return };
+                let Some(house) = self.house_channel_at(&spot) else { return };
+                let message = HouseMessage::new(id.to_string());
+                let at = self.registry.clock().now();
+                self.amend(Amendment { channel: house, message, at, change: Change::Deleted }).await;
+            }
+        }
+    }
+
+    /// Notes how far a channel has been taken in.
+    pub(super) fn took(&self, channel: ChannelId, id: u64) {
+        let mut taken = self.taken.lock();
+        let last = taken.entry(channel).or_insert(id);
+        *last = (*last).max(id);
+    }
+
+    /// Decides about a message. A stranger who writes privately is told a code here.
+    pub(super) async fn served(&self, said: Box<Said>) -> Option<Served> {
+        let me = (*self.me.lock())?;
+        let spot = self.spot(said.channel_id, said.guild_id).await?;
+        let calls_me = Reading { me, places: &self.places, last_own: None }.calls_me(&said);
+        let bot = said.is_automatic();
+        match self.judge(&said.author, bot, calls_me, &spot) {
+            Verdict::Serve { agent, addressed } => {
+                let channel = house_channel(&agent, &spot)?;
+                Some(Served { channel, addressed, direct: spot.is_direct(), said })
+            }
+            Verdict::Pair => {
+                self.pair(&said).await;
+                None
+            }
+            Verdict::Ignore(why) => {
+                metrics::counter!("cairn_discord_passed_over_total", "why" => why).increment(1);
+                tracing::debug!(
+                    platform = "discord",
+                    channel = spot.chat.get(),
+                    why,
+                    "a message was passed over"
+                );
+                None
+            }
+        }
+    }
+
+    /// Asks the rules.
+    pub(in crate::discord) fn judge(
+        &self,
+        person: &Person,
+        bot: bool,
+        calls_me: bool,
+        spot: &Spot,
+    ) -> Verdict {
+        let user = person.id.to_string();
+        let me: Option<UserId> = *self.me.lock();
+        let standing = self.registry.standing(&format!("discord/{user}"));
+        at_place(spot, |place| {
+            let myself = Some(person.id) == me;
+            self.settings.access.judge(&Approach { user: &user, standing, myself, bot, calls_me, place })
+        })
+    }
+
+    /// The channel of the house that a place belongs to, whoever speaks there.
+    pub(super) fn house_channel_at(&self, spot: &Spot) -> Option<HouseChannel> {
+        let standing = cairn_core::registry::Standing::Paired;
+        let verdict = at_place(spot, |place| {
+            let (myself, bot) = (false, false);
+            self.places_of_agents.judge(&Approach { user: "", standing, myself, bot, calls_me: true, place })
+        });
+        match verdict {
+            Verdict::Serve { agent, .. } => house_channel(&agent, spot),
+            // Someone on a list wrote there privately.
+            Verdict::Pair | Verdict::Ignore(_) if spot.is_direct() => {
+                house_channel(&self.settings.access.agent, spot)
+            }
+            Verdict::Pair | Verdict::Ignore(_) => None,
+        }
+    }
+
+    /// Where a channel is. Waits while Discord does not say; none when it says that there is none.
+    pub(super) async fn spot(&self, channel: ChannelId, guild: Option<GuildId>) -> Option<Spot> {
+        let mut pause = PAUSE_FIRST;
+        loop {
+            match self.places.find(&self.rest, channel).await {
+                // Private chats are described without a server; a message in a server names it.
+                Ok(spot) => return Some(Spot { guild: spot.guild.or(guild), ..spot }),
+                Err(error) if error.is_passing() => {
+                    tracing::warn!(
+                        platform = "discord",
+                        channel = channel.get(),
+                        %error,
+                        "cannot tell where a channel is; its messages wait"
+                    );
+                    tokio::time::sleep(error.after().unwrap_or(pause)).await;
+                    pause = (pause * 2).min(PAUSE_LONGEST);
+                }
+                Err(error) => {
+                    tracing::warn!(platform = "discord", channel = channel.get(), %error, "cannot see a channel");
+                    return guild.map(|guild| Spot { guild: Some(guild), chat: channel, thread: None });
+                }
+            }
+        }
+    }
+
+    /// Hands a message to the house, as often as it takes.
+    pub(super) async fn submit(&self, served: Served) {
+        let Some(parts) = self.parts(&served).await else { return };
+        let Served { said, channel, addressed, direct } = served;
+        let inbound = Inbound {
+            channel,
+            message: HouseMessage::new(said.id.to_string()),
+            author: author_of(&said.author, said.display_name()),
+            at: time_of(said.id.get()),
+            parts,
+            addressed,
+            direct,
+        };
+        let mut pause = PAUSE_FIRST;
+        loop {
+            let refusal = match self.ports.intake.submit(inbound.clone()).await {
+                Ok(_) => return,
+                Err(refusal) => refusal,
+            };
+            if let Refusal::Limited { words, tell: true, .. } = &refusal {
+                self.outbox.notice(said.channel_id, said.id, words).await;
+            }
+            match self.weigh(&refusal, &inbound.channel, pause) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return,
+            }
+            pause = (pause * 2).min(PAUSE_LONGEST);
+        }
+    }
+
+    /// What a refusal means: a pause before the next try, or the end.
+    fn weigh(&self, refusal: &Refusal, channel: &HouseChannel, pause: Duration) -> Option<Duration> {
+        match refusal {
+            Refusal::Busy { retry_after_secs } => Some(Duration::from_secs((*retry_after_secs).max(1))),
+            Refusal::Unavailable(_) | Refusal::Store(_) => {
+                tracing::warn!(platform = "discord", %channel, error = %refusal, "a message waits to be taken in");
+                Some(pause)
+            }
+            Refusal::UnknownAgent(agent) => {
+                tracing::error!(platform = "discord", %channel, %agent, "a place names an agent that is not configured; correct the places of discord in the configuration");
+                self.link.trouble(&format!("channel {}", channel.chat()), &refusal.to_string());
+                None
+            }
+            Refusal::Limited { .. } | Refusal::Conflict(_) => {
+                tracing::debug!(platform = "discord", %channel, error = %refusal, "a message was not taken in");
+                None
+            }
+        }
+    }
+
+    /// Tells the house that a message says something else now.
+    pub(super) async fn amend_edited(&self, served: Served) {
+        let Some(parts) = self.parts(&served).await else { return };
+        let Served { said, channel, addressed, .. } = served;
+        let author = author_of(&said.author, said.display_name());
+        let message = HouseMessage::new(said.id.to_string());
+        let at = self.registry.clock().now();
+        let change = Change::Edited { author, parts, addressed };
+        self.amend(Amendment { channel, message, at, change }).await;
+    }
+
+    async fn amend(&self, amendment: Amendment) {
+        let mut pause = PAUSE_FIRST;
+        while let Err(refusal) = self.ports.intake.amend(amendment.clone()).await {
+            match self.weigh(&refusal, &amendment.channel, pause) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return,
+            }
+            pause = (pause * 2).min(PAUSE_LONGEST);
+        }
+    }
+
+    /// What was said, in parts; none when it is nothing.
+    async fn parts(&self, served: &Served) -> Option<Vec<Part>> {
+        let me = (*self.me.lock())?;
+        let said = &served.said;
+        let last_own = self.outbox.last(said.channel_id);
+        let words = Reading { me, places: &self.places, last_own }.words(said);
+        let mut parts = Vec::new();
+        if !words.is_empty() {
+            parts.push(Part::text(words));
+        }
+        let pictures = self.settings.images.contains(&served.channel.agent());
+        let forwarded = said.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
+        for attached in said.attachments.iter().chain(forwarded) {
+            parts.push(self.outbox.files.part(attached, pictures).await);
+        }
+        (!parts.is_empty()).then_some(parts)
+    }
+
+    /// A stranger writes privately: they are told a code, now and then.
+    async fn pair(&self, said: &Said) {
+        let user = author_of(&said.author, said.display_name());
+        match self.registry.request_pairing(user, said.channel_id.to_string()).await {
+            Ok(Some(code)) => self.outbox.notice(said.channel_id, said.id, &code_words(&code)).await,
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(platform = "discord", %error, "a stranger could not be given a code");
+            }
+        }
+    }
+}
+
+/// What a stranger is told.
+pub(in crate::discord) fn code_words(code: &str) -> String {
+    format!(
+        "I do not know you yet. Your code is `{code}`; whoever runs this bot can let you in with `cairn pair approve {code}`."
+    )
+}
+
+fn at_place<T>(spot: &Spot, judge: impl FnOnce(Place<'_>) -> T) -> T {
+    let Some(guild) = spot.guild else { return judge(Place::Direct) };
+    let (guild, chat) = (guild.to_string(), spot.chat.to_string());
+    let thread = spot.thread.map(|thread| thread.to_string());
+    judge(Place::Group { server: Some(&guild), chat: &chat, thread: thread.as_deref() })
+}
+
+/// The channel of the house for a place.
+pub(in crate::discord) fn house_channel(agent: &AgentId, spot: &Spot) -> Option<HouseChannel> {
+    let thread = spot.thread.map(|thread| thread.to_string());
+    let channel = HouseChannel::new(agent, super::super::NAME, &spot.chat.to_string(), thread.as_deref());
+    if let Err(error) = &channel {
+        tracing::error!(platform = "discord", %error, "a place cannot be named; correct the agent's name");
+    }
+    channel.ok()
+}

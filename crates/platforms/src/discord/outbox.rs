@@ -1,0 +1,203 @@
+//! What leaves: messages, changes of them, typing, and notices to people.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cairn_core::ids::{ChannelId as HouseChannel, MessageId as HouseMessage, OutboxId};
+use cairn_core::ports::{SendError, SendPart};
+use parking_lot::Mutex;
+use serenity::all::{
+    ChannelId, CreateAllowedMentions, CreateMessage, EditMessage, MessageFlags, MessageId, MessageReference,
+    MessageReferenceKind, Nonce,
+};
+use sha2::{Digest as _, Sha256};
+
+use super::files::Files;
+use super::rest::{NO_HISTORY_FOR_REPLY, Rest, RestError};
+use super::text;
+use crate::link::Link;
+
+/// Most channels whose last message of the bot is remembered; past it all are forgotten.
+const LAST_MAX: usize = 50_000;
+
+/// Sends.
+pub(super) struct Outbox {
+    rest: Arc<Rest>,
+    link: Arc<Link>,
+    last: Mutex<HashMap<ChannelId, u64>>,
+    pub(super) files: Files,
+}
+
+impl Outbox {
+    pub(super) fn new(rest: Arc<Rest>, link: Arc<Link>, files: Files) -> Self {
+        Self { rest, link, last: Mutex::new(HashMap::new()), files }
+    }
+
+    /// The id of what the bot said last in a channel, where known.
+    pub(super) fn last(&self, channel: ChannelId) -> Option<u64> {
+        self.last.lock().get(&channel).copied()
+    }
+
+    /// The bot said this in a channel.
+    pub(super) fn said_last(&self, channel: ChannelId, id: u64) {
+        let mut last = self.last.lock();
+        if last.len() >= LAST_MAX {
+            last.clear();
+        }
+        let known = last.entry(channel).or_insert(id);
+        *known = (*known).max(id);
+    }
+
+    /// Sends a part of a delivery.
+    pub(super) async fn send(&self, part: SendPart) -> Result<HouseMessage, SendError> {
+        let channel = address(&part.channel)?;
+        let nonce = nonce(&part.delivery, part.part);
+        let message = message(&part.words, nonce.clone());
+        let reply_to = part.reply_to.as_ref().and_then(|id| number(id.as_str())).map(MessageId::new);
+        let sent = match reply_to {
+            None => self.rest.send(channel, &message).await,
+            Some(to) => {
+                let reply = message.clone().reference_message(reference(channel, to));
+                match self.rest.send(channel, &reply).await {
+                    // It may write there, but not reply: then without.
+                    Err(RestError::Refused { code: NO_HISTORY_FOR_REPLY, .. }) => {
+                        self.rest.send(channel, &message).await
+                    }
+                    sent => sent,
+                }
+            }
+        };
+        let sent = self.noted(channel, sent)?;
+        self.said_last(channel, sent.get());
+        Ok(HouseMessage::new(sent.to_string()))
+    }
+
+    /// Has a message of the bot's say something else.
+    pub(super) async fn edit(
+        &self,
+        channel: &HouseChannel,
+        message: &HouseMessage,
+        words: &str,
+    ) -> Result<(), SendError> {
+        let channel = address(channel)?;
+        let message = number(message.as_str())
+            .map(MessageId::new)
+            .ok_or_else(|| SendError::Refused("the message has no id of Discord's".to_owned()))?;
+        let edit = EditMessage::new()
+            .content(text::render(words))
+            .allowed_mentions(nobody())
+            .flags(MessageFlags::SUPPRESS_EMBEDS);
+        let edited = self.rest.edit(channel, message, &edit).await;
+        self.noted(channel, edited)
+    }
+
+    /// Shows that the bot is typing.
+    pub(super) async fn typing(&self, channel: &HouseChannel) -> Result<(), SendError> {
+        let channel = address(channel)?;
+        Ok(self.rest.typing(channel).await?)
+    }
+
+    /// Tells people in a channel something that is not an answer of the model's; best effort.
+    pub(super) async fn notice(&self, channel: ChannelId, about: MessageId, words: &str) {
+        let key = OutboxId::new(format!("notice {about}"));
+        for (n, part) in text::split(words).iter().enumerate() {
+            let message = message(part, nonce(&key, u32::try_from(n).unwrap_or(u32::MAX)))
+                .reference_message(reference(channel, about));
+            let sent = self.rest.patiently(|| self.rest.send(channel, &message)).await;
+            if let Err(error) = self.noted(channel, sent) {
+                tracing::warn!(platform = "discord", channel = channel.get(), %error, "a notice could not be sent");
+                return;
+            }
+        }
+    }
+
+    /// Keeps the status of a channel.
+    fn noted<T>(&self, channel: ChannelId, result: Result<T, RestError>) -> Result<T, SendError> {
+        let place = format!("channel {channel}");
+        match &result {
+            Ok(_) => {
+                self.link.outbound();
+                self.link.clear(&place);
+            }
+            Err(error @ RestError::Refused { status: 403 | 404, .. }) => {
+                if self.link.trouble(&place, &error.to_string()) {
+                    tracing::warn!(platform = "discord", channel = channel.get(), %error, "a channel takes nothing");
+                }
+            }
+            Err(_) => {}
+        }
+        Ok(result?)
+    }
+}
+
+/// Nobody is told of a message beyond what Discord does by itself.
+pub(super) fn nobody() -> CreateAllowedMentions {
+    CreateAllowedMentions::new().empty_users().empty_roles().replied_user(false)
+}
+
+fn message(words: &str, nonce: String) -> CreateMessage {
+    CreateMessage::new()
+        .content(text::render(words))
+        .nonce(Nonce::String(nonce))
+        .enforce_nonce(true)
+        .allowed_mentions(nobody())
+        .flags(MessageFlags::SUPPRESS_EMBEDS)
+}
+
+fn reference(channel: ChannelId, message: MessageId) -> MessageReference {
+    MessageReference::new(MessageReferenceKind::Default, channel)
+        .message_id(message)
+        .fail_if_not_exists(false)
+}
+
+/// The key against doubles: the same part of the same delivery always has the same, of at most 25 characters.
+fn nonce(delivery: &OutboxId, part: u32) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(part.to_be_bytes());
+    hasher.update(delivery.as_str().as_bytes());
+    hasher.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn address(channel: &HouseChannel) -> Result<ChannelId, SendError> {
+    let id = number(channel.thread().unwrap_or_else(|| channel.chat()));
+    id.map(ChannelId::new)
+        .ok_or_else(|| SendError::Refused("the channel's name has no id of Discord's in it".to_owned()))
+}
+
+/// An id; they are never zero.
+pub(super) fn number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|id| *id != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_is_the_same_for_the_same_part_alone_and_short() {
+        let (one, two) = (OutboxId::new("o1"), OutboxId::new("o2"));
+        assert_eq!(nonce(&one, 0), nonce(&one, 0));
+        assert_ne!(nonce(&one, 0), nonce(&one, 1));
+        assert_ne!(nonce(&one, 0), nonce(&two, 0));
+        assert!(nonce(&one, 0).len() <= 25);
+    }
+
+    #[test]
+    fn what_leaves_mentions_nobody_and_shows_no_preview() {
+        let body = serde_json::to_value(message("@everyone <@1> https://a.example", "n".to_owned()));
+        let body = body.expect("is JSON");
+        assert_eq!(body["allowed_mentions"]["parse"], serde_json::json!([]));
+        assert_eq!(body["allowed_mentions"]["replied_user"], false);
+        assert_eq!(body["flags"], 4);
+        assert_eq!(body["enforce_nonce"], true);
+    }
+
+    #[test]
+    fn a_thread_is_written_to_itself_and_a_name_that_is_no_id_is_refused() {
+        let channel = |name: &str| name.parse::<HouseChannel>().expect("is a name");
+        assert_eq!(address(&channel("main/discord/20/30")), Ok(ChannelId::new(30)));
+        assert_eq!(address(&channel("main/discord/20")), Ok(ChannelId::new(20)));
+        assert!(matches!(address(&channel("main/discord/0")), Err(SendError::Refused(_))));
+        assert!(matches!(address(&channel("main/discord/x")), Err(SendError::Refused(_))));
+    }
+}

@@ -1,0 +1,156 @@
+//! Where things are: which server a channel is in, which channel a thread belongs to, which role is the bot's.
+
+use std::collections::{HashMap, HashSet};
+
+use parking_lot::Mutex;
+use serenity::all::{ChannelId, GuildId, RoleId, UserId};
+
+use super::rest::{Rest, RestError};
+use super::wire::{Role, Room, Server};
+
+/// Most places that are remembered; past it all are forgotten, and asked for anew.
+const PLACES_MAX: usize = 200_000;
+
+/// Where somebody speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Spot {
+    /// The server; none in private.
+    pub(super) guild: Option<GuildId>,
+    /// The channel; of a thread, the one it belongs to.
+    pub(super) chat: ChannelId,
+    /// The thread.
+    pub(super) thread: Option<ChannelId>,
+}
+
+impl Spot {
+    /// A channel as Discord describes it.
+    pub(super) fn of_room(room: &Room, guild: Option<GuildId>) -> Self {
+        let guild = guild.or(room.guild_id);
+        // Announcement, public and private threads; forum posts are public threads.
+        match (room.kind, room.parent_id) {
+            (10..=12, Some(parent)) => Self { guild, chat: parent, thread: Some(room.id) },
+            _ => Self { guild, chat: room.id, thread: None },
+        }
+    }
+
+    /// A private chat.
+    pub(super) fn is_direct(&self) -> bool {
+        self.guild.is_none()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    spots: HashMap<ChannelId, Spot>,
+    role_names: HashMap<RoleId, String>,
+    own_roles: HashSet<RoleId>,
+}
+
+/// What is known of places.
+#[derive(Default)]
+pub(super) struct Places(Mutex<State>);
+
+impl Places {
+    /// A server with all that is in it.
+    pub(super) fn learn_server(&self, server: &Server, me: UserId) {
+        for room in server.channels.iter().chain(&server.threads) {
+            self.learn(room, Some(server.id));
+        }
+        for role in &server.roles {
+            self.learn_role(role, me);
+        }
+    }
+
+    /// A channel or a thread.
+    pub(super) fn learn(&self, room: &Room, guild: Option<GuildId>) {
+        let spot = Spot::of_room(room, guild);
+        let mut state = self.0.lock();
+        if state.spots.len() >= PLACES_MAX {
+            state.spots.clear();
+        }
+        state.spots.insert(room.id, spot);
+    }
+
+    /// A role.
+    pub(super) fn learn_role(&self, role: &Role, me: UserId) {
+        let mut state = self.0.lock();
+        if state.role_names.len() >= PLACES_MAX {
+            state.role_names.clear();
+        }
+        state.role_names.insert(role.id, role.name.clone());
+        if role.tags.as_ref().and_then(|tags| tags.bot_id) == Some(me) {
+            state.own_roles.insert(role.id);
+        }
+    }
+
+    /// It is there no more.
+    pub(super) fn forget(&self, channel: ChannelId) {
+        self.0.lock().spots.remove(&channel);
+    }
+
+    /// It is the bot's own role.
+    pub(super) fn is_own_role(&self, role: RoleId) -> bool {
+        self.0.lock().own_roles.contains(&role)
+    }
+
+    /// What a role is called.
+    pub(super) fn role_name(&self, role: RoleId) -> Option<String> {
+        self.0.lock().role_names.get(&role).cloned()
+    }
+
+    fn known(&self, channel: ChannelId) -> Option<Spot> {
+        self.0.lock().spots.get(&channel).copied()
+    }
+
+    /// Where a channel is; Discord is asked when nobody has said so yet.
+    ///
+    /// # Errors
+    /// Discord does not say.
+    pub(super) async fn find(&self, rest: &Rest, channel: ChannelId) -> Result<Spot, RestError> {
+        if let Some(spot) = self.known(channel) {
+            return Ok(spot);
+        }
+        let described = rest.patiently(|| rest.channel(channel)).await?;
+        let room: Room = serde_json::from_value(described).map_err(|_| {
+            RestError::Unknown("Discord describes a channel in a way that cannot be read".to_owned())
+        })?;
+        self.learn(&room, None);
+        Ok(Spot::of_room(&room, None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn room(value: Value) -> Room {
+        serde_json::from_value(value).expect("is a room")
+    }
+
+    #[test]
+    fn a_thread_is_found_under_its_channel_and_a_channel_not_under_its_category() {
+        let guild = Some(GuildId::new(1));
+        let thread = Spot::of_room(&room(json!({"id": "30", "type": 11, "parent_id": "20"})), guild);
+        assert_eq!(thread, Spot { guild, chat: ChannelId::new(20), thread: Some(ChannelId::new(30)) });
+        let plain = Spot::of_room(&room(json!({"id": "20", "type": 0, "parent_id": "10"})), guild);
+        assert_eq!(plain, Spot { guild, chat: ChannelId::new(20), thread: None });
+        assert!(Spot::of_room(&room(json!({"id": "40", "type": 1})), None).is_direct());
+    }
+
+    #[test]
+    fn the_bots_own_role_is_known_by_its_tag() {
+        let places = Places::default();
+        let server: Server = serde_json::from_value(json!({
+            "id": "1", "channels": [{"id": "20", "type": 0}], "threads": [],
+            "roles": [{"id": "5", "name": "cairn", "tags": {"bot_id": "99"}}, {"id": "6", "name": "staff"}],
+        }))
+        .expect("is a server");
+        places.learn_server(&server, UserId::new(99));
+        assert!(places.is_own_role(RoleId::new(5)) && !places.is_own_role(RoleId::new(6)));
+        assert_eq!(places.role_name(RoleId::new(6)).as_deref(), Some("staff"));
+        let spot = places.known(ChannelId::new(20)).expect("is known");
+        assert_eq!(spot.guild, Some(GuildId::new(1)));
+    }
+}

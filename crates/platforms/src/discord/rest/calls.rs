@@ -1,0 +1,151 @@
+//! The calls that the adapter makes, each with its route.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serenity::all::{
+    ApplicationId, BotGateway, ChannelId, CreateCommand, CreateInteractionResponse,
+    CreateInteractionResponseFollowup, CreateMessage, EditInteractionResponse, EditMessage, InteractionId,
+    MessageId,
+};
+use serenity::http::{LightMethod, Request, Route};
+
+use super::{Rest, RestError, with_body};
+
+/// What is read of a message that was sent.
+#[derive(Deserialize)]
+struct Sent {
+    id: MessageId,
+}
+
+/// Most messages that Discord gives at once.
+pub(in crate::discord) const PAGE: usize = 100;
+
+/// Which messages of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::discord) enum Page {
+    /// The first ones after this id.
+    After(u64),
+    /// The last ones before this id.
+    Before(u64),
+    /// The newest ones.
+    Newest,
+}
+
+impl Rest {
+    /// Where the gateway is, and how often a session may still begin. Tells whether the token is good.
+    pub(in crate::discord) async fn gateway(&self) -> Result<BotGateway, RestError> {
+        self.get(Route::GatewayBot, None).await
+    }
+
+    /// A channel as Discord describes it.
+    pub(in crate::discord) async fn channel(&self, channel_id: ChannelId) -> Result<Value, RestError> {
+        self.get(Route::Channel { channel_id }, None).await
+    }
+
+    /// Messages of a channel, newest first.
+    pub(in crate::discord) async fn messages(
+        &self,
+        channel_id: ChannelId,
+        page: Page,
+    ) -> Result<Vec<Value>, RestError> {
+        let mut params = vec![("limit", PAGE.to_string())];
+        match page {
+            Page::After(id) => params.push(("after", id.to_string())),
+            Page::Before(id) => params.push(("before", id.to_string())),
+            Page::Newest => {}
+        }
+        self.get(Route::ChannelMessages { channel_id }, Some(params)).await
+    }
+
+    /// Sends a message.
+    pub(in crate::discord) async fn send(
+        &self,
+        channel_id: ChannelId,
+        message: &CreateMessage,
+    ) -> Result<MessageId, RestError> {
+        let route = Route::ChannelMessages { channel_id };
+        self.write::<Sent>(route, LightMethod::Post, message).await.map(|sent| sent.id)
+    }
+
+    /// Changes a message of the bot's.
+    pub(in crate::discord) async fn edit(
+        &self,
+        channel_id: ChannelId,
+        message_id: MessageId,
+        message: &EditMessage,
+    ) -> Result<(), RestError> {
+        let route = Route::ChannelMessage { channel_id, message_id };
+        self.write::<Sent>(route, LightMethod::Patch, message).await.map(drop)
+    }
+
+    /// Shows for ten seconds that the bot is typing.
+    pub(in crate::discord) async fn typing(&self, channel_id: ChannelId) -> Result<(), RestError> {
+        self.tell(Request::new(Route::ChannelTyping { channel_id }, LightMethod::Post)).await
+    }
+
+    /// The commands that Discord knows of the bot.
+    pub(in crate::discord) async fn commands(
+        &self,
+        application_id: ApplicationId,
+    ) -> Result<Vec<Value>, RestError> {
+        self.get(Route::Commands { application_id }, None).await
+    }
+
+    /// Replaces all commands of the bot.
+    pub(in crate::discord) async fn set_commands(
+        &self,
+        application_id: ApplicationId,
+        commands: &[CreateCommand],
+    ) -> Result<(), RestError> {
+        let route = Route::Commands { application_id };
+        self.tell(with_body(route, LightMethod::Put, &commands)?).await
+    }
+
+    /// Answers an interaction at once.
+    pub(in crate::discord) async fn respond(
+        &self,
+        interaction_id: InteractionId,
+        token: &str,
+        response: &CreateInteractionResponse,
+    ) -> Result<(), RestError> {
+        let route = Route::InteractionResponse { interaction_id, token };
+        self.tell(with_body(route, LightMethod::Post, response)?).await
+    }
+
+    /// Fills the answer that was put off.
+    pub(in crate::discord) async fn edit_response(
+        &self,
+        application_id: ApplicationId,
+        token: &str,
+        response: &EditInteractionResponse,
+    ) -> Result<(), RestError> {
+        let route = Route::WebhookOriginalInteractionResponse { application_id, token };
+        self.tell(with_body(route, LightMethod::Patch, response)?).await
+    }
+
+    /// Takes the answer that was put off away.
+    pub(in crate::discord) async fn drop_response(
+        &self,
+        application_id: ApplicationId,
+        token: &str,
+    ) -> Result<(), RestError> {
+        let route = Route::WebhookOriginalInteractionResponse { application_id, token };
+        self.tell(Request::new(route, LightMethod::Delete)).await
+    }
+
+    /// Adds to an answer.
+    pub(in crate::discord) async fn follow_up(
+        &self,
+        application_id: ApplicationId,
+        token: &str,
+        response: &CreateInteractionResponseFollowup,
+    ) -> Result<(), RestError> {
+        let route = Route::WebhookWithToken { webhook_id: application_id.get().into(), token };
+        self.tell(with_body(route, LightMethod::Post, response)?).await
+    }
+
+    /// Sends a request whose answer does not matter.
+    async fn tell(&self, request: Request<'_>) -> Result<(), RestError> {
+        self.execute(request).await.map(drop)
+    }
+}

@@ -1,0 +1,143 @@
+//! Why a request came to nothing, and what that means for a message: never with the token or an address that holds one.
+
+use std::time::Duration;
+
+use cairn_core::ports::SendError;
+use serde::Deserialize;
+
+/// Why a request came to nothing.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(in crate::discord) enum RestError {
+    /// It was not sent: a rate limit.
+    #[error("a rate limit of Discord; there is room in {} ms", after.as_millis())]
+    Limited {
+        /// Until then.
+        after: Duration,
+    },
+    /// It was not sent: no connection.
+    #[error("Discord cannot be reached: {0}")]
+    Unreachable(String),
+    /// It may have arrived, or not.
+    #[error("{0}")]
+    Unknown(String),
+    /// The token is wrong, or was revoked.
+    #[error("Discord refuses the bot's token")]
+    Unauthorized,
+    /// Discord will not have it.
+    #[error("{}", refusal(*.status, *.code, .message))]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// Discord's own code; 0 where there is none.
+        code: u32,
+        /// Discord's words.
+        message: String,
+    },
+}
+
+/// How Discord words an error.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Fault {
+    pub(super) code: u32,
+    pub(super) message: String,
+    pub(super) retry_after: Option<f64>,
+    pub(super) global: bool,
+}
+
+/// A thing that the request names is not there.
+pub(in crate::discord) const UNKNOWN_CHANNEL: u32 = 10003;
+/// The message that is to be edited is not there.
+pub(in crate::discord) const UNKNOWN_MESSAGE: u32 = 10008;
+/// The interaction is too old, or was never there.
+pub(in crate::discord) const UNKNOWN_INTERACTION: u32 = 10062;
+/// The interaction has been answered.
+pub(in crate::discord) const ALREADY_ANSWERED: u32 = 40060;
+/// A reply needs the permission to read the history.
+pub(in crate::discord) const NO_HISTORY_FOR_REPLY: u32 = 160_002;
+
+/// A refusal in words that say what to do.
+fn refusal(status: u16, code: u32, message: &str) -> String {
+    let words = match code {
+        UNKNOWN_CHANNEL => "the channel is gone, or the bot is no longer in its server",
+        UNKNOWN_MESSAGE => "the message is gone",
+        20016 => "the channel is in slow mode; give the bot the permission Manage Messages there",
+        30033 => "the thread has too many members",
+        50001 => "the bot cannot see the channel; give it View Channel there",
+        50007 => "the person takes no private messages of the bot",
+        50013 => {
+            "the bot may not write in the channel; give it Send Messages (in threads: Send Messages in Threads) there"
+        }
+        50035 => "Discord finds fault with the message",
+        50083 => "the thread is archived; the bot may not open it",
+        160_005 => "the thread is locked",
+        NO_HISTORY_FOR_REPLY => "the bot may not reply in the channel; give it Read Message History there",
+        _ => "Discord refuses the request",
+    };
+    if code == 0 {
+        format!("{words} (status {status})")
+    } else {
+        let message: String = message.chars().filter(|c| !c.is_control()).take(120).collect();
+        format!("{words} (Discord {code}: {message})")
+    }
+}
+
+impl RestError {
+    /// The same request may do better later.
+    pub(in crate::discord) fn is_passing(&self) -> bool {
+        !matches!(self, Self::Refused { .. } | Self::Unauthorized)
+    }
+
+    /// How long to wait before the same request at least.
+    pub(in crate::discord) fn after(&self) -> Option<Duration> {
+        match self {
+            Self::Limited { after } => Some(*after),
+            _ => None,
+        }
+    }
+}
+
+/// A message waits so long for a token that works.
+const TOKEN_PAUSE: Duration = Duration::from_secs(60);
+
+impl From<RestError> for SendError {
+    fn from(error: RestError) -> Self {
+        let reason = error.to_string();
+        match error {
+            RestError::Limited { after } => Self::Later { after: Some(after), reason },
+            RestError::Unreachable(_) => Self::Later { after: None, reason },
+            RestError::Unknown(reason) => Self::Unknown(reason),
+            // The message is sound: it goes out once the token is mended.
+            RestError::Unauthorized => Self::Later { after: Some(TOKEN_PAUSE), reason },
+            RestError::Refused { .. } => Self::Refused(reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_to_do_in_discords_terms() {
+        let refused =
+            |code, message: &str| RestError::Refused { status: 403, code, message: message.to_owned() };
+        let words = refused(50013, "Missing Permissions").to_string();
+        assert!(words.contains("Send Messages") && words.contains("50013: Missing Permissions"), "{words}");
+        assert!(refused(0, "").to_string().contains("status 403"));
+        let hostile = refused(1, "a\u{1b}[31m\nb").to_string();
+        assert!(!hostile.chars().any(char::is_control), "{hostile}");
+    }
+
+    #[test]
+    fn only_what_discord_refuses_ends_a_delivery() {
+        let refused = RestError::Refused { status: 404, code: UNKNOWN_CHANNEL, message: String::new() };
+        assert!(matches!(SendError::from(refused), SendError::Refused(_)));
+        let limited = RestError::Limited { after: Duration::from_secs(2) };
+        assert!(
+            matches!(SendError::from(limited), SendError::Later { after: Some(after), .. } if after.as_secs() == 2)
+        );
+        assert!(matches!(SendError::from(RestError::Unauthorized), SendError::Later { .. }));
+        assert!(matches!(SendError::from(RestError::Unknown(String::new())), SendError::Unknown(_)));
+    }
+}

@@ -1,0 +1,165 @@
+//! Rate limits as Discord states them: by bucket, and one for all. Nothing here waits; it says how long to.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use reqwest::header::HeaderMap;
+use serenity::http::{LightMethod, RatelimitingBucket};
+
+/// Requests a second that Discord allows a bot, over all buckets.
+const GLOBAL_PER_SECOND: u32 = 50;
+
+/// Past so many buckets those that hold nothing back are forgotten.
+const BUCKETS_MAX: usize = 4096;
+
+/// What is limited together: a route with its channel, and the method.
+pub(super) type Key = (RatelimitingBucket, LightMethod);
+
+/// What is known of a bucket until it is filled again.
+struct Bucket {
+    remaining: u32,
+    until: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    buckets: HashMap<Key, Bucket>,
+    /// Nothing may be sent before.
+    closed_until: Option<Instant>,
+    /// The second under way, and the requests sent in it.
+    second: Option<(Instant, u32)>,
+}
+
+/// All limits of one token.
+#[derive(Default)]
+pub(super) struct Limits(Mutex<State>);
+
+impl Limits {
+    /// Takes a place in the bucket.
+    ///
+    /// # Errors
+    /// There is none: how long to wait.
+    pub(super) fn acquire(&self, key: Key, now: Instant) -> Result<(), Duration> {
+        let mut state = self.0.lock();
+        if let Some(until) = state.closed_until.filter(|until| *until > now) {
+            return Err(until - now);
+        }
+        if let Some(bucket) = state.buckets.get(&key).filter(|bucket| bucket.until > now)
+            && bucket.remaining == 0
+        {
+            return Err(bucket.until - now);
+        }
+        let (since, sent) = match state.second {
+            Some((since, sent)) if now.duration_since(since) < Duration::from_secs(1) => (since, sent),
+            _ => (now, 0),
+        };
+        if sent >= GLOBAL_PER_SECOND {
+            return Err(Duration::from_secs(1).saturating_sub(now.duration_since(since)));
+        }
+        state.second = Some((since, sent + 1));
+        if let Some(bucket) = state.buckets.get_mut(&key).filter(|bucket| bucket.until > now) {
+            bucket.remaining -= 1;
+        }
+        Ok(())
+    }
+
+    /// Notes what the answer says of its bucket.
+    pub(super) fn learn(&self, key: Key, headers: &HeaderMap, now: Instant) {
+        let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<f64>().ok();
+        let (Some(remaining), Some(after)) =
+            (number("x-ratelimit-remaining"), number("x-ratelimit-reset-after"))
+        else {
+            return;
+        };
+        let Ok(after) = Duration::try_from_secs_f64(after) else { return };
+        // Not negative, and a whole number: the cast loses nothing that counts.
+        let remaining = remaining.clamp(0.0, f64::from(u32::MAX)) as u32;
+        let mut state = self.0.lock();
+        if state.buckets.len() >= BUCKETS_MAX {
+            state.buckets.retain(|_, bucket| bucket.until > now);
+        }
+        let until = now + after;
+        let bucket = state.buckets.entry(key).or_insert(Bucket { remaining, until });
+        // Answers overtake each other: within a window the least that was said holds.
+        let same_window = bucket.until > now && bucket.until + Duration::from_millis(50) >= until;
+        bucket.remaining = if same_window { bucket.remaining.min(remaining) } else { remaining };
+        bucket.until = until;
+    }
+
+    /// Discord said 429: nothing of this bucket, or nothing at all, for so long.
+    pub(super) fn close(&self, key: Key, after: Duration, global: bool, now: Instant) {
+        let mut state = self.0.lock();
+        let until = now + after;
+        if global {
+            state.closed_until = Some(state.closed_until.map_or(until, |known| known.max(until)));
+        } else {
+            state.buckets.insert(key, Bucket { remaining: 0, until });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serenity::all::ChannelId;
+    use serenity::http::Route;
+
+    use super::*;
+
+    fn key(channel: u64) -> Key {
+        let route = Route::ChannelMessages { channel_id: ChannelId::new(channel) };
+        (route.ratelimiting_bucket(), LightMethod::Post)
+    }
+
+    fn headers(remaining: &str, after: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-ratelimit-remaining", remaining.parse().expect("is a header"));
+        headers.insert("x-ratelimit-reset-after", after.parse().expect("is a header"));
+        headers
+    }
+
+    #[test]
+    fn an_exhausted_bucket_holds_its_own_channel_back_and_no_other() {
+        let (limits, now) = (Limits::default(), Instant::now());
+        limits.learn(key(1), &headers("1", "2.5"), now);
+        assert_eq!(limits.acquire(key(1), now), Ok(()));
+        assert_eq!(limits.acquire(key(1), now), Err(Duration::from_millis(2500)));
+        assert_eq!(limits.acquire(key(2), now), Ok(()));
+        assert_eq!(limits.acquire(key(1), now + Duration::from_millis(2500)), Ok(()));
+    }
+
+    #[test]
+    fn a_global_limit_holds_everything_back() {
+        let (limits, now) = (Limits::default(), Instant::now());
+        limits.close(key(1), Duration::from_secs(3), true, now);
+        assert_eq!(limits.acquire(key(2), now), Err(Duration::from_secs(3)));
+        assert_eq!(limits.acquire(key(2), now + Duration::from_secs(3)), Ok(()));
+    }
+
+    #[test]
+    fn fifty_requests_a_second_are_not_exceeded() {
+        let (limits, now) = (Limits::default(), Instant::now());
+        for channel in 1..=50 {
+            assert_eq!(limits.acquire(key(channel), now), Ok(()));
+        }
+        assert_eq!(limits.acquire(key(51), now), Err(Duration::from_secs(1)));
+        assert_eq!(limits.acquire(key(51), now + Duration::from_secs(1)), Ok(()));
+    }
+
+    #[test]
+    fn a_late_answer_gives_no_place_back_within_its_window() {
+        let (limits, now) = (Limits::default(), Instant::now());
+        limits.learn(key(1), &headers("0", "2"), now);
+        limits.learn(key(1), &headers("1", "2"), now);
+        assert!(limits.acquire(key(1), now).is_err());
+    }
+
+    #[test]
+    fn headers_that_make_no_sense_are_passed_over() {
+        let (limits, now) = (Limits::default(), Instant::now());
+        limits.learn(key(1), &headers("0", "-1"), now);
+        limits.learn(key(1), &headers("0", "NaN"), now);
+        limits.learn(key(1), &headers("none", "5"), now);
+        assert_eq!(limits.acquire(key(1), now), Ok(()));
+    }
+}

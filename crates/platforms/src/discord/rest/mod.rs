@@ -1,0 +1,224 @@
+//! Discord's REST API: requests as serenity builds them, sent by a client of our own.
+//!
+//! serenity's own client ignores its proxy setting while its rate limiter is on, and its rate limiter waits inside the
+//! call. Here the token goes to `api_url` alone, redirects are not followed, and a limit is an answer: whoever asked
+//! decides whether to wait, so that one channel never holds another up.
+
+mod calls;
+mod error;
+mod limits;
+
+use std::time::{Duration, Instant};
+
+use reqwest::header::{CONTENT_LENGTH, HeaderMap};
+use reqwest::{Client, Response, StatusCode, Url};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serenity::http::{LightMethod, Request, Route};
+use tokio::sync::Notify;
+
+use self::error::Fault;
+use self::limits::{Key, Limits};
+
+pub(in crate::discord) use self::calls::{PAGE, Page};
+pub(in crate::discord) use self::error::{
+    ALREADY_ANSWERED, NO_HISTORY_FOR_REPLY, RestError, UNKNOWN_CHANNEL, UNKNOWN_INTERACTION,
+};
+
+/// Longest that a connection may take to come about.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Longest that a request may take in all.
+const REQUEST_LIMIT: Duration = Duration::from_secs(15);
+
+/// Largest answer that is read: 100 messages with all that Discord adds stay far below.
+const ANSWER_MAX: u64 = 16 * 1024 * 1024;
+
+/// After a 429 that does not say how long.
+const LIMIT_UNSAID: Duration = Duration::from_secs(5);
+
+/// Longest pause that a 429 is believed.
+const LIMIT_MAX: Duration = Duration::from_secs(3600);
+
+/// Tries of [`Rest::patiently`].
+const TRIES: u32 = 6;
+
+/// The API, for one token.
+pub(in crate::discord) struct Rest {
+    client: Client,
+    token: SecretString,
+    api: String,
+    limits: Limits,
+    rejected: Notify,
+}
+
+impl Rest {
+    /// `token` with `Bot ` before it; `api` is scheme and host.
+    ///
+    /// # Errors
+    /// The client cannot be made (its certificates cannot be loaded).
+    pub(in crate::discord) fn new(token: SecretString, api: &Url, own: bool) -> Result<Self, reqwest::Error> {
+        let mut builder = Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_LIMIT)
+            .timeout(REQUEST_LIMIT);
+        if own {
+            // A proxy from the environment would see the token of a server that is reached without TLS.
+            builder = builder.no_proxy();
+        }
+        let api = api.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { client: builder.build()?, token, api, limits: Limits::default(), rejected: Notify::new() })
+    }
+
+    /// Returns when Discord has refused the token.
+    pub(in crate::discord) async fn token_rejected(&self) {
+        self.rejected.notified().await;
+    }
+
+    /// Waits for limits and through short faults; for calls that may be repeated without harm.
+    ///
+    /// # Errors
+    /// It is refused for good, or still fails after some tries.
+    pub(in crate::discord) async fn patiently<T, F>(&self, call: impl Fn() -> F) -> Result<T, RestError>
+    where
+        F: Future<Output = Result<T, RestError>>,
+    {
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            match call().await {
+                Err(error) if error.is_passing() && tried < TRIES => {
+                    let pause = error.after().unwrap_or(Duration::from_millis(500) * 2u32.pow(tried));
+                    tokio::time::sleep(pause).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn get<T: DeserializeOwned>(
+        &self,
+        route: Route<'_>,
+        params: Option<Vec<(&'static str, String)>>,
+    ) -> Result<T, RestError> {
+        let request = Request::new(route, LightMethod::Get).params(params);
+        self.read(request).await
+    }
+
+    async fn write<T: DeserializeOwned>(
+        &self,
+        route: Route<'_>,
+        method: LightMethod,
+        body: &impl Serialize,
+    ) -> Result<T, RestError> {
+        self.read(with_body(route, method, body)?).await
+    }
+
+    async fn read<T: DeserializeOwned>(&self, request: Request<'_>) -> Result<T, RestError> {
+        let body = self.execute(request).await?;
+        serde_json::from_slice(&body).map_err(|_| {
+            RestError::Unknown("Discord answered with something that is not its API's".to_owned())
+        })
+    }
+
+    /// Sends a request and reads the whole answer.
+    async fn execute(&self, request: Request<'_>) -> Result<Vec<u8>, RestError> {
+        let key: Key = (request.route_ref().ratelimiting_bucket(), *request.method_ref());
+        self.limits.acquire(key, Instant::now()).map_err(|after| RestError::Limited { after })?;
+        let request = request
+            .build(&self.client, self.token.expose_secret(), Some(&self.api))
+            // The error may quote the address; it is not passed on.
+            .map_err(|_| RestError::Unreachable("the request cannot be built; check api_url".to_owned()))?;
+        let response = request.send().await.map_err(|error| of_transport(&error))?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        self.limits.learn(key, &headers, Instant::now());
+        let body = bounded(response).await;
+        if status.is_success() {
+            return body;
+        }
+        Err(self.of_status(key, status, &headers, &body.unwrap_or_default()))
+    }
+
+    fn of_status(&self, key: Key, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> RestError {
+        let fault: Option<Fault> = serde_json::from_slice(body).ok();
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                self.rejected.notify_one();
+                RestError::Unauthorized
+            }
+            StatusCode::TOO_MANY_REQUESTS => {
+                // Without words of Discord's it is what stands before it, and that limits everything.
+                let global = headers.contains_key("x-ratelimit-global")
+                    || fault.as_ref().is_none_or(|fault| fault.global);
+                let after = pause_of(headers, fault.as_ref());
+                self.limits.close(key, after, global, Instant::now());
+                metrics::counter!("cairn_discord_limited_total").increment(1);
+                RestError::Limited { after }
+            }
+            status if status.is_server_error() => {
+                RestError::Unknown(format!("Discord has a fault of its own (status {})", status.as_u16()))
+            }
+            status if status.is_redirection() => RestError::Unreachable(format!(
+                "the API sends on to another address (status {}), which is not followed; check api_url",
+                status.as_u16()
+            )),
+            StatusCode::REQUEST_TIMEOUT => RestError::Unknown("the request took too long".to_owned()),
+            status => {
+                let Fault { code, message, .. } = fault.unwrap_or_default();
+                RestError::Refused { status: status.as_u16(), code, message }
+            }
+        }
+    }
+}
+
+fn with_body<'a>(
+    route: Route<'a>,
+    method: LightMethod,
+    body: &impl Serialize,
+) -> Result<Request<'a>, RestError> {
+    let body = serde_json::to_vec(body).map_err(|error| RestError::Refused {
+        status: 0,
+        code: 0,
+        message: format!("the request cannot be written as JSON: {error}"),
+    })?;
+    Ok(Request::new(route, method).body(Some(body)))
+}
+
+/// How long a 429 says to wait.
+fn pause_of(headers: &HeaderMap, fault: Option<&Fault>) -> Duration {
+    let header = || headers.get("retry-after")?.to_str().ok()?.parse::<f64>().ok();
+    fault
+        .and_then(|fault| fault.retry_after)
+        .or_else(header)
+        .and_then(|secs| Duration::try_from_secs_f64(secs).ok())
+        .map_or(LIMIT_UNSAID, |pause| pause.min(LIMIT_MAX))
+}
+
+/// What a broken connection means. The words name no address.
+fn of_transport(error: &reqwest::Error) -> RestError {
+    if error.is_connect() {
+        let why = if error.is_timeout() { "no connection in time" } else { "no connection" };
+        RestError::Unreachable(why.to_owned())
+    } else if error.is_timeout() {
+        RestError::Unknown("no answer in time".to_owned())
+    } else {
+        RestError::Unknown("the connection broke before the answer".to_owned())
+    }
+}
+
+async fn bounded(mut response: Response) -> Result<Vec<u8>, RestError> {
+    let too_long = || RestError::Unknown("an answer is too long to be Discord's".to_owned());
+    let stated = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if stated.is_some_and(|length: u64| length > ANSWER_MAX) {
+        return Err(too_long());
+    }
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| of_transport(&error))? {
+        if (body.len() + chunk.len()) as u64 > ANSWER_MAX {
+            return Err(too_long());
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}

@@ -1,0 +1,361 @@
+//! Events as they are read. Ids are serenity's types; the shapes are our own and small: a message with something in it
+//! that Discord invented yesterday is still a message.
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serenity::all::{ApplicationId, ChannelId, GuildId, InteractionId, MessageId, RoleId, UserId};
+
+/// Discord counts time from the beginning of 2015.
+const EPOCH_MS: u64 = 1_420_070_400_000;
+
+/// When something with this id was made.
+pub(super) fn time_of(id: u64) -> Timestamp {
+    let millis = (id >> 22) + EPOCH_MS;
+    i64::try_from(millis)
+        .ok()
+        .and_then(|millis| Timestamp::from_millisecond(millis).ok())
+        .unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The first id of a moment.
+pub(super) fn id_at(at: Timestamp) -> u64 {
+    u64::try_from(at.as_millisecond()).unwrap_or(0).saturating_sub(EPOCH_MS) << 22
+}
+
+/// A list of which whatever cannot be read is left out.
+fn lenient<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let values = Option::<Vec<Value>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect())
+}
+
+/// Something that is `null`, missing or not as expected counts as not there.
+fn perhaps<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
+}
+
+/// A message.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Said {
+    pub(super) id: MessageId,
+    pub(super) channel_id: ChannelId,
+    #[serde(default)]
+    pub(super) guild_id: Option<GuildId>,
+    pub(super) author: Person,
+    #[serde(default, deserialize_with = "perhaps")]
+    pub(super) member: Option<Member>,
+    #[serde(default)]
+    pub(super) content: String,
+    #[serde(default, rename = "type")]
+    pub(super) kind: u64,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) mentions: Vec<Person>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) mention_roles: Vec<RoleId>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) attachments: Vec<Attached>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) sticker_items: Vec<Sticker>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) embeds: Vec<Embed>,
+    #[serde(default, deserialize_with = "perhaps")]
+    pub(super) poll: Option<Poll>,
+    /// Messages that were forwarded with it.
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) message_snapshots: Vec<Snapshot>,
+    /// The message that it answers.
+    #[serde(default, deserialize_with = "perhaps")]
+    pub(super) referenced_message: Option<Box<Said>>,
+    #[serde(default)]
+    pub(super) webhook_id: Option<Value>,
+    #[serde(default)]
+    pub(super) edited_timestamp: Option<Value>,
+}
+
+impl Said {
+    /// Said by a person, and not by Discord about one.
+    pub(super) fn is_speech(&self) -> bool {
+        // A message, a reply, and the answers to commands of bots.
+        matches!(self.kind, 0 | 19 | 20 | 23)
+    }
+
+    /// By another bot, or a webhook.
+    pub(super) fn is_automatic(&self) -> bool {
+        self.author.bot || self.webhook_id.is_some()
+    }
+
+    /// It was changed after it was sent. Discord also tells of changes that nobody made, such as a preview of a link.
+    pub(super) fn was_edited(&self) -> bool {
+        self.edited_timestamp.is_some()
+    }
+
+    /// What its author is called there.
+    pub(super) fn display_name(&self) -> &str {
+        let nick = self.member.as_ref().and_then(|member| member.nick.as_deref());
+        nick.unwrap_or_else(|| self.author.display_name())
+    }
+}
+
+/// Somebody.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Person {
+    pub(super) id: UserId,
+    #[serde(default)]
+    pub(super) username: String,
+    #[serde(default)]
+    pub(super) global_name: Option<String>,
+    #[serde(default)]
+    pub(super) bot: bool,
+    /// In the list of mentions: what they are called in the server.
+    #[serde(default, deserialize_with = "perhaps")]
+    pub(super) member: Option<Member>,
+}
+
+impl Person {
+    /// What they are called.
+    pub(super) fn display_name(&self) -> &str {
+        let nick = self.member.as_ref().and_then(|member| member.nick.as_deref());
+        nick.or(self.global_name.as_deref()).unwrap_or(&self.username)
+    }
+}
+
+/// Somebody in a server.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Member {
+    #[serde(default)]
+    pub(super) nick: Option<String>,
+    /// With an interaction.
+    #[serde(default)]
+    pub(super) user: Option<Box<Person>>,
+}
+
+/// A file.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Attached {
+    pub(super) filename: String,
+    #[serde(default)]
+    pub(super) content_type: Option<String>,
+    #[serde(default)]
+    pub(super) size: u64,
+    #[serde(default)]
+    pub(super) url: String,
+}
+
+/// A sticker.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Sticker {
+    pub(super) name: String,
+}
+
+/// A box under a message, of a bot or for a link.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Embed {
+    #[serde(default)]
+    pub(super) title: Option<String>,
+    #[serde(default)]
+    pub(super) description: Option<String>,
+}
+
+/// A poll.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Poll {
+    pub(super) question: PollText,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) answers: Vec<PollAnswer>,
+}
+
+/// An answer that can be chosen.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct PollAnswer {
+    pub(super) poll_media: PollText,
+}
+
+/// Words of a poll.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct PollText {
+    #[serde(default)]
+    pub(super) text: Option<String>,
+}
+
+/// A message that was forwarded.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Snapshot {
+    pub(super) message: SnapshotWords,
+}
+
+/// What is read of it.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct SnapshotWords {
+    #[serde(default)]
+    pub(super) content: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) attachments: Vec<Attached>,
+}
+
+/// One message was deleted.
+#[derive(Debug, Deserialize)]
+pub(super) struct Gone {
+    pub(super) id: MessageId,
+    pub(super) channel_id: ChannelId,
+    #[serde(default)]
+    pub(super) guild_id: Option<GuildId>,
+}
+
+/// Several were.
+#[derive(Debug, Deserialize)]
+pub(super) struct GoneMany {
+    pub(super) ids: Vec<MessageId>,
+    pub(super) channel_id: ChannelId,
+    #[serde(default)]
+    pub(super) guild_id: Option<GuildId>,
+}
+
+/// Somebody uses a command.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Interaction {
+    pub(super) id: InteractionId,
+    pub(super) application_id: ApplicationId,
+    pub(super) token: String,
+    #[serde(rename = "type")]
+    pub(super) kind: u64,
+    #[serde(default, deserialize_with = "perhaps")]
+    pub(super) data: Option<InteractionData>,
+    #[serde(default)]
+    pub(super) guild_id: Option<GuildId>,
+    #[serde(default)]
+    pub(super) channel_id: Option<ChannelId>,
+    #[serde(default, deserialize_with = "perhaps")]
+    pub(super) channel: Option<Room>,
+    #[serde(default, deserialize_with = "perhaps")]
+    pub(super) member: Option<Member>,
+    #[serde(default, deserialize_with = "perhaps")]
+    pub(super) user: Option<Person>,
+}
+
+/// The command and its argument.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct InteractionData {
+    pub(super) name: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) options: Vec<InteractionOption>,
+}
+
+/// An argument.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct InteractionOption {
+    #[serde(default)]
+    pub(super) value: Value,
+}
+
+/// A server with its channels, its threads and its roles.
+#[derive(Debug, Deserialize)]
+pub(super) struct Server {
+    pub(super) id: GuildId,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) channels: Vec<Room>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) threads: Vec<Room>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) roles: Vec<Role>,
+}
+
+/// Threads that the bot has come to see.
+#[derive(Debug, Deserialize)]
+pub(super) struct Threads {
+    pub(super) guild_id: GuildId,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) threads: Vec<Room>,
+}
+
+/// A role that was made or changed.
+#[derive(Debug, Deserialize)]
+pub(super) struct RoleChange {
+    pub(super) role: Role,
+}
+
+/// A channel or a thread.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Room {
+    pub(super) id: ChannelId,
+    #[serde(default, rename = "type")]
+    pub(super) kind: u64,
+    #[serde(default)]
+    pub(super) guild_id: Option<GuildId>,
+    /// Of a thread: its channel. Of a channel: its category.
+    #[serde(default)]
+    pub(super) parent_id: Option<ChannelId>,
+}
+
+/// A role.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Role {
+    pub(super) id: RoleId,
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default, deserialize_with = "perhaps")]
+    pub(super) tags: Option<RoleTags>,
+}
+
+/// Whose role it is.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct RoleTags {
+    #[serde(default)]
+    pub(super) bot_id: Option<UserId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ids_tell_the_time_and_back() {
+        // Discord's own example.
+        assert_eq!(time_of(175_928_847_299_117_063).to_string(), "2016-04-30T11:18:25.796Z");
+        assert_eq!(id_at(time_of(175_928_847_299_117_063)), 175_928_847_299_117_063 >> 22 << 22);
+        assert_eq!(id_at(Timestamp::UNIX_EPOCH), 0);
+    }
+
+    #[test]
+    fn what_is_new_in_a_message_breaks_nothing() {
+        let said: Said = serde_json::from_value(json!({
+            "id": "7", "channel_id": "8", "author": {"id": "9", "username": "ann", "aura": {}}, "content": "hi",
+            "type": 0, "attachments": [{"filename": "a.txt", "size": 3}, {"of": "another kind"}, null],
+            "embeds": null, "poll": "maybe", "components": [{"type": 99}], "member": null,
+        }))
+        .expect("is read");
+        assert_eq!((said.content.as_str(), said.attachments.len()), ("hi", 1));
+        assert!(said.poll.is_none() && said.member.is_none() && said.is_speech() && !said.is_automatic());
+    }
+
+    #[test]
+    fn a_message_without_an_author_or_with_an_id_of_nothing_is_none() {
+        assert!(serde_json::from_value::<Said>(json!({"id": "7", "channel_id": "8"})).is_err());
+        let zero = json!({"id": "0", "channel_id": "8", "author": {"id": "9"}});
+        assert!(serde_json::from_value::<Said>(zero).is_err());
+    }
+
+    #[test]
+    fn the_name_in_the_server_comes_before_the_global_one() {
+        let said = |member: Value, global: Value| -> Said {
+            serde_json::from_value(json!({
+                "id": "7", "channel_id": "8", "member": member,
+                "author": {"id": "9", "username": "ann", "global_name": global},
+            }))
+            .expect("is read")
+        };
+        assert_eq!(said(json!({"nick": "Annie"}), json!("Ann")).display_name(), "Annie");
+        assert_eq!(said(json!({"nick": null}), json!("Ann")).display_name(), "Ann");
+        assert_eq!(said(json!(null), json!(null)).display_name(), "ann");
+    }
+}

@@ -1,0 +1,270 @@
+//! What was said, in words: mentions by name, what a message answers, what it carries along.
+
+use std::fmt::Write as _;
+
+use serenity::all::UserId;
+
+use super::places::Places;
+use super::wire::{Person, Said};
+
+/// Longest quote of the message that is answered, in characters.
+const QUOTE_MAX: usize = 200;
+
+/// Most of a box under a message that is taken along, in characters.
+const EMBED_MAX: usize = 500;
+
+/// What is known while a message is read.
+pub(super) struct Reading<'a> {
+    /// The bot.
+    pub(super) me: UserId,
+    /// Names of roles.
+    pub(super) places: &'a Places,
+    /// The id of what the bot said last in the channel: who answers that need not say so.
+    pub(super) last_own: Option<u64>,
+}
+
+impl Reading<'_> {
+    /// The bot is called: by a mention, by its role, by a reply to it.
+    pub(super) fn calls_me(&self, said: &Said) -> bool {
+        let replied = said.referenced_message.as_ref().is_some_and(|said| said.author.id == self.me);
+        replied
+            || said.mentions.iter().any(|person| person.id == self.me)
+            || said.mention_roles.iter().any(|role| self.places.is_own_role(*role))
+    }
+
+    /// The words of a message, as the model reads them. Empty when it has none.
+    pub(super) fn words(&self, said: &Said) -> String {
+        let mut words = String::new();
+        if let Some(quote) = self.quote(said) {
+            words.push_str(&quote);
+        }
+        push_block(&mut words, self.readable(&said.content, &said.mentions).trim());
+        for snapshot in &said.message_snapshots {
+            let forwarded = self.readable(&snapshot.message.content, &[]);
+            push_block(&mut words, format!("[forwarded] {}", forwarded.trim()).trim_end());
+        }
+        for sticker in &said.sticker_items {
+            push_block(&mut words, &format!("[sticker: {}]", one_line(&sticker.name, 80)));
+        }
+        if let Some(poll) = &said.poll {
+            let mut line = format!("[poll: {}", one_line(poll.question.text.as_deref().unwrap_or(""), 300));
+            for answer in &poll.answers {
+                let text = one_line(answer.poll_media.text.as_deref().unwrap_or(""), 100);
+                // Writing to a string does not fail.
+                let _ = write!(line, " / {text}");
+            }
+            line.push(']');
+            push_block(&mut words, &line);
+        }
+        // Boxes of bots are what they say; those of people are previews of links, which Discord made.
+        if said.is_automatic() {
+            for embed in &said.embeds {
+                let title = embed.title.as_deref().unwrap_or_default();
+                let text = embed.description.as_deref().unwrap_or_default();
+                push_block(&mut words, one_line(&format!("{title} {text}"), EMBED_MAX).trim());
+            }
+        }
+        if words.is_empty() && self.calls_me(said) && said.attachments.is_empty() {
+            // Nothing but a mention is a way to say hello.
+            return "(mentions you)".to_owned();
+        }
+        words
+    }
+
+    /// The message that is answered, in short; none when it is what the bot said last.
+    fn quote(&self, said: &Said) -> Option<String> {
+        let answered = said.referenced_message.as_ref()?;
+        let mine = answered.author.id == self.me;
+        if mine && self.last_own == Some(answered.id.get()) {
+            return None;
+        }
+        let whose = if mine { "you" } else { answered.display_name() };
+        let text = one_line(&self.readable(&answered.content, &answered.mentions), QUOTE_MAX);
+        let text = if text.is_empty() { "something without words".to_owned() } else { format!("\"{text}\"") };
+        Some(format!("[in reply to {}: {text}]", one_line(whose, 64)))
+    }
+
+    /// Mentions by name, the bot's own left out; emoji and commands by theirs.
+    pub(super) fn readable(&self, content: &str, mentions: &[Person]) -> String {
+        let mut out = String::with_capacity(content.len());
+        let mut rest = content;
+        while let Some(at) = rest.find('<') {
+            out.push_str(&rest[..at]);
+            rest = &rest[at..];
+            let tag = rest.find('>').map(|end| (&rest[1..end], end + 1));
+            match tag.and_then(|(tag, len)| Some((self.tag(tag, mentions)?, len))) {
+                Some((name, len)) => {
+                    rest = &rest[len..];
+                    if name.is_empty() && (out.is_empty() || out.ends_with(' ')) {
+                        rest = rest.strip_prefix(' ').unwrap_or(rest);
+                    }
+                    out.push_str(&name);
+                }
+                None => {
+                    out.push('<');
+                    rest = &rest[1..];
+                }
+            }
+        }
+        out.push_str(rest);
+        out
+    }
+
+    /// What stands between the angles, readable; none when it is no tag of Discord's.
+    fn tag(&self, tag: &str, mentions: &[Person]) -> Option<String> {
+        if let Some(role) = tag.strip_prefix("@&") {
+            let role = number(role)?.into();
+            if self.places.is_own_role(role) {
+                return Some(String::new());
+            }
+            return Some(format!("@{}", self.places.role_name(role).unwrap_or_else(|| "role".to_owned())));
+        }
+        if let Some(user) = tag.strip_prefix('@') {
+            let user: UserId = number(user.strip_prefix('!').unwrap_or(user))?.into();
+            if user == self.me {
+                return Some(String::new());
+            }
+            let name = mentions.iter().find(|person| person.id == user).map(Person::display_name);
+            return Some(format!("@{}", one_line(name.unwrap_or("somebody"), 64)));
+        }
+        if let Some(channel) = tag.strip_prefix('#') {
+            return number(channel).map(|id| format!("#{id}"));
+        }
+        if let Some(command) = tag.strip_prefix('/') {
+            let (name, id) = command.rsplit_once(':')?;
+            return number(id).map(|_| format!("/{name}"));
+        }
+        let emoji = tag.strip_prefix("a:").or_else(|| tag.strip_prefix(':'))?;
+        let (name, id) = emoji.split_once(':')?;
+        number(id).map(|_| format!(":{name}:"))
+    }
+}
+
+/// An id; they are never zero.
+fn number(text: &str) -> Option<u64> {
+    let all_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    all_digits.then(|| text.parse().ok()).flatten().filter(|id| *id != 0)
+}
+
+fn push_block(words: &mut String, block: &str) {
+    if block.is_empty() {
+        return;
+    }
+    if !words.is_empty() {
+        words.push('\n');
+    }
+    words.push_str(block);
+}
+
+/// On one line, shortened.
+fn one_line(text: &str, max: usize) -> String {
+    let mut line = String::new();
+    for (n, c) in text.split_whitespace().flat_map(|word| word.chars().chain([' '])).enumerate() {
+        if n >= max {
+            return format!("{}…", line.trim_end());
+        }
+        if !c.is_control() {
+            line.push(c);
+        }
+    }
+    line.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use serenity::all::GuildId;
+
+    use super::*;
+    use crate::discord::wire::Server;
+
+    fn places() -> Places {
+        let places = Places::default();
+        let server: Server = serde_json::from_value(json!({
+            "id": "1", "roles": [{"id": "5", "name": "cairn", "tags": {"bot_id": "99"}}, {"id": "6", "name": "staff"}],
+        }))
+        .expect("is a server");
+        assert_eq!(server.id, GuildId::new(1));
+        places.learn_server(&server, UserId::new(99));
+        places
+    }
+
+    fn said(more: Value) -> Said {
+        let mut value = json!({"id": "7", "channel_id": "8", "author": {"id": "9", "username": "ann"}});
+        let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) else { panic!("objects") };
+        value.extend(more);
+        serde_json::from_value(Value::Object(value.clone())).expect("is a message")
+    }
+
+    fn words(more: Value, last_own: Option<u64>) -> String {
+        let places = places();
+        Reading { me: UserId::new(99), places: &places, last_own }.words(&said(more))
+    }
+
+    #[test]
+    fn tags_are_readable_and_what_is_none_stays() {
+        let cases = [
+            ("<@99> hello", "hello"),
+            ("hello <@!99>", "hello"),
+            ("tell <@99> it", "tell it"),
+            ("<@2> and <@3>", "@Bob and @somebody"),
+            ("<@&6> or <@&5>, <@&77>", "@staff or , @role"),
+            ("<#44> has <:wave:123> <a:dance:456>", "#44 has :wave: :dance:"),
+            ("try </memory:123>", "try /memory"),
+            ("a < b > c <@> <@x> <:> <t:1:R> <@0>", "a < b > c <@> <@x> <:> <t:1:R> <@0>"),
+            ("<<@2>", "<@Bob"),
+            ("ends with <", "ends with <"),
+        ];
+        for (content, expected) in cases {
+            let mentions = json!([{"id": "2", "username": "bob", "global_name": "Bob"}]);
+            assert_eq!(words(json!({"content": content, "mentions": mentions}), None), expected, "{content}");
+        }
+    }
+
+    #[test]
+    fn what_is_answered_is_quoted_unless_it_is_the_bots_last_word() {
+        let of = |author: &str, id: &str| {
+            json!({"content": "yes", "referenced_message": {
+                "id": id, "channel_id": "8", "content": "shall\nwe?", "author": {"id": author, "username": "bob"},
+            }})
+        };
+        assert_eq!(words(of("2", "3"), None), "[in reply to bob: \"shall we?\"]\nyes");
+        assert_eq!(words(of("99", "3"), Some(4)), "[in reply to you: \"shall we?\"]\nyes");
+        assert_eq!(words(of("99", "4"), Some(4)), "yes");
+    }
+
+    #[test]
+    fn a_long_quote_is_cut_and_stays_on_one_line() {
+        let long = "word\n".repeat(400);
+        let quoted = json!({"content": "yes", "referenced_message": {
+            "id": "3", "channel_id": "8", "content": long, "author": {"id": "2", "username": "bob"},
+        }});
+        let words = words(quoted, None);
+        let quote = words.lines().next().expect("has a quote");
+        assert!(quote.chars().count() < 240 && quote.ends_with("…\"]"), "{quote}");
+    }
+
+    #[test]
+    fn what_has_no_words_is_named() {
+        let more = json!({
+            "sticker_items": [{"name": "Wave"}],
+            "poll": {"question": {"text": "Lunch?"}, "answers": [{"poll_media": {"text": "Yes"}}, {"poll_media": {"text": "No"}}]},
+            "message_snapshots": [{"message": {"content": "old words"}}],
+        });
+        assert_eq!(words(more, None), "[forwarded] old words\n[sticker: Wave]\n[poll: Lunch? / Yes / No]");
+        assert_eq!(words(json!({"content": "<@99>", "mentions": [{"id": "99"}]}), None), "(mentions you)");
+        assert_eq!(words(json!({"embeds": [{"title": "A preview"}]}), None), "");
+    }
+
+    #[test]
+    fn the_bot_is_called_by_a_mention_its_role_or_a_reply() {
+        let places = places();
+        let reading = Reading { me: UserId::new(99), places: &places, last_own: None };
+        let calls = |more| reading.calls_me(&said(more));
+        assert!(calls(json!({"mentions": [{"id": "99"}]})));
+        assert!(calls(json!({"mention_roles": ["5"]})));
+        assert!(calls(json!({"referenced_message": {"id": "3", "channel_id": "8", "author": {"id": "99"}}})));
+        assert!(!calls(json!({"content": "<@99> typed by hand in code", "mention_everyone": true})));
+        assert!(!calls(json!({"mentions": [{"id": "2"}], "mention_roles": ["6"]})));
+    }
+}
