@@ -103,6 +103,11 @@ impl FakeTelegram {
         assert!(violations.is_empty(), "the fake Telegram finds fault with requests: {violations:#?}");
     }
 
+    /// Changes with everything that happens here.
+    pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.shared.changed.subscribe()
+    }
+
     /// Waits until the bot has so many messages in a chat; all of them.
     ///
     /// # Panics
