@@ -47,7 +47,7 @@ use tokio::sync::watch;
 pub use crate::gate::Gate;
 use crate::gate::Gates;
 pub use fault::Fault;
-pub use people::Answer;
+pub use people::{Answer, Followup, Shown};
 pub use rules::{Route, Rule, Violation};
 pub use say::Say;
 use state::State;
@@ -237,6 +237,11 @@ impl FakeDiscord {
     /// The bot's token.
     pub fn token(&self) -> &str {
         &self.shared.builder.token
+    }
+
+    /// Rises with everything that happens here, for whoever looks on.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changed.subscribe()
     }
 
     /// Waits until a condition on this server holds; it is looked at with everything that happens.

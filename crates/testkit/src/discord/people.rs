@@ -76,6 +76,27 @@ impl FakeDiscord {
         self.add("CHANNEL_CREATE", id, |state| state.world.add_channel(id, kind::TEXT, Some(guild), name));
     }
 
+    /// The text channel of a server by its name, which is made on first use. Its id is the same at every start.
+    pub fn channel_of(&self, guild: u64, name: &str) -> u64 {
+        let id = 200_000_000_000_000_000 + super::world::id_of(name);
+        if !self.shared.state.lock().world.channels.contains_key(&id) {
+            self.channel_named(guild, id, name);
+        }
+        id
+    }
+
+    /// The thread of a channel by its name, which is made on first use. Its id is the same at every start.
+    ///
+    /// # Panics
+    /// There is no such channel.
+    pub fn thread_of(&self, parent: u64, name: &str) -> u64 {
+        let id = 300_000_000_000_000_000 + super::world::id_of(&format!("{parent}/{name}"));
+        if !self.shared.state.lock().world.channels.contains_key(&id) {
+            self.thread(parent, id);
+        }
+        id
+    }
+
     /// A forum: its posts are threads.
     pub fn forum(&self, guild: u64, id: u64) {
         self.add("CHANNEL_CREATE", id, |state| {
@@ -272,6 +293,21 @@ impl FakeDiscord {
         let acts = self.acts(channel);
         let telling = acts.iter().rev().find(|act| matches!(act, Act::Typing | Act::Sent(_)));
         telling == Some(&Act::Typing)
+    }
+
+    /// Whether a channel has a message of that id.
+    pub fn is_said(&self, channel: u64, message: u64) -> bool {
+        self.shared.state.lock().world.message(channel, message).is_some()
+    }
+
+    /// Channels of all kinds.
+    pub fn channels(&self) -> Vec<u64> {
+        self.shared.state.lock().world.channels.keys().copied().collect()
+    }
+
+    /// Interactions so far.
+    pub fn interactions(&self) -> Vec<u64> {
+        self.shared.state.lock().interactions.keys().copied().collect()
     }
 
     /// Requests of a route so far, held ones and failed ones included.

@@ -25,6 +25,15 @@ pub(super) fn time_of(id: u64) -> Timestamp {
     Timestamp::from_millisecond(millis).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
+/// Ids of named things lie so close together.
+const NAMED: u64 = 1_000_000_000_000_000;
+
+/// A number that a name always has, below 10^15.
+pub(super) fn id_of(name: &str) -> u64 {
+    let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, hash) % NAMED
+}
+
 /// A person or a bot.
 #[derive(Debug, Clone)]
 pub(super) struct User {
@@ -188,7 +197,7 @@ impl World {
         if let Some(user) = self.users.values().find(|user| user.name == name) {
             return user.id;
         }
-        let id = 800_000_000_000_000_000 + self.users.len() as u64;
+        let id = 800_000_000_000_000_000 + id_of(name);
         self.users.insert(id, User { id, name: name.to_owned(), bot: false });
         id
     }
@@ -224,7 +233,7 @@ impl World {
         if let Some(channel) = found {
             return channel.id;
         }
-        let id = 900_000_000_000_000_000 + user % 1_000_000;
+        let id = 900_000_000_000_000_000 + user % NAMED;
         self.add_channel(id, kind::DM, None, "");
         self.channel(id).recipient = Some(user);
         id

@@ -1,0 +1,197 @@
+//! A fake Discord by hand: `fake-discord --port 8091`, then talk to the bot line by line.
+
+mod line;
+mod show;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use cairn_testkit::discord::{BOT_ID, FakeDiscord};
+use line::{Line, Place};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+/// The server in which all channels are.
+const SERVER: u64 = 100_000_000_000_000_001;
+
+const HELP: &str = "\
+A fake Discord: start it, paste what it prints into config.toml, start `cairn run`, then type:
+
+  #general alice: hello @bot     alice says so in #general; `@bot` mentions the bot
+  #general/plans alice: hello    the same in the thread `plans` of #general
+  dm alice: hi                   alice writes to the bot privately
+  bob: me too                    bob says so in the place used last
+  /context                       whoever spoke last gives a slash command there
+  /remember Rex is a dog         the same with its argument
+  reply ID alice: why?           alice answers a message
+  edit ID other words            a message gets other words
+  delete ID                      a message is taken away
+  drop | reconnect | invalid     what gateways do: cut, ask to reconnect, end the session
+  fail 500                       the next message of the bot meets this status
+  quit
+
+  --port N    loopback port to listen at (default 8091; 0: any)
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let served = port(&arguments).and_then(|port| {
+        let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
+        let served = runtime.block_on(serve(port));
+        // A read of the keyboard cannot be stopped.
+        runtime.shutdown_background();
+        served
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}\n\n{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn port(arguments: &[String]) -> Result<u16, String> {
+    match arguments {
+        [] => Ok(8091),
+        [name, value] if name == "--port" => {
+            value.parse().map_err(|_| format!("--port needs a number, not `{value}`"))
+        }
+        _ => Err(format!("unknown options {arguments:?}")),
+    }
+}
+
+async fn serve(port: u16) -> Result<(), String> {
+    let discord = FakeDiscord::builder()
+        .address(SocketAddr::from(([127, 0, 0, 1], port)))
+        .identify_every(std::time::Duration::ZERO)
+        .start()
+        .await;
+    discord.guild(SERVER);
+    discord.channel_of(SERVER, "general");
+    introduce(&discord);
+    let mut keyboard = BufReader::new(tokio::io::stdin()).lines();
+    let mut changes = discord.changes();
+    let mut shown = show::Shown::default();
+    let mut scene = Scene { discord: &discord, last: None, names: HashMap::new() };
+    loop {
+        tokio::select! {
+            typed = keyboard.next_line() => match typed.map_err(|error| error.to_string())?.as_deref() {
+                None | Some("quit") => return Ok(()),
+                Some(text) => match line::read(text) {
+                    Ok(line) => scene.perform(line),
+                    Err(error) => println!("? {error}"),
+                },
+            },
+            changed = changes.changed() => {
+                changed.map_err(|error| error.to_string())?;
+                shown.news(&discord, &scene.names).iter().for_each(|line| println!("{line}"));
+            }
+        }
+    }
+}
+
+fn introduce(discord: &FakeDiscord) {
+    println!("# {}", HELP.lines().next().unwrap_or_default());
+    println!("# export DISCORD_TOKEN='{}'", discord.token());
+    println!("[discord]\ntoken_env = \"DISCORD_TOKEN\"\napi_url = \"{}\"", discord.api_url());
+    println!("gateway_url = \"{}\"", discord.gateway_url());
+    println!("servers = [{SERVER}]");
+    println!("direct = \"pairing\"");
+    println!("# Type `--help` at the start for what can be typed here.\n");
+}
+
+/// Who is where, and who spoke last.
+struct Scene<'a> {
+    discord: &'a FakeDiscord,
+    last: Option<(u64, String)>,
+    names: HashMap<u64, String>,
+}
+
+impl Scene<'_> {
+    fn perform(&mut self, line: Line) {
+        if let Err(error) = self.try_perform(line) {
+            println!("? {error}");
+        }
+    }
+
+    fn try_perform(&mut self, line: Line) -> Result<(), String> {
+        let nobody = || "say first who speaks where: `#general alice: hello`".to_owned();
+        match line {
+            Line::Nothing => {}
+            Line::Say { place, user, text, reply_to } => {
+                let channel = match place {
+                    Some(place) => self.channel(&place),
+                    None => self.last.as_ref().map(|(channel, _)| *channel).ok_or_else(nobody)?,
+                };
+                let text = text.replace("@bot", &format!("<@{BOT_ID}>"));
+                let mut post = self.discord.post(channel, &user, &text);
+                if let Some(message) = reply_to {
+                    post = post.reply_to(message);
+                }
+                let id = post.send();
+                println!("{} {user} [{id}]", self.names.get(&channel).map_or("", String::as_str));
+                self.last = Some((channel, user));
+            }
+            Line::Slash { name, argument } => {
+                let (channel, user) = self.last.clone().ok_or_else(nobody)?;
+                self.slash(channel, &user, &name, &argument)?;
+            }
+            Line::Edit { message, text } => self.discord.edit(self.channel_with(message)?, message, &text),
+            Line::Delete { message } => self.discord.delete(self.channel_with(message)?, &[message]),
+            Line::Drop => self.discord.disconnect(),
+            Line::Reconnect => self.discord.ask_reconnect(),
+            Line::Invalid => self.discord.invalid_session(false),
+            Line::Fail { status } => {
+                let fault = cairn_testkit::discord::Fault::Status(status);
+                self.discord.fail_next(cairn_testkit::discord::Route::Send, fault);
+            }
+        }
+        Ok(())
+    }
+
+    fn channel(&mut self, place: &Place) -> u64 {
+        let (id, name) = match place {
+            Place::Private { user } => (self.discord.dm(user), format!("dm {user}")),
+            Place::Channel { name } => (self.discord.channel_of(SERVER, name), format!("#{name}")),
+            Place::Thread { channel, name } => {
+                let parent = self.discord.channel_of(SERVER, channel);
+                (self.discord.thread_of(parent, name), format!("#{channel}/{name}"))
+            }
+        };
+        self.names.insert(id, name);
+        id
+    }
+
+    fn channel_with(&self, message: u64) -> Result<u64, String> {
+        let mut channels = self.discord.channels().into_iter();
+        let found = channels.find(|channel| self.discord.is_said(*channel, message));
+        found.ok_or_else(|| format!("there is no message {message}"))
+    }
+
+    fn slash(&self, channel: u64, user: &str, name: &str, argument: &str) -> Result<(), String> {
+        let commands = self.discord.commands();
+        let known = commands.iter().find(|command| command["name"] == name);
+        let known = known.ok_or_else(|| {
+            let names: Vec<&str> = commands.iter().filter_map(|command| command["name"].as_str()).collect();
+            format!("the bot registered no command /{name}; it has: {}", names.join(", "))
+        })?;
+        let option = known["options"][0]["name"].as_str();
+        match option {
+            Some(option) if !argument.is_empty() => {
+                self.discord.slash(channel, user, name, &[(option, argument)]);
+            }
+            Some(option) if known["options"][0]["required"] == true => {
+                return Err(format!("write it like this: /{name} {}", option.to_uppercase()));
+            }
+            _ => {
+                self.discord.slash(channel, user, name, &[]);
+            }
+        }
+        Ok(())
+    }
+}
