@@ -53,8 +53,8 @@ pub use say::Say;
 use state::State;
 pub use world::{Act, BOT_ID, Sent};
 
-/// The token that the fake knows unless told otherwise. It has the form of a real one and is good for nothing.
-pub const TOKEN: &str = "NzAwMDAwMDAwMDAwMDAwMDAx.GfAkE0.cairn-testkit-token-that-opens-nothing";
+/// The token that the fake knows unless told otherwise. It is good for nothing.
+pub const TOKEN: &str = "cairn-testkit.discord.token-that-opens-nothing";
 
 /// How a fake Discord behaves. Made by [`FakeDiscord::builder`].
 #[derive(Debug, Clone)]

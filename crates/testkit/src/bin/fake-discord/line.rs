@@ -12,6 +12,7 @@ pub(crate) enum Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Line {
     Nothing,
+    Help,
     Say { place: Option<Place>, user: String, text: String, reply_to: Option<u64> },
     Slash { name: String, argument: String },
     Edit { message: u64, text: String },
@@ -32,6 +33,7 @@ pub(crate) fn read(line: &str) -> Result<Line, String> {
     let (first, rest) = word(line);
     match first {
         "" => Ok(Line::Nothing),
+        "help" => Ok(Line::Help),
         "drop" => Ok(Line::Drop),
         "reconnect" => Ok(Line::Reconnect),
         "invalid" => Ok(Line::Invalid),

@@ -28,7 +28,7 @@ A fake Discord: start it, paste what it prints into config.toml, start `cairn ru
   delete ID                      a message is taken away
   drop | reconnect | invalid     what gateways do: cut, ask to reconnect, end the session
   fail 500                       the next message of the bot meets this status
-  quit
+  help | quit
 
   --port N    loopback port to listen at (default 8091; 0: any)
 ";
@@ -102,7 +102,7 @@ fn introduce(discord: &FakeDiscord) {
     println!("gateway_url = \"{}\"", discord.gateway_url());
     println!("servers = [{SERVER}]");
     println!("direct = \"pairing\"");
-    println!("# Type `--help` at the start for what can be typed here.\n");
+    println!("# Type `help` for what can be typed here.\n");
 }
 
 /// Who is where, and who spoke last.
@@ -123,6 +123,7 @@ impl Scene<'_> {
         let nobody = || "say first who speaks where: `#general alice: hello`".to_owned();
         match line {
             Line::Nothing => {}
+            Line::Help => print!("{HELP}"),
             Line::Say { place, user, text, reply_to } => {
                 let channel = match place {
                     Some(place) => self.channel(&place),
