@@ -1,11 +1,16 @@
 //! The daemon behind the binary `cairn`: configuration, command line, admin API, wiring.
 
+pub mod adapters;
 pub mod admin;
 pub mod arenas;
+mod bar;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod desk;
+pub mod networks;
 pub mod records;
+pub mod registry;
 pub mod roster;
 pub mod socket;
 pub mod sse;

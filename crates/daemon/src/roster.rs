@@ -10,7 +10,7 @@ use cairn_core::ports::{ChatModel, Search};
 use cairn_llm::{BadModel, Offline, OpenAi, OpenAiOptions, Timeouts};
 use tokio::sync::OnceCell;
 
-use crate::config::{AgentConfig, Loaded, ModelConfig, Provider};
+use crate::config::{AgentConfig, Config, Loaded, ModelConfig, Provider};
 
 /// How long a model's server may take to say how large its window is. It is asked at the start alone.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,6 +29,11 @@ impl Roster {
     pub fn new(loaded: Arc<Loaded>, search: Arc<dyn Search>) -> Self {
         let default_agent = loaded.config.default_agent();
         Self { loaded, search, default_agent, runtimes: OnceCell::new() }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.loaded.config
     }
 
     /// The agent that is meant when none is named: the first.

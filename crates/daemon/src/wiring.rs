@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use axum::Router;
 use cairn_actors::{House, HouseDeps, HouseError};
-use cairn_core::ports::{Clock, StoreError};
+use cairn_core::ports::{Adapter, AdapterPorts, Clock, Platform, Registry, StoreError};
 use cairn_llm::BadModel;
 use cairn_platforms::local::{self, LocalApi, Mint};
 use cairn_store::{Store, StoreOptions};
 
+use crate::adapters::Adapters;
 use crate::admin::{self, Admin, Identity};
 use crate::clock::SystemClock;
 use crate::config::{Config, Loaded, StateDir};
+use crate::desk::{DaemonDesk, DeskDeps};
+use crate::networks::{self, BadNetwork, Reach};
+use crate::registry::DaemonRegistry;
 use crate::roster::Roster;
 use crate::socket::{self, Home, Socket, SocketError};
 
@@ -29,6 +33,9 @@ pub enum StartError {
     /// A model of the configuration cannot be used.
     #[error(transparent)]
     Model(#[from] BadModel),
+    /// A chat network of the configuration cannot be used.
+    #[error(transparent)]
+    Network(#[from] BadNetwork),
     /// The actors do not start.
     #[error(transparent)]
     House(HouseError),
@@ -52,11 +59,13 @@ pub struct Daemon {
     house: House,
     router: Router,
     socket: Socket,
+    adapters: Adapters,
     grace: Duration,
 }
 
 impl Daemon {
-    /// Takes the state's lock, starts the actors and listens at `socket`.
+    /// Takes the state's lock, starts the actors, listens at `socket`, and connects to the chat networks within
+    /// `reach`.
     ///
     /// # Errors
     /// What is missing, broken or in the way. Nothing is left running then.
@@ -65,9 +74,10 @@ impl Daemon {
         state: &StateDir,
         socket: PathBuf,
         home: Home,
+        reach: Reach,
     ) -> Result<Self, StartError> {
         let store = open(&loaded.config, state).await?;
-        match Self::start_on(store.clone(), loaded, state, socket, home).await {
+        match Self::start_on(store.clone(), loaded, state, (socket, home), reach).await {
             Ok(daemon) => Ok(daemon),
             Err(error) => {
                 store.close().await;
@@ -80,26 +90,34 @@ impl Daemon {
         store: Store,
         loaded: &Arc<Loaded>,
         state: &StateDir,
-        socket: PathBuf,
-        home: Home,
+        (socket, home): (PathBuf, Home),
+        reach: Reach,
     ) -> Result<Self, StartError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let roster = Arc::new(Roster::new(Arc::clone(loaded), Arc::new(store.clone())));
+        let registry = Arc::new(registry(&store, &clock).await?);
+        let adapters: Arc<[Arc<dyn Adapter>]> = match reach {
+            Reach::Networks => {
+                networks::adapters(loaded, &(Arc::clone(&registry) as Arc<dyn Registry>))?.into()
+            }
+            Reach::Local => Arc::new([]),
+        };
+        let house = house(&store, loaded, &roster, &clock, &adapters).await?;
+        let identity = Identity {
+            state_dir: state.path.clone(),
+            config_file: loaded.file.clone(),
+            socket: Some(socket.clone()),
+            started_at: clock.now(),
+        };
         let limits = &loaded.config.limits;
-        let house = House::start(HouseDeps {
-            journal: Arc::new(store.clone()),
-            archive: Arc::new(store.clone()),
-            search: Arc::new(store.clone()),
-            memories: Arc::new(store.clone()),
-            outbox: Arc::new(store.clone()),
+        let desk = DaemonDesk::new(DeskDeps {
+            store: store.clone(),
+            house: house.clone(),
+            registry: Arc::clone(&registry),
+            config: loaded.config.clone(),
             clock: Arc::clone(&clock),
-            agents: roster.runtimes().await?.to_vec(),
-            // Local answers are stored, and read by whoever waits for them: nothing is owed to a network.
-            platforms: Vec::new(),
-            limits: limits.house(),
-            clean_stop: store.stopped_cleanly()?,
-        })
-        .await?;
+            started_at: identity.started_at,
+        });
         let messages = local::router(LocalApi {
             intake: Arc::new(house.clone()),
             clock: Arc::clone(&clock),
@@ -111,19 +129,24 @@ impl Daemon {
             store: store.clone(),
             house: Some(house.clone()),
             roster,
-            identity: Identity {
-                state_dir: state.path.clone(),
-                config_file: loaded.file.clone(),
-                socket: Some(socket.clone()),
-                started_at: clock.now(),
-            },
+            registry,
+            adapters: Arc::clone(&adapters),
+            identity,
             clock,
             max_text_bytes: limits.max_message_bytes,
         });
         let router = admin::with_fallbacks(messages.merge(admin));
         let grace = Duration::from_secs(limits.shutdown_secs);
         match socket::serve(socket, home, router.clone()).await {
-            Ok(socket) => Ok(Self { store, house, router, socket, grace }),
+            Ok(socket) => {
+                let ports = AdapterPorts {
+                    intake: Arc::new(house.clone()),
+                    desk: Arc::new(desk),
+                    archive: Arc::new(store.clone()),
+                };
+                let adapters = Adapters::start(adapters, &ports);
+                Ok(Self { store, house, router, socket, adapters, grace })
+            }
             Err(error) => {
                 house.shutdown(Duration::ZERO).await;
                 Err(error.into())
@@ -141,8 +164,10 @@ impl Daemon {
         self.socket.path()
     }
 
-    /// Stops: turns under way get their time, all is made durable, the lock is released.
+    /// Stops: nothing more is taken in, turns under way get their time and what they say is sent, all is made durable,
+    /// the lock is released.
     pub async fn stop(self) {
+        self.adapters.stop().await;
         self.house.shutdown(self.grace).await;
         self.socket.close(SOCKET_GRACE).await;
         self.store.close().await;
@@ -167,6 +192,8 @@ impl Reader {
             store: store.clone(),
             house: None,
             roster: Arc::new(Roster::new(Arc::clone(loaded), Arc::new(store.clone()))),
+            registry: Arc::new(registry(&store, &clock).await?),
+            adapters: Arc::new([]),
             identity: Identity {
                 state_dir: state.path.clone(),
                 config_file: loaded.file.clone(),
@@ -188,6 +215,36 @@ impl Reader {
     pub async fn close(self) {
         self.store.close().await;
     }
+}
+
+async fn registry(store: &Store, clock: &Arc<dyn Clock>) -> Result<DaemonRegistry, StoreError> {
+    DaemonRegistry::load(store, Arc::new(store.clone()), Arc::clone(clock)).await
+}
+
+async fn house(
+    store: &Store,
+    loaded: &Loaded,
+    roster: &Roster,
+    clock: &Arc<dyn Clock>,
+    adapters: &[Arc<dyn Adapter>],
+) -> Result<House, StartError> {
+    let platforms = adapters.iter().map(|adapter| Arc::clone(adapter) as Arc<dyn Platform>).collect();
+    let limits = &loaded.config.limits;
+    let house = House::start(HouseDeps {
+        journal: Arc::new(store.clone()),
+        archive: Arc::new(store.clone()),
+        search: Arc::new(store.clone()),
+        memories: Arc::new(store.clone()),
+        outbox: Arc::new(store.clone()),
+        clock: Arc::clone(clock),
+        agents: roster.runtimes().await?.to_vec(),
+        // Local answers are stored, and read by whoever waits for them: nothing is owed to a network.
+        platforms,
+        limits: limits.house(),
+        clean_stop: store.stopped_cleanly()?,
+    })
+    .await?;
+    Ok(house)
 }
 
 /// The routes of a state that nobody has begun: nothing is made for them.

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use cairn_actors::AgentRuntime;
 use cairn_core::ids::AgentId;
-use cairn_core::ports::Archive;
+use cairn_core::ports::{Archive, PlatformStatus};
 use cairn_platforms::local::ApiError;
 use cairn_store::VerifyReport;
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Identity, Shared};
+use crate::adapters::statuses;
 
 /// The state of a daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,9 @@ pub struct StatusRecord {
     pub restarts: u64,
     /// The store.
     pub store: StoreStatus,
+    /// The chat networks that are used.
+    #[serde(default)]
+    pub platforms: Vec<PlatformStatus>,
 }
 
 /// An agent of a daemon.
@@ -78,7 +82,8 @@ pub struct StoreStatus {
     pub error: Option<String>,
 }
 
-/// `GET /v1/health`: 200 when messages are accepted and the store can be written.
+/// `GET /v1/health`: 200 when messages are accepted and the store can be written, with the chat networks: one that is
+/// down makes the daemon no worse.
 pub(super) async fn health(State(admin): State<Shared>) -> Response {
     let (ready, state) = match &admin.house {
         Some(house) => (house.is_ready(), house.health().state),
@@ -87,7 +92,7 @@ pub(super) async fn health(State(admin): State<Shared>) -> Response {
     let views_error =
         admin.store.stats().map_or_else(|error| Some(error.to_string()), |stats| stats.views_error);
     if let (true, None) = (ready, &views_error) {
-        return Json(json!({ "status": "ok" })).into_response();
+        return Json(json!({ "status": "ok", "platforms": statuses(&admin.adapters) })).into_response();
     }
     let reason = views_error.unwrap_or_else(|| format!("the daemon is {state}"));
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, state, reason, "`cairn status` and the log say more")
@@ -121,6 +126,7 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
             turns: health.turns as u64,
             runs: health.runs as u64,
             restarts: health.restarts,
+            platforms: statuses(&admin.adapters),
             ..stopped
         },
     }))
@@ -156,6 +162,7 @@ impl StatusRecord {
             runs: 0,
             restarts: 0,
             store,
+            platforms: Vec::new(),
         }
     }
 }

@@ -9,6 +9,8 @@ mod events;
 mod history;
 mod memories;
 pub mod nothing;
+mod outbox;
+mod pairings;
 mod params;
 
 use std::path::PathBuf;
@@ -16,19 +18,22 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use cairn_actors::{AgentRuntime, House, HouseError};
 use cairn_core::agent::AgentSettings;
 use cairn_core::conversation::Conversation;
 use cairn_core::ids::{AgentId, ChannelId};
-use cairn_core::ports::{Archive, Clock};
+use cairn_core::ports::{Adapter, Archive, Clock};
 use cairn_platforms::local::ApiError;
 use cairn_store::Store;
 use jiff::Timestamp;
 
+use crate::registry::DaemonRegistry;
 use crate::roster::Roster;
 
 pub use daemon::StatusRecord;
+pub use outbox::OutboxRecord;
+pub use pairings::PairingRecord;
 
 /// What the admin API needs.
 pub struct Admin {
@@ -38,6 +43,10 @@ pub struct Admin {
     pub house: Option<House>,
     /// The agents.
     pub roster: Arc<Roster>,
+    /// Who is paired.
+    pub registry: Arc<DaemonRegistry>,
+    /// The chat networks that are used; none where no daemon runs, or one inside a command.
+    pub adapters: Arc<[Arc<dyn Adapter>]>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Who and where this daemon is.
@@ -74,6 +83,10 @@ pub fn router(admin: Admin) -> Router {
         .route("/v1/channels/{channel}/wait", post(commands::wait))
         .route("/v1/memories", get(memories::list).post(memories::add))
         .route("/v1/memories/{id}", get(memories::show).patch(memories::edit).delete(memories::forget))
+        .route("/v1/pairings", get(pairings::list))
+        .route("/v1/pairings/{code}/approve", post(pairings::approve))
+        .route("/v1/pairings/{user}", delete(pairings::revoke))
+        .route("/v1/outbox", get(outbox::list))
         .route("/v1/health", get(daemon::health))
         .route("/v1/status", get(daemon::status))
         .route("/v1/store/verify", get(daemon::verify))

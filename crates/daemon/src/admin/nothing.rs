@@ -11,7 +11,7 @@ use cairn_platforms::local::ApiError;
 use futures::future::BoxFuture;
 
 use super::daemon::{StatusRecord, StoreStatus, agents};
-use super::{Identity, bad_model};
+use super::{Identity, OutboxRecord, PairingRecord, bad_model};
 use crate::config::Loaded;
 use crate::records::ChannelRecord;
 use crate::roster::Roster;
@@ -24,6 +24,8 @@ pub fn router(loaded: Arc<Loaded>, identity: Identity) -> Router {
     Router::new()
         .route("/v1/channels", get(async || Json(Vec::<ChannelRecord>::new())))
         .route("/v1/memories", get(async || Json(Vec::<Memory>::new())))
+        .route("/v1/pairings", get(async || Json(Vec::<PairingRecord>::new())))
+        .route("/v1/outbox", get(async || Json(Vec::<OutboxRecord>::new())))
         .route("/v1/status", get(status))
         .route("/v1/{*rest}", any(not_there))
         .with_state(Arc::new((roster, identity)))

@@ -29,6 +29,7 @@ pub(crate) fn config(global: Global, command: ConfigCommand) -> Result<(), Failu
     match command {
         ConfigCommand::Check { file } => {
             let loaded = load(&file.or(global.config))?;
+            loaded.check_tokens()?;
             if global.json {
                 let file = loaded.file.as_ref().map(|file| file.display().to_string());
                 return out::json(&json!({ "ok": true, "file": file, "warnings": loaded.warnings }));

@@ -16,6 +16,7 @@ use crate::config::{
     Config, ConfigError, Environment, Loaded, ProcessEnvironment, StateDir, check_socket, sockets_to_try,
     state_dir,
 };
+use crate::networks::Reach;
 use crate::socket::Home;
 use crate::telemetry;
 use crate::wiring::{self, Daemon, Reader, StartError};
@@ -86,7 +87,7 @@ impl Surroundings {
             }
             let socket = this.state.path.join("cairn.sock");
             check_socket(&socket)?;
-            let daemon = Daemon::start(&this.loaded, &this.state, socket, Home::State).await?;
+            let daemon = Daemon::start(&this.loaded, &this.state, socket, Home::State, Reach::Local).await?;
             Ok(Session {
                 client: Client::Embedded(daemon.router()),
                 inside: Inside::Daemon(Box::new(daemon)),
@@ -257,6 +258,9 @@ impl From<StartError> for Failure {
             StartError::Store(error) => store_failure(error),
             StartError::Model(error) => {
                 Self::usage(error.to_string(), "correct the model in the config file")
+            }
+            StartError::Network(error) => {
+                Self::usage(error.to_string(), "correct [discord] or [telegram] in the config file")
             }
             StartError::Socket(_) | StartError::House(_) => {
                 Self::failed(error.to_string(), "remove what is in the way, or give another --state")

@@ -2,25 +2,18 @@
 
 use cairn_core::event::{Outcome, RunOutcome};
 use cairn_core::tier::Tier;
-use cairn_core::window::Region;
 use console::{Style, style};
 
 use super::commands::told_end;
 use super::text::{counted, cut, day, grouped, minute, one_line, percent};
+use crate::bar::{self, REGIONS, amounts};
 use crate::records::{ContextRecord, MarkerRecord, SummaryRecord};
 
 /// Outcomes that are drawn; `--json` has all.
 const OUTCOMES_DRAWN: usize = 5;
 
-/// The regions of the bar: name, sign and colour.
-const REGIONS: [(&str, char, u8); 6] = [
-    ("system", '#', 5),
-    ("tools", '=', 4),
-    ("summaries", '%', 3),
-    ("sealed", '+', 6),
-    ("live", '*', 2),
-    ("recalled", '~', 7),
-];
+/// Colours of the regions, in the order of [`REGIONS`].
+const COLORS: [u8; 6] = [5, 4, 3, 6, 2, 7];
 
 /// Draws a window, no line wider than `width`. Colours are left out where stdout takes none.
 pub(crate) fn context(record: &ContextRecord, width: usize) -> String {
@@ -58,11 +51,6 @@ fn used(record: &ContextRecord) -> u64 {
     amounts(record).iter().map(|region| region.tokens).sum()
 }
 
-fn amounts(record: &ContextRecord) -> [Region; 6] {
-    let regions = &record.regions;
-    [regions.system, regions.tools, regions.summaries, regions.sealed, regions.live, regions.recalled]
-}
-
 fn tier_style(tier: Tier) -> Style {
     match tier {
         Tier::Calm => Style::new().green(),
@@ -74,45 +62,18 @@ fn tier_style(tier: Tier) -> Style {
 
 /// The bar, and below it the thresholds.
 fn bar(record: &ContextRecord, width: usize) -> Vec<String> {
-    let n_cells = width.saturating_sub(4).clamp(20, 100);
-    let usable = record.usable_tokens() as f64;
-    let thresholds = [
-        (record.thresholds.background, 'b'),
-        (record.thresholds.aggressive, 'a'),
-        (record.thresholds.emergency, 'e'),
-    ];
-    let threshold_at = |cell: usize| {
-        let at = |ratio: f64| ((ratio * n_cells as f64).round() as usize).min(n_cells - 1);
-        thresholds.iter().rev().find(|(ratio, _)| at(*ratio) == cell).map(|(_, sign)| *sign)
-    };
-    let mut edges = Vec::new();
-    let mut sum = 0;
-    for (region, (_, sign, color)) in amounts(record).iter().zip(REGIONS) {
-        sum += region.tokens;
-        edges.push(((sum as f64 / usable * n_cells as f64).round() as usize, sign, color));
-    }
-    let (mut cells, mut ticks) = (Vec::<(String, Option<u8>)>::new(), String::new());
-    for cell in 0..n_cells {
-        let tick = threshold_at(cell);
-        let (sign, color) = match edges.iter().find(|(edge, _, _)| cell < *edge) {
-            Some((_, sign, color)) => (*sign, Some(*color)),
-            None if tick.is_some() => ('|', None),
-            None => ('.', None),
-        };
-        match cells.last_mut() {
-            Some((run, of)) if *of == color => run.push(sign),
-            _ => cells.push((sign.to_string(), color)),
+    let bar = bar::bar(record, width.saturating_sub(4).clamp(20, 100));
+    let painted = bar.cells.chunk_by(|a, b| a.region == b.region).map(|run| {
+        let signs: String = run.iter().map(|cell| cell.sign).collect();
+        match run.first().and_then(|cell| cell.region) {
+            Some(region) => style(signs).color256(COLORS[region]).to_string(),
+            None => style(signs).dim().to_string(),
         }
-        ticks.push(tick.unwrap_or(' '));
-    }
-    let painted = cells.into_iter().map(|(run, color)| match color {
-        Some(color) => style(run).color256(color).to_string(),
-        None => style(run).dim().to_string(),
     });
     let cells: String = painted.collect();
     vec![
         format!(" [{cells}]"),
-        format!("  {}", ticks.trim_end()),
+        format!("  {}", bar.ticks),
         format!(
             "  {}",
             style(format!(
@@ -132,7 +93,8 @@ fn regions(record: &ContextRecord) -> Vec<String> {
     let mut lines: Vec<_> = rows
         .iter()
         .zip(REGIONS)
-        .map(|(region, (name, sign, color))| {
+        .zip(COLORS)
+        .map(|((region, (name, sign)), color)| {
             format!(
                 "  {} {name:<10} {:>9} tokens  {:>7}  {:>6} {}",
                 style(sign).color256(color),

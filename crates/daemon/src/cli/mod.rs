@@ -10,12 +10,15 @@ mod draw;
 mod failure;
 mod memory;
 mod out;
+mod outbox;
+mod pair;
+mod platforms;
 mod reads;
 mod replay;
 mod run;
 mod store;
 mod table;
-mod text;
+pub(crate) mod text;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -35,7 +38,7 @@ pub mod exit {
     pub const USAGE: u8 = 2;
     /// The state is in use by another daemon.
     pub const IN_USE: u8 = 3;
-    /// No such channel, memory or range.
+    /// No such channel, memory, range, code, person or delivery.
     pub const NOT_FOUND: u8 = 4;
     /// The store is damaged.
     pub const DAMAGED: u8 = 5;
@@ -55,11 +58,12 @@ Examples:
   cairn run                           run the daemon in the foreground
   cairn context main                  see what is in the window of the channel `main`
   cairn search main 'harbour'         find words in its history, summaries and memories
+  cairn pair approve K7P2XMQA         let somebody in who wrote to the bot
 
 A channel is a bare local name such as `main`, or a full name: agent/platform/chat[/thread].
 
 Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the state is in use by another daemon,
-4 no such channel, memory or range, 5 damaged store."
+4 no such channel, memory, range, code, person or delivery, 5 damaged store."
 )]
 struct Cli {
     #[command(flatten)]
@@ -108,6 +112,12 @@ enum Command {
     /// List, search, show, add, edit and forget memories
     #[command(subcommand)]
     Memory(memory::MemoryCommand),
+    /// Say who may talk to the bot privately: list, approve, revoke
+    #[command(subcommand)]
+    Pair(pair::PairCommand),
+    /// List, retry and drop what could not be delivered to a chat network
+    #[command(subcommand)]
+    Outbox(outbox::OutboxCommand),
     /// Check or rebuild the store
     #[command(subcommand)]
     Store(store::StoreCommand),
@@ -174,6 +184,8 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Compact(args) => Box::pin(commands::compact(global, args)).await,
         Command::New(args) => Box::pin(commands::new(global, args)).await,
         Command::Memory(command) => Box::pin(memory::memory(global, command)).await,
+        Command::Pair(command) => Box::pin(pair::pair(global, command)).await,
+        Command::Outbox(command) => Box::pin(outbox::outbox(global, command)).await,
         Command::Store(command) => Box::pin(store::store(global, command)).await,
         Command::Config(command) => config::config(global, command),
     }

@@ -9,7 +9,7 @@ use super::connect::{Surroundings, channel_path};
 use super::failure::Failure;
 use super::table::Table;
 use super::text::{columns, counted, cut, grouped, minute, one_line, percent, plain};
-use super::{ChannelArg, Global, out};
+use super::{ChannelArg, Global, out, platforms};
 use crate::admin::StatusRecord;
 use crate::records::{ChannelRecord, EntryRecord, Wakefulness};
 
@@ -103,7 +103,8 @@ pub(crate) async fn status(global: Global, _args: StatusArgs) -> Result<(), Fail
         .map(|agent| format!("{} ({}, {} tokens)", agent.id, agent.model, grouped(agent.window_tokens)))
         .collect();
     out::line(&format!("agents    {}", agents.join(", ")))?;
-    out::line(&format!("channels  {}, {} awake", grouped(status.channels), grouped(status.awake)))
+    out::line(&format!("channels  {}, {} awake", grouped(status.channels), grouped(status.awake)))?;
+    status.platforms.iter().flat_map(platforms::drawn).try_for_each(|line| out::line(&line))
 }
 
 /// `cairn channels`.

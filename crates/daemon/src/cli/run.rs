@@ -8,6 +8,7 @@ use super::connect::{Surroundings, listen};
 use super::failure::Failure;
 use super::{Global, exit};
 use crate::config::{LogFormat, socket_to_bind};
+use crate::networks::Reach;
 use crate::socket::Home;
 use crate::telemetry;
 use crate::wiring::Daemon;
@@ -26,6 +27,7 @@ pub(crate) struct RunArgs {}
 /// `cairn run`.
 pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
     let surroundings = Surroundings::load(&global)?;
+    surroundings.loaded.check_tokens()?;
     let log = &surroundings.loaded.config.log;
     let format = if global.json { LogFormat::Json } else { log.format };
     telemetry::start(&log.level, format).map_err(|error| {
@@ -37,7 +39,8 @@ pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let socket = socket_to_bind(&surroundings.state, surroundings.env.as_ref())?;
     let home = if socket.starts_with(&surroundings.state.path) { Home::State } else { Home::Runtime };
-    let daemon = Daemon::start(&surroundings.loaded, &surroundings.state, socket, home).await?;
+    let daemon =
+        Daemon::start(&surroundings.loaded, &surroundings.state, socket, home, Reach::Networks).await?;
     tracing::info!(
         socket = %daemon.socket().display(),
         state = %surroundings.state.path.display(),

@@ -25,18 +25,30 @@ impl<'s, 't> Check<'s, 't> {
         self.problems.push(Problem::new(message).at(place).hint(hint));
     }
 
+    /// Checks a sum of money.
+    pub(super) fn money(&mut self, path: &[Seg], value: f64) {
+        if !(0.0..=1e9).contains(&value) {
+            let message = format!("`{}` = {value} is no sum of money", last_key(path));
+            self.wrong(path, message, "write a number, 0 or more, such as 2.50");
+        }
+    }
+
     /// Checks that a number lies within bounds, both included.
     pub(super) fn within(&mut self, path: &[Seg], value: u64, low: u64, high: u64, unit: &str) {
         if !(low..=high).contains(&value) {
-            let key = path.iter().rev().find_map(|seg| match seg {
-                Seg::Key(key) => Some(key.clone()),
-                Seg::Index(_) => None,
-            });
-            let key = key.unwrap_or_default();
-            let message = format!("`{key}` = {value} is out of range");
+            let message = format!("`{}` = {value} is out of range", last_key(path));
             self.wrong(path, message, &format!("write a number of {unit} from {low} to {high}"));
         }
     }
+}
+
+/// The key that a path ends with.
+fn last_key(path: &[Seg]) -> &str {
+    let key = path.iter().rev().find_map(|seg| match seg {
+        Seg::Key(key) => Some(key.as_str()),
+        Seg::Index(_) => None,
+    });
+    key.unwrap_or_default()
 }
 
 /// 1 to 64 of `A-Z a-z 0-9 . _ -`: what ids of agents and models are made of.

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use cairn_core::tier::CompactionSettings;
 use serde::Deserialize;
 
+use super::commands::Commands;
 use super::keys::{fields_of, nearest};
+use super::network::{Network, NetworkKind, PlaceKeys};
 use super::source::Seg;
 use super::types::{Limits, Log, ModelConfig, Store};
 
@@ -16,6 +18,9 @@ pub(super) struct FileConfig {
     pub(super) defaults: AgentKeys,
     pub(super) models: Vec<ModelConfig>,
     pub(super) agents: Vec<AgentKeys>,
+    pub(super) discord: Option<Network>,
+    pub(super) telegram: Option<Network>,
+    pub(super) commands: Commands,
     pub(super) limits: Limits,
     pub(super) log: Log,
     pub(super) store: Store,
@@ -92,6 +97,13 @@ pub(super) fn tables() -> Vec<Table> {
     let without_id: Vec<_> = agents.iter().copied().filter(|key| *key != "id").collect();
     let compaction = fields_of::<CompactionKeys>().to_vec();
     let table = |name, path, keys| Table { name, path, keys };
+    let own = |kind: NetworkKind, keys: &'static [&'static str]| -> Vec<&'static str> {
+        let foreign = |key: &&str| kind.foreign_keys().contains(key);
+        keys.iter().copied().filter(|key| !foreign(key)).collect()
+    };
+    let network = fields_of::<Network>();
+    let place = fields_of::<PlaceKeys>();
+    let without_server: Vec<_> = place.iter().copied().filter(|key| *key != "server").collect();
     vec![
         table("the top level", &[], fields_of::<FileConfig>().to_vec()),
         table("[defaults]", &["defaults"], without_id),
@@ -99,6 +111,11 @@ pub(super) fn tables() -> Vec<Table> {
         table("[[models]]", &["models"], fields_of::<ModelConfig>().to_vec()),
         table("[[agents]]", &["agents"], agents.to_vec()),
         table("[agents.compaction]", &["agents", "compaction"], compaction),
+        table("[discord]", &["discord"], own(NetworkKind::Discord, network)),
+        table("[[discord.places]]", &["discord", "places"], place.to_vec()),
+        table("[telegram]", &["telegram"], own(NetworkKind::Telegram, network)),
+        table("[[telegram.places]]", &["telegram", "places"], without_server),
+        table("[commands]", &["commands"], fields_of::<Commands>().to_vec()),
         table("[limits]", &["limits"], fields_of::<Limits>().to_vec()),
         table("[log]", &["log"], fields_of::<Log>().to_vec()),
         table("[store]", &["store"], fields_of::<Store>().to_vec()),
@@ -123,6 +140,9 @@ pub(super) fn unknown_key(path: &[Seg]) -> (String, String) {
     };
     let hint = if key == "api_key" {
         "keys are not written into this file: name a variable by `api_key_env` or a file by `api_key_file`"
+            .to_owned()
+    } else if key == "token" {
+        "tokens are not written into this file: name a variable by `token_env` or a file by `token_file`"
             .to_owned()
     } else if let Some(near) = here.and_then(|table| nearest(key, &table.keys)) {
         format!("did you mean `{near}`?")

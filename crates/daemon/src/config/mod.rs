@@ -5,12 +5,14 @@
 
 mod agents;
 mod check;
+mod commands;
 mod env;
 mod error;
 mod file;
 mod keys;
 mod lookup;
 mod models;
+mod network;
 mod parse;
 mod prompts;
 mod secrets;
@@ -19,19 +21,23 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod types;
+mod url;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cairn_core::limits::Price;
 use secrecy::SecretString;
 
 use check::{Check, key_path};
+pub use commands::Commands;
 pub use env::{Environment, FixedEnvironment, ProcessEnvironment};
 pub use error::{ConfigError, Place, Problem};
 pub use lookup::{
     SOCKET_PATH_MAX, StateDir, StateOrigin, check_socket, config_file, socket_to_bind, sockets_to_try,
     state_dir,
 };
+pub use network::{Network, NetworkKind, PlaceKeys, PlatformId};
 use source::Source;
 pub use types::{
     AgentConfig, Config, Defaults, Limits, Log, LogFormat, ModelConfig, OFFLINE, Provider, Store,
@@ -47,12 +53,27 @@ pub struct Loaded {
     /// What works but is probably not meant: one sentence each, saying what to do.
     pub warnings: Vec<String>,
     keys: BTreeMap<String, SecretString>,
+    tokens: BTreeMap<NetworkKind, Result<SecretString, Problem>>,
 }
 
 impl Loaded {
     /// The key of a model, where one is configured and could be read.
     pub fn api_key(&self, model: &str) -> Option<&SecretString> {
         self.keys.get(model)
+    }
+
+    /// The token of a bot, where its network is used and the token could be read.
+    pub fn token(&self, kind: NetworkKind) -> Option<&SecretString> {
+        self.tokens.get(&kind)?.as_ref().ok()
+    }
+
+    /// Checks that every bot has its token. Only the daemon needs them: commands get by without.
+    ///
+    /// # Errors
+    /// The tokens that are named and cannot be read.
+    pub fn check_tokens(&self) -> Result<(), ConfigError> {
+        let problems: Vec<_> = self.tokens.values().filter_map(|token| token.clone().err()).collect();
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
     }
 
     /// The resolved configuration as TOML, itself a valid config file, with its source named. No secrets.
@@ -107,7 +128,10 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
     let defaults = agents::defaults(&mut check, &written.defaults);
     let models = models::resolve(&mut check, written.models, env);
     let agents = agents::resolve(&mut check, &written.agents, &defaults, &models);
-    check_limits(&mut check, &written.limits);
+    let discord = network::resolve(&mut check, NetworkKind::Discord, written.discord, &agents, env);
+    let telegram = network::resolve(&mut check, NetworkKind::Telegram, written.telegram, &agents, env);
+    commands::check(&mut check, &written.commands);
+    check_limits(&mut check, &written.limits, &models);
     check_log(&mut check, &written.log);
     check_store(&mut check, &written.store);
     if !check.problems.is_empty() {
@@ -122,12 +146,55 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
             keys.insert(model.id.clone(), key);
         }
     }
-    let config =
-        Config { defaults, limits: written.limits, log: written.log, store: written.store, models, agents };
-    Ok(Loaded { config, file: None, warnings, keys })
+    let mut tokens = BTreeMap::new();
+    for (kind, network) in [(NetworkKind::Discord, &discord), (NetworkKind::Telegram, &telegram)] {
+        if let Some(token) = network.as_ref().and_then(|network| read_token(&source, kind, network, env)) {
+            let token = token.map(|(token, warning)| {
+                warnings.extend(warning.map(|text| format!("[{}]: {text}", kind.name())));
+                token
+            });
+            tokens.insert(kind, token);
+        }
+    }
+    let config = Config {
+        defaults,
+        models,
+        agents,
+        discord,
+        telegram,
+        commands: written.commands,
+        limits: written.limits,
+        log: written.log,
+        store: written.store,
+    };
+    Ok(Loaded { config, file: None, warnings, keys, tokens })
 }
 
-fn check_limits(check: &mut Check<'_, '_>, limits: &Limits) {
+/// Reads the token of a bot that is used.
+fn read_token(
+    source: &Source<'_>,
+    kind: NetworkKind,
+    network: &Network,
+    env: &dyn Environment,
+) -> Option<Result<(SecretString, Option<String>), Problem>> {
+    if !network.enabled {
+        return None;
+    }
+    let key = if network.token_env.is_some() { "token_env" } else { "token_file" };
+    let named = secrets::Named {
+        what: "token",
+        env_key: "token_env",
+        env: &network.token_env,
+        file: &network.token_file,
+    };
+    Some(named.read(env)?.map_err(|why| {
+        Problem::new(format!("`{key}` of [{}]: {why}", kind.name()))
+            .at(source.value_place(&key_path![kind.name(), key]))
+            .hint("the network's own page for bots shows the token; `enabled = false` leaves the bot out")
+    }))
+}
+
+fn check_limits(check: &mut Check<'_, '_>, limits: &Limits, models: &[ModelConfig]) {
     let rows = [
         ("max_message_bytes", limits.max_message_bytes as u64, 1, 64 << 20, "bytes"),
         ("admitted_messages", limits.admitted_messages as u64, 1, 1_000_000, "messages"),
@@ -140,6 +207,13 @@ fn check_limits(check: &mut Check<'_, '_>, limits: &Limits) {
     ];
     for (key, value, low, high, unit) in rows {
         check.within(&key_path!["limits", key], value, low, high, unit);
+    }
+    check.money(&key_path!["limits", "spend_per_day"], limits.spend_per_day);
+    if limits.spend_per_day > 0.0 && models.iter().all(|model| model.price() == Price::default()) {
+        check.warnings.push(
+            "`spend_per_day` holds nothing back: no model has a price; set input_price and output_price of each"
+                .to_owned(),
+        );
     }
 }
 

@@ -6,6 +6,7 @@ use super::check::{Check, is_name, key_path};
 use super::env::Environment;
 use super::secrets::key_file;
 use super::types::{ModelConfig, OFFLINE, Provider};
+use super::url;
 
 /// Smallest window that is taken, in tokens: below it not even the prompt fits.
 pub(super) const WINDOW_MIN: u64 = 512;
@@ -82,22 +83,10 @@ fn check_provider(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize
 
 fn check_url(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize) {
     let url = model.base_url.trim_end_matches('/').to_owned();
-    let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-    let trouble = match host {
-        None => Some("must begin with http:// or https://"),
-        Some(host) if host.is_empty() || host.starts_with('/') => Some("names no server"),
-        Some(host) if host.split('/').next().is_some_and(|host| host.contains('@')) => {
-            Some("has an account in it; name the key by api_key_env or api_key_file instead")
-        }
-        Some(host) if host.chars().any(|c| c.is_whitespace() || c.is_control() || "?#".contains(c)) => {
-            Some("has white space, `?` or `#` in it")
-        }
-        Some(_) if url.ends_with("/chat/completions") => Some("must end before /chat/completions"),
-        Some(_) => None,
-    };
-    if let Some(trouble) = trouble {
-        let shown = if url.contains('@') { "…" } else { &url };
-        let message = format!("`base_url` = \"{shown}\" {trouble}");
+    let whole_call =
+        url.ends_with("/chat/completions").then(|| "must end before /chat/completions".to_owned());
+    if let Some(trouble) = url::trouble(&url, &["http://", "https://"]).or(whole_call) {
+        let message = format!("`base_url` = \"{}\" {trouble}", url::shown(&url));
         check.wrong(
             &key_path!["models", idx, "base_url"],
             message,
@@ -123,5 +112,12 @@ fn check_numbers(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
         [("first_timeout_secs", model.first_timeout_secs), ("idle_timeout_secs", model.idle_timeout_secs)]
     {
         check.within(&key_path!["models", idx, key], secs, 1, 3600, "seconds");
+    }
+    for (key, price) in [
+        ("input_price", model.input_price),
+        ("cached_price", model.cached_price),
+        ("output_price", model.output_price),
+    ] {
+        check.money(&key_path!["models", idx, key], price.unwrap_or_default());
     }
 }

@@ -1,4 +1,4 @@
-//! Keys of models: read from a variable or a file, never shown.
+//! Keys of models and tokens of bots: read from a variable or a file, never shown.
 
 use std::path::{Path, PathBuf};
 
@@ -14,38 +14,62 @@ pub(super) fn read_key(
     env: &dyn Environment,
     warnings: &mut Vec<String>,
 ) -> Option<SecretString> {
-    let id = &model.id;
-    let key = match (&model.api_key_env, &model.api_key_file) {
-        (Some(name), _) => {
-            let Some(value) = env.var(name) else {
-                warnings.push(format!(
-                    "model `{id}`: ${name} is not set, so no key is sent; set it or correct `api_key_env`"
-                ));
-                return None;
-            };
-            value.into_string().unwrap_or_default()
+    let from =
+        Named { what: "key", env_key: "api_key_env", env: &model.api_key_env, file: &model.api_key_file };
+    let read = from.read(env)?;
+    let mut warn = |text: String| warnings.push(format!("model `{}`: {text}", model.id));
+    match read {
+        Ok((key, warning)) => {
+            warning.into_iter().for_each(warn);
+            Some(key)
         }
-        (None, Some(file)) => match std::fs::read_to_string(file) {
-            Ok(text) => {
-                warn_if_open(id, file, warnings);
-                text
-            }
-            Err(error) => {
-                warnings.push(format!(
-                    "model `{id}`: cannot read the key file {}: {error}; no key is sent",
-                    file.display()
-                ));
-                return None;
-            }
-        },
-        (None, None) => return None,
-    };
-    let key = key.trim();
-    if key.is_empty() || key.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
-        warnings.push(format!("model `{id}`: its key is empty or not a single word; no key is sent"));
-        return None;
+        Err(why) => {
+            warn(format!("{why}; no key is sent"));
+            None
+        }
     }
-    Some(SecretString::from(key.to_owned()))
+}
+
+/// The keys of the file that name where a secret is.
+pub(super) struct Named<'c> {
+    /// What it is, in a word.
+    pub(super) what: &'static str,
+    /// The key that names a variable, as it is written.
+    pub(super) env_key: &'static str,
+    /// The variable.
+    pub(super) env: &'c Option<String>,
+    /// The file, as [`key_file`] found it.
+    pub(super) file: &'c Option<PathBuf>,
+}
+
+impl Named<'_> {
+    /// The secret, with what is worth a warning about it, or why there is none. `None`: none is named.
+    pub(super) fn read(
+        &self,
+        env: &dyn Environment,
+    ) -> Option<Result<(SecretString, Option<String>), String>> {
+        let what = self.what;
+        let (text, warning) = match (self.env, self.file) {
+            (Some(name), _) => {
+                let Some(value) = env.var(name) else {
+                    return Some(Err(format!("${name} is not set; set it or correct `{}`", self.env_key)));
+                };
+                (value.into_string().unwrap_or_default(), None)
+            }
+            (None, Some(file)) => match std::fs::read_to_string(file) {
+                Ok(text) => (text, warning_if_open(what, file)),
+                Err(error) => {
+                    return Some(Err(format!("cannot read the {what} file {}: {error}", file.display())));
+                }
+            },
+            (None, None) => return None,
+        };
+        let word = text.trim();
+        if word.is_empty() || word.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
+            return Some(Err(format!("its {what} is empty or not a single word")));
+        }
+        Some(Ok((SecretString::from(word.to_owned()), warning)))
+    }
 }
 
 /// Where a key file is: absolute as it is; else among systemd's credentials when it is there, else beside the
@@ -58,13 +82,10 @@ pub(super) fn key_file(path: &Path, config_dir: &Path, env: &dyn Environment) ->
     }
 }
 
-fn warn_if_open(id: &str, file: &Path, warnings: &mut Vec<String>) {
+fn warning_if_open(what: &str, file: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(file).map(|meta| meta.permissions().mode()).unwrap_or_default();
-    if mode & 0o007 != 0 {
-        warnings.push(format!(
-            "model `{id}`: everybody on this machine may read the key file {0}; run `chmod 600 {0}`",
-            file.display()
-        ));
-    }
+    (mode & 0o007 != 0).then(|| {
+        format!("everybody on this machine may read the {what} file {0}; run `chmod 600 {0}`", file.display())
+    })
 }

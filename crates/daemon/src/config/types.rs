@@ -1,15 +1,20 @@
 //! The configuration, resolved: every value is there, every path absolute. The docs of the fields are the reference;
 //! `config/config.toml` says the same to users.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cairn_actors::HouseLimits;
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::ids::AgentId;
+use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::model::{ModelInfo, ToolDef};
 use cairn_core::tier::CompactionSettings;
 use serde::{Deserialize, Serialize};
+
+use super::commands::Commands;
+use super::network::{Network, NetworkKind};
 
 /// The id of the embedded model, which is always there.
 pub const OFFLINE: &str = "offline";
@@ -29,6 +34,14 @@ pub struct Config {
     pub models: Vec<ModelConfig>,
     /// Agents, in the order of the file; never empty. The first is the default one.
     pub agents: Vec<AgentConfig>,
+    /// The bot on Discord.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discord: Option<Network>,
+    /// The bot on Telegram.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub telegram: Option<Network>,
+    /// Who may use which command in chats.
+    pub commands: Commands,
 }
 
 /// `[defaults]`: what an agent gets that does not say otherwise.
@@ -156,6 +169,15 @@ pub struct ModelConfig {
     pub first_timeout_secs: u64,
     /// Seconds between two pieces of an answer after which it counts as failed.
     pub idle_timeout_secs: u64,
+    /// What a million tokens of a request cost, in any currency; unset: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_price: Option<f64>,
+    /// What they cost when its server had them in its cache; unset: as much as others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached_price: Option<f64>,
+    /// What a million tokens of an answer cost; unset: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_price: Option<f64>,
 }
 
 impl Default for ModelConfig {
@@ -174,6 +196,9 @@ impl Default for ModelConfig {
             stream: true,
             first_timeout_secs: 300,
             idle_timeout_secs: 60,
+            input_price: None,
+            cached_price: None,
+            output_price: None,
         }
     }
 }
@@ -187,6 +212,15 @@ impl ModelConfig {
             base_url: String::new(),
             model: OFFLINE.to_owned(),
             ..Self::default()
+        }
+    }
+
+    /// What it costs; nothing, where no price is set.
+    pub fn price(&self) -> Price {
+        Price {
+            input: self.input_price.unwrap_or_default(),
+            cached_input: self.cached_price.unwrap_or_default(),
+            output: self.output_price.unwrap_or_default(),
         }
     }
 
@@ -222,6 +256,16 @@ pub struct Limits {
     pub tool_timeout_secs: u64,
     /// Seconds that turns under way get to end when the daemon stops.
     pub shutdown_secs: u64,
+    /// On chat networks: messages that one person may send within an hour; 0: no limit.
+    pub user_messages_per_hour: u64,
+    /// On chat networks: messages taken in from one channel within an hour; 0: no limit.
+    pub channel_messages_per_hour: u64,
+    /// On chat networks: tokens that one person may cause within an hour; 0: no limit.
+    pub user_tokens_per_hour: u64,
+    /// On chat networks: tokens that one channel may cause within an hour; 0: no limit.
+    pub channel_tokens_per_hour: u64,
+    /// Money that the whole bot may spend on a day (UTC), in the currency of the models' prices; 0: no cap.
+    pub spend_per_day: f64,
 }
 
 impl Default for Limits {
@@ -236,6 +280,11 @@ impl Default for Limits {
             model_attempts: house.model_attempts,
             tool_timeout_secs: house.tool_timeout.as_secs(),
             shutdown_secs: 30,
+            user_messages_per_hour: 0,
+            channel_messages_per_hour: 0,
+            user_tokens_per_hour: 0,
+            channel_tokens_per_hour: 0,
+            spend_per_day: 0.0,
         }
     }
 }
@@ -251,6 +300,17 @@ impl Limits {
             model_attempts: self.model_attempts,
             tool_timeout: Duration::from_secs(self.tool_timeout_secs),
             ..HouseLimits::default()
+        }
+    }
+
+    /// The part of them that bounds how much people talk.
+    pub fn talk(&self) -> TalkLimits {
+        TalkLimits {
+            user_messages_per_hour: self.user_messages_per_hour,
+            channel_messages_per_hour: self.channel_messages_per_hour,
+            user_tokens_per_hour: self.user_tokens_per_hour,
+            channel_tokens_per_hour: self.channel_tokens_per_hour,
+            spend_per_day: self.spend_per_day,
         }
     }
 }
@@ -311,9 +371,23 @@ impl Config {
         self.agents.iter().find(|agent| agent.id.as_str() == id)
     }
 
+    /// The table of a chat network, if the file has it.
+    pub fn network(&self, kind: NetworkKind) -> Option<&Network> {
+        match kind {
+            NetworkKind::Discord => self.discord.as_ref(),
+            NetworkKind::Telegram => self.telegram.as_ref(),
+        }
+    }
+
     /// A model by its id.
     pub fn model(&self, id: &str) -> Option<&ModelConfig> {
         self.models.iter().find(|model| model.id == id)
+    }
+
+    /// The prices of the models that have one.
+    pub fn prices(&self) -> BTreeMap<String, Price> {
+        let priced = self.models.iter().filter(|model| model.price() != Price::default());
+        priced.map(|model| (model.id.clone(), model.price())).collect()
     }
 
     /// An agent's settings as decisions need them. `server_window`: the window that the model's server lists;

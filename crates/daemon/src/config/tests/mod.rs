@@ -2,6 +2,7 @@
 
 mod errors;
 mod lookup;
+mod networks;
 mod prompts;
 mod reference;
 mod resolve;

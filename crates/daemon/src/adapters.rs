@@ -1,0 +1,132 @@
+//! Adapters under supervision: each runs by itself, is started again after a failure, and never touches another.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cairn_core::ports::{Adapter, AdapterFailure, AdapterPorts, LinkState, PlatformStatus};
+use futures::FutureExt;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Pause after a first failure; it doubles with each further one.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// Longest pause after a failure that may pass by itself.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Pause after a first failure that somebody must mend.
+const LASTING_PAUSE_MIN: Duration = Duration::from_secs(120);
+
+/// Longest pause after such a failure.
+const LASTING_PAUSE_MAX: Duration = Duration::from_secs(900);
+
+/// A run that was so long begins the pauses anew.
+const LONG_RUN: Duration = Duration::from_secs(300);
+
+/// How long an adapter gets to let go once it is told to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// The adapters of a daemon.
+pub struct Adapters {
+    adapters: Arc<[Arc<dyn Adapter>]>,
+    stop: CancellationToken,
+    supervisors: Vec<(&'static str, JoinHandle<()>)>,
+}
+
+impl Adapters {
+    /// Starts every adapter under a supervisor of its own.
+    pub fn start(adapters: Arc<[Arc<dyn Adapter>]>, ports: &AdapterPorts) -> Self {
+        let stop = CancellationToken::new();
+        let supervisors = adapters
+            .iter()
+            .map(|adapter| {
+                let work = supervise(Arc::clone(adapter), ports.clone(), stop.clone());
+                (adapter.name(), tokio::spawn(work))
+            })
+            .collect();
+        Self { adapters, stop, supervisors }
+    }
+
+    /// Nothing more is taken in. What was not acknowledged comes again after the next start; sending goes on.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        for (platform, supervisor) in self.supervisors {
+            match tokio::time::timeout(STOP_LIMIT, supervisor).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(platform, %error, "an adapter's supervisor failed"),
+                Err(_elapsed) => tracing::warn!(platform, "an adapter is slow to stop"),
+            }
+        }
+        for adapter in self.adapters.iter() {
+            adapter.set_state(LinkState::Stopped, None);
+        }
+    }
+}
+
+/// How each platform is.
+pub fn statuses(adapters: &[Arc<dyn Adapter>]) -> Vec<PlatformStatus> {
+    adapters.iter().map(|adapter| adapter.status()).collect()
+}
+
+async fn supervise(adapter: Arc<dyn Adapter>, ports: AdapterPorts, stop: CancellationToken) {
+    let platform = adapter.name();
+    let mut n_failures = 0;
+    loop {
+        adapter.set_state(LinkState::Connecting, None);
+        let began = Instant::now();
+        let run = AssertUnwindSafe(Arc::clone(&adapter).run(ports.clone())).catch_unwind();
+        let ended = tokio::select! {
+            () = stop.cancelled() => return,
+            ended = run => ended,
+        };
+        let failure = ended.unwrap_or_else(|panic| panicked(panic.as_ref()));
+        n_failures = if began.elapsed() >= LONG_RUN { 1 } else { n_failures + 1 };
+        let pause = pause_after(n_failures, failure.lasting, chance());
+        let state = if failure.lasting { LinkState::Failed } else { LinkState::Reconnecting };
+        adapter.set_state(state, Some(&failure));
+        let lasting = if failure.lasting { "yes" } else { "no" };
+        metrics::counter!("cairn_adapter_failures_total", "platform" => platform, "lasting" => lasting)
+            .increment(1);
+        let retry_secs = pause.as_secs_f32();
+        let AdapterFailure { reason, hint, .. } = &failure;
+        if failure.lasting {
+            tracing::error!(platform, %reason, %hint, retry_secs, "the adapter cannot work");
+        } else {
+            tracing::warn!(platform, %reason, %hint, retry_secs, "the adapter failed and is started again");
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// A panic as a failure. What it said goes to the log by the panic's own way.
+fn panicked(panic: &(dyn std::any::Any + Send)) -> AdapterFailure {
+    let said = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+    tracing::debug!(panic = said.unwrap_or_default(), "what the adapter panicked with");
+    AdapterFailure {
+        reason: "the adapter panicked".to_owned(),
+        hint: "this is a fault of cairn; the log says where".to_owned(),
+        lasting: false,
+    }
+}
+
+/// How long to wait after so many failures in a row. `chance`: 0 to 1; it takes up to half of the pause away, so that
+/// many daemons do not come back at the same moment.
+fn pause_after(n_failures: u32, lasting: bool, chance: f64) -> Duration {
+    let (least, most) = if lasting { (LASTING_PAUSE_MIN, LASTING_PAUSE_MAX) } else { (PAUSE_MIN, PAUSE_MAX) };
+    let grown = least.saturating_mul(1_u32.checked_shl(n_failures.saturating_sub(1)).unwrap_or(u32::MAX));
+    grown.min(most).mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
+}
+
+/// A number from 0 to 1; without a source of chance the middle does.
+fn chance() -> f64 {
+    let mut byte = [0_u8; 1];
+    match getrandom::fill(&mut byte) {
+        Ok(()) => f64::from(byte[0]) / 255.0,
+        Err(_) => 0.5,
+    }
+}

@@ -1,0 +1,166 @@
+//! `/memory`, `/remember`, `/forget`: the memories that may be read in this place.
+
+use cairn_core::command::CommandCall;
+use cairn_core::event::{Event, NewRecord};
+use cairn_core::ids::AgentId;
+use cairn_core::memory::{Fingerprint, Memory, MemoryKind, MemorySave, Scope, Source, mint_id};
+use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
+
+use super::words::quoted;
+use super::{DaemonDesk, Trouble};
+use crate::cli::text::{counted, day};
+
+/// Memories of an answer.
+const SHOWN: usize = 10;
+
+/// Memories that are looked through.
+pub(super) const LOOKED_THROUGH: usize = 10_000;
+
+/// Longest text that is remembered at a command, in characters: a memory is a sentence or two.
+const TEXT_MAX: usize = 1_000;
+
+/// Importance of what a person asks to be remembered.
+const IMPORTANCE: f64 = 0.8;
+
+/// `source.model` of what a person says in so many words.
+const PERSON: &str = "operator";
+
+impl DaemonDesk {
+    /// `/memory [QUERY]`.
+    pub(super) async fn memory(&self, call: &CommandCall, query: Option<&str>) -> Result<String, Trouble> {
+        let limit = if query.is_some() { SHOWN } else { LOOKED_THROUGH };
+        let filter = MemoryFilter { query: query.map(str::to_owned), limit, ..MemoryFilter::default() };
+        let found = self.deps.store.list(&call.channel.agent(), &readable(call), filter).await?;
+        if found.is_empty() {
+            return Ok(match query {
+                Some(query) => format!("Nothing is remembered here about “{}”.", quoted(query)),
+                None => "Nothing is remembered here yet.".to_owned(),
+            });
+        }
+        if query.is_some() {
+            return Ok(format!("What fits best:\n\n{}", listed(found.iter())));
+        }
+        let n = counted(found.len() as u64, "memory", "memories");
+        let newest = listed(found.iter().rev().take(SHOWN));
+        let rest = if found.len() > SHOWN { "\n\n`/memory QUERY` searches them all." } else { "" };
+        Ok(format!("{n} here, the newest first:\n\n{newest}{rest}"))
+    }
+
+    /// `/remember TEXT`.
+    pub(super) async fn remember(&self, call: &CommandCall, text: &str) -> Result<String, Trouble> {
+        if text.chars().count() > TEXT_MAX {
+            return Err(Trouble::Said(format!(
+                "That is too long: a memory has {TEXT_MAX} characters at most."
+            )));
+        }
+        if text.contains('\0') {
+            return Err(Trouble::Said("That cannot be remembered: it has a NUL character in it.".to_owned()));
+        }
+        let agent = call.channel.agent();
+        let scope = Scope::learnt_in(&call.channel, direct_with(call));
+        let save = MemorySave {
+            agent: agent.clone(),
+            scope: scope.clone(),
+            kind: MemoryKind::Fact,
+            text: text.to_owned(),
+            subject: Some(call.caller.id.clone()),
+            importance: IMPORTANCE,
+            source: Source {
+                channel: Some(call.channel.clone()),
+                from_seq: None,
+                to_seq: None,
+                summary: None,
+                model: PERSON.to_owned(),
+            },
+            sighting: format!("{}/command/{}", call.channel, call.message),
+            explicit: true,
+        };
+        let id = mint_id(&Fingerprint::of(&agent, &scope, &save.text));
+        self.journal(vec![Event::MemorySaved(save)]).await?;
+        let whose = match scope {
+            Scope::User { .. } => "for you alone",
+            Scope::Chat { .. } | Scope::Agent => "for everybody in this chat",
+        };
+        Ok(format!("Remembered, {whose} (`{id}`). `/forget {id}` takes it back."))
+    }
+
+    /// `/forget WHAT`: a memory by its id, or by words that only one has.
+    pub(super) async fn forget(&self, call: &CommandCall, what: &str) -> Result<String, Trouble> {
+        let mut scopes = readable(call);
+        // What everybody who talks to the agent reads is the operators' own.
+        if !self.deps.config.commands.is_operator(&call.caller.id) {
+            scopes.retain(|scope| *scope != Scope::Agent);
+        }
+        let filter = MemoryFilter { limit: LOOKED_THROUGH, ..MemoryFilter::default() };
+        let all = self.deps.store.list(&call.channel.agent(), &scopes, filter).await?;
+        let meant: Vec<&Memory> = match all.iter().find(|memory| memory.id.as_str() == what.trim_matches('`'))
+        {
+            Some(memory) => vec![memory],
+            None => all.iter().filter(|memory| has_words(&memory.text, what)).collect(),
+        };
+        match meant.as_slice() {
+            [] => Err(Trouble::Said(format!(
+                "No memory here has all the words “{}”; `/memory` shows what there is.",
+                quoted(what)
+            ))),
+            [memory] => {
+                self.journal(vec![Event::MemoryForgotten { id: memory.id.clone() }]).await?;
+                Ok(format!("Forgotten: {}", quoted(&memory.text)))
+            }
+            several => Err(Trouble::Said(format!(
+                "{} have these words. Which one? Give its id: `/forget ID`\n\n{}",
+                counted(several.len() as u64, "memory", "memories"),
+                listed(several.iter().copied().rev().take(SHOWN))
+            ))),
+        }
+    }
+
+    /// Journals changes of memories and waits until they can be seen.
+    pub(super) async fn journal(&self, events: Vec<Event>) -> Result<(), Trouble> {
+        let at = self.deps.clock.now();
+        let records = events.into_iter().map(|event| NewRecord { channel: None, at, event }).collect();
+        self.deps.store.append(records).await?;
+        self.deps.store.settle().await?;
+        Ok(())
+    }
+
+    /// All memories of an agent in those scopes.
+    pub(super) async fn memories_in(
+        &self,
+        agent: &AgentId,
+        scopes: &[Scope],
+    ) -> Result<Vec<Memory>, Trouble> {
+        let filter = MemoryFilter { limit: LOOKED_THROUGH, ..MemoryFilter::default() };
+        Ok(self.deps.store.list(agent, scopes, filter).await?)
+    }
+}
+
+/// The person whom the chat of a call is with, when it is private.
+pub(super) fn direct_with(call: &CommandCall) -> Option<&str> {
+    call.direct.then_some(call.caller.id.as_str())
+}
+
+/// The scopes that may be read where the command was given.
+pub(super) fn readable(call: &CommandCall) -> Vec<Scope> {
+    Scope::readable_in(&call.channel, direct_with(call))
+}
+
+/// Memories as a list.
+pub(super) fn listed<'m>(memories: impl Iterator<Item = &'m Memory>) -> String {
+    let lines = memories.map(|memory| {
+        let seen = match memory.sightings {
+            0 | 1 => String::new(),
+            n => format!(", seen {n} times"),
+        };
+        let (kind, at) = (memory.kind.name(), day(memory.created_at));
+        format!("- {} ({kind}, {at}{seen}, `{}`)", quoted(&memory.text), memory.id)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// All of the words are in the text, in whatever case.
+fn has_words(text: &str, words: &str) -> bool {
+    let text = text.to_lowercase();
+    let mut words = words.split_whitespace().peekable();
+    words.peek().is_some() && words.all(|word| text.contains(&word.to_lowercase()))
+}

@@ -1,0 +1,152 @@
+//! The desk: runs the commands that people give in chats, for those who may, once, and answers in Markdown.
+
+mod about_me;
+mod help;
+mod memories;
+mod talk;
+mod window;
+mod words;
+
+use std::sync::Arc;
+
+use cairn_actors::{House, HouseError};
+use cairn_core::command::{Command, CommandAnswer, CommandCall};
+use cairn_core::ports::{Clock, Desk, Intake, Refusal, StoreError};
+use cairn_store::Store;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+
+use crate::config::Config;
+use crate::registry::DaemonRegistry;
+
+/// What is said where nobody has said anything.
+const NOTHING_YET: &str = "Nothing has been said here yet.";
+
+/// What the desk stands on.
+pub struct DeskDeps {
+    /// The store.
+    pub store: Store,
+    /// The actors.
+    pub house: House,
+    /// Who is paired.
+    pub registry: Arc<DaemonRegistry>,
+    /// The configuration: who may what, and the agents.
+    pub config: Config,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// When the daemon started.
+    pub started_at: Timestamp,
+}
+
+/// The desk of a daemon.
+pub struct DaemonDesk {
+    deps: DeskDeps,
+}
+
+/// Why a command has no answer of its own.
+#[derive(Debug)]
+enum Trouble {
+    /// Nothing was ever said in the channel.
+    NothingYet,
+    /// To be told to the caller as it is.
+    Said(String),
+    /// Something failed: the caller is told that it did, the log why.
+    Failed(String),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<HouseError> for Trouble {
+    fn from(error: HouseError) -> Self {
+        match error {
+            HouseError::NoSuchChannel(_) => Self::NothingYet,
+            HouseError::Stopping => Self::Said("I am about to stop; try again in a moment.".to_owned()),
+            HouseError::UnknownAgent(_) => {
+                Self::Said("The agent that talked here is no longer configured.".to_owned())
+            }
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl DaemonDesk {
+    /// A desk.
+    pub fn new(deps: DeskDeps) -> Self {
+        Self { deps }
+    }
+
+    async fn answer(&self, call: CommandCall) -> Option<CommandAnswer> {
+        let command = match call.command.clone() {
+            Ok(command) => command,
+            Err(wrong) => return Some(private(format!("That cannot be read: {wrong}"))),
+        };
+        match self.claim(&call, &command).await {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(answer) => return Some(answer),
+        }
+        let name = command.name();
+        if !self.deps.config.commands.allows(&command, &call.caller.id, call.direct) {
+            tracing::info!(channel = %call.channel, command = name, "a command was denied");
+            return Some(private(self.denial(&command, &call)));
+        }
+        match self.run_command(&call, &command).await {
+            Ok(words) => Some(CommandAnswer { words, private: command.is_private() }),
+            Err(Trouble::NothingYet) => Some(private(NOTHING_YET.to_owned())),
+            Err(Trouble::Said(words)) => Some(private(words)),
+            Err(Trouble::Failed(error)) => {
+                tracing::error!(channel = %call.channel, command = name, %error, "a command failed");
+                metrics::counter!("cairn_command_failures_total", "command" => name).increment(1);
+                Some(private(format!("`/{name}` failed; whoever runs me finds the reason in the log.")))
+            }
+        }
+    }
+
+    /// Whether this call is to be run now; an answer where that cannot be said.
+    async fn claim(&self, call: &CommandCall, command: &Command) -> Result<bool, CommandAnswer> {
+        let claim = self.deps.house.claim(
+            call.channel.clone(),
+            call.message.clone(),
+            command.clone(),
+            call.caller.clone(),
+        );
+        claim.await.map_err(|refusal| {
+            tracing::warn!(channel = %call.channel, command = command.name(), %refusal, "a command was not taken");
+            private(match refusal {
+                Refusal::UnknownAgent(_) => "The agent that talked here is no longer configured.".to_owned(),
+                _ => format!("I cannot run `/{}` just now; try again in a moment.", command.name()),
+            })
+        })
+    }
+
+    async fn run_command(&self, call: &CommandCall, command: &Command) -> Result<String, Trouble> {
+        match command {
+            Command::Help => Ok(self.help(call)),
+            Command::Status => self.status(call).await,
+            Command::Context => self.context(call).await,
+            Command::Memory { query } => self.memory(call, query.as_deref()).await,
+            Command::Remember { text } => self.remember(call, text).await,
+            Command::Forget { what } => self.forget(call, what).await,
+            Command::Export => self.export(call).await,
+            Command::ForgetMe { confirmed } => self.forget_me(call, *confirmed).await,
+            Command::Compact { instruction } => self.compact(call, instruction.clone()).await,
+            Command::New => self.new_conversation(call).await,
+            Command::Undo => Err(Trouble::Said("`/undo` is not there yet.".to_owned())),
+            Command::Stop => self.stop(call).await,
+        }
+    }
+}
+
+impl Desk for DaemonDesk {
+    fn run(&self, call: CommandCall) -> BoxFuture<'_, Option<CommandAnswer>> {
+        Box::pin(self.answer(call))
+    }
+}
+
+fn private(words: String) -> CommandAnswer {
+    CommandAnswer { words, private: true }
+}

@@ -1,0 +1,38 @@
+//! Commands to a conversation: `/compact`, `/new`, `/undo`, `/stop`.
+
+use cairn_core::command::CommandCall;
+
+use super::{DaemonDesk, Trouble};
+
+impl DaemonDesk {
+    /// `/compact [INSTRUCTION]`.
+    pub(super) async fn compact(
+        &self,
+        call: &CommandCall,
+        instruction: Option<String>,
+    ) -> Result<String, Trouble> {
+        let ticket = self.deps.house.compact(&call.channel, instruction).await?;
+        Ok(match ticket {
+            None => "There is nothing to compact yet.".to_owned(),
+            Some(ticket) if ticket.queued => {
+                format!("A compaction is under way; `{}` follows it. Talk on meanwhile.", ticket.run)
+            }
+            Some(ticket) => format!(
+                "Compaction `{}` has begun. Talk on meanwhile; `/context` shows what comes of it.",
+                ticket.run
+            ),
+        })
+    }
+
+    /// `/new`.
+    pub(super) async fn new_conversation(&self, call: &CommandCall) -> Result<String, Trouble> {
+        self.deps.house.new_generation(&call.channel).await?;
+        Ok("A new conversation begins. The old one is in the archive, and memories stay.".to_owned())
+    }
+
+    /// `/stop`.
+    pub(super) async fn stop(&self, call: &CommandCall) -> Result<String, Trouble> {
+        let stopped = self.deps.house.stop_turn(&call.channel).await?;
+        Ok(if stopped { "Stopped." } else { "I am not answering anything just now." }.to_owned())
+    }
+}

@@ -1,0 +1,164 @@
+//! `/context` and `/status`: the window of this conversation, and how the bot is.
+
+use std::sync::Arc;
+
+use cairn_core::agent::AgentSettings;
+use cairn_core::command::CommandCall;
+use cairn_core::conversation::Conversation;
+use cairn_core::window::Region;
+
+use super::{DaemonDesk, Trouble};
+use crate::bar::{self, REGIONS};
+use crate::cli::text::{counted, day, grouped, percent};
+use crate::records::ContextRecord;
+
+/// Columns of the drawing: what a narrow screen shows of a code block.
+const WIDTH: usize = 32;
+
+impl DaemonDesk {
+    /// `/context`.
+    pub(super) async fn context(&self, call: &CommandCall) -> Result<String, Trouble> {
+        let (conversation, settings) = self.conversation(call).await?;
+        Ok(drawn(&ContextRecord::of(&conversation, &settings)))
+    }
+
+    /// `/status`.
+    pub(super) async fn status(&self, call: &CommandCall) -> Result<String, Trouble> {
+        let settings = self.settings(call)?;
+        let up = self.deps.clock.now().duration_since(self.deps.started_at).as_secs();
+        let mut lines = vec![
+            format!("**{}** is well.", settings.id),
+            format!("- model `{}`, window {} tokens", settings.model, grouped(settings.window.window_tokens)),
+            format!("- up {}", span(u64::try_from(up).unwrap_or(0))),
+        ];
+        if let Some((conversation, _awake)) = self.deps.house.conversation(&call.channel).await? {
+            let entries = conversation.next_seq.0 - conversation.first_seq.0;
+            let mut line = format!("- {} in this conversation", counted(entries, "message", "messages"));
+            if !conversation.pending.is_empty() {
+                line.push_str(&format!(", {} waiting", conversation.pending.len()));
+            }
+            if conversation.open_turn.is_some() {
+                line.push_str(", an answer under way");
+            }
+            lines.push(line);
+        }
+        Ok(lines.join("\n"))
+    }
+
+    /// The conversation of a call, with the settings of its agent.
+    pub(super) async fn conversation(
+        &self,
+        call: &CommandCall,
+    ) -> Result<(Arc<Conversation>, Arc<AgentSettings>), Trouble> {
+        let settings = self.settings(call)?;
+        let found = self.deps.house.conversation(&call.channel).await?;
+        let (conversation, _awake) = found.ok_or(Trouble::NothingYet)?;
+        Ok((conversation, settings))
+    }
+
+    fn settings(&self, call: &CommandCall) -> Result<Arc<AgentSettings>, Trouble> {
+        let agent = self.deps.house.agent(&call.channel.agent());
+        let agent = agent
+            .ok_or_else(|| Trouble::Said("The agent that talked here is no longer configured.".to_owned()))?;
+        Ok(Arc::clone(&agent.settings))
+    }
+}
+
+/// The window as a chat shows it: a drawing in a code block, then the rest in words.
+fn drawn(record: &ContextRecord) -> String {
+    let bar = bar::bar(record, WIDTH - 2);
+    let cells: String = bar.cells.iter().map(|cell| cell.sign).collect();
+    let mut drawing = vec![format!("[{cells}]"), format!(" {}", bar.ticks)];
+    let usable = record.usable_tokens() as f64;
+    for (region, (name, sign)) in bar::amounts(record).iter().zip(REGIONS) {
+        drawing.push(row(&format!("{sign} {name}"), *region, usable));
+    }
+    let used: u64 = bar::amounts(record).iter().map(|region| region.tokens).sum();
+    let mut lines = vec![
+        format!(
+            "**{}** of {} tokens, {}, tier **{}**",
+            grouped(used),
+            grouped(record.usable_tokens()),
+            percent(record.usage_ratio),
+            record.tier.name()
+        ),
+        format!("```\n{}\n```", drawing.join("\n")),
+        format!(
+            "Tiers: b background {}, a aggressive {}, e emergency {}",
+            percent(record.thresholds.background),
+            percent(record.thresholds.aggressive),
+            percent(record.thresholds.emergency)
+        ),
+    ];
+    lines.push(stack(record));
+    if record.regions.pending.entries > 0 {
+        let waiting = counted(record.regions.pending.entries, "message waits", "messages wait");
+        lines.push(format!("{waiting} outside of the window"));
+    }
+    lines.push(run(record));
+    lines.join("\n")
+}
+
+fn row(name: &str, region: Region, usable: f64) -> String {
+    let share = percent(region.tokens as f64 / usable);
+    format!("{name:<12}{:>10}{share:>9}", grouped(region.tokens))
+}
+
+fn stack(record: &ContextRecord) -> String {
+    let from = record.summaries.iter().map(|item| (item.from_seq, item.from_at)).min();
+    let to = record.summaries.iter().map(|item| (item.to_seq, item.to_at)).max();
+    let (Some((from, from_at)), Some((to, to_at))) = (from, to) else {
+        return match record.markers.len() as u64 {
+            0 => "No summaries yet".to_owned(),
+            n => format!("No summaries yet, {}", counted(n, "marker", "markers")),
+        };
+    };
+    let top = record.summaries.iter().map(|item| item.level).max().unwrap_or(0);
+    let levels: Vec<String> = (0..=top)
+        .map(|level| (level, record.summaries.iter().filter(|item| item.level == level).count()))
+        .filter(|(_, n)| *n > 0)
+        .map(|(level, n)| format!("{n} of level {level}"))
+        .collect();
+    let markers = match record.markers.len() as u64 {
+        0 => String::new(),
+        n => format!(", {}", counted(n, "marker", "markers")),
+    };
+    format!(
+        "{}: {}, for messages {from} to {to} ({} to {}){markers}",
+        counted(record.summaries.len() as u64, "summary", "summaries"),
+        levels.join(", "),
+        day(from_at),
+        day(to_at)
+    )
+}
+
+fn run(record: &ContextRecord) -> String {
+    if let Some(run) = &record.run {
+        let attempt = if run.attempt > 1 { format!(", attempt {}", run.attempt) } else { String::new() };
+        return format!(
+            "Run `{}` under way over messages {} to {}{attempt}",
+            run.id, run.from_seq, run.to_seq
+        );
+    }
+    match record.outcomes.last() {
+        None => "No run under way".to_owned(),
+        Some(end) => format!(
+            "No run under way; the last, `{}`, {}: {} to {} tokens",
+            end.run,
+            end.outcome.name(),
+            grouped(end.tokens_before),
+            grouped(end.tokens_after)
+        ),
+    }
+}
+
+/// A length of time in its two largest units.
+fn span(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, _, _) => format!("{hours} h {minutes} min"),
+        _ => format!("{} {hours} h", counted(days, "day", "days")),
+    }
+}
