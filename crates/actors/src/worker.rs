@@ -90,14 +90,13 @@ async fn sources(shared: &Shared, cell: &Cell, run: &Run) -> Result<Sources, Fai
         }
         return Ok(Sources { entries: Arc::new([]), summaries: summaries.into() });
     }
-    let in_range = |entry: &&Arc<Entry>| (run.from_seq..=run.to_seq).contains(&entry.seq);
     let mut entries: Vec<Arc<Entry>> =
-        cell.read(|conversation| conversation.live.iter().filter(in_range).cloned().collect());
+        cell.read(|conversation| conversation.readable(run, conversation.live.iter().cloned()));
     // An emergency may have taken them out of the window, but never out of the archive.
     if (entries.len() as u64) < run.messages {
-        let limit = usize::try_from(run.messages).unwrap_or(usize::MAX);
-        let read = shared.deps.archive.entries(&cell.id, run.from_seq, run.to_seq, limit).await;
-        entries = read.map_err(|error| Failure::attempt(error.to_string()))?;
+        let read = shared.deps.archive.entries(&cell.id, run.from_seq, run.to_seq, usize::MAX).await;
+        let read = read.map_err(|error| Failure::attempt(error.to_string()))?;
+        entries = cell.read(|conversation| conversation.readable(run, read));
     }
     if (entries.len() as u64) < run.messages {
         let reason = format!("only {} of {} messages could be read", entries.len(), run.messages);

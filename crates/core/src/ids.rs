@@ -93,6 +93,16 @@ impl MessageId {
         format!("{self}{CORRECTION}")
     }
 
+    /// Whether this is that message, or a correction of it.
+    pub fn is_of(&self, message: &Self) -> bool {
+        self == message || self.0.starts_with(&message.corrections())
+    }
+
+    /// When the edit was made that a correction says; milliseconds since 1970.
+    pub fn corrected_at(&self) -> Option<i64> {
+        self.0.rsplit_once(CORRECTION)?.1.parse().ok()
+    }
+
     /// It names no message of the platform, but what the house made of an edit.
     pub fn is_correction(&self) -> bool {
         self.0.contains('#')

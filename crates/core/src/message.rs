@@ -238,7 +238,40 @@ impl Pending {
     }
 }
 
+/// The words that stand in the place of those of a deleted message.
+pub const DELETED_TEXT: &str = "[message deleted]";
+
+fn is_deleted(parts: &[Part]) -> bool {
+    matches!(parts, [Part::Text { text }] if text == DELETED_TEXT)
+}
+
+impl Pending {
+    /// Its message was deleted.
+    pub fn is_deleted(&self) -> bool {
+        is_deleted(&self.parts)
+    }
+
+    /// Deletes its words; nobody waits for an answer any more.
+    pub fn delete(&mut self) {
+        self.parts = vec![Part::text(DELETED_TEXT)];
+        self.addressed = false;
+        self.tokens = crate::window::pending_tokens(self);
+    }
+}
+
 impl Entry {
+    /// Its message was deleted, and its words with it.
+    pub fn is_deleted(&self) -> bool {
+        is_deleted(&self.parts)
+    }
+
+    /// What is left of it when its message is deleted.
+    pub fn deleted(&self) -> Self {
+        let mut left = Self { parts: vec![Part::text(DELETED_TEXT)], ..self.clone() };
+        left.tokens = crate::window::entry_tokens(&left);
+        left
+    }
+
     /// Stands for an entry whose journal line was damaged and set aside: the loss is seen, and numbers stay whole.
     pub fn lost(seq: Seq, turn: &TurnId, generation: Generation, at: Timestamp) -> Self {
         Self {

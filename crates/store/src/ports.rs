@@ -67,6 +67,15 @@ impl Archive for Store {
         self.read(move |inner| inner.reads(|reads| reads.entries(&channel, from, to, limit))).boxed()
     }
 
+    fn said(
+        &self,
+        channel: &ChannelId,
+        message: &MessageId,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
+        let (channel, message) = (channel.clone(), message.clone());
+        self.read(move |inner| inner.reads(|reads| reads.said(&channel, &message))).boxed()
+    }
+
     fn seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>> {
         let (channel, message) = (channel.clone(), message.clone());
         self.read(move |inner| inner.reads(|reads| reads.seen(&channel, &message))).boxed()

@@ -83,8 +83,8 @@ fn take(closed: &[Span], n_turns: usize, step: f64) -> usize {
 
 /// The marker for everything up to `to_seq`, an adjacent truncated marker before it joined in.
 fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Marker {
-    let leaving: Vec<Arc<Entry>> =
-        conversation.live.iter().take_while(|entry| entry.seq <= to_seq).cloned().collect();
+    let leaving = conversation.live.iter().take_while(|entry| entry.seq <= to_seq).cloned();
+    let leaving: Vec<Arc<Entry>> = leaving.map(|entry| conversation.without_deleted(entry)).collect();
     let tokens: u64 = leaving.iter().map(|entry| u64::from(entry.tokens)).sum();
     let cap = agent.window.usable_tokens() as f64 * DIGEST_SHARE;
     let budget = (tokens as f64 * DIGEST_FRACTION).min(cap) as u32;
@@ -94,14 +94,19 @@ fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Ma
         && last.kind == MarkerKind::Truncated
     {
         from_seq = last.from_seq;
-        lines = join(&last.digest, lines, cap as u32);
+        let older = last.digest.iter().filter(|line| !conversation.deleted.contains(&line.seq));
+        lines = join(older, lines, cap as u32);
     }
-    Marker::new(MarkerKind::Truncated, from_seq, to_seq, lines)
+    Marker::new(MarkerKind::Truncated, from_seq, to_seq, lines).counting(conversation.count(from_seq, to_seq))
 }
 
 /// Both digests, thinned evenly until they fit.
-fn join(older: &[DigestLine], newer: Vec<DigestLine>, cap: u32) -> Vec<DigestLine> {
-    let mut lines: Vec<DigestLine> = older.iter().cloned().chain(newer).collect();
+fn join<'a>(
+    older: impl Iterator<Item = &'a DigestLine>,
+    newer: Vec<DigestLine>,
+    cap: u32,
+) -> Vec<DigestLine> {
+    let mut lines: Vec<DigestLine> = older.cloned().chain(newer).collect();
     while lines.len() > 1 && crate::tokens::estimate(&crate::digest::render(&lines)) > cap {
         let mut keep = false;
         lines.retain(|_| {

@@ -111,7 +111,7 @@ impl<'a> Planner<'a> {
             work,
             from_seq,
             to_seq,
-            messages: to_seq.0 + 1 - from_seq.0,
+            messages: self.conversation.count(from_seq, to_seq),
             instruction: None,
             started_at: self.now,
             attempt: 1,

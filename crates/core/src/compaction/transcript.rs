@@ -122,6 +122,9 @@ fn transcript_text(entries: &[Arc<Entry>], room: u64, limit: u64) -> String {
 }
 
 fn line(entry: &Entry) -> Option<String> {
+    if entry.is_deleted() {
+        return None;
+    }
     let text = text_of(&entry.parts);
     let time = short_time(entry.at);
     match entry.role {

@@ -6,6 +6,7 @@ use super::{Archived, Conversation, Draft, Failures, OUTCOMES_KEPT, OpenTurn, Re
 use crate::event::{Event, Receipt, Record, Run, RunEnd, RunOutcome};
 use crate::ids::{MessageId, OutboxId, Seq, TurnId};
 use crate::message::Entry;
+use crate::summary::StackItem;
 
 /// An event that does not fit the state: a damaged or foreign journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,10 +74,10 @@ impl Conversation {
             Event::RunEnded(end) => self.end_run(record, end)?,
             Event::EmergencyApplied { marker, .. } => {
                 self.drop_live(marker.to_seq);
-                self.stack.place(marker.clone().into());
+                self.place_item(marker.clone().into());
                 self.emergencies += 1;
             }
-            Event::StackRetired { marker } => self.stack.place(marker.clone().into()),
+            Event::StackRetired { marker } => self.place_item(marker.clone().into()),
             Event::GenerationStarted { generation } => self.start_generation(*generation),
             Event::MemoriesRecalled { ids, tokens } => {
                 self.recalled.clone_from(ids);
@@ -110,7 +111,16 @@ impl Conversation {
                     self.owed.push(self.undelivered.remove(idx));
                 }
             }
-            Event::MessageEdited { .. } | Event::MessageDeleted { .. } | Event::TurnUndone { .. } => {}
+            Event::MessageEdited { message, parts, addressed, fingerprint, tokens } => {
+                let pending = self.pending.iter_mut().find(|pending| pending.message == *message);
+                let pending = pending.ok_or("that message is not pending")?;
+                pending.parts.clone_from(parts);
+                pending.addressed = *addressed;
+                pending.fingerprint.clone_from(fingerprint);
+                pending.tokens = *tokens;
+            }
+            Event::MessageDeleted { message, seqs } => self.delete(message, seqs),
+            Event::TurnUndone { turn, from_seq, to_seq } => self.take_back(turn, *from_seq, *to_seq)?,
             Event::DaemonStarted { .. }
             | Event::DaemonStopped
             | Event::CommandTaken { .. }
@@ -237,7 +247,7 @@ impl Conversation {
         self.run.take_if(|run| run.id == end.run).ok_or("that run is not under way")?;
         if let Some(summary) = &end.summary {
             self.drop_live(summary.to_seq);
-            self.stack.place(summary.clone().into());
+            self.place_item(summary.clone().into());
         }
         match end.outcome {
             RunOutcome::Committed => self.failures = Failures::default(),
@@ -251,6 +261,13 @@ impl Conversation {
         }
         self.outcomes.push_back(end.to_outcome());
         Ok(())
+    }
+
+    /// Changes the stack: from here on the window begins with other bytes, and deleted words leave it, too.
+    fn place_item(&mut self, item: StackItem) {
+        self.stack.place(item);
+        self.forget_deleted();
+        self.recount_markers();
     }
 
     /// Takes entries up to and including `to_seq` out of the window.
@@ -270,6 +287,8 @@ impl Conversation {
         self.first_seq = self.next_seq;
         self.stack.clear();
         self.live.clear();
+        self.undone.clear();
+        self.deleted.clear();
         self.open_turn = None;
         self.run = None;
         self.queued_runs.clear();

@@ -14,7 +14,7 @@ impl Conversation {
         for entry in &mut head.live {
             *entry = Arc::new(skeleton(entry));
         }
-        for pending in &mut head.pending {
+        for pending in head.pending.iter_mut().filter(|pending| !pending.is_deleted()) {
             pending.parts.clear();
         }
         head
@@ -30,18 +30,19 @@ impl Conversation {
         self.pending.iter().map(|pending| pending.message.clone()).collect()
     }
 
-    /// Puts the words back. Returns false when one is missing: the head is of no use then.
+    /// Puts the words back, as they were said. What had left the window as deleted stays so. Returns false when one is missing: the head is of no use then.
     pub fn fill(&mut self, entries: Vec<Arc<Entry>>, pending: Vec<Pending>) -> bool {
         let mut by_seq: HashMap<Seq, Arc<Entry>> = entries.into_iter().map(|e| (e.seq, e)).collect();
         for slot in &mut self.live {
             match by_seq.remove(&slot.seq) {
+                Some(entry) if slot.is_deleted() => *slot = Arc::new(entry.deleted()),
                 Some(entry) => *slot = entry,
                 None => return false,
             }
         }
         let mut by_id: HashMap<MessageId, Pending> =
             pending.into_iter().map(|p| (p.message.clone(), p)).collect();
-        for slot in &mut self.pending {
+        for slot in self.pending.iter_mut().filter(|slot| !slot.is_deleted()) {
             match by_id.remove(&slot.message) {
                 Some(pending) => *slot = pending,
                 None => return false,
@@ -60,7 +61,7 @@ fn skeleton(entry: &Entry) -> Entry {
         role: entry.role,
         author: None,
         message: None,
-        parts: Vec::new(),
+        parts: if entry.is_deleted() { entry.parts.clone() } else { Vec::new() },
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,

@@ -1,14 +1,17 @@
 //! A conversation: the fold of its channel's journal events, live and at replay alike.
 //!
 //! Invariant (coverage): every `seq` below [`Conversation::next_seq`] is in exactly one place: archived with its
-//! generation, under an item of [`Conversation::stack`], or in [`Conversation::live`] (sealed when the run under
-//! way covers it); ranges are contiguous and in order.
+//! generation or by `/undo` ([`Conversation::undone`]), under an item of [`Conversation::stack`], or in
+//! [`Conversation::live`] (sealed when the run under way covers it); ranges are in order, and contiguous but for the
+//! turns that were undone. An item of the stack may span such a turn, and does not stand for it.
 
+mod amend;
 mod apply;
 mod head;
 mod places;
+mod undo;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -21,8 +24,10 @@ use crate::model::Usage;
 use crate::summary::Stack;
 use crate::tokens::Correction;
 
+pub use amend::amend;
 pub use apply::FoldError;
 pub use places::Place;
+pub use undo::{UndoError, Undone, undo};
 
 /// How many ends of runs are kept for `cairn context` (CONTRACT.md).
 pub const OUTCOMES_KEPT: usize = 20;
@@ -114,8 +119,15 @@ pub struct Conversation {
     pub emergencies: u64,
     /// Summaries and markers, oldest first; together with `live` they cover the generation.
     pub stack: Stack,
-    /// Sealed and live entries, oldest first, without a gap.
+    /// Sealed and live entries, oldest first, without a gap but for turns that were undone.
     pub live: VecDeque<Arc<Entry>>,
+    /// Turns of this generation that `/undo` archived, oldest first.
+    #[serde(default)]
+    pub undone: Vec<Undone>,
+    /// Entries whose messages were deleted since the window's prefix last changed: their words leave it with the next
+    /// change, so that nothing else is sent anew for their sake.
+    #[serde(default)]
+    pub deleted: BTreeSet<Seq>,
     /// Accepted, not yet in a turn, first in first out.
     pub pending: VecDeque<Pending>,
     /// The turn under way.
@@ -174,6 +186,8 @@ impl Conversation {
             emergencies: 0,
             stack: Stack::default(),
             live: VecDeque::new(),
+            undone: Vec::new(),
+            deleted: BTreeSet::new(),
             pending: VecDeque::new(),
             open_turn: None,
             run: None,
@@ -207,8 +221,7 @@ impl Conversation {
     /// Number of entries at the front of `live` that are sealed.
     pub fn n_sealed(&self) -> usize {
         match self.sealed_range() {
-            // Entries may be missing at the end when journal lines were set aside.
-            Some((from, to)) => ((to.0 - from.0 + 1) as usize).min(self.live.len()),
+            Some((_, to)) => self.live.partition_point(|entry| entry.seq <= to),
             None => 0,
         }
     }

@@ -15,7 +15,7 @@ pub enum Place {
     Sealed,
     /// In the window as itself.
     Live,
-    /// Of an older generation.
+    /// Of an older generation, or of a turn that was undone.
     Archived,
 }
 
@@ -37,7 +37,7 @@ impl Conversation {
         if seq < Seq(1) || seq >= self.next_seq {
             return None;
         }
-        if seq < self.first_seq {
+        if seq < self.first_seq || self.is_undone(seq) {
             return Some(Place::Archived);
         }
         if let Some(item) = self.stack.item_at(seq) {

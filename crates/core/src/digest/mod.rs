@@ -25,13 +25,13 @@ const PIECE_MAX: usize = 400;
 const ASSISTANT: &str = "assistant";
 
 /// Extracts the lines of the entries that cover most, up to `budget_tokens` as [`render`] gives them, in their
-/// order. Tool results are left out, and replies that only quote.
+/// order. Tool results are left out, replies that only quote, and deleted messages.
 ///
 /// A line begins with its author's name, the first one of a day with `[2026-11-02]` before that.
 pub fn digest(entries: &[Arc<Entry>], budget_tokens: u32) -> Vec<DigestLine> {
     let said: Vec<(&Entry, String)> = entries
         .iter()
-        .filter(|entry| entry.role != Role::Tool && !entry.quotes)
+        .filter(|entry| entry.role != Role::Tool && !entry.quotes && !entry.is_deleted())
         .map(|entry| (&**entry, entry.text()))
         .collect();
     let sources: Vec<Source<'_>> = said

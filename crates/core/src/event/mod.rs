@@ -230,6 +230,9 @@ pub enum Event {
     MessageDeleted {
         /// The message.
         message: MessageId,
+        /// The entries that it and its corrections became.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        seqs: Vec<Seq>,
     },
     /// `/undo`: the last turn is archived.
     TurnUndone {

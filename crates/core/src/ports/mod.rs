@@ -148,13 +148,22 @@ pub trait Archive: Send + Sync + 'static {
     /// Keeps a conversation's head, so that the next restore is quick. Only a cache: losing it loses nothing.
     fn keep_head(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Entries with `from <= seq <= to`, in order, at most `limit`, of all generations; pending ones excluded.
+    /// Entries with `from <= seq <= to`, in order, at most `limit`, of all generations; pending ones excluded. Deleted
+    /// messages are without their words.
     fn entries(
         &self,
         channel: &ChannelId,
         from: Seq,
         to: Seq,
         limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>>;
+
+    /// The entries that a message and its corrections became, in order: for [`crate::conversation::amend`]. None while
+    /// it is pending, and when its id is not remembered any more.
+    fn said(
+        &self,
+        channel: &ChannelId,
+        message: &MessageId,
     ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>>;
 
     /// How a message id stands.

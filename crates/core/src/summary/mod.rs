@@ -84,6 +84,13 @@ impl Marker {
         marker
     }
 
+    /// The same over so many messages, weighed anew.
+    pub(crate) fn counting(&self, messages: u64) -> Self {
+        let mut marker = Self { messages, ..self.clone() };
+        marker.tokens = crate::window::marker_tokens(&marker);
+        marker
+    }
+
     /// What is left of it over a smaller range.
     pub(crate) fn narrowed(&self, from_seq: Seq, to_seq: Seq) -> Self {
         let inside = |line: &&DigestLine| (from_seq..=to_seq).contains(&line.seq);

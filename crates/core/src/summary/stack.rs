@@ -76,6 +76,34 @@ impl Stack {
         self.items.splice(start..end, fresh);
     }
 
+    /// Has every marker say how many messages it stands for.
+    pub(crate) fn recount(&mut self, count: impl Fn(Seq, Seq) -> u64) {
+        for marker in self.markers_mut() {
+            let messages = count(marker.from_seq, marker.to_seq);
+            if marker.messages != messages {
+                *marker = marker.counting(messages);
+            }
+        }
+    }
+
+    /// Takes the lines that quote such entries out of the digests of markers.
+    pub(crate) fn unquote(&mut self, is_gone: impl Fn(Seq) -> bool) {
+        for marker in self.markers_mut() {
+            let before = marker.digest.len();
+            marker.digest.retain(|line| !is_gone(line.seq));
+            if marker.digest.len() != before {
+                *marker = marker.counting(marker.messages);
+            }
+        }
+    }
+
+    fn markers_mut(&mut self) -> impl Iterator<Item = &mut Marker> {
+        self.items.iter_mut().filter_map(|item| match item {
+            StackItem::Summary(_) => None,
+            StackItem::Marker(marker) => Some(marker),
+        })
+    }
+
     /// Empties the stack: a new generation begins.
     pub(crate) fn clear(&mut self) {
         self.items.clear();

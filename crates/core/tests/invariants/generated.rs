@@ -1,8 +1,11 @@
 //! Generated sequences: whatever happens in whatever order, the invariants hold after every step.
 
-use cairn_core::event::{Event, Run};
-use cairn_core::message::Role;
-use cairn_core::model::ChatMessage;
+use std::sync::Arc;
+
+use cairn_core::event::{Event, Receipt, Run};
+use cairn_core::ids::{MessageId, OutboxId, Seq};
+use cairn_core::message::{Entry, Role};
+use cairn_core::model::{ChatMessage, ChatRequest};
 use proptest::prelude::*;
 
 use crate::sim::Sim;
@@ -24,6 +27,11 @@ enum Step {
     New,
     Report(f64),
     Restart,
+    /// The message so many before the newest.
+    Edit(u64, usize),
+    Delete(u64),
+    Undo,
+    Outbox(u8, usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -44,6 +52,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::New),
         1 => (0.5..3.0_f64).prop_map(Step::Report),
         2 => Just(Step::Restart),
+        3 => ((0..8_u64), (0..60_usize)).prop_map(|(back, n)| Step::Edit(back, n)),
+        3 => (0..12_u64).prop_map(Step::Delete),
+        3 => Just(Step::Undo),
+        3 => ((0..6_u8), (0..4_usize)).prop_map(|(what, idx)| Step::Outbox(what, idx)),
     ]
 }
 
@@ -53,9 +65,36 @@ fn words(n: usize) -> String {
     if text.is_empty() { "yes".to_owned() } else { text.join(" ") }
 }
 
+/// A word that only that message has.
+fn own_word(n: u64) -> String {
+    format!("Xq{n}z")
+}
+
+fn outbox(sim: &mut Sim, what: u8, idx: usize) {
+    let id: OutboxId = format!("o{idx}").into();
+    let turn = sim.conversation.open_turn.as_ref().map_or_else(|| "t1".into(), |open| open.id.clone());
+    let is_listed = sim.items.iter().any(|item| item.id == id);
+    sim.journal(match what {
+        0 if !is_listed => Event::OutboxIntended {
+            id,
+            turn,
+            seq: Seq(1),
+            note: None,
+            reply_to: None,
+            edits: None,
+            draft: idx == 3,
+        },
+        0 | 1 => Event::OutboxAttempted { id, part: 0 },
+        2 => Event::OutboxSettled { id, receipt: Receipt::Delivered { messages: Vec::new() } },
+        3 => Event::OutboxSettled { id, receipt: Receipt::Dead { reason: "gone".to_owned() } },
+        4 => Event::OutboxRetried { id },
+        _ => Event::OutboxDropped { id },
+    });
+}
+
 fn carry_out(sim: &mut Sim, step: &Step) {
     match step {
-        Step::Accept(n) => sim.accept(&words(*n)),
+        Step::Accept(n) => sim.accept(&format!("{} {}", own_word(sim.n_messages + 1), words(*n))),
         Step::StartTurn => sim.start_turn(),
         Step::CallTool(result) => sim.call_tool(result.map(words).as_deref()),
         Step::Answer(n) => sim.answer(&words(*n)),
@@ -75,6 +114,13 @@ fn carry_out(sim: &mut Sim, step: &Step) {
         Step::Emergency => drop(sim.emergency()),
         Step::New => sim.new_generation(),
         Step::Report(ratio) => sim.report(*ratio),
+        Step::Edit(back, n) => {
+            let message = sim.n_messages.saturating_sub(*back);
+            drop(sim.edit(message, &format!("{} now {}", own_word(message), words(*n))));
+        }
+        Step::Delete(back) => drop(sim.delete(sim.n_messages.saturating_sub(*back))),
+        Step::Undo => drop(sim.undo()),
+        Step::Outbox(what, idx) => outbox(sim, *what, *idx),
         Step::Restart => sim.conversation = sim.restored_from(sim.journal.len() / 2),
     }
 }
@@ -128,6 +174,49 @@ fn check_whole_turns(sim: &Sim) {
     }
 }
 
+/// Deleted words are in no run's source, and in no request since the window's prefix last changed.
+fn check_deleted(sim: &Sim) {
+    let word = |id: &MessageId| own_word(id.as_str()[1..].parse().unwrap());
+    let conversation = &sim.conversation;
+    if let Some(run) = &conversation.run {
+        let source = conversation.readable(run, conversation.live.iter().cloned());
+        for message in &sim.deleted {
+            let has = |entry: &Arc<Entry>| entry.text().contains(&word(message));
+            assert!(!source.iter().any(has), "a run reads deleted message {message}");
+        }
+        assert!(source.iter().all(|entry| !conversation.is_undone(entry.seq)));
+    }
+    if conversation.open_turn.is_some() {
+        let request = format!("{:?}", sim.assemble().request);
+        for message in &sim.gone {
+            assert!(!request.contains(&word(message)), "deleted message {message} is in the request");
+        }
+        for undone in &conversation.undone {
+            let said = sim.spoken.range(undone.from_seq..=undone.to_seq).map(|(_, entry)| entry);
+            for id in said.filter_map(|entry| entry.message.as_ref()).filter(|id| !id.is_correction()) {
+                let corrected = |entry: &&Arc<Entry>| {
+                    entry.message.as_ref().is_some_and(|other| other.is_of(id) && other != id)
+                };
+                // A correction that was taken up later stands on its own.
+                if conversation.live.iter().all(|entry| !corrected(&entry)) {
+                    assert!(!request.contains(&word(id)), "undone message {id} is in the request");
+                }
+            }
+        }
+    }
+}
+
+/// Neither an edit nor a deletion changes what the model is about to see.
+fn check_prefix(before: Option<ChatRequest>, sim: &Sim, step: &Step) {
+    if let (Some(before), Step::Edit(..) | Step::Delete(_)) = (before, step) {
+        assert_eq!(
+            sim.assemble().request.messages.split_last().unwrap().1,
+            before.messages.split_last().unwrap().1
+        );
+        assert_eq!(sim.assemble().request.system, before.system);
+    }
+}
+
 /// A run under way stays what it was, whatever messages arrive.
 fn check_run(before: Option<&Run>, sim: &Sim, step: &Step) {
     let quiet = matches!(
@@ -138,6 +227,10 @@ fn check_run(before: Option<&Run>, sim: &Sim, step: &Step) {
             | Step::Answer(_)
             | Step::Stop
             | Step::Emergency
+            | Step::Edit(..)
+            | Step::Delete(_)
+            | Step::Undo
+            | Step::Outbox(..)
     );
     if quiet && let Some(before) = before {
         assert_eq!(sim.conversation.run.as_ref(), Some(before), "{step:?} touched the run under way");
@@ -155,10 +248,14 @@ proptest! {
         let mut sim = Sim::new(window);
         for step in &steps {
             let run = sim.conversation.run.clone();
+            let request = sim.conversation.open_turn.is_some().then(|| sim.assemble().request);
             carry_out(&mut sim, step);
+            check_prefix(request, &sim, step);
             check_run(run.as_ref(), &sim, step);
             sim.check_coverage();
             sim.check_messages();
+            sim.check_owed();
+            check_deleted(&sim);
             check_whole_turns(&sim);
             check_request(&mut sim);
         }

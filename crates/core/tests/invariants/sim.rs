@@ -1,15 +1,16 @@
 //! A channel without a world: events go into a journal that is a vector, and from there into the fold.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::compaction::{self, Decision, Draft, Next};
-use cairn_core::conversation::{Conversation, Place};
+use cairn_core::conversation::{self, Conversation, Place};
 use cairn_core::event::{Event, Record, Run, RunOutcome, TurnEnd, TurnOutcome};
 use cairn_core::ids::{AgentId, ChannelId, Generation, MessageId, RunId, Seq};
-use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
+use cairn_core::message::{Amendment, Author, Change, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
+use cairn_core::ports::OutboxItem;
 use cairn_core::summary::StackItem;
 use cairn_core::tier::{CompactionSettings, Tier};
 use cairn_core::window::{self, Assembled, Tail};
@@ -22,6 +23,14 @@ pub(crate) struct Sim {
     pub(crate) now: Timestamp,
     pub(crate) n_messages: u64,
     pub(crate) n_calls: u64,
+    pub(crate) n_corrections: u64,
+    /// Everything that was ever said, as the archive has it.
+    pub(crate) spoken: BTreeMap<Seq, Arc<Entry>>,
+    /// Deliveries, as the view has them.
+    pub(crate) items: Vec<OutboxItem>,
+    /// Messages that were deleted, and those that were before the window's prefix last changed.
+    pub(crate) deleted: BTreeSet<MessageId>,
+    pub(crate) gone: BTreeSet<MessageId>,
     /// Runs that ended, whose results may come in late.
     pub(crate) ended: Vec<RunId>,
 }
@@ -56,6 +65,11 @@ impl Sim {
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
             n_messages: 0,
             n_calls: 0,
+            n_corrections: 0,
+            spoken: BTreeMap::new(),
+            items: Vec::new(),
+            deleted: BTreeSet::new(),
+            gone: BTreeSet::new(),
             ended: Vec::new(),
         }
     }
@@ -65,10 +79,69 @@ impl Sim {
         let channel = Some(self.conversation.channel.clone());
         let record = Record { n: self.journal.len() as u64 + 1, at: self.now, channel, event };
         self.conversation.apply(&record).unwrap();
+        self.observe(&record);
         self.journal.push(record);
     }
 
+    fn observe(&mut self, record: &Record) {
+        for entry in &self.conversation.live {
+            self.spoken.entry(entry.seq).or_insert_with(|| entry.clone());
+        }
+        match &record.event {
+            Event::MessageDeleted { message, .. } => drop(self.deleted.insert(message.clone())),
+            Event::RunEnded(end) if end.summary.is_some() => self.gone.clone_from(&self.deleted),
+            Event::EmergencyApplied { .. } | Event::StackRetired { .. } | Event::GenerationStarted { .. } => {
+                self.gone.clone_from(&self.deleted)
+            }
+            _ => {}
+        }
+        let channel = &self.conversation.channel;
+        if let Some(item) = OutboxItem::intended(channel, record) {
+            self.items.push(item);
+        } else {
+            self.items.retain_mut(|item| item.apply(record));
+        }
+    }
+
+    fn change(&mut self, n: u64, change: Change) -> Option<Event> {
+        self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
+        let message = MessageId::from(format!("m{n}"));
+        let of_message = |entry: &&Arc<Entry>| entry.message.as_ref().is_some_and(|id| id.is_of(&message));
+        let said: Vec<_> = self.spoken.values().filter(of_message).cloned().collect();
+        let channel = self.conversation.channel.clone();
+        let amendment = Amendment { channel, message, at: self.now, change };
+        let event = conversation::amend(&self.conversation, &amendment, &said);
+        if let Some(event) = event.clone() {
+            self.n_corrections += u64::from(matches!(event, Event::Accepted(_)));
+            self.journal(event);
+            assert!(
+                conversation::amend(&self.conversation, &amendment, &said).is_none() || said.is_empty(),
+                "the same change was taken in twice"
+            );
+        }
+        event
+    }
+
+    /// Message `n` says something else from now on.
+    pub(crate) fn edit(&mut self, n: u64, text: &str) -> Option<Event> {
+        let author = Author { id: "local/anna".to_owned(), name: "Anna".to_owned() };
+        self.change(n, Change::Edited { author, parts: vec![Part::text(text)], addressed: true })
+    }
+
+    pub(crate) fn delete(&mut self, n: u64) -> Option<Event> {
+        self.change(n, Change::Deleted)
+    }
+
+    pub(crate) fn undo(&mut self) -> Result<(), conversation::UndoError> {
+        conversation::undo(&self.conversation).map(|event| self.journal(event))
+    }
+
     pub(crate) fn accept(&mut self, text: &str) {
+        let pending = self.pending(text);
+        self.journal(Event::Accepted(pending));
+    }
+
+    pub(crate) fn pending(&mut self, text: &str) -> Pending {
         self.n_messages += 1;
         let mut pending = Pending {
             message: MessageId::from(format!("m{}", self.n_messages)),
@@ -82,7 +155,7 @@ impl Sim {
             tokens: 0,
         };
         pending.tokens = window::pending_tokens(&pending);
-        self.journal(Event::Accepted(pending));
+        pending
     }
 
     pub(crate) fn start_turn(&mut self) {
@@ -247,8 +320,8 @@ impl Sim {
         self.journal[..n].iter().for_each(|record| at_head.apply(record).unwrap());
         let json = serde_json::to_string(&at_head.to_head()).unwrap();
         let mut restored: Conversation = serde_json::from_str(&json).unwrap();
-        let filled =
-            restored.fill(at_head.live.iter().cloned().collect(), at_head.pending.iter().cloned().collect());
+        let raw = at_head.live.iter().map(|entry| self.spoken[&entry.seq].clone()).collect();
+        let filled = restored.fill(raw, at_head.pending.iter().cloned().collect());
         assert!(filled, "a head could not be filled from its own words");
         self.journal.iter().for_each(|record| restored.apply(record).unwrap());
         restored
@@ -263,7 +336,7 @@ impl Sim {
         window::measure(&self.conversation, &self.agent).tier
     }
 
-    /// Invariant 1: every number is in exactly one place; ranges are contiguous and in order.
+    /// Invariant 1: every number is in exactly one place; ranges are in order, and contiguous but for undone turns.
     pub(crate) fn check_coverage(&self) {
         let conversation = &self.conversation;
         let mut next = Seq(1);
@@ -272,22 +345,43 @@ impl Sim {
             next = Seq(archived.to_seq.0 + 1);
         }
         assert_eq!(conversation.first_seq, next);
+        let is_undone = |seq: Seq| {
+            conversation.undone.iter().any(|undone| undone.from_seq <= seq && seq <= undone.to_seq)
+        };
+        let skip_undone = |mut next: Seq| {
+            while is_undone(next) {
+                next = next.next();
+            }
+            next
+        };
         for item in conversation.stack.items() {
             let (from, to) = item.range();
-            assert_eq!(from, next, "the stack has a gap or an overlap");
+            assert!(from == next || from == skip_undone(next), "the stack has a gap or an overlap");
             assert!(to >= from);
-            assert_eq!(item.messages(), to.0 + 1 - from.0);
+            let counted = (from.0..=to.0).filter(|seq| !is_undone(Seq(*seq))).count();
+            assert_eq!(item.messages(), counted as u64);
             next = to.next();
         }
         for entry in &conversation.live {
+            next = skip_undone(next);
             assert_eq!(entry.seq, next, "the live history has a gap or an overlap");
             next = next.next();
         }
-        assert_eq!(conversation.next_seq, next, "the newest entries are nowhere");
+        assert_eq!(conversation.next_seq, skip_undone(next), "the newest entries are nowhere");
         for seq in 1..conversation.next_seq.0 {
-            assert!(conversation.place(Seq(seq)).is_some(), "{seq} has no place");
+            let place = conversation.place(Seq(seq)).unwrap_or_else(|| panic!("{seq} has no place"));
+            let is_archived = Seq(seq) < conversation.first_seq || is_undone(Seq(seq));
+            assert_eq!(place == Place::Archived, is_archived, "{seq} is {place}");
         }
         assert_eq!(conversation.place(conversation.next_seq), None);
+    }
+
+    /// What is owed is what the view lists as owed.
+    pub(crate) fn check_owed(&self) {
+        let owed: BTreeSet<_> = self.conversation.owed.iter().cloned().collect();
+        let listed = self.items.iter().filter(|item| item.is_owed()).map(|item| item.id.clone());
+        assert_eq!(owed, listed.collect());
+        assert_eq!(owed.len(), self.conversation.owed.len());
     }
 
     /// Every accepted message is pending or in a turn.
@@ -299,7 +393,7 @@ impl Sim {
                 placed.extend(messages.iter().cloned());
             }
         }
-        assert_eq!(placed.len() as u64, self.n_messages);
+        assert_eq!(placed.len() as u64, self.n_messages + self.n_corrections);
     }
 
     pub(crate) fn sealed_places(&self) -> usize {

@@ -1,6 +1,6 @@
 //! The one thread that writes the index, behind the views.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -189,6 +189,12 @@ impl Indexer {
                 }
                 end.memories.iter().try_for_each(|save| self.take_save(save))
             }
+            (Event::MessageDeleted { message, seqs }, Some(channel)) => {
+                let db = self.views.db()?;
+                let known = Reads { db: &db, journal: &self.journal }.seqs_of(channel, message)?;
+                let seqs: BTreeSet<Seq> = known.into_iter().chain(seqs.iter().copied()).collect();
+                seqs.into_iter().try_for_each(|seq| self.delete_entry(channel, seq, record.n))
+            }
             (Event::MemorySaved(save), _) => self.take_save(save),
             (Event::MemoryEdited { id, .. } | Event::MemoryForgotten { id }, _) => self.take_memory(id),
             _ => Ok(()),
@@ -215,6 +221,25 @@ impl Indexer {
         let write = self.recent.get_mut(channel).and_then(|recent| recent.push(fields, channel, entry));
         self.note_uncommitted();
         write.map_or(Ok(()), |write| self.write(write))
+    }
+
+    /// A deleted entry goes, and lends its words to its neighbours no more.
+    fn delete_entry(&mut self, channel: &ChannelId, seq: Seq, n: u64) -> Result<(), StoreError> {
+        // What waits for neighbours is read again, as it is shown now, when the next entry comes.
+        self.write_rest()?;
+        self.recent.remove(channel);
+        let term = Term::from_field_text(self.index.fields.key, &Subject::Entry(channel.clone(), seq).key());
+        self.writer()?.delete_term(term);
+        self.note_uncommitted();
+        let db = self.views.db()?;
+        let reads = Reads { db: &db, journal: &self.journal };
+        // The views may be ahead: later entries have not been indexed yet.
+        let Some(last) = reads.last_seq_at(channel, n)? else { return Ok(()) };
+        let from = Seq(seq.0.saturating_sub(LOOK_BACK).max(1));
+        let to = Seq(seq.0 + LOOK_BACK).min(last);
+        let entries = reads.entries(channel, from, to, usize::MAX)?;
+        let writes = Recent::around(&self.index.fields, channel, &entries, seq);
+        writes.into_iter().try_for_each(|write| self.write(write))
     }
 
     fn take_save(&mut self, save: &MemorySave) -> Result<(), StoreError> {

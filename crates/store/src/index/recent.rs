@@ -19,6 +19,9 @@ const TEXT_BYTES: usize = 64 * 1024;
 const TOOL_BYTES: usize = 4 * 1024;
 const LENT_WORDS: usize = 200;
 
+/// The index has it with some neighbours, nobody knows which.
+const UNKNOWN: usize = usize::MAX;
+
 /// An entry as it is indexed.
 #[derive(Debug, Clone)]
 pub(crate) struct Spoken {
@@ -32,7 +35,7 @@ pub(crate) struct Spoken {
 
 /// Whether an entry is indexed: it has words of its own, and they do not quote others.
 fn is_spoken(entry: &Entry) -> bool {
-    !entry.quotes && entry.role != Role::Tool
+    !entry.quotes && entry.role != Role::Tool && !entry.is_deleted()
 }
 
 /// The last entries of a channel, oldest first.
@@ -81,6 +84,25 @@ impl Recent {
     pub(crate) fn rest(&mut self, fields: &Fields, channel: &ChannelId) -> Vec<Write> {
         let from = self.entries.len().saturating_sub(NEIGHBOURS);
         (from..self.entries.len()).filter_map(|idx| self.write(fields, channel, idx)).collect()
+    }
+
+    /// The neighbours of a number among the entries around it, as they are without the entry of that number.
+    pub(crate) fn around(
+        fields: &Fields,
+        channel: &ChannelId,
+        entries: &[std::sync::Arc<Entry>],
+        seq: Seq,
+    ) -> Vec<Write> {
+        let mut recent = Self::default();
+        for entry in entries.iter().filter(|entry| is_spoken(entry)) {
+            recent
+                .entries
+                .extend(spoken(entry).map(|spoken| Spoken { written_with: Some(UNKNOWN), ..spoken }));
+        }
+        let middle = recent.entries.partition_point(|entry| entry.seq < seq);
+        let to = (middle + NEIGHBOURS).min(recent.entries.len());
+        let near = middle.saturating_sub(NEIGHBOURS)..to;
+        near.filter_map(|idx| recent.write(fields, channel, idx)).collect()
     }
 
     fn write(&mut self, fields: &Fields, channel: &ChannelId, idx: usize) -> Option<Write> {

@@ -146,6 +146,9 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
     match candidate.subject {
         Subject::Entry(channel, seq) => {
             let Some(entry) = reads.entries(&channel, seq, seq, 1)?.pop() else { return Ok(None) };
+            if entry.is_deleted() {
+                return Ok(None);
+            }
             let id = entry.message.as_ref().map_or_else(|| seq.to_string(), ToString::to_string);
             Ok(Some(Hit {
                 seq: Some(seq),

@@ -94,6 +94,14 @@ fn in_channel(
             state.run = false;
             state.queued.clear();
         }
+        Event::MessageEdited { message, fingerprint, .. } => {
+            let key = Key::message(channel, message);
+            if let Some(row) = changes.get::<MessageRow>(&key)? {
+                let (edited, fingerprint) = (Some(record.n), fingerprint.clone());
+                changes.put(key, &MessageRow { edited, fingerprint, ..row })?;
+            }
+        }
+        Event::MessageDeleted { message, seqs } => delete(changes, channel, message, seqs)?,
         Event::CommandTaken { message, .. } => take_command(changes, state, channel, record, message)?,
         Event::OutboxIntended { .. }
         | Event::OutboxAttempted { .. }
@@ -113,8 +121,6 @@ fn in_channel(
         | Event::MemoryEdited { .. }
         | Event::MemoryForgotten { .. }
         | Event::MemoriesRecalled { .. }
-        | Event::MessageEdited { .. }
-        | Event::MessageDeleted { .. }
         | Event::TurnUndone { .. }
         | Event::UsageSpent { .. }
         | Event::PairingRequested { .. }
@@ -142,7 +148,9 @@ fn accept(
         at: record.at,
         turn: pending.turn.clone(),
         fingerprint: pending.fingerprint.clone(),
-        taken: false,
+        edited: None,
+        deleted: false,
+        seq: None,
         end: None,
     };
     remember(changes, state, channel, &pending.message, &row)
@@ -165,7 +173,9 @@ fn take_command(
         at: record.at,
         turn: TurnId::from(COMMAND),
         fingerprint: String::new(),
-        taken: false,
+        edited: None,
+        deleted: false,
+        seq: None,
         end: Some(record.n),
     };
     remember(changes, state, channel, message, &row)
@@ -223,21 +233,47 @@ fn start_turn(
     fill_gap(changes, state, channel, record, turn, first_seq)?;
     for message in messages {
         let key = Key::message(channel, message);
-        let waiting = changes.get::<MessageRow>(&key)?.filter(|row| !row.taken);
+        let waiting = changes.get::<MessageRow>(&key)?.filter(|row| row.seq.is_none());
         let taken = Some((turn.clone(), state.generation));
         let seq_row = match waiting {
             Some(row) => {
                 state.pending = state.pending.saturating_sub(1);
-                let seq_row = SeqRow { n: row.n, taken, lost: false };
-                changes.put(key, &MessageRow { taken: true, ..row })?;
-                seq_row
+                let MessageRow { n, edited, deleted, .. } = row;
+                changes.put(key, &MessageRow { seq: Some(state.next_seq), ..row })?;
+                SeqRow { n, taken, edited, deleted, lost: false }
             }
-            None => SeqRow { n: record.n, taken, lost: true },
+            None => SeqRow { taken, lost: true, ..SeqRow::of(record.n) },
         };
         changes.put(Key::seq(channel, state.next_seq), &seq_row)?;
         state.next_seq = state.next_seq.next();
     }
     state.open = Some((turn.clone(), messages.to_vec()));
+    Ok(())
+}
+
+/// A message and its corrections are shown to nobody any more.
+fn delete(
+    changes: &mut Changes<'_>,
+    channel: &ChannelId,
+    message: &MessageId,
+    seqs: &[Seq],
+) -> Result<(), StoreError> {
+    let mut keys = vec![Key::message(channel, message)];
+    let corrections = changes.first(&Key::corrections(channel, message), usize::MAX)?;
+    keys.extend(corrections.into_iter().map(|(key, _)| Key(key)));
+    let mut seqs = seqs.to_vec();
+    for key in keys {
+        if let Some(row) = changes.get::<MessageRow>(&key)? {
+            seqs.extend(row.seq);
+            changes.put(key, &MessageRow { deleted: true, ..row })?;
+        }
+    }
+    for seq in seqs {
+        let key = Key::seq(channel, seq);
+        if let Some(row) = changes.get::<SeqRow>(&key)? {
+            changes.put(key, &SeqRow { deleted: true, ..row })?;
+        }
+    }
     Ok(())
 }
 
@@ -249,8 +285,7 @@ fn add_entry(
     entry: &Entry,
 ) -> Result<(), StoreError> {
     fill_gap(changes, state, channel, record, &entry.turn, entry.seq)?;
-    let row = SeqRow { n: record.n, taken: None, lost: false };
-    changes.put(Key::seq(channel, entry.seq), &row)?;
+    changes.put(Key::seq(channel, entry.seq), &SeqRow::of(record.n))?;
     state.next_seq = entry.seq.next();
     Ok(())
 }
@@ -265,7 +300,8 @@ fn fill_gap(
     seq: Seq,
 ) -> Result<(), StoreError> {
     while state.next_seq < seq {
-        let row = SeqRow { n: record.n, taken: Some((turn.clone(), state.generation)), lost: true };
+        let taken = Some((turn.clone(), state.generation));
+        let row = SeqRow { taken, lost: true, ..SeqRow::of(record.n) };
         changes.put(Key::seq(channel, state.next_seq), &row)?;
         state.next_seq = state.next_seq.next();
     }

@@ -87,13 +87,63 @@ impl Reads<'_> {
         }
     }
 
-    /// Entries of a range of numbers, in order.
+    /// Entries of a range of numbers, in order; deleted ones without their words.
     pub(crate) fn entries(
         &self,
         channel: &ChannelId,
         from: Seq,
         to: Seq,
         limit: usize,
+    ) -> Result<Vec<Arc<Entry>>, StoreError> {
+        self.read_entries(channel, from, to, limit, true)
+    }
+
+    /// The entries that a message and its corrections became, in order.
+    pub(crate) fn said(
+        &self,
+        channel: &ChannelId,
+        message: &MessageId,
+    ) -> Result<Vec<Arc<Entry>>, StoreError> {
+        let mut entries = Vec::new();
+        for seq in self.seqs_of(channel, message)? {
+            entries.extend(self.entries(channel, seq, seq, 1)?);
+        }
+        Ok(entries)
+    }
+
+    /// The numbers of those entries.
+    pub(crate) fn seqs_of(&self, channel: &ChannelId, message: &MessageId) -> Result<Vec<Seq>, StoreError> {
+        let own: Option<MessageRow> = self.db.get(&Key::message(channel, message))?;
+        let mut seqs: Vec<Seq> = own.and_then(|row| row.seq).into_iter().collect();
+        for item in self.db.scan(&Key::corrections(channel, message)) {
+            seqs.extend(decode::<MessageRow>(&item?.1)?.seq);
+        }
+        seqs.sort_unstable();
+        Ok(seqs)
+    }
+
+    /// The last number that was given up to and including that record.
+    pub(crate) fn last_seq_at(&self, channel: &ChannelId, n: u64) -> Result<Option<Seq>, StoreError> {
+        for item in self.db.range(&Key::event(channel, 0), &Key::event(channel, n)).rev() {
+            match self.journal.read(parse_position(&item?.1)?)?.event {
+                Event::EntryAdded { entry } => return Ok(Some(entry.seq)),
+                Event::TurnStarted { messages, first_seq, .. } => {
+                    return Ok(Some(Seq((first_seq.0 + messages.len() as u64).saturating_sub(1))));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Entries of a range; `hides`: deleted ones without their words.
+    fn read_entries(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+        limit: usize,
+        hides: bool,
     ) -> Result<Vec<Arc<Entry>>, StoreError> {
         if from > to {
             return Ok(Vec::new());
@@ -102,21 +152,46 @@ impl Reads<'_> {
         for item in self.db.range(&Key::seq(channel, from), &Key::seq(channel, to)).take(limit) {
             let (key, payload) = item?;
             let seq = Seq(trailing_number(&key).unwrap_or_default());
-            entries.push(Arc::new(self.entry(channel, seq, decode(&payload)?)?));
+            let row: SeqRow = decode(&payload)?;
+            let is_hidden = row.deleted && hides;
+            let entry = self.entry(channel, seq, row)?;
+            entries.push(Arc::new(if is_hidden { entry.deleted() } else { entry }));
         }
         Ok(entries)
     }
 
+    /// An entry as it was said.
     fn entry(&self, channel: &ChannelId, seq: Seq, row: SeqRow) -> Result<Entry, StoreError> {
         let missing = || view_error(format!("record {} of entry {seq} is not in the journal", row.n));
         let record = self.record(channel, row.n)?.ok_or_else(missing)?;
         match (record.event, row.taken) {
             (_, Some((turn, generation))) if row.lost => Ok(Entry::lost(seq, &turn, generation, record.at)),
             (Event::Accepted(pending), Some((turn, generation))) => {
+                let pending = self.edited(channel, pending, row.edited)?;
                 Ok(pending.to_entry(seq, &turn, generation))
             }
             (Event::EntryAdded { entry }, None) if entry.seq == seq => Ok(entry),
             _ => Err(missing()),
+        }
+    }
+
+    /// A message as its last edit before a turn took it up left it.
+    fn edited(
+        &self,
+        channel: &ChannelId,
+        mut pending: Pending,
+        edited: Option<u64>,
+    ) -> Result<Pending, StoreError> {
+        let Some(n) = edited else { return Ok(pending) };
+        match self.record(channel, n)?.map(|record| record.event) {
+            Some(Event::MessageEdited { parts, addressed, fingerprint, tokens, .. }) => {
+                pending.parts = parts;
+                pending.addressed = addressed;
+                pending.fingerprint = fingerprint;
+                pending.tokens = tokens;
+                Ok(pending)
+            }
+            _ => Err(view_error(format!("record {n} is not an edit of message {}", pending.message))),
         }
     }
 
@@ -152,7 +227,8 @@ impl Reads<'_> {
         let Some(mut head) = self.db.get::<Conversation>(&Key::head(channel))? else { return Ok(None) };
         let seqs = head.missing_entries();
         let entries = match (seqs.first(), seqs.last()) {
-            (Some(first), Some(last)) => self.entries(channel, *first, *last, usize::MAX)?,
+            // As they were said: the head knows which of them were without their words, and the fold does the rest.
+            (Some(first), Some(last)) => self.read_entries(channel, *first, *last, usize::MAX, false)?,
             _ => Vec::new(),
         };
         let mut pending = Vec::new();
@@ -164,10 +240,10 @@ impl Reads<'_> {
 
     fn pending(&self, channel: &ChannelId, message: &MessageId) -> Result<Option<Pending>, StoreError> {
         let Some(row) = self.db.get::<MessageRow>(&Key::message(channel, message))? else { return Ok(None) };
-        Ok(self.record(channel, row.n)?.and_then(|record| match record.event {
-            Event::Accepted(pending) => Some(pending),
-            _ => None,
-        }))
+        match self.record(channel, row.n)?.map(|record| record.event) {
+            Some(Event::Accepted(pending)) => self.edited(channel, pending, row.edited).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Folds in all events after the conversation's last one.

@@ -162,6 +162,13 @@ impl Key {
         Self::new(Table::Message, &[channel.as_str(), message.as_str()])
     }
 
+    /// All corrections of a message begin with it.
+    pub(crate) fn corrections(channel: &ChannelId, message: &MessageId) -> Self {
+        let mut key = Self::new(Table::Message, &[channel.as_str()]);
+        key.0.extend_from_slice(message.corrections().as_bytes());
+        key
+    }
+
     /// All ages of a channel's messages begin with it.
     pub(crate) fn ages(channel: &ChannelId) -> Self {
         Self::new(Table::MessageAge, &[channel.as_str()])

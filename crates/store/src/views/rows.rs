@@ -56,9 +56,22 @@ pub(crate) struct SeqRow {
     /// For an accepted message and a lost entry: its turn. An added entry knows its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<(TurnId, Generation)>,
+    /// The record that has the newest of them, when they were edited before a turn took them up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) edited: Option<u64>,
+    /// Its message was deleted: its words are shown to nobody.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) deleted: bool,
     /// The line that had them was set aside.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) lost: bool,
+}
+
+impl SeqRow {
+    /// An added entry, whose words are in that record.
+    pub(crate) fn of(n: u64) -> Self {
+        Self { n, taken: None, edited: None, deleted: false, lost: false }
+    }
 }
 
 /// How a message id stands.
@@ -72,9 +85,15 @@ pub(crate) struct MessageRow {
     pub(crate) turn: TurnId,
     /// Hash of author and parts.
     pub(crate) fingerprint: String,
-    /// A turn has taken it up.
+    /// The record of its last edit before a turn took it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) edited: Option<u64>,
+    /// It was deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) taken: bool,
+    pub(crate) deleted: bool,
+    /// The entry that it became when a turn took it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seq: Option<Seq>,
     /// The record of its turn's end; of a command, the one that took it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<u64>,

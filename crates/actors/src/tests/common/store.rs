@@ -230,6 +230,16 @@ impl Archive for MemStore {
         Box::pin(async { Ok(entries) })
     }
 
+    fn said(
+        &self,
+        channel: &ChannelId,
+        message: &MessageId,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
+        let mut entries = self.history(channel);
+        entries.retain(|entry| entry.message.as_ref().is_some_and(|id| id.is_of(message)));
+        Box::pin(async { Ok(entries) })
+    }
+
     fn seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>> {
         let mut seen = Seen::New;
         let mut print = String::new();
