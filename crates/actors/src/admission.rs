@@ -7,6 +7,7 @@ use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::message::{Amendment, Author, Inbound};
 use cairn_core::ports::{Admission, Intake, Refusal};
 use futures::future::BoxFuture;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::channel::{ChannelMsg, refusal};
 use crate::house::House;
@@ -34,31 +35,60 @@ impl Intake for House {
         })
     }
 
-    fn amend(&self, _amendment: Amendment) -> BoxFuture<'_, Result<(), Refusal>> {
-        Box::pin(async { Err(Refusal::Unavailable("without a way to amend messages")) })
+    fn amend(&self, amendment: Amendment) -> BoxFuture<'_, Result<(), Refusal>> {
+        Box::pin(async move {
+            let (shared, credit) = (self.shared(), self.credit()?);
+            let amendment = Arc::new(amendment);
+            let amend = |reply| ChannelMsg::Amend {
+                amendment: Arc::clone(&amendment),
+                credit: Arc::clone(&credit),
+                reply,
+            };
+            match shared.ask(&amendment.channel, Create::No, amend).await {
+                Ok(amended) => amended,
+                Err(error) => Err(refusal(error, &amendment.channel)),
+            }
+        })
     }
 
     fn claim(
         &self,
-        _channel: ChannelId,
-        _message: MessageId,
-        _command: Command,
-        _caller: Author,
+        channel: ChannelId,
+        message: MessageId,
+        command: Command,
+        caller: Author,
     ) -> BoxFuture<'_, Result<bool, Refusal>> {
-        Box::pin(async { Err(Refusal::Unavailable("without a way to take commands")) })
+        Box::pin(async move {
+            let (shared, credit) = (self.shared(), self.credit()?);
+            let claim = |reply| ChannelMsg::Claim {
+                message: message.clone(),
+                command: command.name(),
+                caller: caller.clone(),
+                credit: Arc::clone(&credit),
+                reply,
+            };
+            match shared.ask(&channel, Create::Yes, claim).await {
+                Ok(claimed) => claimed,
+                Err(error) => Err(refusal(error, &channel)),
+            }
+        })
     }
 }
 
 impl House {
-    async fn admit(&self, inbound: Inbound) -> Result<Admission, Refusal> {
+    /// Leave to hand something to a channel: mailboxes have no bound, this one is theirs.
+    fn credit(&self) -> Result<Arc<OwnedSemaphorePermit>, Refusal> {
         let shared = self.shared();
         let phase = shared.phase();
         if phase != Phase::Ready {
             return Err(Refusal::Unavailable(phase.name()));
         }
-        // Mailboxes have no bound: this one is theirs.
         let credit = Arc::clone(&shared.credits).try_acquire_owned();
-        let credit = Arc::new(credit.map_err(|_| Refusal::Busy { retry_after_secs: RETRY_SECS })?);
+        Ok(Arc::new(credit.map_err(|_| Refusal::Busy { retry_after_secs: RETRY_SECS })?))
+    }
+
+    async fn admit(&self, inbound: Inbound) -> Result<Admission, Refusal> {
+        let (shared, credit) = (self.shared(), self.credit()?);
         let inbound = Arc::new(inbound);
         let accept =
             |reply| ChannelMsg::Accept { inbound: Arc::clone(&inbound), credit: Arc::clone(&credit), reply };

@@ -25,6 +25,16 @@ pub(crate) fn stopped() -> TurnFailure {
     failure("stopped", "the turn was stopped by a command", "send the message again to have it answered")
 }
 
+/// A message of a chat network was handed in again after its turn had failed.
+pub(crate) fn stored(code: &str, message: &str) -> TurnFailure {
+    failure(code, message, "send it again as a message of its own")
+}
+
+/// A message of a chat network was handed in again with other words.
+pub(crate) fn repeated() -> TurnFailure {
+    failure("repeated", "the message was taken in before", "its newer words were taken as an edit of it")
+}
+
 /// The turn was given up.
 pub(crate) fn dead_letter() -> TurnFailure {
     let hint = "its words are in the history; send them anew, under another id, if they are to be answered";
@@ -81,3 +91,24 @@ pub(crate) fn panicked(message: &str) -> TurnFailure {
     let message = format!("the turn failed by a fault of the program: {message}");
     failure("turn_failed", message, "please report this; the conversation is intact")
 }
+
+/// What a chat is told when a turn ended without an answer.
+pub(crate) fn note(code: &str) -> &'static str {
+    match code {
+        "compaction_failure" => {
+            "Sorry, I could not answer that: this conversation is more than my model takes at once. `/compact` makes \
+             room, `/new` begins afresh."
+        }
+        "dead_letter" => {
+            "Sorry, I have to give up on that message: each time I tried to answer it, something failed. Please put \
+             it another way."
+        }
+        _ => {
+            "Sorry, something went wrong and I could not answer that. Please send it again; if it stays so, whoever \
+             runs this bot finds the reason in its log."
+        }
+    }
+}
+
+/// What a chat is told when no model answers.
+pub(crate) const PATIENCE_NOTE: &str = "I cannot reach my language model right now. Your message is kept, and I will answer it as soon as I can.";

@@ -1,5 +1,6 @@
 //! The house: the handle by which the daemon starts, asks and stops the actors.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,19 +8,23 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{Decision, next_run};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, NewRecord, RunEnd};
-use cairn_core::ids::{AgentId, ChannelId, Generation, RunId};
+use cairn_core::ids::{AgentId, ChannelId, Generation, OutboxId, RunId, TurnId};
+use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::ports::{
-    Archive, ChatModel, Clock, Journal, MemoryStore, OutboxStore, Platform, Search, StoreError,
+    Archive, ChatModel, Clock, Journal, MemoryStore, OutboxItem, OutboxStore, Platform, Search, StoreError,
 };
+use cairn_core::registry::UsageDay;
 use cairn_core::tier::Tier;
 use cairn_core::window::measure;
 use futures::future::{BoxFuture, join_all};
 use ractor::{Actor as _, ActorRef};
 use tokio::sync::{broadcast, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::channel::ChannelMsg;
 use crate::limits::HouseLimits;
 use crate::notice::Notice;
+use crate::outbox::{OutboxMsg, Owed};
 use crate::shared::{Create, Phase, Shared};
 use crate::supervisor::{Supervisor, SupervisorMsg};
 
@@ -53,6 +58,12 @@ pub struct HouseDeps {
     pub platforms: Vec<Arc<dyn Platform>>,
     /// Bounds and times.
     pub limits: HouseLimits,
+    /// How much people may talk to the bot.
+    pub talk: TalkLimits,
+    /// What models cost, by their ids in the configuration.
+    pub prices: BTreeMap<String, Price>,
+    /// What the day has cost so far.
+    pub usage_day: UsageDay,
     /// The daemon before this one journalled its stop (or there was none): turns found open were not cut short
     /// by a crash.
     pub clean_stop: bool,
@@ -70,6 +81,12 @@ pub enum HouseError {
     /// No agent at all was given.
     #[error("no agent is configured")]
     NoAgent,
+    /// No delivery of that name is owed.
+    #[error("no delivery `{0}` is owed; `cairn outbox list` shows what is")]
+    NoSuchDelivery(OutboxId),
+    /// There is no turn that could be taken back.
+    #[error("nothing to undo: {0}")]
+    NothingToUndo(String),
     /// The daemon stops.
     #[error("the daemon is stopping")]
     Stopping,
@@ -206,6 +223,67 @@ impl House {
         self.shared.ask(channel, Create::No, |reply| ChannelMsg::Stop { reply }).await?
     }
 
+    /// What is not delivered yet, or could not be, oldest first.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn deliveries(&self) -> Result<Vec<OutboxItem>, HouseError> {
+        Ok(self.shared.deps.outbox.deliveries().await?)
+    }
+
+    /// Has a delivery that did not succeed tried again, from its first part that is not there. One that is under way
+    /// goes on as it is.
+    ///
+    /// # Errors
+    /// There is no such delivery, the store failed, or the daemon stops.
+    pub async fn retry_delivery(&self, id: &OutboxId) -> Result<(), HouseError> {
+        let item = self.delivery(id).await?;
+        if !self
+            .shared
+            .ask(&item.channel, Create::No, |reply| ChannelMsg::Retry { id: id.clone(), reply })
+            .await??
+        {
+            return Ok(());
+        }
+        // As the journal has it now, and sends it from there.
+        let item = self.delivery(id).await?;
+        tracing::info!(channel = %item.channel, delivery = %id, "a delivery is tried again by command");
+        self.shared.tell_outbox(OutboxMsg::Owe(Box::new(Owed { item, reply: None, typing: None })));
+        Ok(())
+    }
+
+    /// Gives a delivery up.
+    ///
+    /// # Errors
+    /// As for [`House::retry_delivery`].
+    pub async fn drop_delivery(&self, id: &OutboxId) -> Result<(), HouseError> {
+        let item = self.delivery(id).await?;
+        let channel = item.channel;
+        self.shared.ask(&channel, Create::No, |reply| ChannelMsg::Drop { id: id.clone(), reply }).await??;
+        tracing::info!(%channel, delivery = %id, "a delivery was dropped by command");
+        self.shared.tell_outbox(OutboxMsg::Forget { channel, id: id.clone() });
+        Ok(())
+    }
+
+    async fn delivery(&self, id: &OutboxId) -> Result<OutboxItem, HouseError> {
+        let found = self.deliveries().await?.into_iter().find(|item| item.id == *id);
+        found.ok_or_else(|| HouseError::NoSuchDelivery(id.clone()))
+    }
+
+    /// The money that the day has cost so far, in the currency of the prices.
+    pub fn spent_today(&self) -> f64 {
+        self.shared.spent_today()
+    }
+
+    /// Takes the last turn back: it is archived, and the model never sees it again. An open turn is stopped first; it is
+    /// the last one then.
+    ///
+    /// # Errors
+    /// As for [`House::compact`]; or there is nothing to take back.
+    pub async fn undo(&self, channel: &ChannelId) -> Result<TurnId, HouseError> {
+        self.shared.ask(channel, Create::No, |reply| ChannelMsg::Undo { reply }).await?
+    }
+
     /// What happens from here on, in all channels. A slow receiver misses some.
     pub fn notices(&self) -> broadcast::Receiver<Notice> {
         self.shared.notices.subscribe()
@@ -251,7 +329,9 @@ impl House {
     /// Stops: takes nothing more in, lets open turns end within `grace`, cancels the rest (they are taken up
     /// again at the next start, as are runs), keeps heads, journals the stop. Returns when all is at rest.
     pub async fn shutdown(&self, grace: Duration) {
+        let stop_by = Instant::now() + grace;
         self.shared.set_phase(Phase::Stopping);
+        self.shared.stop_by.send_replace(Some(stop_by));
         let cells: Vec<_> = self.shared.cells.read().values().cloned().collect();
         let ask_all = |message: fn(oneshot::Sender<()>) -> ChannelMsg| {
             let answers = cells.iter().map(|cell| {
@@ -261,12 +341,20 @@ impl House {
             });
             join_all(answers.collect::<Vec<_>>())
         };
-        if tokio::time::timeout(grace, ask_all(|done| ChannelMsg::Drain { done })).await.is_err() {
+        if timeout_at(stop_by, ask_all(|done| ChannelMsg::Drain { done })).await.is_err() {
             tracing::warn!(
                 "turns are still open after the grace time; they are taken up again at the next start"
             );
         }
-        if tokio::time::timeout(STOP_LIMIT, ask_all(|done| ChannelMsg::Abandon { done })).await.is_err() {
+        // What is on its way when the time is over gets a little more, so that its fate is known.
+        let (done, drained) = oneshot::channel();
+        self.shared.tell_outbox(OutboxMsg::Drain { done });
+        if timeout_at(stop_by.max(Instant::now()) + SEND_LIMIT, drained).await.is_err() {
+            tracing::warn!(
+                "something is still being sent; whether it is there is found out at the next start"
+            );
+        }
+        if timeout(STOP_LIMIT, ask_all(|done| ChannelMsg::Abandon { done })).await.is_err() {
             tracing::warn!("a channel does not answer; its state is in the journal");
         }
         self.shared.tasks.cancel();
@@ -274,7 +362,7 @@ impl House {
         if let Err(error) = self.supervisor.wait(Some(STOP_LIMIT)).await {
             tracing::warn!(%error, "the actors are slow to stop");
         }
-        if tokio::time::timeout(STOP_LIMIT, self.shared.tasks.wait()).await.is_err() {
+        if timeout(STOP_LIMIT, self.shared.tasks.wait()).await.is_err() {
             tracing::warn!("tasks are slow to stop");
         }
         for cell in cells {
@@ -289,6 +377,9 @@ impl House {
         }
     }
 }
+
+/// What the outbox is given beyond the grace time for what is on its way.
+const SEND_LIMIT: Duration = Duration::from_secs(2);
 
 /// Longest that the parts of the house are given to stop once they are told so.
 const STOP_LIMIT: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::failure;
 
@@ -52,6 +52,7 @@ struct Waiting {
 #[derive(Default)]
 pub(crate) struct Hub {
     waiting: Mutex<Waiting>,
+    changed: watch::Sender<()>,
 }
 
 impl Hub {
@@ -84,6 +85,7 @@ impl Hub {
         let mut waiting = self.waiting.lock();
         waiting.so_far.push_str(text);
         waiting.tell(&Progress::Delta(text.to_owned()));
+        self.changed.send_replace(());
     }
 
     /// The answer under way is void and begins anew.
@@ -102,6 +104,16 @@ impl Hub {
             waiting.so_far.push_str("\n\n");
             waiting.tell(&Progress::Delta("\n\n".to_owned()));
         }
+    }
+
+    /// The words of the answer under way.
+    pub(crate) fn so_far(&self) -> String {
+        self.waiting.lock().so_far.clone()
+    }
+
+    /// Told whenever the words of the answer under way have changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// A tool is called, or has been.

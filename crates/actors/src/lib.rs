@@ -20,6 +20,7 @@ mod notice;
 mod outbox;
 mod router;
 mod shared;
+mod show;
 mod supervisor;
 mod tasks;
 mod tools;

@@ -28,6 +28,12 @@ pub struct HouseLimits {
     pub restart_pause: Duration,
     /// Pause before something that the store refused is tried again.
     pub store_retry_pause: Duration,
+    /// Longest pause between attempts at a delivery, unless the platform asks for more.
+    pub delivery_retry_max: Duration,
+    /// People in a chat are told after so long that no model answers, and that their message is kept.
+    pub tell_after: Duration,
+    /// Longest pause between calls of a model that does not answer, once people in a chat were told.
+    pub patience_max: Duration,
 }
 
 impl Default for HouseLimits {
@@ -44,6 +50,9 @@ impl Default for HouseLimits {
             tool_timeout: Duration::from_secs(60),
             restart_pause: Duration::from_millis(100),
             store_retry_pause: Duration::from_secs(1),
+            delivery_retry_max: Duration::from_secs(60),
+            tell_after: Duration::from_secs(5),
+            patience_max: Duration::from_secs(60),
         }
     }
 }

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use cairn_core::ids::{AgentId, ChannelId};
+use cairn_core::ids::{AgentId, ChannelId, LOCAL_PLATFORM};
+use cairn_core::limits::{Limited, Meter};
+use cairn_core::model::Usage;
 use cairn_core::ports::Platform;
 use jiff::Timestamp;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
-use tokio::sync::{Semaphore, broadcast, oneshot};
+use tokio::sync::{Semaphore, broadcast, oneshot, watch};
+use tokio::time::Instant;
 
 use crate::cell::Cell;
 use crate::channel::ChannelMsg;
@@ -60,6 +63,10 @@ pub(crate) struct Shared {
     pub(crate) notices: broadcast::Sender<Notice>,
     /// Credits of messages on their way to the journal.
     pub(crate) credits: Arc<Semaphore>,
+    /// When a stop must have come to its end; none before it begins.
+    pub(crate) stop_by: watch::Sender<Option<Instant>>,
+    /// What people have used.
+    meter: Mutex<Meter>,
     /// All tasks.
     pub(crate) tasks: Tasks,
     phase: AtomicU8,
@@ -73,8 +80,11 @@ impl Shared {
     pub(crate) fn new(deps: HouseDeps) -> Self {
         let agents =
             deps.agents.iter().map(|agent| (agent.settings.id.clone(), Arc::new(agent.clone()))).collect();
+        let meter = Meter::new(deps.talk.clone(), deps.prices.clone(), deps.usage_day.clone());
         Self {
             agents,
+            stop_by: watch::Sender::new(None),
+            meter: Mutex::new(meter),
             cells: RwLock::default(),
             notices: broadcast::Sender::new(NOTICE_QUEUE),
             credits: Arc::new(Semaphore::new(deps.limits.admitted_messages)),
@@ -125,6 +135,33 @@ impl Shared {
     /// The platform that delivers replies of a channel.
     pub(crate) fn platform(&self, channel: &ChannelId) -> Option<Arc<dyn Platform>> {
         self.deps.platforms.iter().find(|platform| platform.name() == channel.platform()).cloned()
+    }
+
+    /// Whether somebody may be taken in; a message that may counts. The local platform has no limit but the money.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    pub(crate) fn admit(&self, channel: &ChannelId, user: &str) -> Result<(), Limited> {
+        let now = self.now();
+        let mut meter = self.meter.lock();
+        match channel.platform() {
+            LOCAL_PLATFORM => meter.admit_spend(now),
+            _ => meter.admit(channel, user, now),
+        }
+    }
+
+    /// Counts what a model was used for, on behalf of these people.
+    pub(crate) fn count_usage(&self, channel: &ChannelId, users: &[String], model: &str, usage: Usage) {
+        let now = self.now();
+        let mut meter = self.meter.lock();
+        meter.spent(channel, users, model, usage, now);
+        metrics::gauge!("cairn_spent_today").set(meter.spent_today(now));
+    }
+
+    /// The money that the day has cost so far.
+    pub(crate) fn spent_today(&self) -> f64 {
+        let now = self.now();
+        self.meter.lock().spent_today(now)
     }
 
     /// Tells watchers. That nobody watches is fine.

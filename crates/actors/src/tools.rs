@@ -83,7 +83,9 @@ pub(crate) struct Toolbox {
 
 impl Toolbox {
     pub(crate) fn new(shared: Arc<Shared>, cell: Arc<Cell>) -> Self {
-        Self { scopes: Scope::readable_in(&cell.id, None), shared, cell }
+        let scopes =
+            cell.read(|conversation| Scope::readable_in(&cell.id, conversation.direct_with.as_deref()));
+        Self { scopes, shared, cell }
     }
 
     /// Calls a tool. Whatever goes wrong is told to the model, which can do better.
@@ -132,7 +134,7 @@ impl Toolbox {
             let last = Seq(conversation.next_seq.0 - 1);
             Ok(MemorySave {
                 agent: self.cell.agent.settings.id.clone(),
-                scope: Scope::learnt_in(&self.cell.id, None),
+                scope: Scope::learnt_in(&self.cell.id, conversation.direct_with.as_deref()),
                 kind: draft.kind,
                 text: draft.text,
                 subject: draft.subject,

@@ -8,11 +8,13 @@ use cairn_core::event::{Run, RunOutcome, Work};
 use cairn_core::ids::SummaryId;
 use cairn_core::memory::DraftMemory;
 use cairn_core::message::{Entry, Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent};
+use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::summary::Summary;
 use futures::StreamExt as _;
+use parking_lot::Mutex;
 
 use crate::cell::Cell;
+use crate::channel::ChannelMsg;
 use crate::shared::Shared;
 
 /// Most model calls of one attempt (DESIGN.md).
@@ -67,11 +69,22 @@ pub(crate) async fn run(
     digest: bool,
 ) -> Result<Made, Failure> {
     let limit = Duration::from_secs(cell.agent.settings.compaction.timeout_secs);
+    let spent = Mutex::new(Usage::default());
     let attempt = async {
         let sources = sources(&shared, &cell, &run).await?;
-        if digest { stand_in(&cell, run, sources).await } else { summarise(&cell, &run, sources).await }
+        if digest {
+            stand_in(&cell, run, sources).await
+        } else {
+            summarise(&cell, &run, sources, &spent).await
+        }
     };
-    match tokio::time::timeout(limit, attempt).await {
+    let ended = tokio::time::timeout(limit, attempt).await;
+    let usage = *spent.lock();
+    if usage != Usage::default() {
+        let model = cell.agent.model.info().id.clone();
+        cell.tell_channel(ChannelMsg::Spent { model, usage });
+    }
+    match ended {
         Ok(result) => result,
         Err(_) => Err(Failure::attempt(format!("no summary within {} s", limit.as_secs()))),
     }
@@ -119,13 +132,13 @@ async fn stand_in(cell: &Cell, run: Run, sources: Sources) -> Result<Made, Failu
     }
 }
 
-async fn summarise(cell: &Cell, run: &Run, sources: Sources) -> Result<Made, Failure> {
+async fn summarise(cell: &Cell, run: &Run, sources: Sources, spent: &Mutex<Usage>) -> Result<Made, Failure> {
     let source_tokens: u64 = sources.entries.iter().map(|entry| u64::from(entry.tokens)).sum::<u64>()
         + sources.summaries.iter().map(|summary| u64::from(summary.tokens)).sum::<u64>();
     let dates = sources.entries.first().zip(sources.entries.last()).map(|(first, last)| (first.at, last.at));
     let settings = &cell.agent.settings;
     let request = compaction_request(&cell.id, settings, run, sources.entries, sources.summaries);
-    let mut talk = Talk { cell, request, memories: Vec::new() };
+    let mut talk = Talk { cell, request, memories: Vec::new(), spent };
     let mut corrected = false;
     loop {
         let said = talk.rounds().await?;
@@ -159,6 +172,8 @@ struct Talk<'a> {
     cell: &'a Cell,
     request: ChatRequest,
     memories: Vec<DraftMemory>,
+    /// Tokens of all calls.
+    spent: &'a Mutex<Usage>,
 }
 
 impl Talk<'_> {
@@ -196,7 +211,10 @@ impl Talk<'_> {
                 ModelEvent::Text(words) => text.push_str(&words),
                 ModelEvent::Reasoning(_) => {}
                 ModelEvent::ToolCall(call) => calls.push(call),
-                ModelEvent::Done { finish, .. } => return Ok((text, calls, finish)),
+                ModelEvent::Done { finish, usage, .. } => {
+                    *self.spent.lock() += usage.unwrap_or_default();
+                    return Ok((text, calls, finish));
+                }
             }
         }
         Err(ModelError::Protocol("the stream ended before its end".to_owned()))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use cairn_actors::{House, HouseDeps, HouseError};
-use cairn_core::ports::{Adapter, AdapterPorts, Clock, Platform, Registry, StoreError};
+use cairn_core::ports::{Adapter, AdapterPorts, Clock, Platform, Registry, RegistryStore as _, StoreError};
 use cairn_llm::BadModel;
 use cairn_platforms::local::{self, LocalApi, Mint};
 use cairn_store::{Store, StoreOptions};
@@ -241,6 +241,9 @@ async fn house(
         // Local answers are stored, and read by whoever waits for them: nothing is owed to a network.
         platforms,
         limits: limits.house(),
+        talk: limits.talk(),
+        prices: loaded.config.prices(),
+        usage_day: store.usage_day().await?,
         clean_stop: store.stopped_cleanly()?,
     })
     .await?;

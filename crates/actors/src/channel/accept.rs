@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use cairn_core::event::{Event, TurnEnd, TurnOutcome};
-use cairn_core::ids::{ChannelId, MessageId, TurnId};
-use cairn_core::message::{Inbound, Pending, fingerprint};
+use cairn_core::ids::{ChannelId, LOCAL_PLATFORM, MessageId, TurnId};
+use cairn_core::limits::Limited;
+use cairn_core::message::{Amendment, Change, Inbound, Pending, fingerprint};
 use cairn_core::ports::{Admission, Answer, Refusal, Reply, Seen, StoreError, TurnFailure};
 use cairn_core::window::pending_tokens;
 
@@ -30,7 +31,7 @@ const BEHIND: &str = "bringing its views up to the journal";
 
 /// What the views say, unless they are too far behind: without them nobody knows whether a message is new, so it is
 /// refused, to be sent again.
-async fn in_time<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refusal> {
+pub(super) async fn in_time<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refusal> {
     match tokio::time::timeout(VIEWS_LIMIT, work).await {
         Ok(result) => result.map_err(of_store),
         Err(_) => Err(Refusal::Unavailable(BEHIND)),
@@ -45,7 +46,7 @@ pub(super) struct Recent {
 }
 
 /// How a message id stands.
-enum Standing {
+pub(super) enum Standing {
     New,
     /// Pending or in the open turn.
     Open(TurnId, String),
@@ -64,7 +65,13 @@ impl ChannelState {
             Err(refusal) => return Ok(Err(refusal)),
         };
         match standing {
-            Standing::Open(_, known) | Standing::Ended(_, known) if known != print => {
+            // An adapter that sees the newer words of a message it has handed in before.
+            Standing::Open(_, known) | Standing::Ended(_, known)
+                if known != print && !known.is_empty() && self.is_chat() =>
+            {
+                self.newer_words(inbound).await
+            }
+            Standing::Open(_, known) | Standing::Ended(_, known) if known != print && !self.is_chat() => {
                 Ok(Err(Refusal::Conflict(inbound.message.clone())))
             }
             Standing::Open(turn, _) => {
@@ -82,6 +89,26 @@ impl ChannelState {
         }
     }
 
+    /// A chat network, where messages have words that change, and never run twice.
+    pub(super) fn is_chat(&self) -> bool {
+        self.cell.id.platform() != LOCAL_PLATFORM
+    }
+
+    async fn newer_words(&mut self, inbound: &Inbound) -> Result<Result<Admission, Refusal>, Fault> {
+        let change = Change::Edited {
+            author: inbound.author.clone(),
+            parts: inbound.parts.clone(),
+            addressed: inbound.addressed,
+        };
+        let (channel, message) = (inbound.channel.clone(), inbound.message.clone());
+        let amendment = Amendment { channel, message, at: inbound.at, change };
+        if let Err(refusal) = self.amend(&amendment).await? {
+            return Ok(Err(refusal));
+        }
+        let turn = self.cell.read(cairn_core::conversation::Conversation::next_turn);
+        Ok(Ok(Admission { turn, progress: ended_stream(Answer::Failed(failure::repeated())) }))
+    }
+
     async fn take_in(
         &mut self,
         inbound: &Inbound,
@@ -91,6 +118,12 @@ impl ChannelState {
             self.cell.read(|conversation| (conversation.pending.len(), conversation.next_turn()));
         if n_pending >= self.shared.deps.limits.channel_queue {
             return Ok(Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }));
+        }
+        if inbound.addressed
+            && let Err(limited) = self.shared.admit(&self.cell.id, &inbound.author.id)
+        {
+            let Limited { retry_after_secs, words, tell } = limited;
+            return Ok(Err(Refusal::Limited { retry_after_secs, words, tell }));
         }
         let mut pending = Pending {
             message: inbound.message.clone(),
@@ -119,7 +152,7 @@ impl ChannelState {
         Ok(Ok(Admission { turn, progress }))
     }
 
-    async fn standing(&self, message: &MessageId) -> Result<Standing, StoreError> {
+    pub(super) async fn standing(&self, message: &MessageId) -> Result<Standing, StoreError> {
         let open = self.cell.read(|conversation| {
             if let Some(pending) = conversation.pending.iter().find(|pending| pending.message == *message) {
                 return Some(Standing::Open(pending.turn.clone(), pending.fingerprint.clone()));
@@ -148,6 +181,10 @@ impl ChannelState {
     /// What a message is answered with whose turn has ended; `None` when it is to run again.
     async fn stored_answer(&self, message: &MessageId, end: &TurnEnd) -> Result<Option<Answer>, StoreError> {
         let reply = match &end.outcome {
+            TurnOutcome::Failed { code, message } if self.is_chat() => {
+                return Ok(Some(Answer::Failed(failure::stored(code, message))));
+            }
+            TurnOutcome::Stopped if self.is_chat() => return Ok(Some(Answer::Failed(failure::stopped()))),
             TurnOutcome::Failed { .. } | TurnOutcome::Stopped => return Ok(None),
             TurnOutcome::DeadLettered => return Ok(Some(Answer::Failed(failure::dead_letter()))),
             TurnOutcome::Unanswered => String::new(),
@@ -155,6 +192,7 @@ impl ChannelState {
                 let entries = self.shared.deps.archive.entries(&self.cell.id, *reply, *reply, 1).await?;
                 match entries.first() {
                     Some(entry) => entry.text(),
+                    None if self.is_chat() => return Ok(Some(Answer::Failed(failure::lost()))),
                     None => return Ok(None),
                 }
             }
@@ -197,10 +235,21 @@ pub(crate) fn refusal(error: HouseError, channel: &ChannelId) -> Refusal {
         HouseError::UnknownAgent(agent) => Refusal::UnknownAgent(agent),
         HouseError::NoAgent | HouseError::NoSuchChannel(_) => Refusal::UnknownAgent(channel.agent()),
         HouseError::Stopping => Refusal::Unavailable(Phase::Stopping.name()),
-        HouseError::Interrupted(_) | HouseError::Spawn { .. } => {
-            Refusal::Unavailable("starting a channel again")
-        }
+        HouseError::Interrupted(_)
+        | HouseError::Spawn { .. }
+        | HouseError::NoSuchDelivery(_)
+        | HouseError::NothingToUndo(_) => Refusal::Unavailable("starting a channel again"),
         HouseError::Store(error) => of_store(error),
+    }
+}
+
+/// A refusal of a command, whose channel begins with it where it must.
+pub(super) fn refusal_of_command(error: HouseError) -> Refusal {
+    match error {
+        HouseError::UnknownAgent(agent) => Refusal::UnknownAgent(agent),
+        HouseError::Stopping => Refusal::Unavailable(Phase::Stopping.name()),
+        HouseError::Store(error) => of_store(error),
+        _ => Refusal::Unavailable("starting a channel again"),
     }
 }
 

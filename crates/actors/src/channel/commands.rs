@@ -1,8 +1,8 @@
 //! What people and other parts of the house ask of a channel.
 
 use cairn_core::compaction::{give_up, request_manual};
-use cairn_core::event::{Event, Receipt, RunOutcome};
-use cairn_core::ids::{Generation, OutboxId, RunId};
+use cairn_core::event::{Event, RunOutcome};
+use cairn_core::ids::{Generation, RunId};
 
 use super::ChannelState;
 use super::journal::Fault;
@@ -81,17 +81,5 @@ impl ChannelState {
     /// Stops the open turn; the next pending message follows.
     pub(super) async fn stop_turn(&mut self) -> Result<Result<bool, HouseError>, Fault> {
         Ok(self.stop_open_turn().await?.map_err(HouseError::Store))
-    }
-
-    /// Notes how a delivery ended.
-    pub(super) async fn settle(
-        &mut self,
-        id: OutboxId,
-        receipt: Receipt,
-    ) -> Result<Result<(), HouseError>, Fault> {
-        if !self.cell.read(|conversation| conversation.owed.contains(&id)) {
-            return Ok(Ok(()));
-        }
-        Ok(self.commit(vec![Event::OutboxSettled { id, receipt }]).await?.map_err(HouseError::Store))
     }
 }

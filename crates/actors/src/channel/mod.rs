@@ -4,7 +4,10 @@
 //! folded in under the write lock. Turns and runs are tasks beside the actor; what they want changed they propose.
 
 mod accept;
+mod amend;
+mod closing;
 mod commands;
+mod deliveries;
 mod journal;
 mod report;
 mod restore;
@@ -18,10 +21,11 @@ use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::Draft;
-use cairn_core::event::{Event, Receipt, RunOutcome};
-use cairn_core::ids::{Generation, OutboxId, RunId};
-use cairn_core::message::Inbound;
-use cairn_core::ports::{Admission, Refusal, StoreError, TurnFailure};
+use cairn_core::event::{Event, RunOutcome};
+use cairn_core::ids::{Generation, MessageId, OutboxId, RunId, TurnId};
+use cairn_core::message::{Amendment, Author, Inbound};
+use cairn_core::model::Usage;
+use cairn_core::ports::{Admission, Refusal, StoreError};
 use cairn_core::tier::Tier;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -32,12 +36,13 @@ use crate::cell::Cell;
 use crate::house::{HouseError, RunTicket};
 use crate::shared::Shared;
 use crate::tasks::Ended;
-use crate::turn::{Cause, Said};
+use crate::turn::{Cause, Run};
 
 pub(crate) use accept::refusal;
 
 use accept::Recent;
-use turns::{Closing, Current};
+use closing::Closing;
+use turns::Current;
 
 /// Who asks gets the answer here.
 pub(crate) type Reply<T> = oneshot::Sender<T>;
@@ -70,12 +75,53 @@ pub(crate) enum ChannelMsg {
         /// Where the answer goes.
         reply: Reply<Result<bool, HouseError>>,
     },
-    /// A delivery ended.
-    Settle {
+    /// Take a change of an earlier message in.
+    Amend {
+        /// The change.
+        amendment: Arc<Amendment>,
+        /// Returned when it is in the journal, or passed over.
+        credit: Arc<OwnedSemaphorePermit>,
+        /// Where the answer goes.
+        reply: Reply<Result<(), Refusal>>,
+    },
+    /// A command is about to be run.
+    Claim {
+        /// The id of its message or interaction.
+        message: MessageId,
+        /// Its name.
+        command: &'static str,
+        /// Who gave it.
+        caller: Author,
+        /// Returned when it is in the journal.
+        credit: Arc<OwnedSemaphorePermit>,
+        /// False: it was run before.
+        reply: Reply<Result<bool, Refusal>>,
+    },
+    /// Take the last turn back.
+    Undo {
+        /// Where the answer goes.
+        reply: Reply<Result<TurnId, HouseError>>,
+    },
+    /// Note how a delivery goes.
+    Post {
         /// The delivery.
         id: OutboxId,
-        /// How.
-        receipt: Receipt,
+        /// What happened.
+        events: Vec<Event>,
+        /// False: it is owed no longer, and nothing was noted.
+        reply: Reply<Result<bool, HouseError>>,
+    },
+    /// Have a delivery tried again.
+    Retry {
+        /// The delivery.
+        id: OutboxId,
+        /// False: it is under way already.
+        reply: Reply<Result<bool, HouseError>>,
+    },
+    /// Give a delivery up.
+    Drop {
+        /// The delivery.
+        id: OutboxId,
         /// Where the answer goes.
         reply: Reply<Result<(), HouseError>>,
     },
@@ -104,7 +150,19 @@ pub(crate) enum ChannelMsg {
         /// Which attempt at a turn.
         attempt: u64,
         /// How.
-        ended: Box<Ended<Result<Said, TurnFailure>>>,
+        ended: Box<Ended<Run>>,
+    },
+    /// The turn under way waits for a model, and the house stops: it is taken up again at the next start.
+    Yield {
+        /// Which attempt at a turn.
+        attempt: u64,
+    },
+    /// A run used tokens.
+    Spent {
+        /// The model, by its id in the configuration.
+        model: String,
+        /// The tokens.
+        usage: Usage,
     },
     /// What the store refused is tried again.
     TryAgain,
@@ -160,7 +218,12 @@ impl ChannelMsg {
                 | Self::Compact { .. }
                 | Self::NewGeneration { .. }
                 | Self::Stop { .. }
-                | Self::Settle { .. }
+                | Self::Amend { .. }
+                | Self::Claim { .. }
+                | Self::Undo { .. }
+                | Self::Post { .. }
+                | Self::Retry { .. }
+                | Self::Drop { .. }
         )
     }
 
@@ -173,10 +236,20 @@ impl ChannelMsg {
             Self::Compact { reply, .. } => drop(reply.send(Err(error))),
             Self::NewGeneration { reply } => drop(reply.send(Err(error))),
             Self::Stop { reply } => drop(reply.send(Err(error))),
-            Self::Settle { reply, .. } => drop(reply.send(Err(error))),
+            Self::Amend { reply, amendment, .. } => drop(reply.send(match error {
+                // A change of a message that nobody knows.
+                HouseError::NoSuchChannel(_) => Ok(()),
+                error => Err(accept::refusal(error, &amendment.channel)),
+            })),
+            Self::Claim { reply, caller: _, .. } => drop(reply.send(Err(accept::refusal_of_command(error)))),
+            Self::Undo { reply } => drop(reply.send(Err(error))),
+            Self::Post { reply, .. } | Self::Retry { reply, .. } => drop(reply.send(Err(error))),
+            Self::Drop { reply, .. } => drop(reply.send(Err(error))),
             Self::Step { .. }
             | Self::Relieve { .. }
             | Self::TurnDone { .. }
+            | Self::Yield { .. }
+            | Self::Spent { .. }
             | Self::TryAgain
             | Self::Propose
             | Self::Finish { .. }
@@ -295,7 +368,20 @@ impl Actor for Channel {
             ChannelMsg::Compact { instruction, reply } => drop(reply.send(state.compact(instruction).await?)),
             ChannelMsg::NewGeneration { reply } => drop(reply.send(state.new_generation().await?)),
             ChannelMsg::Stop { reply } => drop(reply.send(state.stop_turn().await?)),
-            ChannelMsg::Settle { id, receipt, reply } => drop(reply.send(state.settle(id, receipt).await?)),
+            ChannelMsg::Amend { amendment, credit, reply } => {
+                let amended = state.amend(&amendment).await?;
+                drop(credit);
+                drop(reply.send(amended));
+            }
+            ChannelMsg::Claim { message, command, caller, credit, reply } => {
+                let claimed = state.claim(message, command, caller).await?;
+                drop(credit);
+                drop(reply.send(claimed));
+            }
+            ChannelMsg::Undo { reply } => drop(reply.send(state.undo().await?)),
+            ChannelMsg::Post { id, events, reply } => drop(reply.send(state.post(&id, events).await?)),
+            ChannelMsg::Retry { id, reply } => drop(reply.send(state.retry_delivery(id).await?)),
+            ChannelMsg::Drop { id, reply } => drop(reply.send(state.drop_delivery(id).await?)),
             ChannelMsg::Step { attempt, events, reply } => {
                 drop(reply.send(state.step(attempt, events).await?));
             }
@@ -303,6 +389,8 @@ impl Actor for Channel {
                 drop(reply.send(state.relieve(attempt, &settings, cause).await?));
             }
             ChannelMsg::TurnDone { attempt, ended } => state.turn_done(attempt, *ended).await?,
+            ChannelMsg::Yield { attempt } => state.yield_turn(attempt),
+            ChannelMsg::Spent { model, usage } => state.spent(model, usage).await?,
             ChannelMsg::TryAgain => state.try_again().await?,
             ChannelMsg::Propose => state.propose().await?,
             ChannelMsg::Finish { run, draft } => state.finish_run(&run, draft).await?,

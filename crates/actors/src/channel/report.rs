@@ -1,6 +1,7 @@
 //! What watchers, logs, metrics and the compactor are told of what has become durable.
 
 use cairn_core::event::{Event, Record, Run, RunEnd, TurnEnd, TurnOutcome};
+use cairn_core::ports::OutboxItem;
 use cairn_core::window::{Gauge, measure};
 
 use super::ChannelState;
@@ -15,8 +16,15 @@ impl ChannelState {
     /// Tells of records that were just folded in.
     pub(super) fn report(&mut self, records: &[Record]) {
         self.since_head += records.len();
-        let moved = records.iter().any(|record| !matches!(record.event, Event::Accepted(_)));
-        if !moved {
+        self.hand_over(records);
+        for record in records {
+            if let Event::UsageReported { model, usage, .. } = &record.event {
+                self.shared.count_usage(&self.cell.id, self.authors(), model, *usage);
+            }
+        }
+        let moves =
+            |event: &Event| !matches!(event, Event::Accepted(_)) && OutboxItem::named_by(event).is_none();
+        if !records.iter().any(|record| moves(&record.event)) {
             return;
         }
         let settings = &self.cell.agent.settings;

@@ -1,14 +1,18 @@
 //! Taking up again what a restart found unfinished.
 
 use cairn_core::conversation::MAX_INTERRUPTIONS;
-use cairn_core::event::{Event, TurnOutcome};
+use cairn_core::event::Event;
 use ractor::ActorProcessingErr;
 
+use super::closing::{close_calls, stamp};
 use super::journal::Fault;
-use super::turns::{close_calls, stamp};
 use super::{ChannelMsg, ChannelState};
 use crate::compactor::CompactorMsg;
-use crate::failure;
+use crate::turn::note_id;
+
+/// Unclean stops after which a turn is given up whose chat was told that it waits for a model. It may be open for days
+/// through no fault of its own; but should it be what fails each time, that must come to an end, too.
+const MAX_WHILE_WAITING: u32 = 10 * MAX_INTERRUPTIONS;
 
 impl ChannelState {
     /// The open turn runs again, or goes to the dead letters; pending messages and the run follow.
@@ -32,7 +36,8 @@ impl ChannelState {
             }
             // The store may be unwell: then this actor fails and is started again after a pause.
             self.commit(events).await??;
-            if interruptions >= MAX_INTERRUPTIONS {
+            let told = open.notes.contains(&note_id(&self.cell.id, &open.id));
+            if interruptions >= if told { MAX_WHILE_WAITING } else { MAX_INTERRUPTIONS } {
                 self.give_up_turn(interruptions).await?;
             }
         }
@@ -42,8 +47,7 @@ impl ChannelState {
     }
 
     async fn give_up_turn(&mut self, interruptions: u32) -> Result<(), Fault> {
-        let closing = self.unanswered(TurnOutcome::DeadLettered, failure::dead_letter(), "never run");
-        let Some(closing) = closing else { return Ok(()) };
+        let Some(closing) = self.dead_lettered() else { return Ok(()) };
         tracing::error!(channel = %self.cell.id, turn = %closing.turn(), interruptions,
             "a turn went to the dead letters: each time it was open, everything failed; its words are in the history");
         self.close(closing).await.map(drop)

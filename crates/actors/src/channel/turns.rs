@@ -7,46 +7,32 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{emergency, emergency_on_overflow};
 use cairn_core::conversation::{Conversation, OpenTurn};
 use cairn_core::event::{Event, TurnEnd, TurnOutcome};
-use cairn_core::ids::{MessageId, OutboxId, Seq, TurnId};
-use cairn_core::message::{Entry, Part, Pending, Role, fingerprint};
+use cairn_core::message::Pending;
 use cairn_core::model::Usage;
-use cairn_core::ports::{DeliveryState, OutboxItem, StoreError, TurnFailure};
-use cairn_core::window::entry_tokens;
+use cairn_core::ports::StoreError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::accept::{answer_of, failed};
+use super::closing::{Closing, prints_of, stamp};
 use super::journal::Fault;
 use super::take::next_turn;
 use super::{ChannelMsg, ChannelState};
 use crate::compactor::CompactorMsg;
 use crate::failure;
-use crate::outbox::OutboxMsg;
+use crate::show::{Show, TurnLink, Typing};
 use crate::tasks::Ended;
-use crate::turn::{self, Cause, Said, TurnArgs, draft_entry};
+use crate::turn::{self, Cause, Run, TurnArgs};
 
 /// The task of the open turn.
 pub(super) struct Current {
     pub(super) attempt: u64,
     token: CancellationToken,
     started: Instant,
-}
-
-/// The end of a turn on its way to the journal.
-pub(super) struct Closing {
-    events: Vec<Event>,
-    end: TurnEnd,
-    /// The words of the reply, or why there is none.
-    answer: Result<String, TurnFailure>,
-    messages: Vec<MessageId>,
-    owed: Option<(OutboxItem, Arc<Entry>)>,
-}
-
-impl Closing {
-    /// The turn that ends.
-    pub(super) fn turn(&self) -> &TurnId {
-        &self.end.turn
-    }
+    /// Who is to be answered.
+    authors: Vec<String>,
+    /// What the chat sees of it meanwhile.
+    show: Option<Arc<Show>>,
 }
 
 impl ChannelState {
@@ -102,14 +88,18 @@ impl ChannelState {
         self.attempts += 1;
         let attempt = self.attempts;
         let token = self.token.child_token();
-        self.current = Some(Current { attempt, token: token.clone(), started: Instant::now() });
         self.cell.hub.begin(&open.messages);
+        let turn = TurnLink { channel: self.myself.clone(), attempt };
+        let show = Show::begin(&self.shared, &self.cell, &turn, open, self.token.child_token()).map(Arc::new);
         let args = TurnArgs {
             shared: Arc::clone(&self.shared),
             cell: Arc::clone(&self.cell),
-            channel: self.myself.clone(),
-            attempt,
+            turn,
+            show: show.clone(),
         };
+        let authors = self.cell.read(|conversation| authors_of(conversation, open));
+        self.current =
+            Some(Current { attempt, token: token.clone(), started: Instant::now(), authors, show });
         let channel = self.myself.clone();
         self.shared.tasks.watch(token, turn::run(args), move |ended| {
             // A channel that has failed meanwhile takes the turn up again when it is back.
@@ -163,27 +153,17 @@ impl ChannelState {
     }
 
     /// The turn's task ended, in whichever way.
-    pub(super) async fn turn_done(
-        &mut self,
-        attempt: u64,
-        ended: Ended<Result<Said, TurnFailure>>,
-    ) -> Result<(), Fault> {
+    pub(super) async fn turn_done(&mut self, attempt: u64, ended: Ended<Run>) -> Result<(), Fault> {
         if !self.is_current(attempt) {
             return Ok(());
         }
         let closing = match ended {
-            Ended::Done(Ok(said)) => self.answered(said),
-            Ended::Done(Err(failure)) => {
-                let outcome =
-                    TurnOutcome::Failed { code: failure.code.clone(), message: failure.message.clone() };
-                self.unanswered(outcome, failure, "not run: the turn failed")
-            }
+            Ended::Done(Run { result: Ok(said), shown }) => self.answered(said, shown),
+            Ended::Done(Run { result: Err(failure), shown }) => self.failed(failure, shown),
             Ended::Panicked(message) => {
                 tracing::error!(channel = %self.cell.id, message, "a turn panicked; please report it");
-                let failure = failure::panicked(&message);
-                let outcome =
-                    TurnOutcome::Failed { code: failure.code.clone(), message: failure.message.clone() };
-                self.unanswered(outcome, failure, "not run: the turn failed")
+                let shown = self.unshow().await;
+                self.failed(failure::panicked(&message), shown)
             }
             Ended::Cancelled => {
                 self.current = None;
@@ -200,82 +180,6 @@ impl ChannelState {
         }
     }
 
-    fn answered(&self, said: Said) -> Option<Closing> {
-        let delivers = self.shared.platform(&self.cell.id).is_some();
-        self.cell.read(|conversation| {
-            let open = conversation.open_turn.as_ref()?;
-            let mut events = close_calls(conversation, "not run: the turn went on without it");
-            let answer = said.entry.text();
-            events.push(Event::EntryAdded { entry: said.entry });
-            events.extend(said.reported);
-            stamp(conversation, &mut events);
-            let entry = events.iter().find_map(|event| match event {
-                Event::EntryAdded { entry } if entry.role == Role::Assistant => Some(entry.clone()),
-                _ => None,
-            })?;
-            let end = TurnEnd {
-                turn: open.id.clone(),
-                outcome: TurnOutcome::Answered { reply: entry.seq },
-                model: Some(said.model),
-                usage: said.usage,
-                recalled: conversation.recalled.clone(),
-            };
-            events.push(Event::TurnEnded(end.clone()));
-            let owed = delivers.then(|| {
-                let id = OutboxId::from(format!("{}:{}", conversation.channel, entry.seq));
-                let (turn, seq) = (open.id.clone(), entry.seq);
-                let reply_to = open.reply_to.clone();
-                events.push(Event::OutboxIntended {
-                    id: id.clone(),
-                    turn: turn.clone(),
-                    seq,
-                    note: None,
-                    reply_to: reply_to.clone(),
-                    edits: None,
-                    draft: false,
-                });
-                let item = OutboxItem {
-                    id,
-                    channel: conversation.channel.clone(),
-                    turn,
-                    seq,
-                    at: self.shared.now(),
-                    note: None,
-                    reply_to,
-                    edits: None,
-                    sent: Vec::new(),
-                    attempted_at: None,
-                    state: DeliveryState::Owed,
-                };
-                (item, Arc::new(entry))
-            });
-            Some(Closing { events, end, answer: Ok(answer), messages: open.messages.clone(), owed })
-        })
-    }
-
-    /// The end of a turn without a reply.
-    pub(super) fn unanswered(
-        &self,
-        outcome: TurnOutcome,
-        failure: TurnFailure,
-        call_result: &str,
-    ) -> Option<Closing> {
-        self.cell.read(|conversation| {
-            let open = conversation.open_turn.as_ref()?;
-            let mut events = close_calls(conversation, call_result);
-            stamp(conversation, &mut events);
-            let end = TurnEnd {
-                turn: open.id.clone(),
-                outcome,
-                model: None,
-                usage: Usage::default(),
-                recalled: conversation.recalled.clone(),
-            };
-            events.push(Event::TurnEnded(end.clone()));
-            Some(Closing { events, end, answer: Err(failure), messages: open.messages.clone(), owed: None })
-        })
-    }
-
     /// Journals the end of the open turn, tells who waits, and goes on. What the store refuses is tried again.
     pub(super) async fn close(&mut self, closing: Closing) -> Result<Result<(), StoreError>, Fault> {
         let prints = self.cell.read(|conversation| prints_of(conversation, &closing.messages));
@@ -290,9 +194,6 @@ impl ChannelState {
             Ok(reply) => answer_of(message, &closing.end, reply.clone()),
             Err(failure) => failed(failure),
         });
-        if let Some((item, reply)) = closing.owed {
-            self.shared.tell_outbox(OutboxMsg::Owe { item, reply: Some(reply) });
-        }
         self.go_on().await?;
         self.tell_drained();
         Ok(Ok(()))
@@ -306,9 +207,36 @@ impl ChannelState {
         if let Some(current) = &self.current {
             current.token.cancel();
         }
-        match self.unanswered(TurnOutcome::Stopped, failure::stopped(), "not run: the turn was stopped") {
+        let shown = self.unshow().await;
+        match self.stopped(shown) {
             Some(closing) => Ok(self.close(closing).await?.map(|()| true)),
             None => Ok(Ok(false)),
+        }
+    }
+
+    /// Ends what the chat sees of the turn under way before its answer; what came of it is still to be journalled.
+    async fn unshow(&self) -> Vec<Event> {
+        match self.current.as_ref().and_then(|current| current.show.clone()) {
+            Some(show) => show.cut_short().await,
+            None => Vec::new(),
+        }
+    }
+
+    /// What shows that the bot is typing, for the delivery that ends it.
+    pub(super) fn typing(&self) -> Option<Arc<Typing>> {
+        Some(self.current.as_ref()?.show.as_ref()?.typing())
+    }
+
+    /// The people whom the turn under way answers.
+    pub(super) fn authors(&self) -> &[String] {
+        self.current.as_ref().map(|current| current.authors.as_slice()).unwrap_or_default()
+    }
+
+    /// The turn under way has nothing to do before the house stops.
+    pub(super) fn yield_turn(&mut self, attempt: u64) {
+        if self.draining && self.is_current(attempt) {
+            self.cancel_turn();
+            self.tell_drained();
         }
     }
 
@@ -332,47 +260,8 @@ impl ChannelState {
     }
 }
 
-/// Gives the entries among the events their numbers, turn, time and weight.
-pub(super) fn stamp(conversation: &Conversation, events: &mut [Event]) {
-    let Some(open) = &conversation.open_turn else { return };
-    let mut seq: Seq = conversation.next_seq;
-    for event in events {
-        if let Event::EntryAdded { entry } = event {
-            entry.seq = seq;
-            entry.turn = open.id.clone();
-            entry.generation = conversation.generation;
-            entry.at = conversation.answer_time(entry.at);
-            entry.tokens = entry_tokens(entry);
-            seq = seq.next();
-        }
-    }
-}
-
-/// Results for the calls of the open turn that have none: no call stays without one.
-pub(super) fn close_calls(conversation: &Conversation, text: &str) -> Vec<Event> {
-    let Some(open) = &conversation.open_turn else { return Vec::new() };
-    let mut owed: Vec<&str> = Vec::new();
-    for entry in conversation.live.iter().filter(|entry| entry.turn == open.id) {
-        owed.extend(entry.tool_calls.iter().map(|call| call.id.as_str()));
-        owed.retain(|id| entry.tool_call_id.as_deref() != Some(*id));
-    }
-    let result = |id: &str| {
-        let mut entry = draft_entry(Role::Tool, conversation.last_at);
-        entry.parts = vec![Part::text(format!("[{text}]"))];
-        entry.tool_call_id = Some(id.to_owned());
-        Event::EntryAdded { entry }
-    };
-    owed.into_iter().map(result).collect()
-}
-
-/// The messages with their fingerprints, as far as their entries are in the window.
-fn prints_of(conversation: &Conversation, messages: &[MessageId]) -> Vec<(MessageId, String)> {
-    let turn: Option<&TurnId> = conversation.open_turn.as_ref().map(|open| &open.id);
-    let of_turn = conversation.live.iter().rev().take_while(|entry| Some(&entry.turn) == turn);
-    of_turn
-        .filter_map(|entry| {
-            let message = entry.message.as_ref().filter(|message| messages.contains(message))?;
-            Some((message.clone(), fingerprint(entry.author.as_ref()?, &entry.parts)))
-        })
-        .collect()
+/// Who wrote the messages that the turn is to answer.
+fn authors_of(conversation: &Conversation, open: &OpenTurn) -> Vec<String> {
+    let of_turn = conversation.live.iter().rev().take_while(|entry| entry.turn == open.id);
+    of_turn.filter_map(|entry| Some(entry.author.as_ref()?.id.clone())).collect()
 }

@@ -210,7 +210,9 @@ impl RouterState {
         create: Create,
         message: ChannelMsg,
     ) {
-        if self.shared.phase() == Phase::Stopping {
+        // Receipts are journalled to the last.
+        let is_receipt = matches!(message, ChannelMsg::Post { .. });
+        if self.shared.phase() == Phase::Stopping && !is_receipt {
             return message.refuse(HouseError::Stopping);
         }
         if !self.shared.agents.contains_key(&channel.agent()) {

@@ -54,7 +54,7 @@ async fn a_killed_outbox_comes_back_and_delivers_what_is_owed() {
     live.house.shared().kill_outbox();
     reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await;
     world.store.until(1, |event| matches!(event, Event::OutboxSettled { .. })).await;
-    assert_eq!(world.net.delivered.lock().len(), 1);
+    assert_eq!(world.net.words(&group()).len(), 1);
     assert_eq!(live.house.health().restarts, 1);
 }
 

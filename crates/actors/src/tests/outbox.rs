@@ -1,51 +1,214 @@
-//! Deliveries to platforms.
+//! Deliveries to platforms: part by part, in order, each at most once or exactly once.
 
+use std::time::Duration;
+
+use crate::HouseError;
 use cairn_core::event::{Event, Receipt};
+use cairn_core::ids::ChannelId;
+use cairn_core::ports::DeliveryState;
 
+use super::common::model::{Kind, Plan};
+use super::common::net::{Act, Trouble};
 use super::common::*;
 
 fn is_settled(event: &Event) -> bool {
     matches!(event, Event::OutboxSettled { .. })
 }
 
+fn is_sent(act: &Act) -> bool {
+    matches!(act, Act::Sent { .. })
+}
+
+fn other() -> ChannelId {
+    "main/net/other".parse().unwrap()
+}
+
+/// Words that make three parts.
+fn long(world: &World) -> &'static str {
+    *world.net.limit.lock() = 4;
+    "onlythrees"
+}
+
+fn receipts(world: &World) -> Vec<Receipt> {
+    let receipt = |event| match event {
+        Event::OutboxSettled { receipt, .. } => Some(receipt),
+        _ => None,
+    };
+    world.store.events().into_iter().filter_map(receipt).collect()
+}
+
+async fn ask(live: &Live, id: &str, text: &str) {
+    reply(live.submit(message(&group(), id, text)).await.unwrap()).await;
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_reply_is_delivered_in_order_and_its_receipt_journalled() {
+async fn replies_are_delivered_in_order_and_their_receipts_journalled() {
     let world = World::new();
     let live = world.start().await;
     for n in 0..3 {
-        let admission = live.submit(message(&group(), &format!("m{n}"), &format!("q{n}"))).await.unwrap();
-        reply(admission).await;
+        ask(&live, &format!("m{n}"), &format!("q{n}")).await;
     }
     world.store.until(3, is_settled).await;
-    let texts: Vec<_> = world.net.delivered.lock().iter().map(|(_, text)| text.clone()).collect();
-    assert_eq!(texts, ["re: q0", "re: q1", "re: q2"]);
+    assert_eq!(world.net.words(&group()), ["re: q0", "re: q1", "re: q2"]);
     assert!(world.store.conversation(&group()).unwrap().owed.is_empty());
+    let answered = |act: &Act| matches!(act, Act::Sent { reply_to: Some(to), .. } if to == "m1");
+    assert_eq!(world.net.acts().iter().filter(|act| answered(act)).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delivery_without_a_receipt_is_made_again_after_a_kill() {
+async fn a_long_reply_goes_in_parts_of_which_the_first_answers_the_message() {
     let world = World::new();
     let live = world.start().await;
-    reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await;
+    world.model.plan(Kind::Reply, Plan::Text(long(&world).to_owned()));
+    ask(&live, "a", "hm").await;
     world.store.until(1, is_settled).await;
-    let at = world.store.events().iter().position(is_settled).unwrap();
-    let again = world.over(world.store.after_kill_at(at));
-    let _live = again.start().await;
-    again.store.until(1, is_settled).await;
-    assert_eq!(again.net.delivered.lock().len(), 1);
-    assert!(again.store.conversation(&group()).unwrap().owed.is_empty());
+    let sent: Vec<_> = world.net.acts().into_iter().filter(is_sent).collect();
+    let part = |part, words: &str, reply_to: Option<&str>| Act::Sent {
+        channel: group().to_string(),
+        part,
+        words: words.to_owned(),
+        reply_to: reply_to.map(str::to_owned),
+    };
+    assert_eq!(sent, [part(0, "only", Some("a")), part(1, "thre", None), part(2, "es", None)]);
+    assert!(matches!(&receipts(&world)[..], [Receipt::Delivered { messages }] if messages.len() == 3));
+    // The receipt of a part shares its append with the next attempt, or with the end.
+    let appends = world.store.appends.lock().clone();
+    assert!(appends.ends_with(&[1, 2, 2, 2]), "{appends:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delivery_that_never_can_be_is_noted_as_dead() {
+async fn a_kill_at_any_record_sends_no_part_twice_and_lists_what_nobody_knows() {
     let world = World::new();
-    *world.net.refuses.lock() = Some("kicked out".to_owned());
     let live = world.start().await;
-    reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await;
+    world.model.plan(Kind::Reply, Plan::Text(long(&world).to_owned()));
+    ask(&live, "a", "hm").await;
     world.store.until(1, is_settled).await;
+    let events = world.store.events();
+    let whole = world.net.messages.lock().clone();
+    let intended = events.iter().position(|event| matches!(event, Event::OutboxIntended { .. })).unwrap();
+    // An append is all there or not at all.
+    let mut ends: Vec<usize> = Vec::new();
+    for n in world.store.appends.lock().iter() {
+        ends.push(ends.last().unwrap_or(&0) + n);
+    }
+    ends.retain(|end| *end > intended);
+    assert_eq!(ends.len(), 5, "the end of the turn, three attempts, the end");
+    let cases = [(false, false), (false, true), (true, false), (true, true)];
+    for (n, (guards, arrives)) in ends.iter().flat_map(|n| cases.map(|case| (*n, case))) {
+        let count = |what: fn(&Event) -> bool| events[..n].iter().filter(|event| what(event)).count();
+        let n_sent = count(|event| matches!(event, Event::OutboxSent { .. }));
+        let n_attempted = count(|event| matches!(event, Event::OutboxAttempted { .. }));
+        let mut again = world.over(world.store.after_kill_at(n));
+        again.net = net::FakeNet::new();
+        *again.net.limit.lock() = 4;
+        if guards {
+            again.net.guard(60);
+        }
+        let there = if arrives { n_attempted } else { n_sent };
+        again.net.messages.lock().extend(whole[..there].iter().cloned());
+        let live = again.start().await;
+        again.store.until(1, is_settled).await;
+        let in_flight = n_attempted > n_sent;
+        let case = format!("killed at {n}, guards {guards}, arrives {arrives}");
+        let owed = live.house.deliveries().await.unwrap();
+        if in_flight && !guards {
+            assert!(
+                matches!(&owed[..], [item] if matches!(item.state, DeliveryState::Unknown { .. })),
+                "{case}"
+            );
+            assert_eq!(again.net.messages.lock().len(), there, "{case}");
+        } else {
+            assert!(owed.is_empty(), "{case}");
+            assert_eq!(again.net.words(&group()), ["only", "thre", "es"], "{case}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_can_be_delivered_is_dead_and_the_next_goes_on() {
+    let world = World::new();
+    world.net.plan(&group(), &[Trouble::Refused]);
+    let live = world.start().await;
+    ask(&live, "a", "hello").await;
+    ask(&live, "b", "again").await;
+    world.store.until(2, is_settled).await;
     let dead = Receipt::Dead { reason: "kicked out".to_owned() };
-    let noted = |event: &Event| matches!(event, Event::OutboxSettled { receipt, .. } if *receipt == dead);
-    assert_eq!(world.store.count(noted), 1);
+    assert_eq!(receipts(&world)[0], dead);
+    assert_eq!(world.net.words(&group()), ["re: again"]);
+    let listed = live.house.deliveries().await.unwrap();
+    assert!(
+        matches!(&listed[..], [item] if item.state == DeliveryState::Dead { reason: "kicked out".to_owned() })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_delivery_can_be_retried_and_dropped() {
+    let world = World::new();
+    world.net.plan(&group(), &[Trouble::Refused, Trouble::Refused]);
+    let live = world.start().await;
+    ask(&live, "a", "hello").await;
+    ask(&live, "b", "again").await;
+    world.store.until(2, is_settled).await;
+    let ids: Vec<_> = live.house.deliveries().await.unwrap().into_iter().map(|item| item.id).collect();
+    live.house.retry_delivery(&ids[0]).await.unwrap();
+    world.store.until(3, is_settled).await;
+    assert_eq!(world.net.words(&group()), ["re: hello"]);
+    live.house.drop_delivery(&ids[1]).await.unwrap();
+    assert!(live.house.deliveries().await.unwrap().is_empty());
+    for id in &ids {
+        let missing = HouseError::NoSuchDelivery(id.clone());
+        assert_eq!(live.house.retry_delivery(id).await, Err(missing.clone()));
+        assert_eq!(live.house.drop_delivery(id).await, Err(missing));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_platform_that_asks_for_time_gets_it_and_holds_no_other_channel_up() {
+    let world = World::new();
+    let wait = Duration::from_secs(30);
+    world.net.plan(&group(), &[Trouble::Later(Some(wait)), Trouble::Later(None)]);
+    let live = world.start().await;
+    let start = tokio::time::Instant::now();
+    ask(&live, "a", "first").await;
+    reply(live.submit(message(&other(), "x", "elsewhere")).await.unwrap()).await;
+    ask(&live, "b", "second").await;
+    world.store.until(3, is_settled).await;
+    assert_eq!(world.net.words(&group()), ["re: first", "re: second"]);
+    let times = world.net.times(start, is_sent);
+    assert!(times[0] < 1_000, "the other channel waits for nobody: {times:?}");
+    assert!(times[1] >= 31_000 && times[2] < 35_000, "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_fate_is_repeated_only_where_the_platform_guards_against_doubles() {
+    for (guard, words, unknown) in [(Some(60), 1, 0), (None, 1, 1)] {
+        let world = World::new();
+        if let Some(seconds) = guard {
+            world.net.guard(seconds);
+        }
+        world.net.plan(&group(), &[Trouble::Unknown { arrives: true }]);
+        let live = world.start().await;
+        ask(&live, "a", "hello").await;
+        world.store.until(1, is_settled).await;
+        assert_eq!(world.net.words(&group()).len(), words);
+        let is_unknown = |receipt: &Receipt| matches!(receipt, Receipt::Unknown { part: 0, .. });
+        assert_eq!(receipts(&world).iter().filter(|receipt| is_unknown(receipt)).count(), unknown);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_guard_no_longer_covers_is_not_repeated() {
+    let world = World::new();
+    world.net.guard(20);
+    let after = Some(Duration::from_secs(30));
+    world.net.plan(&group(), &[Trouble::Unknown { arrives: true }, Trouble::Later(after)]);
+    let live = world.start().await;
+    ask(&live, "a", "hello").await;
+    world.store.until(1, is_settled).await;
+    assert!(matches!(&receipts(&world)[..], [Receipt::Unknown { .. }]));
+    assert_eq!(world.net.words(&group()).len(), 1);
+    let put_off = |event: &Event| matches!(event, Event::OutboxPutOff { .. });
+    assert_eq!(world.store.count(put_off), 0, "a later refusal does not tell of the first attempt");
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,11 +216,51 @@ async fn a_receipt_waits_for_a_store_that_refuses_it() {
     let world = World::new();
     let live = world.start().await;
     let gate = world.store.shut();
-    // DaemonStarted is there already: accepted, then the answer, then the receipt.
-    gate.add_permits(2);
-    reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await;
+    // Accepted, the answer, the attempt; then the receipt.
+    gate.add_permits(3);
+    ask(&live, "a", "hello").await;
+    world.net.until(1, is_sent).await;
     world.store.fail_next(cairn_core::ports::StoreError::DiskFull { path: "/x".to_owned() });
     gate.add_permits(10);
     world.store.until(1, is_settled).await;
-    assert_eq!(world.net.delivered.lock().len(), 1, "delivered once, settled at the second try");
+    assert_eq!(world.net.words(&group()).len(), 1, "delivered once, settled at the second try");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_sends_what_it_can_and_keeps_the_rest() {
+    let world = World::new();
+    let live = world.start().await;
+    world.net.plan(&group(), &[Trouble::Later(None)]);
+    world.net.plan(&other(), &[Trouble::Later(Some(Duration::from_secs(3)))]);
+    ask(&live, "a", "stays").await;
+    reply(live.submit(message(&other(), "x", "goes")).await.unwrap()).await;
+    settle().await;
+    let start = tokio::time::Instant::now();
+    live.house.shutdown(Duration::from_secs(10)).await;
+    assert!(start.elapsed() < Duration::from_secs(5), "nobody waits for a platform that is down");
+    assert_eq!(world.net.words(&other()), ["re: goes"]);
+    assert!(world.net.words(&group()).is_empty());
+    let again = world.over(world.store.after_kill());
+    let _live = again.start().await;
+    again.store.until(2, is_settled).await;
+    assert_eq!(again.net.words(&group()), ["re: stays"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_outbox_comes_back_and_repeats_nothing() {
+    let world = World::new();
+    let live = world.start().await;
+    *world.net.limit.lock() = 4;
+    let gate = world.net.hold_sends();
+    ask(&live, "a", "hello").await;
+    gate.add_permits(1);
+    world.net.until(1, is_sent).await;
+    settle().await;
+    // The second part is on its way.
+    live.house.shared().kill_outbox();
+    settle().await;
+    gate.add_permits(100);
+    world.store.until(1, is_settled).await;
+    assert!(matches!(&receipts(&world)[..], [Receipt::Unknown { part: 1, .. }]));
+    assert_eq!(world.net.words(&group()).len(), 1);
 }

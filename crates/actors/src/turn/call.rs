@@ -15,8 +15,10 @@ use cairn_core::window::{Assembled, Tail, assemble, measure};
 use futures::StreamExt as _;
 
 use super::{Cause, Turn};
+use crate::cell::Cell;
 use crate::failure;
 use crate::shared::Shared;
+use crate::show::Show;
 
 /// Tries after a context overflow (DESIGN.md).
 const OVERFLOW_RETRIES: u32 = 3;
@@ -45,14 +47,18 @@ impl Call {
 
 impl Turn {
     /// Calls the model until it has said something whole, or gives up.
-    pub(super) async fn call(&mut self, tail: &Tail) -> Result<Call, TurnFailure> {
+    pub(super) async fn call(&mut self, mut tail: Tail) -> Result<Call, TurnFailure> {
         let mut pauses = pauses(&self.args.shared);
         let mut overflows = 0;
         loop {
-            let assembled = self.assembled(tail).await?;
+            let assembled = self.assembled(&tail).await?;
             let (estimated, tokens) = (assembled.estimated_tokens, assembled.tokens);
-            let error = match self.stream(assembled.request).await {
-                Ok(call) => return Ok(Call { estimated, ..call }),
+            let work = stream(Arc::clone(&self.args.cell), self.args.show.clone(), assembled.request);
+            let error = match self.telling(work).await? {
+                Ok(call) => {
+                    self.calm();
+                    return Ok(Call { estimated, ..call });
+                }
                 Err(error) => error,
             };
             if matches!(error, ModelError::ContextOverflow(_)) {
@@ -66,15 +72,25 @@ impl Turn {
                 self.relieve(Cause::Overflow).await?;
                 continue;
             }
-            let model = &self.args.cell.agent.model.info().id;
+            self.patience.failed();
+            let model = self.args.cell.agent.model.info().id.clone();
+            if self.patience.waits() && self.patience.covers(&error) {
+                self.pause(&error).await;
+                tail.now = self.args.shared.now();
+                continue;
+            }
             let pause = if error.is_transient() { pauses.next() } else { None };
             let pause = pause.map(|pause| pause.max(error.retry_after().unwrap_or_default()));
             match pause.filter(|pause| *pause <= self.args.shared.deps.limits.model_retry_max) {
                 Some(pause) => {
                     tracing::warn!(channel = %self.args.cell.id, model, %error, ?pause, "model call failed");
-                    tokio::time::sleep(pause).await;
+                    self.telling(tokio::time::sleep(pause)).await?;
                 }
-                None => return Err(failure::of_model(model, &error)),
+                None if self.patience.covers(&error) => {
+                    tracing::warn!(channel = %self.args.cell.id, model, %error, "model call failed");
+                    self.bear().await?;
+                }
+                None => return Err(failure::of_model(&model, &error)),
             }
         }
     }
@@ -89,35 +105,40 @@ impl Turn {
         let conversation = self.args.cell.snapshot();
         assemble(&conversation, &self.settings, tail).map_err(|error| failure::no_room(&error))
     }
+}
 
-    /// One request, streamed.
-    async fn stream(&self, request: ChatRequest) -> Result<Call, ModelError> {
-        let hub = &self.args.cell.hub;
-        let mut events = self.args.cell.agent.model.stream(request);
-        let mut call = Call::default();
-        let ended = loop {
-            match events.next().await {
-                Some(Ok(ModelEvent::Text(text))) => {
-                    hub.delta(&text);
-                    call.text.push_str(&text);
-                }
-                Some(Ok(ModelEvent::Reasoning(text))) => call.reasoning.push_str(&text),
-                Some(Ok(ModelEvent::ToolCall(tool_call))) => call.tool_calls.push(tool_call),
-                Some(Ok(ModelEvent::Done { finish, usage, quotes })) => {
-                    call.usage = usage;
-                    call.quotes = quotes;
-                    break checked(&call, finish);
-                }
-                Some(Err(error)) => break Err(error),
-                None => break Err(ModelError::Protocol("the stream ended before its end".to_owned())),
+/// One request, streamed.
+async fn stream(cell: Arc<Cell>, show: Option<Arc<Show>>, request: ChatRequest) -> Result<Call, ModelError> {
+    let hub = &cell.hub;
+    let mut events = cell.agent.model.stream(request);
+    let mut call = Call::default();
+    let ended = loop {
+        let event = events.next().await;
+        if let (Some(Ok(_)), Some(show)) = (&event, &show) {
+            // It may have been put out while no model answered.
+            show.typing().go_on();
+        }
+        match event {
+            Some(Ok(ModelEvent::Text(text))) => {
+                hub.delta(&text);
+                call.text.push_str(&text);
             }
-        };
-        match ended {
-            Ok(()) => Ok(call),
-            Err(error) => {
-                hub.restarted();
-                Err(error)
+            Some(Ok(ModelEvent::Reasoning(text))) => call.reasoning.push_str(&text),
+            Some(Ok(ModelEvent::ToolCall(tool_call))) => call.tool_calls.push(tool_call),
+            Some(Ok(ModelEvent::Done { finish, usage, quotes })) => {
+                call.usage = usage;
+                call.quotes = quotes;
+                break checked(&call, finish);
             }
+            Some(Err(error)) => break Err(error),
+            None => break Err(ModelError::Protocol("the stream ended before its end".to_owned())),
+        }
+    };
+    match ended {
+        Ok(()) => Ok(call),
+        Err(error) => {
+            hub.restarted();
+            Err(error)
         }
     }
 }

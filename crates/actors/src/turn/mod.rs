@@ -1,7 +1,9 @@
 //! A turn: recall, assemble, ask the model, call its tools, until it answers. A cancellable task that changes nothing
 //! itself: what it has to say goes to the channel's actor.
 
+mod budget;
 mod call;
+mod patience;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +14,22 @@ use cairn_core::ids::{Generation, MemoryId, Seq, TurnId};
 use cairn_core::memory::{Memory, Scope};
 use cairn_core::message::{Entry, Part, Role, ToolCall};
 use cairn_core::model::Usage;
-use cairn_core::ports::{StoreError, TurnFailure};
+use cairn_core::ports::TurnFailure;
 use cairn_core::window::{Tail, question, tail_tokens};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use ractor::ActorRef;
-use tokio::sync::oneshot;
 
 use crate::cell::Cell;
 use crate::channel::ChannelMsg;
 use crate::failure;
 use crate::shared::Shared;
+use crate::show::{Show, TurnLink};
 use crate::tools::Toolbox;
+use budget::Budget;
 use call::Call;
+use patience::Patience;
+
+pub(crate) use patience::note_id;
 
 /// Longest that an answer waits for memories.
 const RECALL_LIMIT: Duration = Duration::from_secs(5);
@@ -35,10 +40,10 @@ pub(crate) struct TurnArgs {
     pub(crate) shared: Arc<Shared>,
     /// The channel.
     pub(crate) cell: Arc<Cell>,
-    /// The incarnation of its actor that started this turn.
-    pub(crate) channel: ActorRef<ChannelMsg>,
-    /// Which attempt at a turn this is.
-    pub(crate) attempt: u64,
+    /// The way to its actor.
+    pub(crate) turn: TurnLink,
+    /// What the chat sees meanwhile.
+    pub(crate) show: Option<Arc<Show>>,
 }
 
 /// Who says that the window is too full.
@@ -63,19 +68,44 @@ pub(crate) struct Said {
     pub(crate) model: String,
 }
 
+/// How a turn ended.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The answer, or why there is none.
+    pub(crate) result: Result<Said, TurnFailure>,
+    /// What came of drafts, to be journalled with the end.
+    pub(crate) shown: Vec<Event>,
+}
+
 /// Runs the open turn to its answer.
-pub(crate) async fn run(args: TurnArgs) -> Result<Said, TurnFailure> {
+pub(crate) async fn run(args: TurnArgs) -> Run {
     let limit = args.shared.deps.limits.turn_timeout;
-    let turn = Turn { settings: Arc::clone(&args.cell.agent.settings), args };
-    match tokio::time::timeout(limit, turn.run()).await {
-        Ok(result) => result,
-        Err(_) => Err(failure::too_long(limit)),
-    }
+    let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
+    let turn = Turn {
+        settings: Arc::clone(&args.cell.agent.settings),
+        patience: Patience::of(&args),
+        budget: Arc::clone(&budget),
+        args,
+    };
+    let result = tokio::select! {
+        biased;
+        result = turn.run() => result,
+        () = budget.is_over() => Err(failure::too_long(limit)),
+    };
+    let shown = match show {
+        Some(show) => show.finish().await,
+        None => Vec::new(),
+    };
+    Run { result, shown }
 }
 
 /// A turn under way.
 struct Turn {
     args: TurnArgs,
+    /// How long it may take.
+    budget: Arc<Budget>,
+    /// How it bears a model that does not answer.
+    patience: Patience,
     /// The agent's settings; narrowed when the model's window turns out to be smaller.
     settings: Arc<AgentSettings>,
 }
@@ -92,7 +122,7 @@ impl Turn {
         let mut usage = Usage::default();
         for round in 1..=self.settings.max_rounds.max(1) {
             let tail = Tail { now: self.args.shared.now(), zone: zone.clone(), recalled: recalled.clone() };
-            let call = self.call(&tail).await?;
+            let call = self.call(tail).await?;
             usage += call.usage.unwrap_or_default();
             let reported = call.reported(&model);
             if call.tool_calls.is_empty() {
@@ -113,7 +143,8 @@ impl Turn {
     async fn recall(&self) -> Result<Vec<Memory>, TurnFailure> {
         let cell = &self.args.cell;
         let question = cell.read(question);
-        let scopes = Scope::readable_in(&cell.id, None);
+        let scopes =
+            cell.read(|conversation| Scope::readable_in(&cell.id, conversation.direct_with.as_deref()));
         let memories = &self.args.shared.deps.memories;
         let limit = self.settings.recall_limit;
         let recalling = memories.recall(&self.settings.id, &scopes, &question, limit);
@@ -168,27 +199,15 @@ impl Turn {
 
     /// Has the channel journal something of this turn.
     async fn step(&self, events: Vec<Event>) -> Result<(), TurnFailure> {
-        let attempt = self.args.attempt;
-        let done = self.propose(|reply| ChannelMsg::Step { attempt, events, reply }).await;
-        done.map_err(|error| failure::of_store(&error))
+        self.args.turn.step(events).await.map_err(|error| failure::of_store(&error))
     }
 
     /// Has the channel free the window. False when nothing could leave.
     async fn relieve(&self, cause: Cause) -> Result<bool, TurnFailure> {
-        let (attempt, settings) = (self.args.attempt, Arc::clone(&self.settings));
-        let done = self.propose(|reply| ChannelMsg::Relieve { attempt, settings, cause, reply }).await;
+        let (attempt, settings) = (self.args.turn.attempt, Arc::clone(&self.settings));
+        let relieve = |reply| ChannelMsg::Relieve { attempt, settings, cause, reply };
+        let done = self.args.turn.propose(relieve).await;
         done.map_err(|error| failure::of_store(&error))
-    }
-
-    async fn propose<T>(
-        &self,
-        message: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> ChannelMsg,
-    ) -> Result<T, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        if self.args.channel.send_message(message(reply)).is_err() {
-            return Err(StoreError::Closed);
-        }
-        answer.await.unwrap_or(Err(StoreError::Closed))
     }
 }
 

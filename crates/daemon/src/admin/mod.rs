@@ -184,6 +184,18 @@ fn house_error(error: HouseError) -> ApiError {
         HouseError::NoSuchChannel(channel) => no_such_channel(&channel),
         HouseError::UnknownAgent(agent) => no_such_agent(&agent),
         HouseError::Store(error) => error.into(),
+        error @ HouseError::NoSuchDelivery(_) => ApiError::new(
+            axum::http::StatusCode::NOT_FOUND,
+            "no_such_delivery",
+            error.to_string(),
+            "`cairn outbox list` shows what is owed",
+        ),
+        error @ HouseError::NothingToUndo(_) => ApiError::new(
+            axum::http::StatusCode::CONFLICT,
+            "nothing_to_undo",
+            error.to_string(),
+            "`cairn history` shows the turns",
+        ),
         HouseError::Stopping
         | HouseError::Interrupted(_)
         | HouseError::NoAgent

@@ -1,6 +1,7 @@
 //! The house over fakes of all ports, with tokio's clock paused.
 
 pub(crate) mod model;
+pub(crate) mod net;
 pub(crate) mod store;
 
 use std::sync::Arc;
@@ -12,20 +13,17 @@ use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::Event;
 use cairn_core::ids::{AgentId, ChannelId, MessageId, Seq};
+use cairn_core::limits::TalkLimits;
 use cairn_core::message::{Author, Inbound, Part};
-use cairn_core::ports::{
-    Admission, Answer, Clock, Intake as _, LinkState, Platform, PlatformStatus, PlatformTraits, Progress,
-    Refusal, SendError, SendPart,
-};
+use cairn_core::ports::{Admission, Answer, Clock, Intake as _, Progress, Refusal};
 use cairn_core::tier::CompactionSettings;
 use futures::StreamExt as _;
-use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use model::FakeModel;
+use net::FakeNet;
 use store::MemStore;
 
 /// A clock that goes with tokio's, and panics once when its bomb is lit.
@@ -39,61 +37,6 @@ impl Clock for TokioClock {
     }
 }
 
-/// A chat network that takes everything.
-#[derive(Default)]
-pub(crate) struct FakeNet {
-    pub(crate) delivered: Mutex<Vec<(String, String)>>,
-    pub(crate) refuses: Mutex<Option<String>>,
-}
-
-impl Platform for FakeNet {
-    fn name(&self) -> &'static str {
-        "net"
-    }
-
-    fn traits(&self) -> PlatformTraits {
-        PlatformTraits { typing_every: Duration::from_secs(4), repeat_within: None, draft_every: None }
-    }
-
-    fn split(&self, words: &str) -> Vec<String> {
-        vec![words.to_owned()]
-    }
-
-    fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>> {
-        Box::pin(async move {
-            if let Some(reason) = self.refuses.lock().clone() {
-                return Err(SendError::Refused(reason));
-            }
-            self.delivered.lock().push((part.channel.to_string(), part.words));
-            Ok(MessageId::from(format!("sent-{}", part.delivery)))
-        })
-    }
-
-    fn edit(&self, _: ChannelId, _: MessageId, _: String) -> BoxFuture<'_, Result<(), SendError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn typing(&self, _: ChannelId) -> BoxFuture<'_, Result<(), SendError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn status(&self) -> PlatformStatus {
-        PlatformStatus {
-            platform: "net".to_owned(),
-            state: LinkState::Connected,
-            name: None,
-            reason: None,
-            hint: None,
-            connected_since: None,
-            last_inbound: None,
-            last_outbound: None,
-            latency_ms: None,
-            queue: 0,
-            troubles: Vec::new(),
-        }
-    }
-}
-
 /// Everything around a house.
 pub(crate) struct World {
     pub(crate) store: Arc<MemStore>,
@@ -101,6 +44,7 @@ pub(crate) struct World {
     pub(crate) net: Arc<FakeNet>,
     pub(crate) settings: AgentSettings,
     pub(crate) limits: HouseLimits,
+    pub(crate) talk: TalkLimits,
     pub(crate) clean_stop: bool,
     /// Lit: whoever reads the clock next panics.
     pub(crate) bomb: Arc<AtomicBool>,
@@ -129,9 +73,10 @@ impl World {
         Self {
             store: MemStore::new(),
             model: FakeModel::new(),
-            net: Arc::default(),
+            net: FakeNet::new(),
             settings,
             limits: HouseLimits::default(),
+            talk: TalkLimits::default(),
             clean_stop: true,
             bomb: Arc::default(),
         }
@@ -158,6 +103,9 @@ impl World {
             agents: vec![agent],
             platforms: vec![Arc::clone(&self.net) as _],
             limits: self.limits.clone(),
+            talk: self.talk.clone(),
+            prices: std::collections::BTreeMap::new(),
+            usage_day: cairn_core::registry::UsageDay::default(),
             clean_stop: self.clean_stop,
         };
         let house = House::start(deps).await.unwrap();
@@ -173,9 +121,10 @@ impl World {
         Self {
             store,
             model: FakeModel::new(),
-            net: Arc::default(),
+            net: Arc::clone(&self.net),
             settings: self.settings.clone(),
             limits: self.limits.clone(),
+            talk: self.talk.clone(),
             clean_stop: false,
             bomb: Arc::default(),
         }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{
@@ -25,6 +26,10 @@ pub(crate) enum Plan {
     CutOff(String),
     /// Words, then an error.
     Broken(&'static str, ModelError),
+    /// Words, one piece after each pause.
+    Slow(Duration, Vec<String>),
+    /// Words at once, an error after the pause.
+    SlowBroken(Duration, &'static str, ModelError),
     Panics,
     Hangs,
 }
@@ -130,7 +135,7 @@ impl ChatModel for FakeModel {
             match plan {
                 Plan::Hangs => std::future::pending().await,
                 Plan::Panics => panic!("planned"),
-                plan => stream::iter(events(plan)),
+                plan => paced(plan),
             }
         })
         .flatten()
@@ -154,6 +159,30 @@ fn by_rule(request: &ChatRequest) -> Plan {
     }
 }
 
+/// The events with the pause before each.
+fn paced(plan: Plan) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+    let text = |words: String| Ok(ModelEvent::Text(words));
+    let timed: Vec<(Duration, Result<ModelEvent, ModelError>)> = match plan {
+        Plan::Slow(pause, pieces) => {
+            let done = Ok(ModelEvent::Done { finish: Finish::Stop, usage: None, quotes: false });
+            let pieces = pieces.into_iter().map(|piece| (pause, text(piece)));
+            pieces.chain([(pause, done)]).collect()
+        }
+        Plan::SlowBroken(pause, words, error) => {
+            vec![(Duration::ZERO, text(words.to_owned())), (pause, Err(error))]
+        }
+        plan => events(plan).into_iter().map(|event| (Duration::ZERO, event)).collect(),
+    };
+    stream::iter(timed)
+        .then(|(pause, event)| async move {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            event
+        })
+        .boxed()
+}
+
 fn events(plan: Plan) -> Vec<Result<ModelEvent, ModelError>> {
     // No usage: the estimates of the tests stay as they are.
     let usage: Option<Usage> = None;
@@ -170,7 +199,7 @@ fn events(plan: Plan) -> Vec<Result<ModelEvent, ModelError>> {
             };
             calls.into_iter().enumerate().map(call).chain([done(Finish::ToolCalls)]).collect()
         }
-        Plan::Hangs | Plan::Panics => Vec::new(),
+        Plan::Slow(..) | Plan::SlowBroken(..) | Plan::Hangs | Plan::Panics => Vec::new(),
     }
 }
 

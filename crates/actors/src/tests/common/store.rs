@@ -11,8 +11,8 @@ use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq, TurnId};
 use cairn_core::memory::{Change, Memory, MemorySave, Scope, merge};
 use cairn_core::message::Entry;
 use cairn_core::ports::{
-    Archive, ChannelRow, DeliveryState, Hit, HitKind, Journal, MemoryFilter, MemoryStore, OutboxItem,
-    OutboxStore, Query, Search, Seen, StoreError,
+    Archive, ChannelRow, Hit, HitKind, Journal, MemoryFilter, MemoryStore, OutboxItem, OutboxStore, Query,
+    Search, Seen, StoreError,
 };
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -320,28 +320,11 @@ impl MemoryStore for MemStore {
 
 impl OutboxStore for MemStore {
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
-        let mut owed: Vec<OutboxItem> = Vec::new();
+        let mut items: Vec<OutboxItem> = Vec::new();
         for record in self.records() {
-            match record.event {
-                Event::OutboxIntended { id, turn, seq, note, reply_to, edits, draft: false } => {
-                    owed.push(OutboxItem {
-                        id,
-                        channel: record.channel.unwrap(),
-                        turn,
-                        seq,
-                        at: record.at,
-                        note,
-                        reply_to,
-                        edits,
-                        sent: Vec::new(),
-                        attempted_at: None,
-                        state: DeliveryState::Owed,
-                    });
-                }
-                Event::OutboxSettled { id, .. } => owed.retain(|item| item.id != id),
-                _ => {}
-            }
+            items.retain_mut(|item| record.channel.as_ref() != Some(&item.channel) || item.apply(&record));
+            items.extend(record.channel.as_ref().and_then(|channel| OutboxItem::intended(channel, &record)));
         }
-        Box::pin(async { Ok(owed) })
+        Box::pin(async { Ok(items) })
     }
 }

@@ -1,0 +1,273 @@
+//! One delivery, part by part: attempt in the journal, send, receipt in the journal.
+//!
+//! Between an attempt and its receipt nobody knows whether the part is there. It is repeated then where the platform
+//! guards against doubles, for as long as it does; otherwise the delivery is set aside as unknown.
+
+use std::sync::Arc;
+
+use cairn_core::event::{Event, Receipt};
+use cairn_core::ids::MessageId;
+use cairn_core::message::Entry;
+use cairn_core::ports::{OutboxItem, Platform, SendError, SendPart, StoreError};
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+use super::{Owed, Pace, Paced};
+use crate::channel::ChannelMsg;
+use crate::house::HouseError;
+use crate::shared::{Create, Shared};
+use crate::show::Typing;
+
+/// What is left of a delivery when its task ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It is settled, or nothing that can be sent now.
+    Nothing,
+    /// The house stops: the rest stays owed.
+    Rest,
+}
+
+/// What became of a part.
+enum Fate {
+    There(MessageId),
+    Dead(String),
+    Unknown(String),
+}
+
+/// Delivers and settles.
+pub(super) async fn deliver(shared: Arc<Shared>, owed: Owed) -> Left {
+    let Owed { item, reply, typing } = owed;
+    let Some(platform) = shared.platform(&item.channel) else { return Left::Nothing };
+    let words = match &item.note {
+        Some(note) => Some(note.clone()),
+        None => match find_reply(&shared, &item, reply).await {
+            Ok(reply) => reply.map(|reply| reply.text()),
+            Err(left) => return left,
+        },
+    };
+    let pace = Pace::up_to(shared.deps.limits.delivery_retry_max);
+    let delivery = Delivery { shared, platform, item, typing, pace };
+    match delivery.run(words).await {
+        Ok(()) => Left::Nothing,
+        Err(left) => left,
+    }
+}
+
+async fn find_reply(
+    shared: &Shared,
+    item: &OutboxItem,
+    reply: Option<Arc<Entry>>,
+) -> Result<Option<Arc<Entry>>, Left> {
+    if reply.is_some() {
+        return Ok(reply);
+    }
+    let mut pace = Pace::up_to(shared.deps.limits.delivery_retry_max);
+    loop {
+        match shared.deps.archive.entries(&item.channel, item.seq, item.seq, 1).await {
+            Ok(mut entries) => return Ok(entries.pop()),
+            Err(error) => {
+                tracing::error!(channel = %item.channel, %error,
+                    "cannot read a reply that is owed; trying again");
+                if pace.wait(shared, None).await == Paced::Stopping {
+                    return Err(Left::Rest);
+                }
+            }
+        }
+    }
+}
+
+struct Delivery {
+    shared: Arc<Shared>,
+    platform: Arc<dyn Platform>,
+    item: OutboxItem,
+    typing: Option<Arc<Typing>>,
+    pace: Pace,
+}
+
+impl Delivery {
+    /// Sends what is not there yet.
+    async fn run(mut self, words: Option<String>) -> Result<(), Left> {
+        let Some(words) = words else {
+            let reason = "the reply is not in the history".to_owned();
+            return self.settle(Vec::new(), Receipt::Dead { reason }).await;
+        };
+        let parts = self.platform.split(&words);
+        // A receipt is journalled together with the next attempt, or with the end.
+        let mut carried = Vec::new();
+        for idx in self.item.sent.len()..parts.len() {
+            let is_last = idx + 1 == parts.len();
+            if let Some(typing) = self.typing.take_if(|_| is_last) {
+                typing.end().await;
+            }
+            let part = idx as u32;
+            let words = parts[idx].clone();
+            match self.part(part, words, std::mem::take(&mut carried)).await? {
+                Fate::There(message) => {
+                    let id = self.item.id.clone();
+                    carried.push(Event::OutboxSent { id, part, message: message.clone() });
+                    self.item.sent.push(message);
+                    if let Some(typing) = &self.typing {
+                        typing.again();
+                    }
+                }
+                Fate::Dead(reason) => return self.settle(carried, Receipt::Dead { reason }).await,
+                Fate::Unknown(reason) => {
+                    return self.settle(carried, Receipt::Unknown { part, reason }).await;
+                }
+            }
+        }
+        let messages = self.item.sent.clone();
+        self.settle(carried, Receipt::Delivered { messages }).await
+    }
+
+    /// Sends a part until its fate is known or can no longer become so.
+    async fn part(&mut self, part: u32, words: String, mut carried: Vec<Event>) -> Result<Fate, Left> {
+        let id = self.item.id.clone();
+        // Since when a message may be there that nobody knows of.
+        let mut unsure = self.item.attempted_at.take();
+        let mut attempted = unsure;
+        let mut edits = self.item.edits.clone().filter(|_| part == 0);
+        loop {
+            let began = match attempted {
+                Some(at) => at,
+                None => {
+                    self.check_time(&mut carried).await?;
+                    carried.push(Event::OutboxAttempted { id: id.clone(), part });
+                    self.note(std::mem::take(&mut carried)).await?;
+                    *attempted.insert(self.shared.now())
+                }
+            };
+            if edits.is_none() && unsure.is_some_and(|since| !self.may_repeat(since)) {
+                return Ok(Fate::Unknown("the connection broke while it was sent".to_owned()));
+            }
+            let error = match self.request(part, &words, edits.as_ref()).await {
+                Ok(message) => return Ok(Fate::There(message)),
+                Err(error) => error,
+            };
+            tracing::warn!(channel = %self.item.channel, delivery = %id, part, ?error, "a part was not sent");
+            match (error, edits.is_some()) {
+                (SendError::Refused(reason), true) => {
+                    // The message is gone: the part is sent as one of its own.
+                    edits = None;
+                    if unsure.is_none() {
+                        attempted = None;
+                        carried.push(Event::OutboxPutOff { id: id.clone(), part, reason });
+                    }
+                    continue;
+                }
+                (SendError::Refused(reason), false) if unsure.is_some() => return Ok(Fate::Unknown(reason)),
+                (SendError::Refused(reason), false) => return Ok(Fate::Dead(reason)),
+                (SendError::Later { after, reason }, _) => {
+                    // What was certainly not sent does not tell of an attempt before it.
+                    if unsure.is_none() {
+                        attempted = None;
+                        self.note(vec![Event::OutboxPutOff { id: id.clone(), part, reason }]).await?;
+                    }
+                    self.pause(after).await?;
+                }
+                // An edit can be repeated.
+                (SendError::Unknown(_), true) => self.pause(None).await?,
+                (SendError::Unknown(reason), false) => {
+                    if !self.may_repeat(*unsure.get_or_insert(began)) {
+                        return Ok(Fate::Unknown(reason));
+                    }
+                    self.pause(None).await?;
+                }
+            }
+            metrics::counter!("cairn_delivery_retries_total", "platform" => self.platform.name())
+                .increment(1);
+        }
+    }
+
+    async fn request(
+        &self,
+        part: u32,
+        words: &str,
+        edits: Option<&MessageId>,
+    ) -> Result<MessageId, SendError> {
+        let channel = self.item.channel.clone();
+        if let Some(message) = edits {
+            self.platform.edit(channel, message.clone(), words.to_owned()).await?;
+            return Ok(message.clone());
+        }
+        let reply_to = self.item.reply_to.clone().filter(|_| part == 0);
+        let (delivery, words) = (self.item.id.clone(), words.to_owned());
+        self.platform.send(SendPart { delivery, part, channel, reply_to, words }).await
+    }
+
+    /// The platform still guards against a double of what was first sent then.
+    fn may_repeat(&self, since: Timestamp) -> bool {
+        let age = self.shared.now().duration_since(since);
+        self.platform.traits().repeat_within.is_some_and(|within| {
+            // A clock that was set back says nothing.
+            age >= SignedDuration::ZERO && age <= within
+        })
+    }
+
+    /// Begins nothing new when the house has no time left for it; what is there is noted first.
+    async fn check_time(&self, carried: &mut Vec<Event>) -> Result<(), Left> {
+        let over = self.shared.stop_by.borrow().is_some_and(|by| by <= Instant::now());
+        if !over {
+            return Ok(());
+        }
+        if !carried.is_empty() {
+            self.note(std::mem::take(carried)).await?;
+        }
+        Err(Left::Rest)
+    }
+
+    async fn pause(&mut self, asked: Option<std::time::Duration>) -> Result<(), Left> {
+        match self.pace.wait(&self.shared, asked).await {
+            Paced::Again => Ok(()),
+            Paced::Stopping => Err(Left::Rest),
+        }
+    }
+
+    async fn settle(&self, mut events: Vec<Event>, receipt: Receipt) -> Result<(), Left> {
+        let (channel, delivery) = (&self.item.channel, &self.item.id);
+        let outcome = match &receipt {
+            Receipt::Delivered { .. } => "delivered",
+            Receipt::Dead { reason } => {
+                tracing::error!(%channel, %delivery, reason,
+                    "it cannot be delivered; `cairn outbox list` shows it, retry or drop it there");
+                "dead"
+            }
+            Receipt::Unknown { part, reason } => {
+                tracing::error!(%channel, %delivery, part, reason,
+                    "nobody knows whether it was delivered; look in the chat, then retry or drop it (`cairn outbox`)");
+                "unknown"
+            }
+        };
+        events.push(Event::OutboxSettled { id: delivery.clone(), receipt });
+        self.note(events).await?;
+        metrics::counter!("cairn_deliveries_total", "platform" => self.platform.name(), "outcome" => outcome)
+            .increment(1);
+        Ok(())
+    }
+
+    /// Has the channel journal how the delivery goes, until it is durable.
+    async fn note(&self, events: Vec<Event>) -> Result<(), Left> {
+        let (channel, id) = (&self.item.channel, &self.item.id);
+        let mut pace = Pace::up_to(self.shared.deps.limits.delivery_retry_max);
+        loop {
+            let post = |reply| ChannelMsg::Post { id: id.clone(), events: events.clone(), reply };
+            let error = match self.shared.ask(channel, Create::No, post).await {
+                Ok(Ok(true)) => return Ok(()),
+                // Settled, or given up meanwhile.
+                Ok(Ok(false)) => return Err(Left::Nothing),
+                Ok(Err(HouseError::NoSuchChannel(_) | HouseError::UnknownAgent(_))) => {
+                    return Err(Left::Nothing);
+                }
+                Ok(Err(HouseError::Stopping)) => return Err(Left::Rest),
+                Ok(Err(error)) | Err(error) => error,
+            };
+            tracing::warn!(%channel, delivery = %id, %error, "a delivery is not journalled yet; trying again");
+            let asked =
+                matches!(error, HouseError::Store(StoreError::DiskFull { .. } | StoreError::Io { .. }))
+                    .then_some(self.shared.deps.limits.store_retry_pause);
+            if pace.wait(&self.shared, asked).await == Paced::Stopping {
+                return Err(Left::Rest);
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Pauses between attempts at the same thing: growing, with jitter, and cut short when the house stops.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use tokio::time::Instant;
+
+use crate::shared::Shared;
+
+/// The pause after the first failure.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// Whether there is another attempt after a pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Paced {
+    /// There is.
+    Again,
+    /// The house stops before it would be due.
+    Stopping,
+}
+
+/// How long to wait after each failure.
+pub(crate) struct Pace {
+    pauses: ExponentialBackoff,
+    max: Duration,
+}
+
+impl Pace {
+    /// Growing pauses, none longer than `max`.
+    pub(crate) fn up_to(max: Duration) -> Self {
+        let first = FIRST.min(max);
+        // Jitter adds up to as much again.
+        let builder = ExponentialBuilder::default().with_min_delay(first).with_max_delay(max);
+        Self { pauses: builder.without_max_times().with_jitter().build(), max }
+    }
+
+    /// The next pause, when the other side names none.
+    pub(crate) fn next(&mut self) -> Duration {
+        self.pauses.next().unwrap_or(self.max).min(self.max)
+    }
+
+    /// Waits: as long as the other side asks for, or the next pause.
+    pub(crate) async fn wait(&mut self, shared: &Shared, asked: Option<Duration>) -> Paced {
+        let pause = match asked {
+            Some(asked) => asked,
+            None => self.next(),
+        };
+        let due = Instant::now() + pause;
+        let mut stop = shared.stop_by.subscribe();
+        // A house that stops waits for nobody who does not say how long it takes.
+        let too_late = |by: &Option<Instant>| by.is_some_and(|by| asked.is_none() || by < due);
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(too_late) => Paced::Stopping,
+            () = tokio::time::sleep_until(due) => Paced::Again,
+        }
+    }
+}

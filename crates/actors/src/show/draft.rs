@@ -1,0 +1,274 @@
+//! Drafts: the words of an answer as far as they are there, in one message that is edited as more come.
+//!
+//! The first send has an intent and a receipt of its own, so that the final words take the place of that message
+//! whatever happens in between. Only as much is shown as fits one message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::conversation::OpenTurn;
+use cairn_core::event::Event;
+use cairn_core::ids::{MessageId, OutboxId};
+use cairn_core::ports::{Platform, SendError, SendPart};
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+use super::{Stop, TurnLink};
+use crate::cell::Cell;
+use crate::outbox::Pace;
+use crate::shared::Shared;
+
+/// Longest that one request may take before its fate counts as unknown.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// Longest pause between attempts.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Pause between the last attempts to learn what became of a draft, when its turn has ended.
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Shows the drafts of one turn.
+pub(super) struct Drafter {
+    shared: Arc<Shared>,
+    cell: Arc<Cell>,
+    turn: TurnLink,
+    platform: Arc<dyn Platform>,
+    every: Duration,
+    id: OutboxId,
+    open: OpenTurn,
+    /// The intent is journalled.
+    intended: bool,
+    /// The message, once it is there.
+    message: Option<MessageId>,
+    /// Since when it may be there without anybody knowing.
+    unsure: Option<Timestamp>,
+    /// What the message says.
+    shown: String,
+    pace: Pace,
+}
+
+/// What comes after an attempt.
+enum Next {
+    /// Another one, not before then.
+    At(Instant),
+    /// No more drafts.
+    Never,
+}
+
+impl Drafter {
+    /// For the open turn, from where a restart found it. `None`: the platform shows no drafts.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        cell: &Arc<Cell>,
+        turn: &TurnLink,
+        open: &OpenTurn,
+        platform: Arc<dyn Platform>,
+    ) -> Option<Self> {
+        let every = platform.traits().draft_every?;
+        let draft = open.draft.clone();
+        Some(Self {
+            shared: Arc::clone(shared),
+            cell: Arc::clone(cell),
+            turn: turn.clone(),
+            platform,
+            every,
+            id: OutboxId::from(format!("{}:{}:draft", cell.id, open.id)),
+            open: open.clone(),
+            intended: draft.is_some(),
+            message: draft.as_ref().and_then(|draft| draft.message.clone()),
+            unsure: draft.and_then(|draft| draft.attempted_at.filter(|_| draft.message.is_none())),
+            shown: String::new(),
+            pace: Pace::up_to(PAUSE_MAX),
+        })
+    }
+
+    /// Shows drafts until it is told to stop. Gives back what is not journalled yet.
+    pub(super) async fn run(mut self, stop: Stop) -> Vec<Event> {
+        let mut changes = self.cell.hub.changes();
+        let mut due = None;
+        loop {
+            if self.part().is_some_and(|words| words != self.shown) {
+                // The first words wait, too: a quick answer needs no draft.
+                let at = *due.get_or_insert_with(|| Instant::now() + self.every);
+                tokio::select! {
+                    biased;
+                    () = stop.soon.cancelled() => break,
+                    () = tokio::time::sleep_until(at) => {}
+                }
+                let (next, events) = self.show(&stop).await;
+                if stop.soon.is_cancelled() || !events.is_empty() {
+                    return self.last(&stop, events).await;
+                }
+                match next {
+                    Next::At(at) => due = Some(at),
+                    Next::Never => break,
+                }
+                continue;
+            }
+            tokio::select! {
+                biased;
+                () = stop.soon.cancelled() => break,
+                changed = changes.changed() => if changed.is_err() { break },
+            }
+        }
+        stop.soon.cancelled().await;
+        self.last(&stop, Vec::new()).await
+    }
+
+    /// The words to show now: the first message's worth; none while there are none.
+    fn part(&self) -> Option<String> {
+        let words = self.cell.hub.so_far();
+        self.platform.split(&words).into_iter().next()
+    }
+
+    /// Shows the newest words.
+    async fn show(&mut self, stop: &Stop) -> (Next, Vec<Event>) {
+        let Some(words) = self.part() else { return (Next::At(Instant::now() + self.every), Vec::new()) };
+        match self.message.clone() {
+            Some(message) => (self.edit(message, words).await, Vec::new()),
+            // Nothing overtakes what is owed from before.
+            None if self.cell.read(|conversation| !conversation.owed.is_empty()) => {
+                (Next::At(Instant::now() + self.every), Vec::new())
+            }
+            None => self.first(words, stop).await,
+        }
+    }
+
+    async fn edit(&mut self, message: MessageId, words: String) -> Next {
+        let request = self.platform.edit(self.cell.id.clone(), message, words.clone());
+        let result = tokio::time::timeout(REQUEST_LIMIT, request).await;
+        match result.unwrap_or_else(|_| Err(SendError::Unknown("no answer in time".to_owned()))) {
+            Ok(()) => {
+                self.shown = words;
+                Next::At(Instant::now() + self.every)
+            }
+            Err(SendError::Refused(reason)) => {
+                tracing::debug!(channel = %self.cell.id, reason, "no more drafts are shown");
+                Next::Never
+            }
+            Err(SendError::Later { after, .. }) => self.later(after),
+            Err(SendError::Unknown(_)) => self.later(None),
+        }
+    }
+
+    fn later(&mut self, asked: Option<Duration>) -> Next {
+        Next::At(Instant::now() + asked.unwrap_or_else(|| self.pace.next()).max(self.every))
+    }
+
+    /// The first send, or its repetition.
+    async fn first(&mut self, words: String, stop: &Stop) -> (Next, Vec<Event>) {
+        let since = match self.unsure {
+            Some(since) if self.may_repeat(since) => since,
+            Some(_) => return (Next::Never, Vec::new()),
+            None => {
+                if !self.journal(self.attempt(), stop).await {
+                    return (Next::Never, Vec::new());
+                }
+                self.intended = true;
+                self.shared.now()
+            }
+        };
+        let was_sure = self.unsure.is_none();
+        if stop.soon.is_cancelled() && was_sure {
+            return (Next::Never, vec![self.put_off("its turn has ended")]);
+        }
+        let (next, event) = match self.send(words.clone()).await {
+            Ok(message) => {
+                self.unsure = None;
+                self.message = Some(message.clone());
+                self.shown = words;
+                let sent = Event::OutboxSent { id: self.id.clone(), part: 0, message };
+                (Next::At(Instant::now() + self.every), Some(sent))
+            }
+            Err(SendError::Unknown(reason)) => {
+                tracing::warn!(channel = %self.cell.id, reason, "nobody knows whether a draft was sent");
+                self.unsure = Some(since);
+                let next = if self.may_repeat(since) { self.later(None) } else { Next::Never };
+                (next, None)
+            }
+            Err(SendError::Later { after, reason }) => {
+                (self.later(after), was_sure.then(|| self.put_off(&reason)))
+            }
+            Err(SendError::Refused(reason)) => {
+                tracing::debug!(channel = %self.cell.id, reason, "no drafts are shown");
+                (Next::Never, was_sure.then(|| self.put_off(&reason)))
+            }
+        };
+        let Some(event) = event else { return (next, Vec::new()) };
+        if self.journal(vec![event.clone()], stop).await {
+            return (next, Vec::new());
+        }
+        (Next::Never, vec![event])
+    }
+
+    fn attempt(&self) -> Vec<Event> {
+        let intent = Event::OutboxIntended {
+            id: self.id.clone(),
+            turn: self.open.id.clone(),
+            seq: self.open.first_seq,
+            note: None,
+            reply_to: self.open.reply_to.clone(),
+            edits: None,
+            draft: true,
+        };
+        let attempt = Event::OutboxAttempted { id: self.id.clone(), part: 0 };
+        (!self.intended).then_some(intent).into_iter().chain([attempt]).collect()
+    }
+
+    fn put_off(&self, reason: &str) -> Event {
+        Event::OutboxPutOff { id: self.id.clone(), part: 0, reason: reason.to_owned() }
+    }
+
+    async fn send(&self, words: String) -> Result<MessageId, SendError> {
+        let part = SendPart {
+            delivery: self.id.clone(),
+            part: 0,
+            channel: self.cell.id.clone(),
+            reply_to: self.open.reply_to.clone(),
+            words,
+        };
+        match tokio::time::timeout(REQUEST_LIMIT, self.platform.send(part)).await {
+            Ok(result) => result,
+            Err(_) => Err(SendError::Unknown("no answer in time".to_owned())),
+        }
+    }
+
+    /// False: it is not journalled, and never will be.
+    async fn journal(&self, events: Vec<Event>, stop: &Stop) -> bool {
+        tokio::select! {
+            // What the channel has answered before it was told to stop the turn counts.
+            biased;
+            done = self.turn.step(events) => done.is_ok(),
+            () = stop.now.cancelled() => false,
+        }
+    }
+
+    /// The platform still guards against a double of what was first sent then.
+    fn may_repeat(&self, since: Timestamp) -> bool {
+        let age = self.shared.now().duration_since(since);
+        let within = self.platform.traits().repeat_within;
+        within.is_some_and(|within| age >= SignedDuration::ZERO && age <= within)
+    }
+
+    /// The turn has ended: finds out what became of a draft, where that can be done.
+    async fn last(mut self, stop: &Stop, mut events: Vec<Event>) -> Vec<Event> {
+        while let Some(since) = self.unsure.filter(|since| self.may_repeat(*since)) {
+            if stop.now.is_cancelled() {
+                break;
+            }
+            let words = self.part().unwrap_or_else(|| "…".to_owned());
+            match self.send(words).await {
+                Ok(message) => {
+                    self.unsure = None;
+                    events.push(Event::OutboxSent { id: self.id.clone(), part: 0, message });
+                }
+                Err(SendError::Refused(_)) => break,
+                Err(SendError::Later { .. } | SendError::Unknown(_)) => {
+                    tracing::debug!(channel = %self.cell.id, %since, "the fate of a draft is not known yet");
+                    tokio::time::sleep(LAST_PAUSE).await;
+                }
+            }
+        }
+        events
+    }
+}

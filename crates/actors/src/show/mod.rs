@@ -1,0 +1,146 @@
+//! What a chat sees of a turn before its answer is there: that the bot is typing, and drafts of the answer.
+
+mod draft;
+mod typing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::conversation::OpenTurn;
+use cairn_core::event::Event;
+use cairn_core::ports::StoreError;
+use parking_lot::Mutex;
+use ractor::ActorRef;
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::cell::Cell;
+use crate::channel::ChannelMsg;
+use crate::shared::Shared;
+use crate::tasks::Ended;
+use draft::Drafter;
+
+pub(crate) use typing::Typing;
+
+/// Longest that a turn waits for the fate of its draft.
+const FINISH_LIMIT: Duration = Duration::from_secs(15);
+
+/// Longest that the channel's actor waits for it.
+const CUT_LIMIT: Duration = Duration::from_secs(2);
+
+/// How those who work for a turn reach their channel.
+#[derive(Clone)]
+pub(crate) struct TurnLink {
+    /// The incarnation of the channel's actor that started the turn.
+    pub(crate) channel: ActorRef<ChannelMsg>,
+    /// Which attempt at a turn this is.
+    pub(crate) attempt: u64,
+}
+
+impl TurnLink {
+    /// Has the channel journal something of this turn.
+    pub(crate) async fn step(&self, events: Vec<Event>) -> Result<(), StoreError> {
+        let attempt = self.attempt;
+        self.propose(|reply| ChannelMsg::Step { attempt, events, reply }).await
+    }
+
+    /// Asks the channel.
+    pub(crate) async fn propose<T>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> ChannelMsg,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        if self.channel.send_message(message(reply)).is_err() {
+            return Err(StoreError::Closed);
+        }
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+/// How a drafter is told to come to its end.
+#[derive(Clone, Default)]
+struct Stop {
+    /// No more drafts.
+    soon: CancellationToken,
+    /// The channel's actor waits: nothing can be journalled any more.
+    now: CancellationToken,
+}
+
+struct Drafting {
+    stop: Stop,
+    ended: oneshot::Receiver<Vec<Event>>,
+    _cancel: DropGuard,
+}
+
+/// What a chat sees of one turn. When it is dropped, all of it ends.
+pub(crate) struct Show {
+    typing: Arc<Typing>,
+    draft: Mutex<Option<Drafting>>,
+}
+
+impl Show {
+    /// Shows typing from now on, and drafts where the platform shows them. `None`: the channel is no chat.
+    pub(crate) fn begin(
+        shared: &Arc<Shared>,
+        cell: &Arc<Cell>,
+        turn: &TurnLink,
+        open: &OpenTurn,
+        token: CancellationToken,
+    ) -> Option<Self> {
+        let platform = shared.platform(&cell.id)?;
+        let typing = Typing::begin(shared, Arc::clone(&platform), cell.id.clone());
+        let drafter = Drafter::new(shared, cell, turn, open, platform);
+        let draft = drafter.map(|drafter| {
+            let stop = Stop::default();
+            let (told, ended) = oneshot::channel();
+            let work = drafter.run(stop.clone());
+            let cancel = token.clone().drop_guard();
+            let channel = cell.id.clone();
+            shared.tasks.watch(token, work, move |ended| match ended {
+                Ended::Done(events) => drop(told.send(events)),
+                Ended::Panicked(message) => {
+                    tracing::error!(%channel, message, "the task of a draft panicked; please report it");
+                }
+                Ended::Cancelled => {}
+            });
+            Drafting { stop, ended, _cancel: cancel }
+        });
+        Some(Self { typing: Arc::new(typing), draft: Mutex::new(draft) })
+    }
+
+    /// What shows that the bot is typing.
+    pub(crate) fn typing(&self) -> Arc<Typing> {
+        Arc::clone(&self.typing)
+    }
+
+    /// No more drafts: no edit follows this. What came of the draft and is not journalled yet.
+    pub(crate) async fn finish(&self) -> Vec<Event> {
+        let Some(drafting) = self.draft.lock().take() else { return Vec::new() };
+        drafting.stop.soon.cancel();
+        drafting.end(FINISH_LIMIT).await
+    }
+
+    /// As [`Show::finish`], for the channel's actor, which can journal nothing meanwhile; ends typing, too.
+    pub(crate) async fn cut_short(&self) -> Vec<Event> {
+        let drafting = self.draft.lock().take();
+        let drafted = async {
+            let Some(drafting) = drafting else { return Vec::new() };
+            drafting.stop.soon.cancel();
+            drafting.stop.now.cancel();
+            drafting.end(CUT_LIMIT).await
+        };
+        tokio::join!(drafted, self.typing.end()).0
+    }
+}
+
+impl Drafting {
+    async fn end(self, limit: Duration) -> Vec<Event> {
+        match tokio::time::timeout(limit, self.ended).await {
+            Ok(events) => events.unwrap_or_default(),
+            Err(_) => {
+                tracing::warn!("the platform is slow over a draft; nobody waits for it any longer");
+                Vec::new()
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! A chat network: keeps what it was sent, splits by a limit, fails as planned, guards against doubles when told to.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::ids::{ChannelId, MessageId};
+use cairn_core::ports::{LinkState, Platform, PlatformStatus, PlatformTraits, SendError, SendPart};
+use futures::future::BoxFuture;
+use jiff::SignedDuration;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use super::store::PATIENCE;
+
+/// What reached the network.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Act {
+    /// A new message.
+    Sent { channel: String, part: u32, words: String, reply_to: Option<String> },
+    /// A message says something else.
+    Edited { message: String, words: String },
+    /// Typing is shown.
+    Typing { channel: String },
+}
+
+/// How a request fails.
+#[derive(Debug, Clone)]
+pub(crate) enum Trouble {
+    /// Certainly not sent.
+    Later(Option<Duration>),
+    /// Never.
+    Refused,
+    /// Nobody knows; in truth it is there, or not.
+    Unknown { arrives: bool },
+}
+
+/// A message in a chat.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shown {
+    pub(crate) channel: String,
+    pub(crate) key: (String, u32),
+    pub(crate) words: String,
+}
+
+pub(crate) struct FakeNet {
+    traits: Mutex<PlatformTraits>,
+    /// Longest message, in bytes of plain words.
+    pub(crate) limit: Mutex<usize>,
+    acts: watch::Sender<Vec<(Instant, Act)>>,
+    pub(crate) messages: Mutex<Vec<(MessageId, Shown)>>,
+    /// By channel; asked by sends and edits.
+    troubles: Mutex<HashMap<String, VecDeque<Trouble>>>,
+    /// Typing requests wait for permits.
+    typing_gate: Mutex<Option<Arc<Semaphore>>>,
+    /// Sends wait for permits.
+    send_gate: Mutex<Option<Arc<Semaphore>>>,
+}
+
+impl FakeNet {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            traits: Mutex::new(PlatformTraits {
+                typing_every: Duration::from_secs(4),
+                repeat_within: None,
+                draft_every: None,
+            }),
+            limit: Mutex::new(4_000),
+            acts: watch::Sender::new(Vec::new()),
+            messages: Mutex::default(),
+            troubles: Mutex::default(),
+            typing_gate: Mutex::default(),
+            send_gate: Mutex::default(),
+        })
+    }
+
+    /// It guards against doubles for so long.
+    pub(crate) fn guard(&self, seconds: i64) {
+        self.traits.lock().repeat_within = Some(SignedDuration::from_secs(seconds));
+    }
+
+    /// Drafts are shown, no more often than that.
+    pub(crate) fn show_drafts(&self, every: Duration) {
+        self.traits.lock().draft_every = Some(every);
+    }
+
+    /// Plans how the next requests about messages of a channel fail.
+    pub(crate) fn plan(&self, channel: &ChannelId, troubles: &[Trouble]) {
+        self.troubles.lock().entry(channel.to_string()).or_default().extend(troubles.iter().cloned());
+    }
+
+    /// Typing requests wait until permits are added.
+    pub(crate) fn hold_typing(&self) -> Arc<Semaphore> {
+        let gate = Arc::new(Semaphore::new(0));
+        *self.typing_gate.lock() = Some(Arc::clone(&gate));
+        gate
+    }
+
+    /// Sends wait until permits are added.
+    pub(crate) fn hold_sends(&self) -> Arc<Semaphore> {
+        let gate = Arc::new(Semaphore::new(0));
+        *self.send_gate.lock() = Some(Arc::clone(&gate));
+        gate
+    }
+
+    pub(crate) fn acts(&self) -> Vec<Act> {
+        self.acts.borrow().iter().map(|(_, act)| act.clone()).collect()
+    }
+
+    /// When something reached the network, in milliseconds since `start`.
+    pub(crate) fn times(&self, start: Instant, what: impl Fn(&Act) -> bool) -> Vec<u128> {
+        let acts = self.acts.borrow();
+        acts.iter().filter(|(_, act)| what(act)).map(|(at, _)| (*at - start).as_millis()).collect()
+    }
+
+    /// The words of all messages of a channel as they are now.
+    pub(crate) fn words(&self, channel: &ChannelId) -> Vec<String> {
+        let messages = self.messages.lock();
+        let of_channel = messages.iter().filter(|(_, shown)| shown.channel == channel.to_string());
+        of_channel.map(|(_, shown)| shown.words.clone()).collect()
+    }
+
+    /// Waits until `n` such things have reached the network.
+    pub(crate) async fn until(&self, n: usize, what: impl Fn(&Act) -> bool) {
+        let enough = |acts: &Vec<(Instant, Act)>| acts.iter().filter(|(_, act)| what(act)).count() >= n;
+        let mut acts = self.acts.subscribe();
+        tokio::time::timeout(PATIENCE, acts.wait_for(enough)).await.expect("it never happened").unwrap();
+    }
+
+    fn note(&self, act: Act) {
+        self.acts.send_modify(|acts| acts.push((Instant::now(), act)));
+    }
+
+    fn trouble(&self, channel: &ChannelId) -> Option<Trouble> {
+        self.troubles.lock().get_mut(channel.as_str())?.pop_front()
+    }
+
+    fn take(&self, part: &SendPart) -> MessageId {
+        let key = (part.delivery.to_string(), part.part);
+        let mut messages = self.messages.lock();
+        let guards = self.traits.lock().repeat_within.is_some();
+        if let Some((id, _)) = messages.iter().find(|(_, shown)| guards && shown.key == key) {
+            return id.clone();
+        }
+        let id = MessageId::from(format!("{}", 100 + messages.len()));
+        let (channel, words) = (part.channel.to_string(), part.words.clone());
+        messages.push((id.clone(), Shown { channel: channel.clone(), key, words: words.clone() }));
+        let reply_to = part.reply_to.as_ref().map(ToString::to_string);
+        self.note(Act::Sent { channel, part: part.part, words, reply_to });
+        id
+    }
+}
+
+async fn pass(gate: Option<Arc<Semaphore>>) {
+    if let Some(gate) = gate {
+        gate.acquire().await.unwrap().forget();
+    }
+}
+
+fn failed(trouble: &Trouble) -> SendError {
+    match trouble {
+        Trouble::Later(after) => SendError::Later { after: *after, reason: "busy".to_owned() },
+        Trouble::Refused => SendError::Refused("kicked out".to_owned()),
+        Trouble::Unknown { .. } => SendError::Unknown("connection lost".to_owned()),
+    }
+}
+
+impl Platform for FakeNet {
+    fn name(&self) -> &'static str {
+        "net"
+    }
+
+    fn traits(&self) -> PlatformTraits {
+        *self.traits.lock()
+    }
+
+    fn split(&self, words: &str) -> Vec<String> {
+        let limit = *self.limit.lock();
+        let words: Vec<char> = words.trim().chars().collect();
+        words.chunks(limit).map(|chunk| chunk.iter().collect()).collect()
+    }
+
+    fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>> {
+        Box::pin(async move {
+            let gate = self.send_gate.lock().clone();
+            pass(gate).await;
+            match self.trouble(&part.channel) {
+                None => Ok(self.take(&part)),
+                Some(trouble) => {
+                    if matches!(trouble, Trouble::Unknown { arrives: true }) {
+                        self.take(&part);
+                    }
+                    Err(failed(&trouble))
+                }
+            }
+        })
+    }
+
+    fn edit(
+        &self,
+        channel: ChannelId,
+        message: MessageId,
+        words: String,
+    ) -> BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(async move {
+            if let Some(trouble) = self.trouble(&channel) {
+                return Err(failed(&trouble));
+            }
+            let mut messages = self.messages.lock();
+            let Some((_, shown)) = messages.iter_mut().find(|(id, _)| *id == message) else {
+                return Err(SendError::Refused("no such message".to_owned()));
+            };
+            shown.words.clone_from(&words);
+            self.note(Act::Edited { message: message.to_string(), words });
+            Ok(())
+        })
+    }
+
+    fn typing(&self, channel: ChannelId) -> BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(async move {
+            let gate = self.typing_gate.lock().clone();
+            pass(gate).await;
+            self.note(Act::Typing { channel: channel.to_string() });
+            Ok(())
+        })
+    }
+
+    fn status(&self) -> PlatformStatus {
+        PlatformStatus {
+            platform: "net".to_owned(),
+            state: LinkState::Connected,
+            name: None,
+            reason: None,
+            hint: None,
+            connected_since: None,
+            last_inbound: None,
+            last_outbound: None,
+            latency_ms: None,
+            queue: 0,
+            troubles: Vec::new(),
+        }
+    }
+}

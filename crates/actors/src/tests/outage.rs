@@ -1,0 +1,142 @@
+//! When no model answers: people are told once, and answered later.
+
+use std::time::Duration;
+
+use cairn_core::event::Event;
+use cairn_core::model::ModelError;
+use tokio::time::Instant;
+
+use super::common::model::{Kind, Plan};
+use super::common::net::Act;
+use super::common::*;
+
+const KEPT: &str = "Your message is kept";
+
+fn down() -> Plan {
+    Plan::Broken("", ModelError::Transport("refused".to_owned()))
+}
+
+fn is_settled(event: &Event) -> bool {
+    matches!(event, Event::OutboxSettled { .. })
+}
+
+fn is_note(event: &Event) -> bool {
+    matches!(event, Event::OutboxIntended { note: Some(note), .. } if note.contains(KEPT))
+}
+
+fn is_sent(act: &Act) -> bool {
+    matches!(act, Act::Sent { .. })
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_no_model_answers_people_are_told_once_and_answered_later() {
+    let world = World::new();
+    let live = world.start().await;
+    for _ in 0..40 {
+        world.model.plan(Kind::Reply, down());
+    }
+    let start = Instant::now();
+    let open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    world.net.until(1, is_sent).await;
+    assert!(start.elapsed() < Duration::from_secs(6), "within seconds: {:?}", start.elapsed());
+    assert!(world.net.words(&group())[0].contains(KEPT));
+    let before = world.net.acts().len();
+    assert_eq!(reply(open).await, "re: hello");
+    assert!(start.elapsed() > world.limits.turn_timeout, "no time limit while it waits");
+    let meanwhile = world.net.acts()[before..].iter().filter(|act| matches!(act, Act::Typing { .. })).count();
+    assert!(meanwhile <= 1, "typing is not shown while nothing happens");
+    world.store.until(2, is_settled).await;
+    assert_eq!(world.store.count(is_note), 1);
+    assert_eq!(world.net.words(&group())[1], "re: hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_hangs_after_a_failure_does_not_keep_people_waiting() {
+    let world = World::new();
+    let live = world.start().await;
+    world.model.plan(Kind::Reply, down());
+    world.model.plan(Kind::Reply, Plan::Hangs);
+    let start = Instant::now();
+    let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    world.store.until(1, is_note).await;
+    assert_eq!(start.elapsed(), world.limits.tell_after);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_failure_is_not_worth_a_note() {
+    let world = World::new();
+    let live = world.start().await;
+    world.model.plan(Kind::Reply, down());
+    world.model.plan(Kind::Reply, down());
+    assert_eq!(reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await, "re: hello");
+    assert_eq!(world.store.count(is_note), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kills_while_no_model_answers_neither_repeat_the_note_nor_give_the_turn_up() {
+    let mut world = World::new();
+    let live = world.start().await;
+    for _ in 0..20 {
+        world.model.plan(Kind::Reply, down());
+    }
+    let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    world.store.until(1, is_settled).await;
+    for _ in 0..5 {
+        world = world.killed();
+        for _ in 0..20 {
+            world.model.plan(Kind::Reply, down());
+        }
+        let _live = world.start().await;
+        world.model.until(6, Kind::Reply).await;
+    }
+    world = world.killed();
+    let _live = world.start().await;
+    world.store.until(2, is_settled).await;
+    assert_eq!(world.store.count(is_note), 1);
+    let words = world.net.words(&group());
+    assert!(words.len() == 2 && words[1] == "re: hello", "{words:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_model_that_is_down() {
+    let world = World::new();
+    let live = world.start().await;
+    for _ in 0..20 {
+        world.model.plan(Kind::Reply, down());
+    }
+    let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    world.store.until(1, is_settled).await;
+    let start = Instant::now();
+    live.house.shutdown(Duration::from_secs(20)).await;
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(world.store.conversation(&group()).unwrap().open_turn.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_the_model_refuses_fails_with_a_note_and_never_runs_again() {
+    let world = World::new();
+    let live = world.start().await;
+    world.model.plan(Kind::Reply, Plan::Broken("", ModelError::BadRequest("no such model".to_owned())));
+    let open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    assert_eq!(failure_code(open).await, "turn_failed");
+    world.store.until(1, is_settled).await;
+    assert!(world.net.words(&group())[0].starts_with("Sorry"));
+    let again = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    assert_eq!(failure_code(again).await, "turn_failed");
+    let other = world.killed();
+    let live = other.start().await;
+    let again = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    assert_eq!(failure_code(again).await, "turn_failed");
+    assert!(other.model.requests(Kind::Reply).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_turn_fails_as_it_always_did() {
+    let world = World::new();
+    let live = world.start().await;
+    for _ in 0..world.limits.model_attempts {
+        world.model.plan(Kind::Reply, down());
+    }
+    assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
+    assert_eq!(live.ask("a", "hello").await, "re: hello");
+}

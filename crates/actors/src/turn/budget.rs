@@ -1,0 +1,53 @@
+//! How long a turn may take. The clock stands still while it waits for a model that does not answer.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// The time that a turn has.
+pub(super) struct Budget {
+    limit: Duration,
+    /// When it is over; none while the clock stands still.
+    deadline: watch::Sender<Option<Instant>>,
+}
+
+impl Budget {
+    /// It begins now.
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, deadline: watch::Sender::new(Some(Instant::now() + limit)) }
+    }
+
+    /// The clock stands still.
+    pub(super) fn hold(&self) {
+        self.deadline.send_replace(None);
+    }
+
+    /// It begins anew, if the clock stood still.
+    pub(super) fn go_on(&self) {
+        self.deadline.send_if_modified(|deadline| {
+            let held = deadline.is_none();
+            deadline.get_or_insert_with(|| Instant::now() + self.limit);
+            held
+        });
+    }
+
+    /// Returns when the time is over.
+    pub(super) async fn is_over(&self) {
+        let mut changes = self.deadline.subscribe();
+        loop {
+            let deadline = *changes.borrow_and_update();
+            let over = async {
+                match deadline {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => return,
+                // The sender is this.
+                _ = changes.changed() => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Patience: in a chat a turn does not fail because no model answers. People are told once that their message is kept;
+//! then it is tried again, with growing pauses, until it is answered or somebody stops it.
+
+use std::time::Duration;
+
+use cairn_core::event::Event;
+use cairn_core::ids::{ChannelId, OutboxId, Seq, TurnId};
+use cairn_core::model::ModelError;
+use cairn_core::ports::TurnFailure;
+use tokio::time::Instant;
+
+use super::{Turn, TurnArgs};
+use crate::channel::ChannelMsg;
+use crate::failure;
+use crate::outbox::{Pace, Paced};
+
+/// Longest that a server may have us wait.
+const ASKED_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// The note that tells people so: one per turn, whatever restarts there are.
+pub(crate) fn note_id(channel: &ChannelId, turn: &TurnId) -> OutboxId {
+    OutboxId::from(format!("{channel}:{turn}:wait"))
+}
+
+/// How a turn bears a model that does not answer.
+pub(super) struct Patience {
+    /// It is a chat: people are told.
+    is_chat: bool,
+    /// They have been.
+    told: bool,
+    /// It waits.
+    waits: bool,
+    /// When the first call failed since one succeeded last.
+    since: Option<Instant>,
+    pace: Pace,
+}
+
+impl Patience {
+    /// As a turn begins, or is taken up again.
+    pub(super) fn of(args: &TurnArgs) -> Self {
+        let told = args.cell.read(|conversation| {
+            let open = conversation.open_turn.as_ref();
+            open.is_some_and(|open| open.notes.contains(&note_id(&conversation.channel, &open.id)))
+        });
+        Self {
+            is_chat: args.show.is_some(),
+            told,
+            waits: false,
+            since: None,
+            pace: Pace::up_to(args.shared.deps.limits.patience_max),
+        }
+    }
+
+    /// Whether it waits after this error instead of failing.
+    pub(super) fn covers(&self, error: &ModelError) -> bool {
+        self.is_chat && !matches!(error, ModelError::BadRequest(_) | ModelError::ContextOverflow(_))
+    }
+
+    /// It waits already.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// A call failed.
+    pub(super) fn failed(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+}
+
+impl Turn {
+    /// A call succeeded.
+    pub(super) fn calm(&mut self) {
+        self.patience.since = None;
+        if std::mem::take(&mut self.patience.waits) {
+            self.patience.pace = Pace::up_to(self.args.shared.deps.limits.patience_max);
+            self.budget.go_on();
+            tracing::info!(channel = %self.args.cell.id, "the model answers again");
+        }
+    }
+
+    /// Runs `work`, and tells people meanwhile when it is time to.
+    pub(super) async fn telling<T>(
+        &mut self,
+        work: impl Future<Output = T> + Send,
+    ) -> Result<T, TurnFailure> {
+        let patience = &self.patience;
+        let due = patience.since.filter(|_| patience.is_chat && !patience.waits);
+        let Some(since) = due else { return Ok(work.await) };
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return Ok(done),
+            () = tokio::time::sleep_until(since + self.args.shared.deps.limits.tell_after) => {}
+        }
+        // Whoever sees words coming needs no comfort.
+        if self.args.cell.hub.so_far().is_empty() {
+            self.bear().await?;
+        }
+        Ok(work.await)
+    }
+
+    /// From here on it waits: people are told, unless they have been.
+    pub(super) async fn bear(&mut self) -> Result<(), TurnFailure> {
+        if std::mem::replace(&mut self.patience.waits, true) {
+            return Ok(());
+        }
+        self.budget.hold();
+        if let Some(show) = &self.args.show {
+            show.typing().pause().await;
+        }
+        if std::mem::replace(&mut self.patience.told, true) {
+            return Ok(());
+        }
+        let note = self.args.cell.read(|conversation| {
+            let open = conversation.open_turn.as_ref()?;
+            Some(Event::OutboxIntended {
+                id: note_id(&conversation.channel, &open.id),
+                turn: open.id.clone(),
+                seq: Seq(conversation.next_seq.0.saturating_sub(1)),
+                note: Some(failure::PATIENCE_NOTE.to_owned()),
+                reply_to: open.reply_to.clone(),
+                edits: None,
+                draft: false,
+            })
+        });
+        metrics::counter!("cairn_patience_total").increment(1);
+        tracing::error!(channel = %self.args.cell.id,
+            "no model answers; the chat is told, and its message is answered when one does: check the model's server");
+        self.step(note.into_iter().collect()).await
+    }
+
+    /// Waits before the next call. When the house stops first, the turn stays open and this never returns.
+    pub(super) async fn pause(&mut self, error: &ModelError) {
+        let patience = &mut self.patience;
+        let pause = patience.pace.next().max(error.retry_after().unwrap_or_default().min(ASKED_MAX));
+        tracing::debug!(channel = %self.args.cell.id, %error, ?pause, "the model still does not answer");
+        if patience.pace.wait(&self.args.shared, Some(pause)).await == Paced::Stopping {
+            let attempt = self.args.turn.attempt;
+            // A channel that is gone has no need of it.
+            let _ = self.args.turn.channel.send_message(ChannelMsg::Yield { attempt });
+            std::future::pending::<()>().await;
+        }
+    }
+}
