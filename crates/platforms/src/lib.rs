@@ -4,4 +4,6 @@
 pub mod discord;
 pub mod link;
 pub mod local;
+pub mod markup;
+pub mod split;
 pub mod telegram;

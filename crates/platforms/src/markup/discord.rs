@@ -1,0 +1,179 @@
+//! Markdown for Discord, which shows its own: what it knows passes, what would reach beyond the text is broken up.
+
+use std::ops::Range;
+
+use pulldown_cmark::{CodeBlockKind, Event, LinkType, Parser, Tag, TagEnd};
+
+use super::table::Table;
+use super::{NOTHING, language, options, steers};
+
+mod guard;
+#[cfg(test)]
+mod tests;
+
+/// Most characters of a message.
+pub const LIMIT: usize = 2000;
+
+/// The length of a text as Discord gets it, in characters.
+pub fn size(markdown: &str) -> usize {
+    render(markdown).chars().count()
+}
+
+/// The text in parts, each as long as a message may be.
+pub fn split(markdown: &str) -> Vec<String> {
+    crate::split::split(markdown, LIMIT, &size)
+}
+
+/// A part of a reply as Discord gets it. Never fails, and never gives an empty text.
+pub fn render(markdown: &str) -> String {
+    let source: String = markdown.chars().filter(|c| !steers(*c)).collect();
+    let mut page = Page { source: &source, edits: Vec::new(), links: Vec::new(), code: None, table: None };
+    for (event, range) in Parser::new_ext(&source, options()).into_offset_iter() {
+        page.take(event, range);
+    }
+    let shown = page.written();
+    let shown = shown.trim();
+    if !shown.is_empty() {
+        return shown.to_owned();
+    }
+    let literal = guard::text(source.trim());
+    if literal.is_empty() { NOTHING.to_owned() } else { literal }
+}
+
+/// A link or a picture whose end has not come yet.
+struct Link {
+    address: String,
+    /// Its words, as far as they are read.
+    words: Range<usize>,
+    /// How many edits there were before it.
+    edits: usize,
+}
+
+/// What stands in place of what is written.
+enum Shown {
+    Text(String),
+    Code(String),
+}
+
+/// Reads Markdown from top to bottom and notes what is to be shown otherwise than it is written.
+struct Page<'a> {
+    source: &'a str,
+    edits: Vec<(Range<usize>, Shown)>,
+    links: Vec<Option<Link>>,
+    code: Option<(Option<String>, String)>,
+    table: Option<Table>,
+}
+
+impl Page<'_> {
+    fn take(&mut self, event: Event<'_>, range: Range<usize>) {
+        if matches!(event, Event::End(TagEnd::Link | TagEnd::Image)) {
+            self.end_of_link(&range);
+        }
+        if let Some(Some(link)) = self.links.last_mut() {
+            link.words.end = link.words.end.max(range.end);
+        }
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) => {
+                self.code = Some((language(&info), String::new()));
+            }
+            Event::End(TagEnd::CodeBlock) => {
+                if let Some((language, code)) = self.code.take() {
+                    self.block(range, language.as_deref(), &code);
+                }
+            }
+            Event::Start(Tag::Table(_)) => self.table = Some(Table::default()),
+            Event::Start(Tag::TableHead | Tag::TableRow) => self.table.iter_mut().for_each(Table::row),
+            Event::Start(Tag::TableCell) => self.table.iter_mut().for_each(Table::cell),
+            Event::End(TagEnd::Table) => {
+                if let Some(table) = self.table.take() {
+                    self.block(range, None, &table.lines());
+                }
+            }
+            Event::Start(Tag::Link { link_type: LinkType::Inline, dest_url, .. }) => {
+                self.link(dest_url.into_string(), range.start + 1);
+            }
+            Event::Start(Tag::Image { link_type: LinkType::Inline, dest_url, .. }) => {
+                self.link(dest_url.into_string(), range.start + 2);
+            }
+            // As it is written: an address in brackets, or words and a reference.
+            Event::Start(Tag::Link { .. } | Tag::Image { .. }) => self.links.push(None),
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => self.words(&text),
+            Event::Code(text) => {
+                self.words(&text);
+                if self.table.is_none() {
+                    let shown = guard::code(&self.source[range.clone()]);
+                    self.edits.push((range, Shown::Code(shown)));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Words of code or of a table; all others stay where they are.
+    fn words(&mut self, text: &str) {
+        if let Some((_, code)) = &mut self.code {
+            code.push_str(text);
+        } else if let Some(cell) = self.table.as_mut().and_then(Table::words) {
+            cell.push_str(text);
+        }
+    }
+
+    /// A block of code in place of what is written there.
+    fn block(&mut self, range: Range<usize>, language: Option<&str>, code: &str) {
+        let written = &self.source[range.clone()];
+        let range = range.start..range.start + written.trim_end().len();
+        let line = self.source[..range.start].rfind('\n').map_or(0, |at| at + 1);
+        let before = &self.source[line..range.start];
+        // Within a quotation each line says so.
+        let quote = before.rfind('>').map_or(String::new(), |at| format!("{} ", before[..=at].trim_start()));
+        let code = guard::code(&code.trim_end().trim_start_matches('\n').replace("```", "``\u{2060}`"));
+        let shown = if code.trim().is_empty() {
+            String::new()
+        } else {
+            let lines = code.lines().map(|line| format!("{quote}{line}\n"));
+            format!("```{}\n{}{quote}```", language.unwrap_or_default(), lines.collect::<String>())
+        };
+        self.edits.push((range, Shown::Code(shown)));
+    }
+
+    fn link(&mut self, address: String, words: usize) {
+        self.links.push(Some(Link { address, words: words..words, edits: self.edits.len() }));
+    }
+
+    /// The address is seen behind the words, and no preview comes of it.
+    fn end_of_link(&mut self, range: &Range<usize>) {
+        let Some(Some(link)) = self.links.pop() else { return };
+        let address = guard::address(&link.address);
+        let written = &self.source[link.words.clone()];
+        if let Some(cell) = self.table.as_mut().and_then(Table::words) {
+            cell.push_str(&format!(" ({})", link.address));
+        } else if written.trim().is_empty() || written == link.address {
+            self.edits.truncate(link.edits);
+            self.edits.push((range.clone(), Shown::Text(address)));
+        } else {
+            self.edits.insert(link.edits, (range.start..link.words.start, Shown::Text(String::new())));
+            let behind = if address.is_empty() { address } else { format!(" ({address})") };
+            self.edits.push((link.words.end..range.end, Shown::Text(behind)));
+        }
+    }
+
+    fn written(self) -> String {
+        let mut out = String::with_capacity(self.source.len() + 64);
+        // Text is looked at as it will stand: what an edit brought together counts.
+        let mut text = String::new();
+        let mut at = 0;
+        for (range, shown) in &self.edits {
+            text.push_str(self.source.get(at..range.start).unwrap_or_default());
+            match shown {
+                Shown::Text(words) => text.push_str(words),
+                Shown::Code(code) => {
+                    out.push_str(&guard::text(&std::mem::take(&mut text)));
+                    out.push_str(code);
+                }
+            }
+            at = at.max(range.end);
+        }
+        out.push_str(&guard::text(&(text + &self.source[at..])));
+        out
+    }
+}

@@ -1,0 +1,53 @@
+//! A table in letters of equal width.
+
+/// A longer cell is not waited for by the others of its column.
+const WIDEST: usize = 24;
+
+/// A table while it is read.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A row begins.
+    pub(super) fn row(&mut self) {
+        self.rows.push(Vec::new());
+    }
+
+    /// A cell begins.
+    pub(super) fn cell(&mut self) {
+        if let Some(row) = self.rows.last_mut() {
+            row.push(String::new());
+        }
+    }
+
+    /// The cell that is being written.
+    pub(super) fn words(&mut self) -> Option<&mut String> {
+        self.rows.last_mut()?.last_mut()
+    }
+
+    /// The table as lines, a line below its head.
+    pub(super) fn lines(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            let widths =
+                self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.trim().chars().count());
+            widths.max().unwrap_or(0).min(WIDEST)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut lines = Vec::with_capacity(self.rows.len() + 1);
+        for (n, row) in self.rows.iter().enumerate() {
+            let cells = widths.iter().enumerate().map(|(column, width)| {
+                let cell = row.get(column).map_or("", |cell| cell.trim());
+                format!("{cell:width$}")
+            });
+            lines.push(cells.collect::<Vec<_>>().join(" | ").trim_end().to_owned());
+            if n == 0 {
+                let rule = widths.iter().map(|width| "-".repeat(*width));
+                lines.push(rule.collect::<Vec<_>>().join("-+-"));
+            }
+        }
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,262 @@
+//! Markdown for Telegram: plain text and the entities that format it, never a `parse_mode`.
+
+use pulldown_cmark::{CodeBlockKind, Event, LinkType, Parser, Tag, TagEnd};
+
+use super::table::Table;
+use super::{NOTHING, language, options};
+use writer::Writer;
+
+#[cfg(test)]
+mod tests;
+mod writer;
+
+/// Most UTF-16 units of a message.
+pub const LIMIT: usize = 4096;
+
+/// Most entities of a message.
+const MOST_ENTITIES: usize = 100;
+
+/// A message as Telegram takes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rendered {
+    /// The text.
+    pub text: String,
+    /// What is formatted, by place, outer ones first; none empty, none but whole within another.
+    pub entities: Vec<Entity>,
+}
+
+/// A formatted stretch of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entity {
+    /// How.
+    pub kind: EntityKind,
+    /// Where it begins, in UTF-16 units.
+    pub offset_utf16: usize,
+    /// Its length in UTF-16 units.
+    pub length_utf16: usize,
+}
+
+/// How text is formatted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntityKind {
+    /// Bold; headings, too.
+    Bold,
+    /// Italic.
+    Italic,
+    /// Struck through.
+    Strikethrough,
+    /// Code within a line.
+    Code,
+    /// A block of code.
+    Pre {
+        /// Its language, where given.
+        language: Option<String>,
+    },
+    /// A quotation.
+    Blockquote,
+}
+
+/// The length of a text as Telegram shows it, in UTF-16 units.
+pub fn size(markdown: &str) -> usize {
+    render(markdown).text.encode_utf16().count()
+}
+
+/// The text in parts, each as long as a message may be.
+pub fn split(markdown: &str) -> Vec<String> {
+    crate::split::split(markdown, LIMIT, &size)
+}
+
+/// A part of a reply as Telegram takes it. Never fails, and never gives an empty text.
+pub fn render(markdown: &str) -> Rendered {
+    let mut page = Page::default();
+    for event in Parser::new_ext(markdown, options()) {
+        page.take(event);
+    }
+    let rendered = page.out.finish();
+    if !rendered.text.is_empty() {
+        return rendered;
+    }
+    let mut literal = Writer::default();
+    literal.text(markdown);
+    let literal = literal.finish();
+    if literal.text.is_empty() { Rendered { text: NOTHING.to_owned(), ..literal } } else { literal }
+}
+
+/// Reads Markdown from top to bottom.
+#[derive(Default)]
+struct Page {
+    out: Writer,
+    /// Open lists: the next number, or none for dots.
+    lists: Vec<Option<u64>>,
+    /// Open links: address, whether it is shown already, where their words begin.
+    links: Vec<(String, bool, usize)>,
+    quotes: usize,
+    code: Option<(Option<String>, String)>,
+    table: Option<Table>,
+}
+
+impl Page {
+    fn take(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => self.words(&text),
+            Event::Code(text) => self.inline_code(&text),
+            Event::SoftBreak | Event::HardBreak => self.words("\n"),
+            Event::Rule => {
+                self.out.gap(2);
+                self.out.text("———");
+                self.out.gap(2);
+            }
+            Event::FootnoteReference(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
+                self.words(&text)
+            }
+            Event::TaskListMarker(done) => self.words(if done { "[x] " } else { "[ ] " }),
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Heading { .. } => {
+                self.block();
+                self.out.open(EntityKind::Bold);
+            }
+            Tag::BlockQuote(_) => {
+                self.block();
+                self.quotes += 1;
+                if self.quotes == 1 {
+                    self.out.open(EntityKind::Blockquote);
+                }
+            }
+            Tag::CodeBlock(kind) => {
+                let language = match kind {
+                    CodeBlockKind::Fenced(info) => language(&info),
+                    CodeBlockKind::Indented => None,
+                };
+                self.code = Some((language, String::new()));
+            }
+            Tag::List(first) => {
+                self.block();
+                self.lists.push(first);
+            }
+            Tag::Item => self.item(),
+            Tag::Table(_) => self.table = Some(Table::default()),
+            Tag::TableHead | Tag::TableRow => self.table.iter_mut().for_each(Table::row),
+            Tag::TableCell => self.table.iter_mut().for_each(Table::cell),
+            Tag::Emphasis => self.out.open(EntityKind::Italic),
+            Tag::Strong => self.out.open(EntityKind::Bold),
+            Tag::Strikethrough => self.out.open(EntityKind::Strikethrough),
+            Tag::Link { link_type, dest_url, .. } => {
+                let shown = matches!(link_type, LinkType::Autolink | LinkType::Email);
+                self.link(dest_url.into_string(), shown);
+            }
+            Tag::Image { dest_url, .. } => self.link(dest_url.into_string(), false),
+            _ => self.block(),
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Heading(_) => {
+                self.out.close(&EntityKind::Bold);
+                self.block();
+            }
+            TagEnd::BlockQuote(_) => {
+                self.quotes = self.quotes.saturating_sub(1);
+                if self.quotes == 0 {
+                    self.out.close(&EntityKind::Blockquote);
+                }
+                self.block();
+            }
+            TagEnd::CodeBlock => {
+                if let Some((language, code)) = self.code.take() {
+                    self.block();
+                    self.out.pre(language, &code);
+                    self.block();
+                }
+            }
+            TagEnd::List(_) => {
+                self.lists.pop();
+                self.block();
+            }
+            TagEnd::Item | TagEnd::TableHead | TagEnd::TableRow | TagEnd::TableCell => {}
+            TagEnd::Table => {
+                if let Some(table) = self.table.take() {
+                    self.block();
+                    self.out.pre(None, &table.lines());
+                    self.block();
+                }
+            }
+            TagEnd::Emphasis => self.out.close(&EntityKind::Italic),
+            TagEnd::Strong => self.out.close(&EntityKind::Bold),
+            TagEnd::Strikethrough => self.out.close(&EntityKind::Strikethrough),
+            TagEnd::Link | TagEnd::Image => self.end_of_link(),
+            _ => self.block(),
+        }
+    }
+
+    /// Blocks stand apart; within a list they stand close.
+    fn block(&mut self) {
+        self.out.gap(if self.lists.is_empty() { 2 } else { 1 });
+    }
+
+    fn item(&mut self) {
+        let indent = "  ".repeat(self.lists.len().saturating_sub(1).min(6));
+        let mark = match self.lists.last_mut() {
+            Some(Some(number)) => {
+                let mark = format!("{indent}{number}. ");
+                *number = number.saturating_add(1);
+                mark
+            }
+            _ => format!("{indent}• "),
+        };
+        self.out.item(&mark);
+    }
+
+    /// Words, wherever they go now.
+    fn words(&mut self, text: &str) {
+        if let Some((_, code)) = &mut self.code {
+            code.push_str(text);
+        } else if let Some(table) = &mut self.table {
+            if let Some(cell) = table.words() {
+                cell.push_str(&text.replace('\n', " "));
+            }
+        } else {
+            self.out.text(text);
+        }
+    }
+
+    fn inline_code(&mut self, code: &str) {
+        if self.table.is_some() {
+            self.words(code);
+        } else if self.quotes > 0 {
+            // No code within a quotation: its marks show it.
+            self.words(&format!("`{code}`"));
+        } else {
+            self.out.code(code);
+        }
+    }
+
+    fn link(&mut self, address: String, shown: bool) {
+        let from = match &mut self.table {
+            Some(table) => table.words().map_or(0, |cell| cell.len()),
+            None => self.out.len(),
+        };
+        self.links.push((address, shown, from));
+    }
+
+    /// The address of a link is seen behind its words.
+    fn end_of_link(&mut self) {
+        let Some((address, shown, from)) = self.links.pop() else { return };
+        let words = match &mut self.table {
+            Some(table) => table.words().and_then(|cell| cell.get(from..)).map(str::trim).map(str::to_owned),
+            None => Some(self.out.since(from).trim().to_owned()),
+        };
+        match words.unwrap_or_default() {
+            _ if shown || address.is_empty() => {}
+            words if words == address => {}
+            words if words.is_empty() => self.words(&address),
+            _ => self.words(&format!(" ({address})")),
+        }
+    }
+}

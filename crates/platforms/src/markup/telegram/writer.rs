@@ -1,0 +1,216 @@
+//! Text and entities as they grow, and the guard that keeps the text inert.
+
+use super::{Entity, EntityKind, MOST_ENTITIES, Rendered};
+use crate::markup::{JOINER, steers};
+
+/// An entity that is open, and where it began, in UTF-16 units.
+struct Open {
+    kind: EntityKind,
+    from: usize,
+}
+
+/// Writes a message.
+#[derive(Default)]
+pub(super) struct Writer {
+    text: String,
+    utf16: usize,
+    open: Vec<Open>,
+    done: Vec<Entity>,
+    /// Line breaks that are due before the next words.
+    gap: usize,
+    /// The mark of a list's item waits for its words: no gap in between.
+    held: bool,
+    in_code: bool,
+}
+
+impl Writer {
+    /// Length of the text in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The text from there on.
+    pub(super) fn since(&self, from: usize) -> &str {
+        self.text.get(from..).unwrap_or_default()
+    }
+
+    /// At least so many line breaks come before the next words.
+    pub(super) fn gap(&mut self, breaks: usize) {
+        if !self.held {
+            self.gap = self.gap.max(breaks);
+        }
+    }
+
+    /// Begins an item of a list in a line of its own.
+    pub(super) fn item(&mut self, mark: &str) {
+        self.held = false;
+        self.gap(1);
+        self.due();
+        mark.chars().for_each(|c| self.put(c));
+        self.held = true;
+    }
+
+    /// Begins to format.
+    pub(super) fn open(&mut self, kind: EntityKind) {
+        self.open.push(Open { kind, from: self.utf16 });
+    }
+
+    /// Ends what was opened last of this kind.
+    pub(super) fn close(&mut self, kind: &EntityKind) {
+        if let Some(at) = self.open.iter().rposition(|open| open.kind == *kind) {
+            let open = self.open.remove(at);
+            self.end_outermost(open.kind, open.from, at);
+        }
+    }
+
+    /// Words outside code.
+    pub(super) fn text(&mut self, text: &str) {
+        for c in text.chars() {
+            self.push(c);
+        }
+    }
+
+    /// Code within a line.
+    pub(super) fn code(&mut self, code: &str) {
+        self.verbatim(EntityKind::Code, code);
+    }
+
+    /// A block of code.
+    pub(super) fn pre(&mut self, language: Option<String>, code: &str) {
+        self.verbatim(EntityKind::Pre { language }, code.trim_end().trim_start_matches('\n'));
+    }
+
+    /// Code is in no other entity, so those that are open pause.
+    fn verbatim(&mut self, kind: EntityKind, code: &str) {
+        if code.trim().is_empty() {
+            self.text(code);
+            return;
+        }
+        self.due();
+        if self.text.ends_with(['@', '/', ':']) {
+            self.put(JOINER);
+        }
+        for at in 0..self.open.len() {
+            let (kind, from) = (self.open[at].kind.clone(), self.open[at].from);
+            self.end_outermost(kind, from, at);
+        }
+        let from = self.utf16;
+        self.in_code = true;
+        self.text(code);
+        self.in_code = false;
+        self.end(kind, from);
+        for open in &mut self.open {
+            open.from = self.utf16;
+        }
+    }
+
+    /// Bold within bold is bold: only the outermost of a kind counts.
+    fn end_outermost(&mut self, kind: EntityKind, from: usize, depth: usize) {
+        if !self.open.iter().take(depth).any(|other| other.kind == kind) {
+            self.end(kind, from);
+        }
+    }
+
+    fn end(&mut self, kind: EntityKind, from: usize) {
+        if from < self.utf16 {
+            self.done.push(Entity { kind, offset_utf16: from, length_utf16: self.utf16 - from });
+        }
+    }
+
+    /// Writes the line breaks that are due; none at the beginning.
+    fn due(&mut self) {
+        let gap = std::mem::take(&mut self.gap);
+        self.held = false;
+        if self.text.is_empty() {
+            return;
+        }
+        let has = self.text.len() - self.text.trim_end_matches('\n').len();
+        for _ in has..gap {
+            self.put('\n');
+        }
+    }
+
+    fn push(&mut self, c: char) {
+        if steers(c) {
+            return;
+        }
+        if !self.in_code {
+            if c.is_whitespace() && (self.gap > 0 || self.text.is_empty()) {
+                return;
+            }
+            self.due();
+            if c == '@' && self.in_address() && !self.after_word(self.text.len()) {
+                "%40".chars().for_each(|c| self.put(c));
+                return;
+            }
+            if self.would_be_live(c) {
+                self.put(JOINER);
+            }
+        }
+        self.put(c);
+    }
+
+    fn put(&mut self, c: char) {
+        self.text.push(c);
+        self.utf16 += c.len_utf16();
+    }
+
+    /// With this character a mention, a command, or an address of Telegram's own would begin.
+    fn would_be_live(&self, c: char) -> bool {
+        let name = c.is_ascii_alphanumeric() || c == '_';
+        let before = self.text.len().saturating_sub(1);
+        match self.text.as_bytes().last() {
+            Some(b'@') if name => !self.after_word(before),
+            Some(b'/') if name => {
+                let parted = self.text[..before].ends_with(['/', '<']) || self.after_word(before);
+                !parted && !self.in_address()
+            }
+            Some(b':') if c == '/' => {
+                let scheme = self.text[..before].rsplit(|c: char| !c.is_ascii_alphanumeric()).next();
+                let own = |own: &&str| scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(own));
+                ["tg", "ton", "tonsite"].iter().any(|scheme| own(scheme))
+            }
+            _ => false,
+        }
+    }
+
+    /// Just before this place a word ends, as in an e-mail address.
+    fn after_word(&self, at: usize) -> bool {
+        self.text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+    }
+
+    /// The text ends within an address of the web.
+    fn in_address(&self) -> bool {
+        let before = |c: char| c.is_whitespace() || matches!(c, '(' | '<' | '[' | '"' | '\'' | JOINER);
+        let word = self.text.rsplit(before).next().unwrap_or_default();
+        let scheme = word.split_once("://").map(|(scheme, _)| scheme);
+        ["http", "https"].iter().any(|web| scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(web)))
+    }
+
+    /// The message, without white space at its ends and at those of its entities.
+    pub(super) fn finish(mut self) -> Rendered {
+        while let Some(open) = self.open.pop() {
+            self.end_outermost(open.kind, open.from, self.open.len());
+        }
+        let text = self.text.trim_end().to_owned();
+        let units: Vec<u16> = text.encode_utf16().collect();
+        let is_space = |unit: &&u16| char::from_u32(u32::from(**unit)).is_some_and(char::is_whitespace);
+        let mut entities = Vec::new();
+        for mut entity in self.done {
+            let end = (entity.offset_utf16 + entity.length_utf16).min(units.len());
+            let Some(inside) = units.get(entity.offset_utf16..end) else { continue };
+            let tail = inside.iter().rev().take_while(is_space).count();
+            let keeps_head = matches!(entity.kind, EntityKind::Pre { .. });
+            let head = if keeps_head { 0 } else { inside.iter().take_while(is_space).count() };
+            if head + tail >= inside.len() {
+                continue;
+            }
+            entity.offset_utf16 += head;
+            entity.length_utf16 = inside.len() - head - tail;
+            entities.push(entity);
+        }
+        entities.sort_by_key(|entity| (entity.offset_utf16, std::cmp::Reverse(entity.length_utf16)));
+        entities.truncate(MOST_ENTITIES);
+        Rendered { text, entities }
+    }
+}

@@ -1,0 +1,235 @@
+//! Where a Markdown text may be cut, and which code fence is open there.
+
+use std::ops::{Range, RangeInclusive};
+
+use cairn_core::sentences::sentences;
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
+
+use crate::markup::options;
+
+/// Kinds of seams, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tier {
+    /// Before a block of the outermost level.
+    Paragraph,
+    /// Before a line.
+    Line,
+    /// Behind a sentence.
+    Sentence,
+    /// Behind white space.
+    Word,
+}
+
+/// A fenced code block.
+#[derive(Debug, Clone)]
+pub(super) struct Fence {
+    /// What stands before the opening fence in its line.
+    before: String,
+    /// The fence itself.
+    marks: String,
+    /// What follows it.
+    info: String,
+    /// Where the opening fence begins.
+    start: usize,
+    /// The code.
+    pub(super) code: Range<usize>,
+    /// The end of the block, its closing fence included.
+    pub(super) end: usize,
+    /// It has a closing fence.
+    closed: bool,
+}
+
+/// The seams of a text.
+pub(super) struct Layout {
+    fences: Vec<Fence>,
+    /// What is better left whole: emphasis, links, inline code. They rise and do not overlap.
+    spans: Vec<Range<usize>>,
+    seams: Vec<(usize, Tier)>,
+    /// Between a heading and what it heads.
+    glued: Vec<RangeInclusive<usize>>,
+    len: usize,
+}
+
+impl Layout {
+    /// Reads a text. Fences that are not `worth` it (too long for the limit) are not reopened.
+    pub(super) fn of(text: &str, worth: impl Fn(&Fence) -> bool) -> Self {
+        let mut layout = Self {
+            fences: Vec::new(),
+            spans: Vec::new(),
+            seams: Vec::new(),
+            glued: Vec::new(),
+            len: text.len(),
+        };
+        let mut depth = 0usize;
+        let mut heading = None;
+        for (event, range) in Parser::new_ext(text, options()).into_offset_iter() {
+            match &event {
+                Event::Start(tag) => {
+                    if depth == 0 {
+                        let start = line_start(text, range.start);
+                        layout.seams.push((start, Tier::Paragraph));
+                        layout.glued.extend(heading.take().map(|end| end..=start));
+                    }
+                    depth += 1;
+                    match tag {
+                        Tag::Emphasis
+                        | Tag::Strong
+                        | Tag::Strikethrough
+                        | Tag::Link { .. }
+                        | Tag::Image { .. } => {
+                            layout.span(range);
+                        }
+                        Tag::CodeBlock(CodeBlockKind::Fenced(_)) => {
+                            layout.fences.extend(Fence::read(text, range).filter(&worth));
+                        }
+                        _ => {}
+                    }
+                }
+                Event::End(tag) => {
+                    depth = depth.saturating_sub(1);
+                    if matches!(tag, TagEnd::Heading(_)) && depth == 0 {
+                        heading = Some(range.start + text[range].trim_end().len());
+                    }
+                }
+                Event::Code(_) => layout.span(range),
+                Event::Rule if depth == 0 => layout.seams.push((range.start, Tier::Paragraph)),
+                _ => {}
+            }
+        }
+        layout.find_small_seams(text);
+        layout
+    }
+
+    fn span(&mut self, range: Range<usize>) {
+        if self.spans.last().is_none_or(|last| last.end <= range.start) {
+            self.spans.push(range);
+        }
+    }
+
+    fn find_small_seams(&mut self, text: &str) {
+        let mut at = 0;
+        for line in text.split_inclusive('\n') {
+            for sentence in sentences(line) {
+                let end = sentence.as_ptr() as usize - text.as_ptr() as usize + sentence.len();
+                self.seams.push((end, Tier::Sentence));
+            }
+            let mut in_gap = true;
+            for (offset, c) in line.char_indices() {
+                if in_gap && !c.is_whitespace() && offset > 0 {
+                    self.seams.push((at + offset, Tier::Word));
+                }
+                in_gap = c.is_whitespace();
+            }
+            at += line.len();
+            self.seams.push((at, Tier::Line));
+        }
+        let fences = std::mem::take(&mut self.fences);
+        self.seams.retain(|(at, tier)| fences.iter().all(|fence| fence.may_be_cut(*at, *tier)));
+        self.fences = fences;
+        let glued = std::mem::take(&mut self.glued);
+        self.seams.retain(|(at, _)| !glued.iter().any(|range| range.contains(at)));
+        self.seams.sort_by_key(|(at, _)| *at);
+    }
+
+    /// The seams of a tier behind `from` and up to `to`; only `whole` ones: none within emphasis and the like.
+    pub(super) fn seams(&self, tier: Tier, whole: bool, from: usize, to: usize) -> Vec<usize> {
+        let inside = |at: usize| {
+            let next = self.spans.partition_point(|span| span.end <= at);
+            self.spans.get(next).is_some_and(|span| span.start < at)
+        };
+        let wanted =
+            |(at, of): &&(usize, Tier)| *of == tier && *at > from && *at <= to && !(whole && inside(*at));
+        self.seams.iter().filter(wanted).map(|(at, _)| *at).collect()
+    }
+
+    /// The fence that is open here, be it that its closing line comes next.
+    pub(super) fn fence_at(&self, at: usize) -> Option<&Fence> {
+        let is_open = |fence: &&Fence| {
+            let last = if fence.closed { fence.code.end } else { self.len };
+            fence.code.start <= at && at <= last && at <= fence.end
+        };
+        self.fences.iter().find(is_open)
+    }
+
+    /// Within a closing fence nothing is cut.
+    pub(super) fn is_closing(&self, at: usize) -> bool {
+        self.fences.iter().any(|fence| fence.code.end < at && at < fence.end)
+    }
+
+    /// Nothing stands there but white space, be it in a fence.
+    pub(super) fn is_blank(&self, text: &str, from: usize, to: usize) -> bool {
+        let mut at = from;
+        for fence in &self.fences {
+            let opening = fence.start.max(at);
+            if opening >= to {
+                break;
+            }
+            let code = fence.code.start.clamp(at, to)..fence.code.end.clamp(at, to);
+            if !text[at..opening].trim().is_empty() || !text[code].trim().is_empty() {
+                return false;
+            }
+            at = fence.end.clamp(at, to);
+        }
+        text[at..to].trim().is_empty()
+    }
+}
+
+impl Fence {
+    fn read(text: &str, range: Range<usize>) -> Option<Self> {
+        let block = &text[range.clone()];
+        let mark = block.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
+        let length = block.len() - block.trim_start_matches(mark).len();
+        let first = block.find('\n').map_or(block.len(), |at| at + 1);
+        let last = block.trim_end().rfind('\n').map_or(0, |at| at + 1).max(first);
+        let closing = block[last..].trim_start_matches([' ', '\t', '>']).trim_end();
+        let closed = closing.len() >= length && closing.chars().all(|c| c == mark);
+        let info = block[length..first].trim();
+        // Of a long line behind the fence no more is repeated than the language.
+        let info = if info.len() > 40 {
+            info.split_whitespace().next().filter(|word| word.len() <= 40)
+        } else {
+            Some(info)
+        };
+        let code_end = if closed { last } else { block.len() };
+        Some(Self {
+            before: text[line_start(text, range.start)..range.start].to_owned(),
+            marks: block[..length].to_owned(),
+            info: info.unwrap_or_default().to_owned(),
+            start: range.start,
+            code: range.start + first..range.start + code_end,
+            end: range.end,
+            closed,
+        })
+    }
+
+    /// A seam just behind the opening fence or before the closing one would leave an empty block.
+    fn may_be_cut(&self, at: usize, tier: Tier) -> bool {
+        if at <= self.start || at >= self.end {
+            return true;
+        }
+        let inside = self.code.start < at && at < self.code.end;
+        inside && matches!(tier, Tier::Line | Tier::Word)
+    }
+
+    /// The line that opens the block again at the beginning of a part.
+    pub(super) fn reopening(&self) -> String {
+        let quote = self.before.rfind('>').map_or("", |at| &self.before[..=at]);
+        let space = if quote.is_empty() { "" } else { " " };
+        format!("{}{space}{}{}\n", quote.trim_start(), self.marks, self.info)
+    }
+
+    /// The line that closes the block where it was opened.
+    pub(super) fn closing(&self) -> String {
+        let before: String = self.before.chars().map(|c| if c == '>' { c } else { ' ' }).collect();
+        format!("{before}{}", self.marks)
+    }
+
+    /// How far the block is indented, when nothing else stands before it.
+    pub(super) fn indent(&self) -> usize {
+        if self.before.contains('>') { 0 } else { self.before.chars().count() }
+    }
+}
+
+fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |found| found + 1)
+}
