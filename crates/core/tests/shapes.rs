@@ -186,6 +186,61 @@ fn memories() -> Vec<Event> {
     ]
 }
 
+fn chats() -> Vec<Event> {
+    let person = Author { id: "telegram/7".into(), name: "Anna".into() };
+    let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60 };
+    let id = || "o1".into();
+    let intended = |note: Option<&str>, edits: Option<&str>, draft| Event::OutboxIntended {
+        id: id(),
+        turn: "t1".into(),
+        seq: Seq(2),
+        note: note.map(Into::into),
+        reply_to: Some("m1".into()),
+        edits: edits.map(Into::into),
+        draft,
+    };
+    let pending = Pending {
+        message: "m1".into(),
+        turn: "t1".into(),
+        at: at(),
+        author: person.clone(),
+        parts: vec![Part::text("hello")],
+        addressed: true,
+        direct: true,
+        fingerprint: "f1".into(),
+        tokens: 12,
+    };
+    vec![
+        Event::Accepted(pending),
+        Event::MessageEdited {
+            message: "m1".into(),
+            parts: vec![Part::text("hullo")],
+            addressed: true,
+            fingerprint: "f2".into(),
+            tokens: 13,
+        },
+        Event::MessageDeleted { message: "m1".into(), seqs: Vec::new() },
+        Event::MessageDeleted { message: "m1".into(), seqs: vec![Seq(1), Seq(5)] },
+        Event::TurnUndone { turn: "t1".into(), from_seq: Seq(1), to_seq: Seq(2) },
+        Event::CommandTaken { message: "m2".into(), command: "new".into(), caller: person.clone() },
+        intended(None, None, true),
+        intended(None, Some("900"), false),
+        intended(Some("The models are down; your message is kept."), None, false),
+        Event::OutboxAttempted { id: id(), part: 1 },
+        Event::OutboxPutOff { id: id(), part: 1, reason: "too many requests".into() },
+        Event::OutboxSent { id: id(), part: 1, message: "901".into() },
+        Event::OutboxSettled { id: id(), receipt: Receipt::Delivered { messages: vec!["901".into()] } },
+        Event::OutboxSettled { id: id(), receipt: Receipt::Unknown { part: 1, reason: "cut off".into() } },
+        Event::OutboxRetried { id: id() },
+        Event::OutboxDropped { id: id() },
+        Event::UsageSpent { model: "small".into(), usage },
+        Event::PairingRequested { user: person, chat: "7".into(), code: "KIWI-42".into() },
+        Event::PairingApproved { user: "telegram/7".into() },
+        Event::PairingRevoked { user: "telegram/7".into() },
+        Event::ChatMigrated { platform: "telegram".into(), from: "-7".into(), to: "-1007".into() },
+    ]
+}
+
 fn lines(events: Vec<Event>) -> String {
     let line = |(idx, event)| {
         let channel = "main/local/main".parse().ok();
@@ -211,4 +266,9 @@ fn events_of_compaction_keep_their_shape() {
 #[test]
 fn events_of_memories_keep_their_shape() {
     insta::assert_snapshot!(lines(memories()));
+}
+
+#[test]
+fn events_of_chats_keep_their_shape() {
+    insta::assert_snapshot!(lines(chats()));
 }
