@@ -1,25 +1,77 @@
 //! Changes of what was said, and commands: each taken once.
 
+use cairn_core::conversation::{amend, undo};
 use cairn_core::event::Event;
 use cairn_core::ids::{MessageId, TurnId};
-use cairn_core::message::{Amendment, Author};
+use cairn_core::message::{Amendment, Author, Change};
 use cairn_core::model::Usage;
 use cairn_core::ports::Refusal;
 
 use super::ChannelState;
 use super::accept::{Standing, in_time};
 use super::journal::Fault;
+use crate::compactor::CompactorMsg;
 use crate::house::HouseError;
 
 impl ChannelState {
     /// Takes a change of an earlier message in: durable when this returns.
-    pub(super) async fn amend(&mut self, _amendment: &Amendment) -> Result<Result<(), Refusal>, Fault> {
-        Ok(Err(Refusal::Unavailable("without a way to amend messages")))
+    pub(super) async fn amend(&mut self, amendment: &Amendment) -> Result<Result<(), Refusal>, Fault> {
+        if self.draining {
+            return Ok(Err(Refusal::Unavailable("stopping")));
+        }
+        let archive = &self.shared.deps.archive;
+        let said = match in_time(archive.said(&self.cell.id, &amendment.message)).await {
+            Ok(said) => said,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Some(event) = self.cell.read(|conversation| amend(conversation, amendment, &said)) else {
+            return Ok(Ok(()));
+        };
+        let change = match amendment.change {
+            Change::Edited { .. } => "edited",
+            Change::Deleted => "deleted",
+        };
+        metrics::counter!("cairn_amendments_total", "change" => change).increment(1);
+        if let Err(error) = self.commit(vec![event]).await? {
+            return Ok(Err(Refusal::Store(error)));
+        }
+        // It may be addressed to the bot by now.
+        self.go_on().await?;
+        Ok(Ok(()))
     }
 
-    /// Takes the last turn back.
+    /// Takes the last turn back: the open one, which is stopped first, or the one that ended last.
     pub(super) async fn undo(&mut self) -> Result<Result<TurnId, HouseError>, Fault> {
-        Ok(Err(HouseError::NothingToUndo("not possible yet".to_owned())))
+        if self.unsaved.is_some() {
+            return Ok(Err(HouseError::Interrupted(self.cell.id.clone())));
+        }
+        // What is pending begins when the last turn has left.
+        let was_draining = std::mem::replace(&mut self.draining, true);
+        let result = self.take_back().await;
+        self.draining = was_draining;
+        let undone = result?;
+        self.go_on().await?;
+        self.cell.tell_compactor(CompactorMsg::Look);
+        Ok(undone)
+    }
+
+    async fn take_back(&mut self) -> Result<Result<TurnId, HouseError>, Fault> {
+        if let Err(error) = self.stop_open_turn().await? {
+            return Ok(Err(HouseError::Store(error)));
+        }
+        let event = match self.cell.read(undo) {
+            Ok(event) => event,
+            Err(error) => return Ok(Err(HouseError::NothingToUndo(error.to_string()))),
+        };
+        let Event::TurnUndone { turn, .. } = &event else {
+            return Ok(Err(HouseError::NothingToUndo("there is no turn to take back".to_owned())));
+        };
+        let turn = turn.clone();
+        if let Err(error) = self.commit(vec![event]).await? {
+            return Ok(Err(HouseError::Store(error)));
+        }
+        tracing::info!(channel = %self.cell.id, %turn, "a turn was taken back");
+        Ok(Ok(turn))
     }
 
     /// Notes that a command is about to be run. False: it was run before.

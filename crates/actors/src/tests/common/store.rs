@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, NewRecord, Record, TurnEnd};
+use cairn_core::event::{Event, NewRecord, Record, TurnEnd, TurnOutcome};
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq, TurnId};
 use cairn_core::memory::{Change, Memory, MemorySave, Scope, merge};
 use cairn_core::message::Entry;
+use cairn_core::model::Usage;
 use cairn_core::ports::{
     Archive, ChannelRow, Hit, HitKind, Journal, MemoryFilter, MemoryStore, OutboxItem, OutboxStore, Query,
     Search, Seen, StoreError,
@@ -249,6 +250,13 @@ impl Archive for MemStore {
                 Event::Accepted(pending) if pending.message == *message => {
                     print.clone_from(&pending.fingerprint);
                     seen = Seen::Open { turn: pending.turn.clone(), fingerprint: print.clone() };
+                }
+                Event::CommandTaken { message: command, .. } if command == message => {
+                    let (turn, outcome) = (TurnId::from("command"), TurnOutcome::Unanswered);
+                    let (model, recalled) = (None, Vec::new());
+                    let end =
+                        TurnEnd { turn: turn.clone(), outcome, model, usage: Usage::default(), recalled };
+                    seen = Seen::Ended { turn, fingerprint: String::new(), end: Box::new(end) };
                 }
                 Event::TurnStarted { turn, messages, .. } if messages.contains(message) => {
                     taken = Some(turn.clone());

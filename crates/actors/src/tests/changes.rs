@@ -1,0 +1,177 @@
+//! What people change after they said it: edits, deletions, `/undo`; commands taken once; limits.
+
+use cairn_core::command::Command;
+use cairn_core::event::Event;
+use cairn_core::ids::{ChannelId, MessageId};
+use cairn_core::limits::TalkLimits;
+use cairn_core::message::{Amendment, Author, Change, Part};
+use cairn_core::ports::{Intake as _, Refusal};
+use jiff::Timestamp;
+
+use super::common::model::{Kind, words};
+use super::common::*;
+use crate::HouseError;
+
+fn ann() -> Author {
+    Author { id: "local/ann".to_owned(), name: "Ann".to_owned() }
+}
+
+fn change(channel: &ChannelId, id: &str, change: Change) -> Amendment {
+    let at = Timestamp::from_second(1_767_225_700).unwrap();
+    Amendment { channel: channel.clone(), message: MessageId::from(id), at, change }
+}
+
+fn edit(id: &str, text: &str, addressed: bool) -> Amendment {
+    change(&group(), id, Change::Edited { author: ann(), parts: vec![Part::text(text)], addressed })
+}
+
+async fn ask(live: &Live, id: &str, text: &str) -> String {
+    reply(live.submit(message(&group(), id, text)).await.unwrap()).await
+}
+
+fn last_request(world: &World) -> String {
+    words(world.model.requests(Kind::Reply).last().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_a_pending_message_changes_what_is_answered() {
+    let world = World::new();
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Reply);
+    let _open = live.submit(message(&group(), "a", "first")).await.unwrap();
+    let pending = live.submit(message(&group(), "b", "meet at noon")).await.unwrap();
+    live.house.amend(edit("b", "meet at nine", true)).await.unwrap();
+    gate.add_permits(10);
+    assert_eq!(reply(pending).await, "re: meet at nine");
+    assert!(!last_request(&world).contains("noon"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_an_answered_message_is_a_correction_that_causes_no_turn() {
+    let world = World::new();
+    let live = world.start().await;
+    ask(&live, "a", "meet at noon").await;
+    live.house.amend(edit("a", "meet at nine", true)).await.unwrap();
+    live.house.amend(edit("a", "meet at nine", true)).await.unwrap();
+    settle().await;
+    assert_eq!(world.model.requests(Kind::Reply).len(), 1);
+    ask(&live, "b", "when?").await;
+    let request = last_request(&world);
+    assert!(request.contains("meet at noon") && request.matches("meet at nine").count() == 1, "{request}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_comes_again_with_other_words_is_an_edit_and_never_a_conflict() {
+    let world = World::new();
+    let live = world.start().await;
+    ask(&live, "a", "meet at noon").await;
+    let again = live.submit(message(&group(), "a", "meet at nine")).await.unwrap();
+    assert_eq!(failure_code(again).await, "repeated");
+    assert_eq!(world.model.requests(Kind::Reply).len(), 1);
+    let conversation = world.store.conversation(&group()).unwrap();
+    assert_eq!(conversation.pending.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_addresses_the_bot_is_answered() {
+    let world = World::new();
+    let live = world.start().await;
+    let mut aside = message(&group(), "a", "what time is it");
+    aside.addressed = false;
+    let _pending = live.submit(aside).await.unwrap();
+    settle().await;
+    assert!(world.model.requests(Kind::Reply).is_empty());
+    live.house.amend(edit("a", "bot, what time is it", true)).await.unwrap();
+    world.store.until(1, is_turn_ended).await;
+    assert_eq!(world.model.requests(Kind::Reply).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_message_is_not_answered_and_a_change_of_nothing_makes_nothing() {
+    let world = World::new();
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Reply);
+    let _open = live.submit(message(&group(), "a", "first")).await.unwrap();
+    let _pending = live.submit(message(&group(), "b", "forget this")).await.unwrap();
+    live.house.amend(change(&group(), "b", Change::Deleted)).await.unwrap();
+    gate.add_permits(10);
+    settle().await;
+    ask(&live, "c", "next").await;
+    assert!(!last_request(&world).contains("forget this"));
+    let unknown: ChannelId = "main/net/never".parse().unwrap();
+    live.house.amend(change(&unknown, "x", Change::Deleted)).await.unwrap();
+    assert!(live.house.conversation(&unknown).await.unwrap().is_none());
+    let n_records = world.store.records().len();
+    live.house.amend(change(&group(), "never", Change::Deleted)).await.unwrap();
+    assert_eq!(world.store.records().len(), n_records);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_turn_is_taken_back() {
+    let world = World::new();
+    let live = world.start().await;
+    ask(&live, "a", "keep me").await;
+    ask(&live, "b", "take me back").await;
+    live.house.undo(&group()).await.unwrap();
+    ask(&live, "c", "next").await;
+    let request = last_request(&world);
+    assert!(request.contains("keep me") && !request.contains("take me back"), "{request}");
+    for _ in 0..2 {
+        live.house.undo(&group()).await.unwrap();
+    }
+    let nothing = live.house.undo(&group()).await;
+    assert!(matches!(nothing, Err(HouseError::NothingToUndo(_))), "{nothing:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_turn_is_stopped_and_taken_back_before_the_next_begins() {
+    let world = World::new();
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Reply);
+    let open = live.submit(message(&group(), "a", "endless")).await.unwrap();
+    world.model.until(1, Kind::Reply).await;
+    let pending = live.submit(message(&group(), "b", "next")).await.unwrap();
+    live.house.undo(&group()).await.unwrap();
+    assert_eq!(failure_code(open).await, "stopped");
+    gate.add_permits(10);
+    assert_eq!(reply(pending).await, "re: next");
+    assert!(!last_request(&world).contains("endless"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_is_claimed_once_also_over_a_restart() {
+    let world = World::new();
+    let live = world.start().await;
+    let claim = |live: &Live| {
+        let house = live.house.clone();
+        async move { house.claim(group(), MessageId::from("c1"), Command::Help, ann()).await }
+    };
+    assert_eq!(claim(&live).await, Ok(true));
+    assert_eq!(claim(&live).await, Ok(false));
+    let again = world.killed();
+    let live = again.start().await;
+    assert_eq!(claim(&live).await, Ok(false));
+    assert_eq!(again.store.count(|event| matches!(event, Event::CommandTaken { .. })), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_is_told_once_and_binds_neither_repeats_nor_asides_nor_the_local_platform() {
+    let mut world = World::new();
+    world.talk = TalkLimits { user_messages_per_hour: 2, ..TalkLimits::default() };
+    let live = world.start().await;
+    ask(&live, "a", "one").await;
+    ask(&live, "b", "two").await;
+    for tells in [true, false] {
+        match live.submit(message(&group(), "c", "three")).await.err() {
+            Some(Refusal::Limited { tell, .. }) => assert_eq!(tell, tells),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(ask(&live, "a", "one").await, "re: one", "a repeat is no new message");
+    let mut aside = message(&group(), "d", "aside");
+    aside.addressed = false;
+    assert!(live.submit(aside).await.is_ok());
+    assert_eq!(live.ask("l", "local").await, "re: local");
+    tokio::time::sleep(std::time::Duration::from_secs(3_700)).await;
+    assert_eq!(ask(&live, "c", "three").await, "re: aside\nthree");
+}
