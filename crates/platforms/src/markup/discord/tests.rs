@@ -29,10 +29,7 @@ use super::*;
 #[case::a_fence_within("````\n```\nx\n```\n````", "```\n``\u{2060}`\nx\n``\u{2060}`\n```")]
 #[case::a_fence_in_a_quote("> ```\n> a\n> b\n> ```", "> ```\n> a\n> b\n> ```")]
 #[case::a_fence_in_a_list("- a\n  ```c\n  x\n  ```\n- b", "- a\n  ```c\nx\n```\n- b")]
-#[case::code_is_as_it_is(
-    "```\n[a](b) <t:1> </a:1>\n```",
-    "```\n[a](b) <t:1> </a:1>\n```"
-)]
+#[case::code_is_as_it_is("```\n[a](b) <t:1> </a:1>\n```", "```\n[a](b) <t:1> </a:1>\n```")]
 #[case::inline_code("call `a[0](b)` </div>", "call `a[0](b)` </div>")]
 #[case::a_lone_backtick("a ` b", "a \\` b")]
 #[case::a_table("| a | long |\n|---|---|\n| 1 | `2` |", "```\na | long\n--+-----\n1 | 2\n```")]

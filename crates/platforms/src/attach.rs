@@ -1,0 +1,285 @@
+//! What becomes of a file that is attached to a message: a picture, a text, or a mere name.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use cairn_core::message::Part;
+
+use crate::markup::name;
+
+mod download;
+#[cfg(test)]
+mod tests;
+
+pub use download::{DownloadError, Downloads};
+
+/// What is read of attachments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttachLimits {
+    /// Largest picture that is read, in bytes.
+    pub image_bytes: usize,
+    /// Largest text that is read, in bytes.
+    pub text_bytes: usize,
+    /// Pictures are read: the model takes them.
+    pub images: bool,
+}
+
+impl Default for AttachLimits {
+    fn default() -> Self {
+        Self { image_bytes: 4 * 1024 * 1024, text_bytes: 64 * 1024, images: true }
+    }
+}
+
+/// What a file is, by what the platform says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A picture of a kind that models take.
+    Image,
+    /// Something to read.
+    Text,
+    /// Anything else.
+    Other,
+}
+
+/// A file, as the platform names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attachment<'a> {
+    /// Its name; not trusted.
+    pub name: &'a str,
+    /// Its MIME type, where given; not trusted.
+    pub media_type: Option<&'a str>,
+    /// Its size in bytes, where given; not trusted.
+    pub size: Option<u64>,
+}
+
+/// Why a file was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// It is of a kind that is not read.
+    Kind,
+    /// It is too large.
+    TooLarge,
+    /// The platform did not give it.
+    Unavailable,
+}
+
+impl Attachment<'_> {
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        let essence =
+            self.media_type.and_then(|all| all.split(';').next()).unwrap_or("").trim().to_ascii_lowercase();
+        let extension = self.name.rsplit_once('.').map_or(String::new(), |(_, end)| end.to_ascii_lowercase());
+        let unsaid = essence.is_empty() || essence == "application/octet-stream";
+        if IMAGE_TYPES.contains(&essence.as_str())
+            || (unsaid && IMAGE_EXTENSIONS.contains(&extension.as_str()))
+        {
+            return Kind::Image;
+        }
+        let is_text = essence.starts_with("text/")
+            || TEXT_TYPES.contains(&essence.as_str())
+            || essence.ends_with("+json")
+            || essence.ends_with("+xml")
+            || TEXT_EXTENSIONS.contains(&extension.as_str())
+            || (unsaid && TEXT_NAMES.contains(&self.name.to_ascii_lowercase().as_str()));
+        if is_text { Kind::Text } else { Kind::Other }
+    }
+
+    /// How many bytes of it are to be fetched at most.
+    ///
+    /// # Errors
+    /// It is not to be fetched.
+    pub fn wanted(&self, limits: &AttachLimits) -> Result<usize, Unread> {
+        let most = match self.kind() {
+            Kind::Image if limits.images => limits.image_bytes,
+            Kind::Text => limits.text_bytes,
+            Kind::Image | Kind::Other => return Err(Unread::Kind),
+        };
+        let fits = self.size.is_none_or(|size| size <= most as u64);
+        if fits { Ok(most) } else { Err(Unread::TooLarge) }
+    }
+
+    /// The file as a part of a message: what was fetched, if it is what it was said to be; otherwise its name.
+    pub fn part(&self, fetched: Result<Vec<u8>, Unread>) -> Part {
+        let bytes = match fetched {
+            Ok(bytes) => bytes,
+            Err(unread) => return self.named(self.size, unread),
+        };
+        let size = Some(bytes.len() as u64);
+        match self.kind() {
+            Kind::Image => match image_type(&bytes) {
+                Some(media_type) => Part::Image {
+                    name: Some(self.shown_name()),
+                    media_type: media_type.to_owned(),
+                    data: STANDARD.encode(&bytes),
+                },
+                None => self.named(size, Unread::Kind),
+            },
+            Kind::Text => match text_of(bytes) {
+                Some(text) => {
+                    Part::File { name: self.shown_name(), media_type: self.shown_type(), text: Some(text) }
+                }
+                None => self.named(size, Unread::Kind),
+            },
+            Kind::Other => self.named(size, Unread::Kind),
+        }
+    }
+
+    fn named(&self, size: Option<u64>, unread: Unread) -> Part {
+        let mut notes: Vec<String> = size.map(readable).into_iter().collect();
+        match unread {
+            Unread::Kind => {}
+            Unread::TooLarge => notes.push("too large to be read".to_owned()),
+            Unread::Unavailable => notes.push("could not be fetched".to_owned()),
+        }
+        let mut name = self.shown_name();
+        if !notes.is_empty() {
+            // Writing to a string does not fail.
+            let _ = write!(name, " ({})", notes.join(", "));
+        }
+        Part::File { name, media_type: self.shown_type(), text: None }
+    }
+
+    /// Its name as a line of text; a long one keeps its ending.
+    fn shown_name(&self) -> String {
+        match self.name.rsplit_once('.') {
+            Some((stem, ending)) if self.name.chars().count() > 64 && ending.len() <= 8 => {
+                name::display(&format!("{}….{ending}", stem.chars().take(54).collect::<String>()))
+            }
+            _ => name::display(self.name),
+        }
+    }
+
+    fn shown_type(&self) -> Option<String> {
+        self.media_type.map(name::display)
+    }
+}
+
+/// The MIME type of a picture, by its first bytes.
+fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP".as_slice());
+    let known: [(bool, &str); 4] = [
+        (bytes.starts_with(b"\x89PNG\r\n\x1a\n"), "image/png"),
+        (bytes.starts_with(b"\xff\xd8\xff"), "image/jpeg"),
+        (bytes.starts_with(b"GIF87a") || bytes.starts_with(b"GIF89a"), "image/gif"),
+        (is_webp, "image/webp"),
+    ];
+    known.into_iter().find_map(|(is, media_type)| is.then_some(media_type))
+}
+
+/// The text, when it is one in UTF-8.
+fn text_of(bytes: Vec<u8>) -> Option<String> {
+    let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))?;
+    Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// A size for people.
+fn readable(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..1_000 => return format!("{bytes} bytes"),
+        1_000..1_000_000 => (1e3, "kB"),
+        1_000_000..1_000_000_000 => (1e6, "MB"),
+        _ => (1e9, "GB"),
+    };
+    let amount = bytes as f64 / unit;
+    if amount < 10.0 { format!("{amount:.1} {name}") } else { format!("{amount:.0} {name}") }
+}
+
+const IMAGE_TYPES: [&str; 5] = ["image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"];
+const IMAGE_EXTENSIONS: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
+const TEXT_TYPES: [&str; 17] = [
+    "application/json",
+    "application/x-ndjson",
+    "application/toml",
+    "application/xml",
+    "application/yaml",
+    "application/x-yaml",
+    "application/javascript",
+    "application/x-javascript",
+    "application/typescript",
+    "application/x-typescript",
+    "application/x-sh",
+    "application/x-shellscript",
+    "application/sql",
+    "application/graphql",
+    "application/x-tex",
+    "application/x-httpd-php",
+    "application/x-subrip",
+];
+const TEXT_EXTENSIONS: [&str; 74] = [
+    "txt",
+    "text",
+    "md",
+    "markdown",
+    "rst",
+    "adoc",
+    "org",
+    "tex",
+    "bib",
+    "csv",
+    "tsv",
+    "log",
+    "json",
+    "jsonl",
+    "ndjson",
+    "json5",
+    "toml",
+    "yaml",
+    "yml",
+    "xml",
+    "ini",
+    "cfg",
+    "conf",
+    "properties",
+    "html",
+    "htm",
+    "css",
+    "scss",
+    "svg",
+    "rs",
+    "py",
+    "js",
+    "mjs",
+    "cjs",
+    "jsx",
+    "ts",
+    "tsx",
+    "vue",
+    "java",
+    "kt",
+    "kts",
+    "scala",
+    "go",
+    "c",
+    "h",
+    "cc",
+    "cpp",
+    "hpp",
+    "cs",
+    "swift",
+    "m",
+    "rb",
+    "php",
+    "pl",
+    "lua",
+    "r",
+    "jl",
+    "hs",
+    "ml",
+    "ex",
+    "exs",
+    "erl",
+    "clj",
+    "zig",
+    "nix",
+    "sql",
+    "sh",
+    "bash",
+    "zsh",
+    "fish",
+    "ps1",
+    "bat",
+    "diff",
+    "patch",
+];
+const TEXT_NAMES: [&str; 6] = ["makefile", "dockerfile", "license", "readme", "justfile", ".gitignore"];

@@ -1,0 +1,104 @@
+//! Fetches files of known hosts, never more of them than is wanted.
+
+use std::time::Duration;
+
+use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
+
+/// Longest time that one file may take.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// Time for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a file was not fetched. No word of its address is in it: that may be secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DownloadError {
+    /// Nothing is fetched from there.
+    #[error("its host is not one of the platform's")]
+    Foreign,
+    /// It is longer than it may be.
+    #[error("it is longer than {0} bytes")]
+    TooLong(usize),
+    /// The server did not give it.
+    #[error("the server answered {0}")]
+    Status(u16),
+    /// The connection failed, or took too long.
+    #[error("{0}")]
+    Transport(String),
+}
+
+/// Fetches from some hosts alone: no redirect leads elsewhere.
+#[derive(Debug, Clone)]
+pub struct Downloads {
+    client: Client,
+    hosts: Vec<Url>,
+    time_limit: Duration,
+}
+
+impl Downloads {
+    /// Fetches from these hosts (scheme, name and port count; the path does not). With `direct` no proxy of the
+    /// environment is used.
+    ///
+    /// # Errors
+    /// No client can be made.
+    pub fn new(hosts: Vec<Url>, direct: bool) -> Result<Self, DownloadError> {
+        let mut builder = Client::builder().redirect(Policy::none()).connect_timeout(CONNECT_TIMEOUT);
+        if direct {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(without_address)?;
+        Ok(Self { client, hosts, time_limit: TIME_LIMIT })
+    }
+
+    /// With another time limit for each file.
+    #[must_use]
+    pub fn within(self, time_limit: Duration) -> Self {
+        Self { time_limit, ..self }
+    }
+
+    /// Fetches a file of at most so many bytes; of a longer one no more is read.
+    ///
+    /// # Errors
+    /// See [`DownloadError`].
+    pub async fn fetch(&self, address: &str, most: usize) -> Result<Vec<u8>, DownloadError> {
+        let url = Url::parse(address).map_err(|_| DownloadError::Foreign)?;
+        if !self.hosts.iter().any(|host| same_host(host, &url)) {
+            return Err(DownloadError::Foreign);
+        }
+        let sent = self.client.get(url).timeout(self.time_limit).send().await;
+        let mut response = sent.map_err(without_address)?;
+        if response.status() != 200 {
+            return Err(DownloadError::Status(response.status().as_u16()));
+        }
+        if response.content_length().is_some_and(|length| length > most as u64) {
+            return Err(DownloadError::TooLong(most));
+        }
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(without_address)? {
+            if chunk.len() > most - bytes.len() {
+                return Err(DownloadError::TooLong(most));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+}
+
+fn same_host(allowed: &Url, url: &Url) -> bool {
+    allowed.scheme() == url.scheme()
+        && allowed.host_str() == url.host_str()
+        && allowed.port_or_known_default() == url.port_or_known_default()
+        && url.username().is_empty()
+        && url.password().is_none()
+}
+
+fn without_address(error: reqwest::Error) -> DownloadError {
+    let what = match &error {
+        error if error.is_timeout() => "it took too long",
+        error if error.is_connect() => "there is no connection to its host",
+        error if error.is_builder() => "no client can be made",
+        _ => "the connection broke",
+    };
+    DownloadError::Transport(what.to_owned())
+}
