@@ -261,6 +261,9 @@ impl House {
         let channel = item.channel;
         self.shared.ask(&channel, Create::No, |reply| ChannelMsg::Drop { id: id.clone(), reply }).await??;
         tracing::info!(%channel, delivery = %id, "a delivery was dropped by command");
+        let platform = channel.platform().to_owned();
+        metrics::counter!("cairn_deliveries_total", "platform" => platform, "outcome" => "dropped")
+            .increment(1);
         self.shared.tell_outbox(OutboxMsg::Forget { channel, id: id.clone() });
         Ok(())
     }

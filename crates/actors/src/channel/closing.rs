@@ -88,6 +88,11 @@ impl ChannelState {
                 events.push(intent(open, id.clone(), seq, None, &draft));
                 if draft == Drafted::Unknown {
                     let reason = "the connection broke while a draft of it was sent".to_owned();
+                    tracing::error!(channel = %conversation.channel, delivery = %id, reason,
+                        "a reply is not sent, since nobody knows whether its draft is there; look in the chat, then retry or drop it (`cairn outbox`)");
+                    metrics::counter!("cairn_deliveries_total",
+                        "platform" => conversation.channel.platform().to_owned(), "outcome" => "unknown")
+                    .increment(1);
                     let receipt = Receipt::Unknown { part: 0, reason };
                     events.push(Event::OutboxSettled { id, receipt });
                 }

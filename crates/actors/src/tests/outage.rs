@@ -140,3 +140,36 @@ async fn a_local_turn_fails_as_it_always_did() {
     assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
     assert_eq!(live.ask("a", "hello").await, "re: hello");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_given_up_after_unclean_stops_is_told() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        world.model.plan(Kind::Reply, Plan::Hangs);
+        let live = world.start().await;
+        let _open = live.submit(message(&group(), "a", "crash me")).await.unwrap();
+        world.model.until(1, Kind::Reply).await;
+        world = world.killed();
+    }
+    let _live = world.start().await;
+    world.store.until(1, is_settled).await;
+    assert!(world.model.requests(Kind::Reply).is_empty());
+    let words = world.net.words(&group());
+    assert!(words.len() == 1 && words[0].contains("give up on that message"), "{words:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_waited_for_the_model_is_answered_by_one_turn_after_the_first() {
+    let world = World::new();
+    let live = world.start().await;
+    for _ in 0..6 {
+        world.model.plan(Kind::Reply, down());
+    }
+    let _open = live.submit(message(&group(), "a", "one")).await.unwrap();
+    world.store.until(1, is_settled).await;
+    let _second = live.submit(message(&group(), "b", "two")).await.unwrap();
+    let third = live.submit(message(&group(), "c", "three")).await.unwrap();
+    assert_eq!(reply(third).await, "re: two\nthree");
+    world.store.until(3, is_settled).await;
+    assert_eq!(world.net.words(&group())[1..], ["re: one", "re: two\nthree"]);
+}

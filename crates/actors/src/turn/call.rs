@@ -89,6 +89,8 @@ impl Turn {
                 None if self.patience.covers(&error) => {
                     tracing::warn!(channel = %self.args.cell.id, model, %error, "model call failed");
                     self.bear().await?;
+                    self.pause(&error).await;
+                    tail.now = self.args.shared.now();
                 }
                 None => return Err(failure::of_model(&model, &error)),
             }
