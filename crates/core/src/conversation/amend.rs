@@ -149,6 +149,21 @@ impl Conversation {
         if self.deleted.contains(&entry.seq) { Arc::new(entry.deleted()) } else { entry }
     }
 
+    /// Folds an edit of a pending message in.
+    pub(super) fn edit(&mut self, event: &Event) -> Result<(), String> {
+        let Event::MessageEdited { message, parts, addressed, fingerprint, tokens } = event else {
+            return Ok(());
+        };
+        let pending = self.pending.iter_mut().find(|pending| pending.message == *message);
+        let pending = pending.ok_or("that message is not pending")?;
+        pending.parts.clone_from(parts);
+        pending.addressed = *addressed;
+        pending.fingerprint.clone_from(fingerprint);
+        pending.tokens = *tokens;
+        Ok(())
+    }
+
+    /// Folds a deletion in.
     pub(super) fn delete(&mut self, message: &MessageId, seqs: &[Seq]) {
         for pending in self.pending.iter_mut().filter(|pending| pending.message.is_of(message)) {
             pending.delete();

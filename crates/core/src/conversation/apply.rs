@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Archived, Conversation, Draft, Failures, OUTCOMES_KEPT, OpenTurn, Reported};
 use crate::event::{Event, Receipt, Record, Run, RunEnd, RunOutcome};
 use crate::ids::{MessageId, OutboxId, Seq, TurnId};
-use crate::message::Entry;
+use crate::message::{Entry, Pending};
 use crate::summary::StackItem;
 
 /// An event that does not fit the state: a damaged or foreign journal.
@@ -37,16 +37,7 @@ impl Conversation {
 
     fn fold(&mut self, record: &Record) -> Result<(), String> {
         match &record.event {
-            Event::Accepted(pending) => {
-                if self.pending.iter().any(|other| other.message == pending.message) {
-                    return Err(format!("message {} is pending already", pending.message));
-                }
-                if pending.direct {
-                    self.direct_with = Some(pending.author.id.clone());
-                }
-                self.pending.push_back(pending.clone());
-                self.accepted += 1;
-            }
+            Event::Accepted(pending) => self.accept(pending)?,
             Event::TurnStarted { turn, messages, first_seq } => {
                 self.start_turn(record, turn, messages, *first_seq)?;
             }
@@ -83,6 +74,34 @@ impl Conversation {
                 self.recalled.clone_from(ids);
                 self.recalled_tokens = *tokens;
             }
+            Event::OutboxIntended { .. }
+            | Event::OutboxAttempted { .. }
+            | Event::OutboxPutOff { .. }
+            | Event::OutboxSent { .. }
+            | Event::OutboxSettled { .. }
+            | Event::OutboxRetried { .. }
+            | Event::OutboxDropped { .. } => self.fold_delivery(record),
+            Event::MessageEdited { .. } => self.edit(&record.event)?,
+            Event::MessageDeleted { message, seqs } => self.delete(message, seqs),
+            Event::TurnUndone { turn, from_seq, to_seq } => self.take_back(turn, *from_seq, *to_seq)?,
+            Event::DaemonStarted { .. }
+            | Event::DaemonStopped
+            | Event::CommandTaken { .. }
+            | Event::UsageSpent { .. }
+            | Event::PairingRequested { .. }
+            | Event::PairingApproved { .. }
+            | Event::PairingRevoked { .. }
+            | Event::ChatMigrated { .. }
+            | Event::MemorySaved(_)
+            | Event::MemoryEdited { .. }
+            | Event::MemoryForgotten { .. }
+            | Event::LinesQuarantined { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn fold_delivery(&mut self, record: &Record) {
+        match &record.event {
             Event::OutboxIntended { id, turn, note, draft, .. } => {
                 self.intend(id, turn, note.is_some(), *draft);
             }
@@ -111,29 +130,19 @@ impl Conversation {
                     self.owed.push(self.undelivered.remove(idx));
                 }
             }
-            Event::MessageEdited { message, parts, addressed, fingerprint, tokens } => {
-                let pending = self.pending.iter_mut().find(|pending| pending.message == *message);
-                let pending = pending.ok_or("that message is not pending")?;
-                pending.parts.clone_from(parts);
-                pending.addressed = *addressed;
-                pending.fingerprint.clone_from(fingerprint);
-                pending.tokens = *tokens;
-            }
-            Event::MessageDeleted { message, seqs } => self.delete(message, seqs),
-            Event::TurnUndone { turn, from_seq, to_seq } => self.take_back(turn, *from_seq, *to_seq)?,
-            Event::DaemonStarted { .. }
-            | Event::DaemonStopped
-            | Event::CommandTaken { .. }
-            | Event::UsageSpent { .. }
-            | Event::PairingRequested { .. }
-            | Event::PairingApproved { .. }
-            | Event::PairingRevoked { .. }
-            | Event::ChatMigrated { .. }
-            | Event::MemorySaved(_)
-            | Event::MemoryEdited { .. }
-            | Event::MemoryForgotten { .. }
-            | Event::LinesQuarantined { .. } => {}
+            _ => {}
         }
+    }
+
+    fn accept(&mut self, pending: &Pending) -> Result<(), String> {
+        if self.pending.iter().any(|other| other.message == pending.message) {
+            return Err(format!("message {} is pending already", pending.message));
+        }
+        if pending.direct {
+            self.direct_with = Some(pending.author.id.clone());
+        }
+        self.pending.push_back(pending.clone());
+        self.accepted += 1;
         Ok(())
     }
 

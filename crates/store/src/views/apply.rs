@@ -65,16 +65,7 @@ fn in_channel(
             start_turn(changes, state, channel, record, turn, messages, *first_seq)?;
         }
         Event::EntryAdded { entry } => add_entry(changes, state, channel, record, entry)?,
-        Event::TurnEnded(end) => {
-            let (_, messages) =
-                state.open.take_if(|open| open.0 == end.turn).unwrap_or((end.turn.clone(), vec![]));
-            for message in messages {
-                let key = Key::message(channel, &message);
-                if let Some(row) = changes.get::<MessageRow>(&key)? {
-                    changes.put(key, &MessageRow { end: Some(record.n), ..row })?;
-                }
-            }
-        }
+        Event::TurnEnded(end) => end_turn(changes, state, channel, record, &end.turn)?,
         Event::RunStarted { run } => {
             if let Some(idx) = state.queued.iter().position(|queued| *queued == run.trigger) {
                 state.queued.remove(idx);
@@ -95,11 +86,7 @@ fn in_channel(
             state.queued.clear();
         }
         Event::MessageEdited { message, fingerprint, .. } => {
-            let key = Key::message(channel, message);
-            if let Some(row) = changes.get::<MessageRow>(&key)? {
-                let (edited, fingerprint) = (Some(record.n), fingerprint.clone());
-                changes.put(key, &MessageRow { edited, fingerprint, ..row })?;
-            }
+            edit(changes, channel, record, message, fingerprint)?;
         }
         Event::MessageDeleted { message, seqs } => delete(changes, channel, message, seqs)?,
         Event::CommandTaken { message, .. } => take_command(changes, state, channel, record, message)?,
@@ -249,6 +236,38 @@ fn start_turn(
     }
     state.open = Some((turn.clone(), messages.to_vec()));
     Ok(())
+}
+
+/// The messages of a turn have ended with it.
+fn end_turn(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+    turn: &TurnId,
+) -> Result<(), StoreError> {
+    let Some((_, messages)) = state.open.take_if(|open| open.0 == *turn) else { return Ok(()) };
+    for message in messages {
+        let key = Key::message(channel, &message);
+        if let Some(row) = changes.get::<MessageRow>(&key)? {
+            changes.put(key, &MessageRow { end: Some(record.n), ..row })?;
+        }
+    }
+    Ok(())
+}
+
+/// A pending message says something else.
+fn edit(
+    changes: &mut Changes<'_>,
+    channel: &ChannelId,
+    record: &Record,
+    message: &MessageId,
+    fingerprint: &str,
+) -> Result<(), StoreError> {
+    let key = Key::message(channel, message);
+    let Some(row) = changes.get::<MessageRow>(&key)? else { return Ok(()) };
+    let (edited, fingerprint) = (Some(record.n), fingerprint.to_owned());
+    changes.put(key, &MessageRow { edited, fingerprint, ..row })
 }
 
 /// A message and its corrections are shown to nobody any more.
