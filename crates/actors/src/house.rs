@@ -53,8 +53,7 @@ pub struct HouseDeps {
     pub clock: Arc<dyn Clock>,
     /// The agents; the first is the default one.
     pub agents: Vec<AgentRuntime>,
-    /// The chat networks. Replies in channels of a platform that is not among them are not delivered, only handed
-    /// to who waits for them.
+    /// The chat networks. What is owed to one that is not among them stays owed until a daemon has it.
     pub platforms: Vec<Arc<dyn Platform>>,
     /// Bounds and times.
     pub limits: HouseLimits,

@@ -2,11 +2,12 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_core::ports::{Adapter, AdapterFailure, AdapterPorts, LinkState, PlatformStatus};
 use futures::FutureExt;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Pause after a first failure; it doubles with each further one.
@@ -130,3 +131,6 @@ fn chance() -> f64 {
         Err(_) => 0.5,
     }
 }
+
+#[cfg(test)]
+mod tests;

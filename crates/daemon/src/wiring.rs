@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use cairn_actors::{House, HouseDeps, HouseError};
-use cairn_core::ports::{Adapter, AdapterPorts, Clock, Platform, Registry, RegistryStore as _, StoreError};
+use cairn_core::ports::{Adapter, AdapterPorts, Clock, Platform, Registry, RegistryStore, StoreError};
 use cairn_llm::BadModel;
 use cairn_platforms::local::{self, LocalApi, Mint};
 use cairn_store::{Store, StoreOptions};
@@ -217,11 +217,11 @@ impl Reader {
     }
 }
 
-async fn registry(store: &Store, clock: &Arc<dyn Clock>) -> Result<DaemonRegistry, StoreError> {
+pub(crate) async fn registry(store: &Store, clock: &Arc<dyn Clock>) -> Result<DaemonRegistry, StoreError> {
     DaemonRegistry::load(store, Arc::new(store.clone()), Arc::clone(clock)).await
 }
 
-async fn house(
+pub(crate) async fn house(
     store: &Store,
     loaded: &Loaded,
     roster: &Roster,

@@ -2,7 +2,7 @@
 
 use cairn_core::conversation::{Conversation, OpenTurn};
 use cairn_core::event::{Event, Receipt, TurnEnd, TurnOutcome};
-use cairn_core::ids::{MessageId, OutboxId, Seq, TurnId};
+use cairn_core::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_core::message::{Part, Role, fingerprint};
 use cairn_core::model::Usage;
 use cairn_core::ports::TurnFailure;
@@ -62,7 +62,7 @@ fn drafted(open: &OpenTurn, shown: &[Event]) -> Drafted {
 impl ChannelState {
     /// The end of a turn with a reply. A chat is owed it: in the place of its draft, where it shows one.
     pub(super) fn answered(&self, said: Said, shown: Vec<Event>) -> Option<Closing> {
-        let delivers = self.shared.platform(&self.cell.id).is_some();
+        let delivers = self.cell.id.platform() != LOCAL_PLATFORM;
         self.cell.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let draft = drafted(open, &shown);
@@ -135,7 +135,7 @@ impl ChannelState {
         note: Option<String>,
         shown: Vec<Event>,
     ) -> Option<Closing> {
-        let delivers = self.shared.platform(&self.cell.id).is_some();
+        let delivers = self.cell.id.platform() != LOCAL_PLATFORM;
         self.cell.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let draft = drafted(open, &shown);

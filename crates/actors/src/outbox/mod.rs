@@ -177,8 +177,8 @@ impl OutboxState {
     fn owe(&mut self, myself: &ActorRef<OutboxMsg>, owed: Owed) {
         let channel = owed.item.channel.clone();
         if self.shared.platform(&channel).is_none() {
-            tracing::warn!(%channel, delivery = %owed.item.id,
-                "words are owed there, but its platform is not configured; they wait");
+            tracing::info!(%channel, delivery = %owed.item.id,
+                "words are owed there, but its platform is not running; they wait");
             return;
         }
         let lane = self.lanes.entry(channel.clone()).or_default();

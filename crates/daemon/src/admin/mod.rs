@@ -87,6 +87,8 @@ pub fn router(admin: Admin) -> Router {
         .route("/v1/pairings/{code}/approve", post(pairings::approve))
         .route("/v1/pairings/{user}", delete(pairings::revoke))
         .route("/v1/outbox", get(outbox::list))
+        .route("/v1/outbox/{id}/retry", post(outbox::retry))
+        .route("/v1/outbox/{id}", delete(outbox::drop))
         .route("/v1/health", get(daemon::health))
         .route("/v1/status", get(daemon::status))
         .route("/v1/store/verify", get(daemon::verify))
@@ -184,18 +186,13 @@ fn house_error(error: HouseError) -> ApiError {
         HouseError::NoSuchChannel(channel) => no_such_channel(&channel),
         HouseError::UnknownAgent(agent) => no_such_agent(&agent),
         HouseError::Store(error) => error.into(),
-        error @ HouseError::NoSuchDelivery(_) => ApiError::new(
-            axum::http::StatusCode::NOT_FOUND,
-            "no_such_delivery",
-            error.to_string(),
-            "`cairn outbox list` shows what is owed",
-        ),
-        error @ HouseError::NothingToUndo(_) => ApiError::new(
+        HouseError::NothingToUndo(_) => ApiError::new(
             axum::http::StatusCode::CONFLICT,
             "nothing_to_undo",
             error.to_string(),
-            "`cairn history` shows the turns",
+            "`cairn history` shows what there is",
         ),
+        HouseError::NoSuchDelivery(id) => outbox::no_such_delivery(&id),
         HouseError::Stopping
         | HouseError::Interrupted(_)
         | HouseError::NoAgent

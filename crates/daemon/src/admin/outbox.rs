@@ -9,7 +9,8 @@ use cairn_store::Store;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Admin, Shared};
+use super::params::{Segment, segment};
+use super::{Admin, Shared, house_error};
 
 /// Characters of a delivery's words that are shown.
 const WORDS_SHOWN: usize = 200;
@@ -48,8 +49,45 @@ pub(super) async fn list(State(admin): State<Shared>) -> Result<Json<Vec<OutboxR
     Ok(Json(records))
 }
 
+/// `POST /v1/outbox/{id}/retry`: it is owed again, from its first part that is not there.
+pub(super) async fn retry(State(admin): State<Shared>, id: Segment) -> Result<Json<OutboxRecord>, ApiError> {
+    let (before, id) = known(&admin, id).await?;
+    admin.house()?.retry_delivery(&id).await.map_err(house_error)?;
+    // It may have been sent since.
+    let now = items(&admin).await?.into_iter().find(|item| item.id == id);
+    let item = now.unwrap_or(OutboxItem { state: DeliveryState::Owed, ..before });
+    Ok(Json(record(&admin, item).await?))
+}
+
+/// `DELETE /v1/outbox/{id}`: gives it up, and answers with what it was.
+pub(super) async fn drop(State(admin): State<Shared>, id: Segment) -> Result<Json<OutboxRecord>, ApiError> {
+    let (item, id) = known(&admin, id).await?;
+    admin.house()?.drop_delivery(&id).await.map_err(house_error)?;
+    Ok(Json(record(&admin, item).await?))
+}
+
+async fn known(admin: &Admin, id: Segment) -> Result<(OutboxItem, OutboxId), ApiError> {
+    let id = OutboxId::from(segment(id)?);
+    match items(admin).await?.into_iter().find(|item| item.id == id) {
+        Some(item) => Ok((item, id)),
+        None => Err(no_such_delivery(&id)),
+    }
+}
+
 async fn items(admin: &Admin) -> Result<Vec<OutboxItem>, ApiError> {
-    Ok(admin.store.deliveries().await?)
+    match &admin.house {
+        Some(house) => house.deliveries().await.map_err(house_error),
+        None => Ok(admin.store.deliveries().await?),
+    }
+}
+
+/// The error of a delivery that is not owed.
+pub(super) fn no_such_delivery(id: &OutboxId) -> ApiError {
+    ApiError::not_found(
+        "no_such_delivery",
+        format!("no delivery {id}"),
+        "`cairn outbox list` lists what is owed, dead or of unknown fate",
+    )
 }
 
 async fn record(admin: &Admin, item: OutboxItem) -> Result<OutboxRecord, ApiError> {

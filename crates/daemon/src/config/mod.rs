@@ -204,6 +204,9 @@ fn check_limits(check: &mut Check<'_, '_>, limits: &Limits, models: &[ModelConfi
         ("model_attempts", u64::from(limits.model_attempts), 1, 100, "calls"),
         ("tool_timeout_secs", limits.tool_timeout_secs, 1, 86_400, "seconds"),
         ("shutdown_secs", limits.shutdown_secs, 0, 3_600, "seconds"),
+        ("unaddressed_queue", limits.unaddressed_queue as u64, 1, 10_000, "messages"),
+        ("model_down_tell_secs", limits.model_down_tell_secs, 1, 3_600, "seconds"),
+        ("model_down_pause_max_secs", limits.model_down_pause_max_secs, 1, 86_400, "seconds"),
     ];
     for (key, value, low, high, unit) in rows {
         check.within(&key_path!["limits", key], value, low, high, unit);

@@ -256,6 +256,12 @@ pub struct Limits {
     pub tool_timeout_secs: u64,
     /// Seconds that turns under way get to end when the daemon stops.
     pub shutdown_secs: u64,
+    /// Messages not addressed to the bot that wait in a group before they become a turn without an answer.
+    pub unaddressed_queue: usize,
+    /// Seconds without an answer of any model after which people in a chat are told that their message is kept.
+    pub model_down_tell_secs: u64,
+    /// Longest pause between two calls of a model that does not answer, once people were told, in seconds.
+    pub model_down_pause_max_secs: u64,
     /// On chat networks: messages that one person may send within an hour; 0: no limit.
     pub user_messages_per_hour: u64,
     /// On chat networks: messages taken in from one channel within an hour; 0: no limit.
@@ -280,6 +286,9 @@ impl Default for Limits {
             model_attempts: house.model_attempts,
             tool_timeout_secs: house.tool_timeout.as_secs(),
             shutdown_secs: 30,
+            unaddressed_queue: house.unaddressed_queue,
+            model_down_tell_secs: house.tell_after.as_secs(),
+            model_down_pause_max_secs: house.patience_max.as_secs(),
             user_messages_per_hour: 0,
             channel_messages_per_hour: 0,
             user_tokens_per_hour: 0,
@@ -299,6 +308,9 @@ impl Limits {
             turn_timeout: Duration::from_secs(self.turn_timeout_secs),
             model_attempts: self.model_attempts,
             tool_timeout: Duration::from_secs(self.tool_timeout_secs),
+            unaddressed_queue: self.unaddressed_queue,
+            tell_after: Duration::from_secs(self.model_down_tell_secs),
+            patience_max: Duration::from_secs(self.model_down_pause_max_secs),
             ..HouseLimits::default()
         }
     }

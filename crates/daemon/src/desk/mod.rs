@@ -4,6 +4,8 @@ mod about_me;
 mod help;
 mod memories;
 mod talk;
+#[cfg(test)]
+mod tests;
 mod window;
 mod words;
 
@@ -135,7 +137,7 @@ impl DaemonDesk {
             Command::ForgetMe { confirmed } => self.forget_me(call, *confirmed).await,
             Command::Compact { instruction } => self.compact(call, instruction.clone()).await,
             Command::New => self.new_conversation(call).await,
-            Command::Undo => Err(Trouble::Said("`/undo` is not there yet.".to_owned())),
+            Command::Undo => self.undo(call).await,
             Command::Stop => self.stop(call).await,
         }
     }

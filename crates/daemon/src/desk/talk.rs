@@ -1,5 +1,6 @@
 //! Commands to a conversation: `/compact`, `/new`, `/undo`, `/stop`.
 
+use cairn_actors::HouseError;
 use cairn_core::command::CommandCall;
 
 use super::{DaemonDesk, Trouble};
@@ -28,6 +29,19 @@ impl DaemonDesk {
     pub(super) async fn new_conversation(&self, call: &CommandCall) -> Result<String, Trouble> {
         self.deps.house.new_generation(&call.channel).await?;
         Ok("A new conversation begins. The old one is in the archive, and memories stay.".to_owned())
+    }
+
+    /// `/undo`.
+    pub(super) async fn undo(&self, call: &CommandCall) -> Result<String, Trouble> {
+        match self.deps.house.undo(&call.channel).await {
+            Ok(_turn) => {
+                Ok("The last question and its answer are taken back: I no longer see them.".to_owned())
+            }
+            Err(HouseError::NothingToUndo(why)) => {
+                Err(Trouble::Said(format!("There is nothing to take back: {why}.")))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// `/stop`.

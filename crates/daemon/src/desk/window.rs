@@ -42,7 +42,22 @@ impl DaemonDesk {
             }
             lines.push(line);
         }
+        lines.extend(self.spend());
         Ok(lines.join("\n"))
+    }
+
+    /// What the day has cost, where models have prices.
+    fn spend(&self) -> Option<String> {
+        if self.deps.config.prices().is_empty() {
+            return None;
+        }
+        let cap = self.deps.config.limits.spend_per_day;
+        let spent = self.deps.house.spent_today();
+        Some(if cap > 0.0 {
+            format!("- spent today {spent:.2} of {cap:.2}")
+        } else {
+            format!("- spent today {spent:.2}")
+        })
     }
 
     /// The conversation of a call, with the settings of its agent.

@@ -1,0 +1,268 @@
+//! The desk over a real store and real actors, with the offline model.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use cairn_core::event::Event;
+use cairn_core::ids::ChannelId;
+use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
+use cairn_core::message::{Author, Inbound, Part};
+use cairn_core::ports::{Answer, Progress};
+use cairn_store::StoreOptions;
+use futures::StreamExt;
+
+use super::*;
+use crate::clock::SystemClock;
+use crate::config::FixedEnvironment;
+use crate::roster::Roster;
+use crate::wiring;
+
+/// A group on Telegram.
+const GROUP: &str = "main/telegram/-100";
+
+/// Another.
+const OTHER: &str = "main/telegram/-200";
+
+/// Ann's private chat with the bot.
+const PRIVATE: &str = "main/telegram/7";
+
+struct Fixture {
+    _dir: tempfile::TempDir,
+    store: Store,
+    desk: DaemonDesk,
+    n: Cell<u64>,
+}
+
+fn ann() -> Author {
+    Author { id: "telegram/7".to_owned(), name: "Ann".to_owned() }
+}
+
+fn bob() -> Author {
+    Author { id: "telegram/8".to_owned(), name: "Bob".to_owned() }
+}
+
+async fn fixture(config: &str) -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.toml");
+    std::fs::write(&file, config).unwrap();
+    let loaded = Config::load(Some(Path::new(&file)), &FixedEnvironment::new("/")).unwrap();
+    let loaded = Arc::new(loaded);
+    let store = Store::open(StoreOptions::new(dir.path().join("state"))).unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let roster = Roster::new(Arc::clone(&loaded), Arc::new(store.clone()));
+    let house = wiring::house(&store, &loaded, &roster, &clock, &[]).await.unwrap();
+    let registry = Arc::new(wiring::registry(&store, &clock).await.unwrap());
+    let desk = DaemonDesk::new(DeskDeps {
+        store: store.clone(),
+        house,
+        registry,
+        config: loaded.config.clone(),
+        started_at: clock.now(),
+        clock,
+    });
+    Fixture { _dir: dir, store, desk, n: Cell::new(0) }
+}
+
+impl Fixture {
+    fn next(&self) -> u64 {
+        self.n.set(self.n.get() + 1);
+        self.n.get()
+    }
+
+    /// Somebody says something to the bot; returns when it is answered.
+    async fn say(&self, channel: &str, author: Author, text: &str) {
+        let inbound = Inbound {
+            channel: channel.parse().unwrap(),
+            message: self.next().to_string().into(),
+            author,
+            at: self.desk.deps.clock.now(),
+            parts: vec![Part::text(text)],
+            addressed: true,
+            direct: channel == PRIVATE,
+        };
+        let mut admission = self.desk.deps.house.submit(inbound).await.unwrap();
+        while let Some(progress) = admission.progress.next().await {
+            if let Progress::Ended(answer) = progress {
+                assert!(matches!(answer, Answer::Reply(_)), "{answer:?}");
+                break;
+            }
+        }
+        // What `export` reads comes from the views.
+        self.store.settle().await.unwrap();
+    }
+
+    fn call(&self, channel: &str, caller: Author, words: &str) -> CommandCall {
+        let (name, argument) = words.split_once(' ').unwrap_or((words, ""));
+        CommandCall {
+            channel: channel.parse::<ChannelId>().unwrap(),
+            message: self.next().to_string().into(),
+            caller,
+            direct: channel == PRIVATE,
+            at: self.desk.deps.clock.now(),
+            command: Command::parse(name, argument).unwrap(),
+        }
+    }
+
+    async fn run(&self, channel: &str, caller: Author, words: &str) -> CommandAnswer {
+        self.desk.run(self.call(channel, caller, words)).await.unwrap()
+    }
+
+    async fn words(&self, channel: &str, caller: Author, words: &str) -> String {
+        self.run(channel, caller, words).await.words
+    }
+}
+
+#[tokio::test]
+async fn a_command_runs_once() {
+    let fixture = fixture("").await;
+    let call = fixture.call(PRIVATE, ann(), "remember the shed is green");
+    assert!(fixture.desk.run(call.clone()).await.is_some());
+    assert_eq!(fixture.desk.run(call).await, None, "the platform delivered it twice");
+}
+
+#[tokio::test]
+async fn where_nothing_was_said_no_command_is_an_error() {
+    let fixture = fixture("").await;
+    for spec in cairn_core::command::COMMANDS {
+        let words = fixture.words(PRIVATE, ann(), &format!("{} harbour", spec.name)).await;
+        assert!(!words.is_empty() && !words.contains("failed"), "{}: {words}", spec.name);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_argument_is_told_privately() {
+    let fixture = fixture("").await;
+    let answer = fixture.run(GROUP, ann(), "remember").await;
+    assert!(answer.private && answer.words.contains("/remember TEXT"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn who_may_not_is_told_so_politely_and_privately_and_nothing_happens() {
+    let fixture = fixture("[commands]\noperators = [\"telegram/8\"]\nstatus = \"nobody\"\n").await;
+    fixture.say(GROUP, ann(), "hello").await;
+    let answer = fixture.run(GROUP, ann(), "new").await;
+    assert!(answer.private && answer.words.contains("private chats"), "{answer:?}");
+    let channel = GROUP.parse().unwrap();
+    let generation =
+        async || fixture.desk.deps.house.conversation(&channel).await.unwrap().unwrap().0.generation.0;
+    let before = generation().await;
+    assert!(fixture.words(GROUP, bob(), "new").await.contains("new conversation"));
+    assert_eq!(generation().await, before + 1, "the operator may");
+    assert!(fixture.words(PRIVATE, bob(), "status").await.contains("switched off"));
+    let help = fixture.words(GROUP, ann(), "help").await;
+    assert!(help.contains("`/context`") && !help.contains("/new") && !help.contains("/status"), "{help}");
+    assert!(fixture.words(PRIVATE, ann(), "help").await.contains("`/new`"));
+}
+
+#[tokio::test]
+async fn the_window_is_drawn_for_a_narrow_screen() {
+    let fixture = fixture("").await;
+    fixture.say(GROUP, ann(), "the harbour office closes at noon").await;
+    let answer = fixture.run(GROUP, ann(), "context").await;
+    assert!(!answer.private);
+    let drawing = answer.words.split("```").nth(1).unwrap();
+    assert!(drawing.contains("live") && drawing.lines().nth(1).unwrap().starts_with('['), "{drawing}");
+    let widest = drawing.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(widest <= 32, "{drawing}");
+    assert!(answer.words.contains("tier **calm**") && answer.words.contains("No summaries yet"));
+}
+
+#[tokio::test]
+async fn the_status_tells_of_this_conversation_alone() {
+    let fixture = fixture("").await;
+    fixture.say(OTHER, bob(), "a secret of another chat").await;
+    fixture.say(GROUP, ann(), "hello").await;
+    let words = fixture.words(GROUP, ann(), "status").await;
+    assert!(words.contains("**main**") && words.contains("`offline`"), "{words}");
+    assert!(words.contains("2 messages in this conversation"), "{words}");
+    assert!(!words.contains("-200") && !words.contains("spent"), "{words}");
+}
+
+#[tokio::test]
+async fn a_memory_is_shown_in_its_place_alone_and_privately() {
+    let fixture = fixture("").await;
+    fixture.words(GROUP, ann(), "remember the *shed* is green").await;
+    fixture.words(PRIVATE, ann(), "remember I am allergic to nuts").await;
+    let here = fixture.run(GROUP, bob(), "memory").await;
+    assert!(here.private, "others need not see it");
+    assert!(here.words.contains("the \\*shed\\* is green"), "as data, not as markup: {}", here.words);
+    assert!(!here.words.contains("nuts"), "what is private is not shown in a group: {}", here.words);
+    assert!(fixture.words(OTHER, ann(), "memory").await.contains("Nothing is remembered here yet"));
+    let mine = fixture.words(PRIVATE, ann(), "memory").await;
+    assert!(mine.contains("nuts") && !mine.contains("shed"), "{mine}");
+    let found = fixture.words(GROUP, ann(), "memory green shed").await;
+    assert!(found.contains("What fits best") && found.contains("green"), "{found}");
+}
+
+#[tokio::test]
+async fn a_memory_is_forgotten_by_words_that_only_it_has_or_by_its_id() {
+    let fixture = fixture("").await;
+    for text in ["the shed is green", "the boat is green", "the boat is new"] {
+        fixture.words(PRIVATE, ann(), &format!("remember {text}")).await;
+    }
+    fixture.words(GROUP, bob(), "remember the gate is green").await;
+    let several = fixture.words(PRIVATE, ann(), "forget green").await;
+    assert!(several.contains("2 memories have these words") && !several.contains("gate"), "{several}");
+    assert!(fixture.words(PRIVATE, ann(), "forget gate").await.contains("No memory here"));
+    assert!(
+        fixture.words(PRIVATE, ann(), "forget SHED green").await.contains("Forgotten: the shed is green")
+    );
+    let listed = fixture.words(PRIVATE, ann(), "memory new").await;
+    let id = listed.split('`').find(|word| word.starts_with('m') && word.len() > 8).unwrap().to_owned();
+    assert!(fixture.words(PRIVATE, ann(), &format!("forget {id}")).await.contains("Forgotten"));
+    let left = fixture.words(PRIVATE, ann(), "memory").await;
+    assert!(left.contains("1 memory here"), "{left}");
+}
+
+#[tokio::test]
+async fn what_is_held_about_somebody_is_theirs_to_see_and_to_have_forgotten() {
+    let fixture = fixture("").await;
+    fixture.say(GROUP, ann(), "hello").await;
+    fixture.say(GROUP, bob(), "hello, Ann").await;
+    fixture.words(GROUP, ann(), "remember I like tea").await;
+    fixture.words(PRIVATE, ann(), "remember I am allergic to nuts").await;
+    fixture.words(GROUP, bob(), "remember I like coffee").await;
+    let export = fixture.run(GROUP, ann(), "export").await;
+    assert!(export.private);
+    assert!(export.words.contains("1 message in this conversation"), "{}", export.words);
+    assert!(export.words.contains("tea") && export.words.contains("nuts"), "{}", export.words);
+    assert!(!export.words.contains("coffee"), "{}", export.words);
+    let asked = fixture.run(GROUP, ann(), "forgetme").await;
+    assert!(asked.private && asked.words.contains("/forgetme yes") && asked.words.contains("2 memories"));
+    assert!(fixture.words(GROUP, ann(), "memory").await.contains("tea"), "not before it is confirmed");
+    assert!(fixture.words(GROUP, ann(), "forgetme yes").await.contains("2 memories forgotten"));
+    let left = fixture.words(GROUP, ann(), "memory").await;
+    assert!(left.contains("coffee") && !left.contains("tea"), "{left}");
+    assert!(fixture.words(PRIVATE, ann(), "memory").await.contains("Nothing is remembered"));
+}
+
+#[tokio::test]
+async fn nobody_gets_at_the_memories_of_another_by_taking_their_name() {
+    let fixture = fixture("").await;
+    fixture.say(GROUP, bob(), "hello").await;
+    let about_bob = MemorySave {
+        agent: "main".into(),
+        scope: Scope::learnt_in(&GROUP.parse().unwrap(), None),
+        kind: MemoryKind::Fact,
+        text: "Bob keeps bees.".to_owned(),
+        subject: Some("Bob".to_owned()),
+        importance: 0.5,
+        source: Source { channel: None, from_seq: None, to_seq: None, summary: None, model: "m".to_owned() },
+        sighting: "s".to_owned(),
+        explicit: false,
+    };
+    fixture.desk.journal(vec![Event::MemorySaved(about_bob)]).await.unwrap();
+    let taken = Author { name: "Bob".to_owned(), ..ann() };
+    assert!(!fixture.words(GROUP, taken, "export").await.contains("bees"));
+    assert!(fixture.words(GROUP, bob(), "export").await.contains("bees"));
+}
+
+#[tokio::test]
+async fn the_last_turn_is_taken_back_and_an_idle_bot_has_nothing_to_stop() {
+    let fixture = fixture("").await;
+    fixture.say(PRIVATE, ann(), "the harbour office closes at noon").await;
+    assert!(fixture.words(PRIVATE, ann(), "stop").await.contains("not answering"));
+    assert!(fixture.words(PRIVATE, ann(), "compact").await.contains("nothing to compact"));
+    assert!(fixture.words(PRIVATE, ann(), "undo").await.contains("taken back"));
+    assert!(fixture.words(PRIVATE, ann(), "undo").await.contains("nothing to take back"));
+}
