@@ -20,7 +20,7 @@ use super::notice::Notices;
 use super::sent::Place;
 use super::trouble::{Next, Troubles};
 use super::visit::{Host, Work};
-use super::wire::{self, Message, Update, User};
+use super::wire::{self, Message, Unread, Update, User};
 use super::words::{self, Given};
 use super::{NAME, Telegram};
 
@@ -58,6 +58,7 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
         lanes: Lanes::new(start),
         troubles,
         wait: FIRST_WAIT,
+        unnumbered: false,
     };
     let aside = async {
         telegram.register_commands().await;
@@ -120,6 +121,8 @@ struct Poller<'a, F> {
     lanes: Lanes<Work, F>,
     troubles: Troubles,
     wait: Duration,
+    /// An update without a number was seen; it comes again and again, and is told once.
+    unnumbered: bool,
 }
 
 impl<F, Fut> Poller<'_, F>
@@ -134,13 +137,20 @@ where
                     self.troubles.over();
                     self.telegram.link.set(LinkState::Connected, None);
                     self.ledger.confirmed();
-                    let (full, news) = (batch.len() >= WINDOW, self.take_in(batch).await);
+                    let size = batch.len();
+                    let news = self.take_in(batch).await;
                     self.wait = if news { FIRST_WAIT } else { (self.wait * 2).min(LONGEST_WAIT) };
-                    if full && !news {
+                    if size >= WINDOW && !news {
                         self.make_way();
                     }
                     self.lanes.let_urgent_pass();
-                    if news || self.ledger.under_way() > 0 { self.wait } else { Duration::ZERO }
+                    // What has no number cannot be confirmed: it comes with every poll until something follows it.
+                    let stuck = size > 0 && self.ledger.offset().is_none();
+                    if stuck {
+                        self.pass(LONGEST_WAIT, false).await;
+                        continue;
+                    }
+                    if size > 0 { self.wait } else { Duration::ZERO }
                 }
                 Err(error) => match self.troubles.met(&error, self.telegram) {
                     Next::Again(pause) => {
@@ -212,11 +222,16 @@ where
             }
             let update = match (id, read) {
                 (Some(id), Ok(update)) => (id, update),
-                (id, read) => {
-                    unread(id, read.err());
-                    if let Some(id) = id {
-                        self.ledger.take(id);
-                        self.ledger.finish(id);
+                (Some(id), Err(error)) => {
+                    unread(Some(id), &error);
+                    self.ledger.take(id);
+                    self.ledger.finish(id);
+                    continue;
+                }
+                (None, read) => {
+                    let error = read.err().unwrap_or(Unread { kind: "none", why: "it has no number" });
+                    if !std::mem::replace(&mut self.unnumbered, true) {
+                        unread(None, &error);
                     }
                     continue;
                 }
@@ -253,6 +268,7 @@ where
             let noted = self.telegram.registry.migrate(NAME.to_owned(), from.to_string(), to.to_string());
             if let Err(error) = noted.await {
                 tracing::error!(from, to, %error, "that a chat moved could not be kept; it is tried again");
+                tokio::time::sleep(LONGEST_WAIT).await;
                 return false;
             }
             self.telegram.works(from);
@@ -314,8 +330,8 @@ fn place_of(update: &Update) -> Place {
     }
 }
 
-fn unread(id: Option<i64>, unread: Option<wire::Unread>) {
-    let (kind, why) = unread.map_or(("none", "it has no number"), |unread| (unread.kind, unread.why));
+fn unread(id: Option<i64>, unread: &Unread) {
+    let Unread { kind, why } = *unread;
     metrics::counter!("cairn_telegram_updates_total", "outcome" => "unread").increment(1);
     tracing::warn!(update = id, kind, why, "an update of telegram cannot be read; it is passed over");
 }

@@ -1,0 +1,86 @@
+//! The Telegram adapter against the fake Telegram.
+
+mod commands;
+mod house;
+mod incoming;
+mod outgoing;
+mod polling;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::access::{AccessPolicy, DirectPolicy, Respond};
+use cairn_core::ids::AgentId;
+use cairn_core::ports::{Adapter as _, AdapterFailure};
+use cairn_platforms::telegram::{Telegram, TelegramSettings};
+use cairn_testkit::telegram::FakeTelegram;
+use secrecy::SecretString;
+use tokio::task::JoinHandle;
+
+use house::House;
+
+/// An adapter at a fake, in a house.
+struct Rig {
+    fake: FakeTelegram,
+    house: Arc<House>,
+    telegram: Arc<Telegram>,
+    running: Option<JoinHandle<AdapterFailure>>,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(running) = &self.running {
+            running.abort();
+        }
+    }
+}
+
+/// Everybody may write privately, and in these groups.
+fn open_to(chats: &[i64]) -> AccessPolicy {
+    AccessPolicy {
+        agent: AgentId::from("main"),
+        direct: DirectPolicy::Open,
+        users: BTreeSet::new(),
+        servers: BTreeSet::new(),
+        chats: chats.iter().map(i64::to_string).collect(),
+        members: BTreeSet::new(),
+        respond: Respond::Mention,
+        bots: false,
+        places: Vec::new(),
+    }
+}
+
+impl Rig {
+    /// An adapter that does not run yet.
+    fn set_up(fake: FakeTelegram, access: AccessPolicy, change: impl FnOnce(&mut TelegramSettings)) -> Self {
+        let mut settings = TelegramSettings::new(SecretString::from(fake.token().to_owned()), access);
+        settings.api_url = fake.api_url();
+        settings.poll_timeout = Duration::from_secs(20);
+        settings.images.insert(AgentId::from("main"));
+        change(&mut settings);
+        let house = House::new();
+        let telegram = Arc::new(Telegram::new(settings, house.clone()).expect("the settings are good"));
+        Self { fake, house, telegram, running: None }
+    }
+
+    /// Lets the adapter run.
+    fn run(&mut self) {
+        self.running = Some(tokio::spawn(self.telegram.clone().run(self.house.ports())));
+    }
+
+    /// A running adapter that serves everybody privately, and these groups.
+    async fn start(fake: FakeTelegram, chats: &[i64]) -> Self {
+        let mut rig = Self::set_up(fake, open_to(chats), |_| {});
+        rig.run();
+        rig.fake.wait_for("getUpdates", 1).await;
+        rig
+    }
+
+    /// How the run ends.
+    async fn failure(&mut self) -> AdapterFailure {
+        let running = self.running.take().expect("it runs");
+        let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
+        ended.expect("it ends").expect("it does not panic")
+    }
+}
