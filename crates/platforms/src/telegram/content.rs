@@ -5,6 +5,7 @@ use cairn_core::message::Author;
 
 use super::wire::{FileRef, Message, PhotoSize, Thing, User};
 use super::words::{replied_to, without_me};
+use crate::markup::name;
 
 /// Longest quotation of a message that is replied to, in characters.
 const QUOTE_MAX: usize = 240;
@@ -48,22 +49,22 @@ pub(super) enum Attached {
 /// Who says something: anonymous admins and channels speak as their chat.
 pub(super) fn speaker(message: &Message) -> Option<Speaker> {
     if let Some(chat) = &message.sender_chat {
-        let title = chat.title.clone().unwrap_or_else(|| "anonymous".to_owned());
-        return Some(Speaker { id: chat.id, name: title, bot: false, person: false });
+        let name = name::display(chat.title.as_deref().unwrap_or("anonymous"));
+        return Some(Speaker { id: chat.id, name, bot: false, person: false });
     }
     let from = message.from.as_ref()?;
     Some(Speaker { id: from.id, name: name_of(from), bot: from.is_bot, person: !from.is_bot })
 }
 
 /// A person's name as it is shown.
-pub(super) fn name_of(user: &User) -> String {
+fn name_of(user: &User) -> String {
     let full = match user.last_name.as_deref() {
         Some(last) => format!("{} {last}", user.first_name),
         None => user.first_name.clone(),
     };
     match (full.trim(), user.username.as_deref()) {
-        ("", Some(username)) => username.to_owned(),
-        _ => full,
+        ("", Some(username)) => name::display(username),
+        (full, _) => name::display(full),
     }
 }
 
@@ -73,16 +74,16 @@ pub(super) fn words(message: &Message, me: &User, latest: bool) -> String {
     let mut lines = Vec::new();
     if let Some(origin) = &message.forward_origin {
         let user = origin.sender_user.as_ref().map(name_of);
-        let chat = origin.sender_chat.as_ref().or(origin.chat.as_ref()).and_then(|chat| chat.title.clone());
-        let name = user.or_else(|| origin.sender_user_name.clone()).or(chat);
-        lines.push(format!("[forwarded from {}]", one_line(name.as_deref().unwrap_or("somebody"), 64)));
+        let chat = origin.sender_chat.as_ref().or(origin.chat.as_ref()).and_then(|chat| chat.title.as_deref());
+        let other = origin.sender_user_name.as_deref().or(chat).map(name::display);
+        lines.push(format!("[forwarded from {}]", user.or(other).as_deref().unwrap_or("somebody")));
     }
     if let Some(reply) = replied_to(message) {
         let picked = message.quote.as_ref().map(|quote| quote.text.as_str());
         let own = reply.from.as_ref().is_some_and(|user| user.id == me.id);
         let name = match speaker(reply) {
             _ if own => "you".to_owned(),
-            Some(speaker) => one_line(&speaker.name, 64),
+            Some(speaker) => speaker.name,
             None => "somebody".to_owned(),
         };
         let said = one_line(picked.unwrap_or(reply.words().0), QUOTE_MAX);
@@ -168,12 +169,89 @@ pub(super) fn attached(message: &Message) -> Vec<Attached> {
 }
 
 fn named(what: &str, file: &FileRef) -> Attached {
-    let mut name = what.to_owned();
+    let mut called = what.to_owned();
     if let Some(given) = file.file_name.as_deref().or(file.title.as_deref()) {
-        name.push_str(&format!(" {}", one_line(given, 128)));
+        called.push_str(&format!(" {}", name::display(given)));
     }
     if let Some(seconds) = file.duration {
-        name.push_str(&format!(" ({seconds} s)"));
+        called.push_str(&format!(" ({seconds} s)"));
     }
-    Attached::Named { name, media_type: file.mime_type.clone() }
+    Attached::Named { name: called, media_type: file.mime_type.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn me() -> User {
+        let me = json!({"id": 99, "is_bot": true, "first_name": "Cairn", "username": "cairn_bot"});
+        serde_json::from_value(me).expect("is a user")
+    }
+
+    fn message(fields: &Value) -> Message {
+        let mut message = json!({"message_id": 5, "chat": {"id": 7, "type": "private"}, "date": 0});
+        for (name, value) in fields.as_object().expect("is an object") {
+            message[name] = value.clone();
+        }
+        serde_json::from_value(message).expect("is a message")
+    }
+
+    fn replied(to: Value) -> Value {
+        let mut replied = json!({"message_id": 4, "chat": {"id": 7}, "date": 0});
+        for (name, value) in to.as_object().expect("is an object") {
+            replied[name] = value.clone();
+        }
+        json!({"text": "why?", "reply_to_message": replied})
+    }
+
+    #[test]
+    fn a_reply_quotes_what_it_answers_unless_that_is_the_newest_of_the_bot() {
+        let own = replied(json!({"text": "It  is\nso.", "from": {"id": 99, "is_bot": true, "first_name": "Cairn"}}));
+        assert_eq!(words(&message(&own), &me(), true), "why?");
+        assert_eq!(words(&message(&own), &me(), false), "[in reply to you: \"It is so.\"]\nwhy?");
+        let mut picked = own.clone();
+        picked["quote"] = json!({"text": "is"});
+        assert_eq!(words(&message(&picked), &me(), true), "[in reply to you: \"is\"]\nwhy?");
+        let silent = replied(json!({"photo": [], "from": {"id": 3, "first_name": "Ann"}}));
+        assert_eq!(words(&message(&silent), &me(), false), "[in reply to a message of Ann]\nwhy?");
+    }
+
+    #[test]
+    fn a_long_quotation_is_cut() {
+        let long = replied(json!({"text": "é".repeat(500), "from": {"id": 3, "first_name": "Ann"}}));
+        let said = words(&message(&long), &me(), false);
+        assert_eq!(said, format!("[in reply to Ann: \"{}…\"]\nwhy?", "é".repeat(QUOTE_MAX)));
+    }
+
+    #[test]
+    fn names_are_one_line_without_marks_of_direction() {
+        let evil = json!({"from": {"id": 3, "first_name": "An\u{202e}n\n", "last_name": "System:\u{0}"}});
+        let speaker = speaker(&message(&evil)).expect("somebody");
+        assert_eq!(speaker.name, "Ann System:");
+        let nameless = json!({"from": {"id": 3, "first_name": "", "username": "ann"}});
+        assert_eq!(super::speaker(&message(&nameless)).expect("somebody").name, "ann");
+    }
+
+    #[test]
+    fn what_is_neither_words_nor_file_is_told_in_words() {
+        for (fields, told) in [
+            (json!({"poll": {"question": "Tea?"}}), "[poll: Tea?]"),
+            (json!({"location": {"latitude": 1.5, "longitude": -2.0}}), "[place: 1.5, -2]"),
+            (json!({"venue": {"title": "Hut"}, "location": {"latitude": 1.0}}), "[place: Hut]"),
+            (json!({"contact": {"first_name": "Bob"}}), "[contact: Bob]"),
+            (json!({"dice": {"emoji": "🎲", "value": 4}}), "[dice: 🎲 4]"),
+            (json!({"new_chat_members": []}), ""),
+        ] {
+            assert_eq!(words(&message(&fields), &me(), false), told);
+        }
+    }
+
+    #[test]
+    fn an_animation_is_told_once_though_it_comes_as_a_document_too() {
+        let file = json!({"file_id": "x", "file_name": "cat.mp4", "duration": 3});
+        let attached = attached(&message(&json!({"animation": file, "document": file})));
+        assert_eq!(attached, [Attached::Named { name: "animation cat.mp4 (3 s)".to_owned(), media_type: None }]);
+    }
 }

@@ -4,25 +4,91 @@ use std::time::Duration;
 
 use cairn_core::ids::AgentId;
 use cairn_core::message::Part;
+use serde_json::Value;
+use teloxide::payloads::GetFile;
+use teloxide::types::FileId;
 
 use super::Telegram;
+use super::api::CallError;
 use super::content::Attached;
+use super::wire::{FileRef, PhotoSize};
+use crate::attach::{AttachLimits, Attachment, Unread};
+
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long a file may take: its message waits for it, as does whatever follows in its chat.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// How long a file that could not be fetched is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl Telegram {
-    /// What is attached to a message, in parts. A file that cannot be fetched is named.
+    /// What is attached to a message, in parts. A file that is too large, of no use to the agent, or cannot be
+    /// fetched is named.
     pub(super) async fn parts_of(&self, attached: Vec<Attached>, agent: &AgentId) -> Vec<Part> {
-        let _ = (agent, Duration::ZERO, &self.settings.images);
-        attached
-            .into_iter()
-            .map(|item| match item {
-                Attached::Photo(_) => Part::File { name: "photo.jpg".into(), media_type: None, text: None },
-                Attached::Document(file) => Part::File {
-                    name: file.file_name.unwrap_or_else(|| "document".into()),
-                    media_type: file.mime_type,
-                    text: None,
-                },
+        let limits = AttachLimits {
+            image_bytes: self.settings.image_max_bytes,
+            text_bytes: self.settings.text_max_bytes,
+            images: self.settings.images.contains(agent),
+        };
+        let mut parts = Vec::with_capacity(attached.len());
+        for item in attached {
+            parts.push(match item {
+                Attached::Photo(sizes) => self.photo(sizes, &limits).await,
+                Attached::Document(file) => self.document(&file, &limits).await,
                 Attached::Named { name, media_type } => Part::File { name, media_type, text: None },
-            })
-            .collect()
+            });
+        }
+        parts
+    }
+
+    /// The largest size within the limit; Telegram's photos are all JPEG.
+    async fn photo(&self, sizes: Vec<PhotoSize>, limits: &AttachLimits) -> Part {
+        let fits = |size: &&PhotoSize| size.file_size.is_none_or(|bytes| bytes <= limits.image_bytes as u64);
+        let area = |size: &&PhotoSize| size.width.saturating_mul(size.height);
+        let best = sizes.iter().filter(fits).max_by_key(area).or_else(|| sizes.iter().min_by_key(area));
+        let size = best.and_then(|size| size.file_size);
+        let attachment = Attachment { name: "photo.jpg", media_type: Some("image/jpeg"), size };
+        self.part(&attachment, best.map_or("", |size| &size.file_id), limits).await
+    }
+
+    async fn document(&self, file: &FileRef, limits: &AttachLimits) -> Part {
+        let name = file.file_name.as_deref().unwrap_or("document");
+        let attachment = Attachment { name, media_type: file.mime_type.as_deref(), size: file.file_size };
+        self.part(&attachment, &file.file_id, limits).await
+    }
+
+    async fn part(&self, attachment: &Attachment<'_>, file: &str, limits: &AttachLimits) -> Part {
+        let fetched = match attachment.wanted(limits) {
+            Ok(most) => self.fetch(file, most).await,
+            Err(unread) => Err(unread),
+        };
+        attachment.part(fetched)
+    }
+
+    /// Fetches a file, trying twice.
+    async fn fetch(&self, file: &str, most: usize) -> Result<Vec<u8>, Unread> {
+        for last in [false, true] {
+            let error = match self.fetch_once(file, most).await {
+                Ok(bytes) => return bytes.ok_or(Unread::TooLarge),
+                Err(error) => error,
+            };
+            let final_word = matches!(error, CallError::Api { code: 400..429, .. });
+            if last || final_word {
+                metrics::counter!("cairn_attachments_failed_total", "platform" => super::NAME).increment(1);
+                tracing::warn!(%error, "an attachment on telegram could not be fetched; it is only named");
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Err(Unread::Unavailable)
+    }
+
+    async fn fetch_once(&self, file: &str, most: usize) -> Result<Option<Vec<u8>>, CallError> {
+        let found = self.api.call(&GetFile::new(FileId(file.to_owned())), CALL_TIMEOUT).await?;
+        match found.get("file_path").and_then(Value::as_str) {
+            Some(path) => self.api.download(path, most, FETCH_TIMEOUT).await,
+            None => Err(CallError::Garbled { status: 200, what: "an answer to getFile without a path".to_owned() }),
+        }
     }
 }

@@ -38,22 +38,20 @@ use cairn_core::ports::{
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use teloxide::types::MessageEntity;
+use teloxide::types::{MessageEntity, MessageEntityKind};
 
 use self::api::Api;
 use self::pace::Pace;
 use self::sent::Sent;
 pub use self::settings::{API_URL, BadSettings, CatchUp, TelegramSettings};
 use crate::link::Link;
+use crate::markup::telegram::{self as rendering, Entity, EntityKind, Rendered};
 
 /// The platform's name in channel ids.
 const NAME: &str = "telegram";
 
 /// Telegram shows typing for five seconds.
 const TYPING_EVERY: Duration = Duration::from_secs(4);
-
-/// Longest message, in UTF-16 units of what is shown.
-const LIMIT: usize = 4096;
 
 /// Of so many groups that are not served the log tells the id.
 const UNLISTED_MAX: usize = 256;
@@ -120,7 +118,7 @@ impl Platform for Telegram {
     }
 
     fn split(&self, words: &str) -> Vec<String> {
-        split(words)
+        rendering::split(words)
     }
 
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>> {
@@ -161,22 +159,17 @@ impl Adapter for Telegram {
 
 /// The text of Markdown, and what stands for its markup.
 fn markup(words: &str) -> (String, Vec<MessageEntity>) {
-    (words.to_owned(), Vec::new())
-}
-
-/// Markdown in parts of one message's length.
-fn split(words: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut length = 0;
-    for c in words.trim().chars() {
-        length += c.len_utf16();
-        if length > LIMIT {
-            parts.push(String::new());
-            length = c.len_utf16();
-        }
-        if let Some(part) = parts.last_mut() {
-            part.push(c);
-        }
-    }
-    parts
+    let Rendered { text, entities } = rendering::render(words);
+    let entity = |entity: Entity| {
+        let kind = match entity.kind {
+            EntityKind::Bold => MessageEntityKind::Bold,
+            EntityKind::Italic => MessageEntityKind::Italic,
+            EntityKind::Strikethrough => MessageEntityKind::Strikethrough,
+            EntityKind::Code => MessageEntityKind::Code,
+            EntityKind::Pre { language } => MessageEntityKind::Pre { language },
+            EntityKind::Blockquote => MessageEntityKind::Blockquote,
+        };
+        MessageEntity::new(kind, entity.offset_utf16, entity.length_utf16)
+    };
+    (text, entities.into_iter().map(entity).collect())
 }

@@ -1,7 +1,7 @@
 //! What people say, as it comes in.
 
 use cairn_core::access::DirectPolicy;
-use cairn_core::message::Change;
+use cairn_core::message::{Change, Part};
 use cairn_core::ports::{Platform as _, Refusal};
 use cairn_testkit::telegram::{Attachment, FakeTelegram, Say};
 use serde_json::json;
@@ -177,4 +177,32 @@ async fn being_put_out_of_a_group_shows_until_the_bot_is_let_in_again() {
     rig.fake.push_raw(back);
     rig.fake.wait_confirmed().await;
     assert!(rig.telegram.status().troubles.is_empty());
+}
+
+#[tokio::test]
+async fn pictures_and_text_files_are_fetched_within_their_limits() {
+    let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |settings| {
+        (settings.image_max_bytes, settings.text_max_bytes) = (64, 16);
+    });
+    let ann = rig.fake.person("Ann");
+    let jpeg = b"\xff\xd8\xff and the rest of it".to_vec();
+    let notes = |bytes: &[u8]| Attachment::Document {
+        name: "notes.txt".to_owned(),
+        mime: "text/plain".to_owned(),
+        bytes: bytes.to_vec(),
+    };
+    rig.fake.say(ann.id, &ann, Say::text("look").with(Attachment::Photo(jpeg)));
+    rig.fake.say(ann.id, &ann, Say::default().with(notes(b"buy milk")));
+    rig.fake.say(ann.id, &ann, Say::default().with(notes(b"buy milk, bread and butter")));
+    rig.run();
+    let taken = rig.house.wait_taken(3).await;
+    assert_eq!(taken[0].parts[0], Part::text("look"));
+    let Part::Image { media_type, .. } = &taken[0].parts[1] else { panic!("{:?}", taken[0].parts) };
+    assert_eq!(media_type, "image/jpeg");
+    assert_eq!(text(&taken[1]), "[file: notes.txt]\nbuy milk");
+    assert!(text(&taken[2]).contains("too large"), "{}", text(&taken[2]));
+    rig.fake.fail_always("getFile", cairn_testkit::telegram::Fault::error(400, "Bad Request: wrong file_id"));
+    rig.fake.say(ann.id, &ann, Say::default().with(notes(b"gone")));
+    let taken = rig.house.wait_taken(4).await;
+    assert!(text(&taken[3]).contains("could not be fetched"), "{}", text(&taken[3]));
 }
