@@ -74,7 +74,8 @@ pub(super) fn words(message: &Message, me: &User, latest: bool) -> String {
     let mut lines = Vec::new();
     if let Some(origin) = &message.forward_origin {
         let user = origin.sender_user.as_ref().map(name_of);
-        let chat = origin.sender_chat.as_ref().or(origin.chat.as_ref()).and_then(|chat| chat.title.as_deref());
+        let chat =
+            origin.sender_chat.as_ref().or(origin.chat.as_ref()).and_then(|chat| chat.title.as_deref());
         let other = origin.sender_user_name.as_deref().or(chat).map(name::display);
         lines.push(format!("[forwarded from {}]", user.or(other).as_deref().unwrap_or("somebody")));
     }
@@ -208,7 +209,9 @@ mod tests {
 
     #[test]
     fn a_reply_quotes_what_it_answers_unless_that_is_the_newest_of_the_bot() {
-        let own = replied(json!({"text": "It  is\nso.", "from": {"id": 99, "is_bot": true, "first_name": "Cairn"}}));
+        let own = replied(
+            json!({"text": "It  is\nso.", "from": {"id": 99, "is_bot": true, "first_name": "Cairn"}}),
+        );
         assert_eq!(words(&message(&own), &me(), true), "why?");
         assert_eq!(words(&message(&own), &me(), false), "[in reply to you: \"It is so.\"]\nwhy?");
         let mut picked = own.clone();
@@ -252,6 +255,9 @@ mod tests {
     fn an_animation_is_told_once_though_it_comes_as_a_document_too() {
         let file = json!({"file_id": "x", "file_name": "cat.mp4", "duration": 3});
         let attached = attached(&message(&json!({"animation": file, "document": file})));
-        assert_eq!(attached, [Attached::Named { name: "animation cat.mp4 (3 s)".to_owned(), media_type: None }]);
+        assert_eq!(
+            attached,
+            [Attached::Named { name: "animation cat.mp4 (3 s)".to_owned(), media_type: None }]
+        );
     }
 }

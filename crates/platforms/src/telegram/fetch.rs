@@ -88,7 +88,10 @@ impl Telegram {
         let found = self.api.call(&GetFile::new(FileId(file.to_owned())), CALL_TIMEOUT).await?;
         match found.get("file_path").and_then(Value::as_str) {
             Some(path) => self.api.download(path, most, FETCH_TIMEOUT).await,
-            None => Err(CallError::Garbled { status: 200, what: "an answer to getFile without a path".to_owned() }),
+            None => Err(CallError::Garbled {
+                status: 200,
+                what: "an answer to getFile without a path".to_owned(),
+            }),
         }
     }
 }

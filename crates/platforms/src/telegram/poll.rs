@@ -172,7 +172,8 @@ where
         let hold = if at_once { Duration::ZERO } else { self.telegram.settings.poll_timeout };
         let mut payload = GetUpdates::new();
         // A negative one would mean another thing.
-        payload.offset = self.ledger.offset().and_then(|offset| i32::try_from(offset).ok()).filter(|n| *n > 0);
+        payload.offset =
+            self.ledger.offset().and_then(|offset| i32::try_from(offset).ok()).filter(|n| *n > 0);
         payload.limit = u8::try_from(WINDOW).ok();
         payload.timeout = u32::try_from(hold.as_secs()).ok();
         payload.allowed_updates =

@@ -9,7 +9,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::ids::{ChannelId, MessageId, Seq, TurnId};
 use cairn_core::message::{Amendment, Author, Entry, Inbound};
 use cairn_core::ports::{
-    Admission, AdapterPorts, Archive, ChannelRow, Clock, Desk, Intake, Refusal, Registry, Seen, StoreError,
+    AdapterPorts, Admission, Archive, ChannelRow, Clock, Desk, Intake, Refusal, Registry, Seen, StoreError,
 };
 use cairn_core::registry::Standing;
 use cairn_testkit::clock::wall_time;
@@ -219,6 +219,10 @@ impl Archive for House {
         _: Seq,
         _: usize,
     ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn said(&self, _: &ChannelId, _: &MessageId) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 

@@ -18,7 +18,10 @@ async fn a_private_message_is_addressed_and_keeps_its_author() {
     let inbound = &taken[0];
     assert_eq!(inbound.channel.as_str(), format!("main/telegram/{}", ann.id));
     assert_eq!(inbound.message.as_str(), id.to_string());
-    assert_eq!((inbound.author.id.clone(), inbound.author.name.as_str()), (format!("telegram/{}", ann.id), "Ann"));
+    assert_eq!(
+        (inbound.author.id.clone(), inbound.author.name.as_str()),
+        (format!("telegram/{}", ann.id), "Ann")
+    );
     assert!(inbound.addressed && inbound.direct);
     assert!(rig.telegram.status().last_inbound.is_some());
 }
@@ -79,7 +82,10 @@ async fn an_anonymous_admin_speaks_as_the_group() {
     });
     rig.fake.say(hut, &ann, Say::text("from above").mention().extra(anonymous));
     let taken = rig.house.wait_taken(1).await;
-    assert_eq!((taken[0].author.id.clone(), taken[0].author.name.as_str()), (format!("telegram/{hut}"), "Hut"));
+    assert_eq!(
+        (taken[0].author.id.clone(), taken[0].author.name.as_str()),
+        (format!("telegram/{hut}"), "Hut")
+    );
 }
 
 #[tokio::test]
@@ -102,8 +108,13 @@ async fn what_is_attached_is_named_and_forwards_are_marked() {
     let ann = rig.fake.person("Ann");
     rig.fake.say(ann.id, &ann, Say::default().with(Attachment::Voice(12)));
     rig.fake.say(ann.id, &ann, Say::default().with(Attachment::Sticker("🦉".to_owned())));
-    rig.fake.say(ann.id, &ann, Say::text("see").with(Attachment::Huge { name: "all.zip".to_owned(), size: 100 << 20 }));
-    let origin = json!({"forward_origin": {"type": "hidden_user", "sender_user_name": "Somebody Else", "date": 1}});
+    rig.fake.say(
+        ann.id,
+        &ann,
+        Say::text("see").with(Attachment::Huge { name: "all.zip".to_owned(), size: 100 << 20 }),
+    );
+    let origin =
+        json!({"forward_origin": {"type": "hidden_user", "sender_user_name": "Somebody Else", "date": 1}});
     rig.fake.say(ann.id, &ann, Say::text("their words").extra(origin));
     let taken = rig.house.wait_taken(4).await;
     let texts: Vec<String> = taken.iter().map(text).collect();
@@ -135,7 +146,8 @@ async fn a_stranger_is_told_a_code_once_and_nothing_of_theirs_is_kept() {
 async fn a_limit_is_said_when_the_house_says_so() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
     let ann = rig.fake.person("Ann");
-    let limited = |tell| Refusal::Limited { retry_after_secs: 60, words: "too much for an hour".to_owned(), tell };
+    let limited =
+        |tell| Refusal::Limited { retry_after_secs: 60, words: "too much for an hour".to_owned(), tell };
     rig.house.state.lock().refusals.extend([limited(true), limited(false)]);
     rig.fake.say(ann.id, &ann, "one");
     rig.fake.say(ann.id, &ann, "two");

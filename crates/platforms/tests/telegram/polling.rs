@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cairn_core::ports::{LinkState, Platform as _, Refusal, StoreError};
-use cairn_testkit::telegram::{Fault, FakeTelegram, Say};
+use cairn_testkit::telegram::{FakeTelegram, Fault, Say};
 use serde_json::json;
 
 use crate::house::text;
