@@ -82,6 +82,23 @@ pub(super) fn key_file(path: &Path, config_dir: &Path, env: &dyn Environment) ->
     }
 }
 
+/// The text has the shape of a bot's token: somebody pasted it where its variable or file is to be named.
+pub(super) fn is_token(text: &str) -> bool {
+    let signs = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+    let telegram = text.split_once(':').is_some_and(|(id, rest)| {
+        id.len() >= 6 && id.bytes().all(|b| b.is_ascii_digit()) && rest.len() >= 30 && signs(rest)
+    });
+    let discord = text.len() >= 50 && text.split('.').count() == 3 && text.split('.').all(signs);
+    telegram || discord
+}
+
+/// The text can be the name of an environment variable.
+pub(super) fn is_variable(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
 fn warning_if_open(what: &str, file: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(file).map(|meta| meta.permissions().mode()).unwrap_or_default();

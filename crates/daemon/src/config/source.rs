@@ -7,6 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{Place, Problem};
+use super::secrets::is_token;
 
 /// Longest excerpt of a line in an error, in characters.
 const EXCERPT_MAX: usize = 160;
@@ -161,6 +162,7 @@ fn redact(line: &str) -> String {
             rest.starts_with('=')
         })
     });
+    let secret = secret || line.split(['"', '\'']).any(is_token);
     let account = lower.find("://").is_some_and(|idx| lower[idx..].contains('@'));
     let kept = if secret || account {
         let end = line.find('=').map_or(0, |idx| idx + 1);

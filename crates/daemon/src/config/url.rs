@@ -7,7 +7,7 @@ pub(super) fn trouble(url: &str, schemes: &[&str]) -> Option<String> {
         None => return Some(format!("must begin with {}", schemes.join(" or "))),
         Some(rest) if rest.is_empty() || rest.starts_with(['/', ':']) => "names no server",
         Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => {
-            "has an account in it; tokens and keys are named by keys of their own"
+            "has an account in it; keys are named by api_key_env or api_key_file, tokens by token_env or token_file"
         }
         Some(rest) if rest.chars().any(|c| c.is_whitespace() || c.is_control() || "?#".contains(c)) => {
             "has white space, `?` or `#` in it"

@@ -84,7 +84,12 @@ impl DaemonDesk {
     async fn answer(&self, call: CommandCall) -> Option<CommandAnswer> {
         let command = match call.command.clone() {
             Ok(command) => command,
-            Err(wrong) => return Some(private(format!("That cannot be read: {wrong}"))),
+            Err(wrong) => {
+                return Some(CommandAnswer {
+                    words: format!("That cannot be read: {wrong}"),
+                    private: false,
+                });
+            }
         };
         match self.claim(&call, &command).await {
             Ok(true) => {}
@@ -96,16 +101,19 @@ impl DaemonDesk {
             tracing::info!(channel = %call.channel, command = name, "a command was denied");
             return Some(private(self.denial(&command, &call)));
         }
-        match self.run_command(&call, &command).await {
-            Ok(words) => Some(CommandAnswer { words, private: command.is_private() }),
-            Err(Trouble::NothingYet) => Some(private(NOTHING_YET.to_owned())),
-            Err(Trouble::Said(words)) => Some(private(words)),
+        let words = match self.run_command(&call, &command).await {
+            Ok(words) => words,
+            Err(Trouble::NothingYet) => NOTHING_YET.to_owned(),
+            Err(Trouble::Said(words)) => words,
             Err(Trouble::Failed(error)) => {
                 tracing::error!(channel = %call.channel, command = name, %error, "a command failed");
                 metrics::counter!("cairn_command_failures_total", "command" => name).increment(1);
-                Some(private(format!("`/{name}` failed; whoever runs me finds the reason in the log.")))
+                format!("`/{name}` failed; whoever runs me finds the reason in the log.")
             }
-        }
+        };
+        // Which memories could be meant by `/forget` is as private as `/memory`.
+        let private = command.is_private() || matches!(command, Command::Forget { .. });
+        Some(CommandAnswer { words, private })
     }
 
     /// Whether this call is to be run now; an answer where that cannot be said.

@@ -16,7 +16,7 @@ fn explains(stderr: &str, words: &[&str]) {
 fn version_and_help_of_every_command_are_there() {
     let home = Home::new();
     assert!(home.cairn(&["--version"]).ended(0).stdout.starts_with("cairn "));
-    let commands: [&[&str]; 20] = [
+    let commands: [&[&str]; 26] = [
         &[],
         &["run"],
         &["chat"],
@@ -34,6 +34,12 @@ fn version_and_help_of_every_command_are_there() {
         &["memory", "add"],
         &["memory", "edit"],
         &["memory", "forget"],
+        &["pair", "list"],
+        &["pair", "approve"],
+        &["pair", "revoke"],
+        &["outbox", "list"],
+        &["outbox", "retry"],
+        &["outbox", "drop"],
         &["store", "verify"],
         &["store", "rebuild"],
         &["config", "check"],

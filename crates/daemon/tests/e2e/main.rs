@@ -8,4 +8,5 @@ mod daemon;
 mod home;
 mod http;
 mod memory;
+mod networks;
 mod replay;

@@ -7,7 +7,7 @@ use super::{Network, NetworkKind, PlaceKeys, PlatformId};
 use crate::config::check::{Check, key_path};
 use crate::config::env::Environment;
 use crate::config::keys::nearest;
-use crate::config::secrets::key_file;
+use crate::config::secrets::{is_token, is_variable, key_file};
 use crate::config::source::Seg;
 use crate::config::types::AgentConfig;
 use crate::config::url;
@@ -75,6 +75,14 @@ fn check_token(check: &mut Check<'_, '_>, kind: NetworkKind, network: &Network) 
         }
         _ => {}
     }
+    let hint = "put the token into a variable or a file of its own, and have this key name it; if this file was shared, \
+                have the token made anew";
+    if network.token_env.as_deref().is_some_and(|name| !is_variable(name)) {
+        check.wrong(&key_path![name, "token_env"], "`token_env` is not the name of a variable", hint);
+    }
+    if network.token_file.as_ref().is_some_and(|file| is_token(&file.to_string_lossy())) {
+        check.wrong(&key_path![name, "token_file"], "`token_file` holds the token itself", hint);
+    }
 }
 
 fn check_urls(check: &mut Check<'_, '_>, kind: NetworkKind, network: &mut Network) {
@@ -82,7 +90,13 @@ fn check_urls(check: &mut Check<'_, '_>, kind: NetworkKind, network: &mut Networ
     let at = key_path![kind.name(), "api_url"];
     if let Some(url) = &mut network.api_url {
         *url = url.trim_end_matches('/').to_owned();
-        if let Some(trouble) = url::trouble(url, &["http://", "https://"]) {
+        let (calls, too_long) = match kind {
+            NetworkKind::Discord => ("/api", "must end before /api"),
+            NetworkKind::Telegram => ("/bot", "must end before /bot"),
+        };
+        let path = url.splitn(4, '/').nth(3).map(|path| format!("/{path}/")).unwrap_or_default();
+        let too_long = path.contains(&format!("{calls}/")).then(|| too_long.to_owned());
+        if let Some(trouble) = url::trouble(url, &["http://", "https://"]).or(too_long) {
             check.wrong(&at, format!("`api_url` = \"{}\" {trouble}", url::shown(url)), example);
         }
     }

@@ -75,6 +75,7 @@ fn ids_are_numbers_or_texts_and_come_out_the_same() {
 )]
 #[case::gateway_alone("discord", "gateway_url = \"wss://b.example\"", "4:", "`api_url` is not")]
 #[case::scheme("discord", "api_url = \"a.example\"", "4:", "must begin with http:// or https://")]
+#[case::path("discord", "api_url = \"https://a.example/api/v10\"", "4:", "must end before /api")]
 #[case::account("telegram", "api_url = \"http://me:secret@a\"", "4:", "has an account in it")]
 #[case::interval("discord", "draft_interval_ms = 1", "4:", "`draft_interval_ms` = 1 is out of range")]
 #[case::two("discord", "token_file = \"x\"", "4:", "both token_env and token_file")]
@@ -175,4 +176,15 @@ fn a_cap_without_prices_is_a_warning() {
     let loaded = fine(&format!("{model}[limits]\nspend_per_day = 2.0\n"));
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     assert_eq!(loaded.config.prices()["m"].input, 0.4);
+}
+
+#[rstest]
+#[case("token_env", "123456789:AAverysecret_verysecret_verysecret-1234")]
+#[case("token_file", "123456789:AAverysecret_verysecret_verysecret-1234")]
+#[case("token_env", "MTEyMjMzNDQ1NTY2Nzc4ODk5.GverYs.verysecret_verysecret_verysecret_1234")]
+#[case("token_file", "MTEyMjMzNDQ1NTY2Nzc4ODk5.GverYs.verysecret_verysecret_verysecret_1234")]
+fn a_token_that_stands_in_the_file_is_refused_and_never_repeated(#[case] key: &str, #[case] token: &str) {
+    let message = error(&format!("[discord]\n{key} = \"{token}\"\n"));
+    assert!(message.contains(&format!("`{key}`")), "{message}");
+    assert!(!message.contains("verysecret"), "{message}");
 }
