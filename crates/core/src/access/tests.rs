@@ -1,3 +1,5 @@
+//! Who is heard where, as a table of cases.
+
 use rstest::rstest;
 
 use super::*;

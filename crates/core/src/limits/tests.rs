@@ -1,3 +1,5 @@
+//! Limits as they are reached and as room comes back.
+
 use rstest::rstest;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Pairings, moved chats and the day's use, folded from records.
+
 use rstest::rstest;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What is read of attachments, and where a download stops.
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

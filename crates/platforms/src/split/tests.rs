@@ -1,3 +1,5 @@
+//! Long words in parts.
+
 use proptest::prelude::*;
 use rstest::rstest;
 

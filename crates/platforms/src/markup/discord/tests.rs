@@ -1,3 +1,5 @@
+//! Markdown as Discord shows it.
+
 use proptest::prelude::*;
 use rstest::rstest;
 

@@ -1,3 +1,5 @@
+//! Markdown as Telegram shows it.
+
 use proptest::prelude::*;
 use rstest::rstest;
 
