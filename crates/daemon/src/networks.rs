@@ -82,6 +82,8 @@ impl Parts<'_> {
             api_url: network.api_url.clone().unwrap_or(settings.api_url),
             gateway_url: network.gateway_url.clone(),
             images: self.images,
+            image_max_bytes: kib(network.image_kib),
+            text_max_bytes: kib(network.text_file_kib),
             draft_every: draft_every(network),
             catch_up: discord::CatchUp {
                 max_age: SignedDuration::from_hours(network.catch_up_hours.cast_signed()),

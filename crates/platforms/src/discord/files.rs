@@ -1,19 +1,53 @@
-//! Files that people attach.
+//! Files that people attach: fetched from Discord's hosts, without the token, which they do not ask for.
 
 use cairn_core::message::Part;
+use reqwest::Url;
 
 use super::wire::Attached;
+use crate::attach::{AttachLimits, Attachment, DownloadError, Downloads, Unread};
+
+/// Where Discord keeps files.
+const HOSTS: [&str; 2] = ["https://cdn.discordapp.com", "https://media.discordapp.net"];
 
 /// Reads attachments.
-pub(super) struct Files;
+pub(super) struct Files {
+    downloads: Downloads,
+    limits: AttachLimits,
+}
 
 impl Files {
-    /// A file as a part of a message.
-    pub(super) async fn part(&self, attached: &Attached, _pictures: bool) -> Part {
-        Part::File {
-            name: super::text::name(&attached.filename),
-            media_type: attached.content_type.clone(),
-            text: None,
+    /// With an API of one's own (`own`) files may come from its host, too.
+    ///
+    /// # Errors
+    /// No HTTP client can be made.
+    pub(super) fn new(api: &Url, own: bool, limits: AttachLimits) -> Result<Self, DownloadError> {
+        let mut hosts: Vec<Url> = HOSTS.iter().filter_map(|host| Url::parse(host).ok()).collect();
+        if own {
+            hosts.push(api.clone());
         }
+        Ok(Self { downloads: Downloads::new(hosts, own)?, limits })
+    }
+
+    /// A file as a part of a message; one that cannot be fetched is named.
+    pub(super) async fn part(&self, attached: &Attached, images: bool) -> Part {
+        let attachment = Attachment {
+            name: &attached.filename,
+            media_type: attached.content_type.as_deref(),
+            size: Some(attached.size),
+        };
+        let limits = AttachLimits { images: images && self.limits.images, ..self.limits };
+        let fetched = match attachment.wanted(&limits) {
+            Ok(most) => self.downloads.fetch(&attached.url, most).await.map_err(|error| {
+                tracing::warn!(platform = "discord", %error, "an attachment could not be read; it is only named");
+                match error {
+                    DownloadError::TooLong(_) => Unread::TooLarge,
+                    DownloadError::Foreign | DownloadError::Status(_) | DownloadError::Transport(_) => {
+                        Unread::Unavailable
+                    }
+                }
+            }),
+            Err(unread) => Err(unread),
+        };
+        attachment.part(fetched)
     }
 }

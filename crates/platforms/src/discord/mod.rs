@@ -12,7 +12,6 @@ mod outbox;
 mod places;
 mod rest;
 mod settings;
-mod text;
 mod wire;
 mod words;
 
@@ -38,6 +37,7 @@ use self::inbox::{Inbox, Porter};
 use self::outbox::{Outbox, number};
 use self::places::Places;
 use self::rest::Rest;
+use crate::attach::AttachLimits;
 use crate::link::Link;
 
 pub use self::gateway::BadAddress;
@@ -101,7 +101,14 @@ impl Discord {
         let rest = Rest::new(bot_token, addresses.api(), addresses.own())
             .map_err(|error| BadSettings::Client(error.without_url().to_string()))?;
         let (rest, link) = (Arc::new(rest), Arc::new(Link::new(NAME, registry.clock())));
-        let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), Files));
+        let limits = AttachLimits {
+            image_bytes: settings.image_max_bytes,
+            text_bytes: settings.text_max_bytes,
+            images: true,
+        };
+        let files = Files::new(addresses.api(), addresses.own(), limits)
+            .map_err(|error| BadSettings::Client(error.to_string()))?;
+        let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), files));
         let parts = Parts { settings, registry, rest, link, places: Arc::new(Places::default()), outbox };
         Ok(Self { parts, addresses, token })
     }
@@ -180,7 +187,7 @@ impl Platform for Discord {
     }
 
     fn split(&self, words: &str) -> Vec<String> {
-        text::split(words)
+        crate::markup::discord::split(words)
     }
 
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<HouseMessage, SendError>> {

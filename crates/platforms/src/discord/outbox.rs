@@ -14,8 +14,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::files::Files;
 use super::rest::{NO_HISTORY_FOR_REPLY, Rest, RestError};
-use super::text;
 use crate::link::Link;
+use crate::markup::discord as markup;
 
 /// Most channels whose last message of the bot is remembered; past it all are forgotten.
 const LAST_MAX: usize = 50_000;
@@ -84,7 +84,7 @@ impl Outbox {
             .map(MessageId::new)
             .ok_or_else(|| SendError::Refused("the message has no id of Discord's".to_owned()))?;
         let edit = EditMessage::new()
-            .content(text::render(words))
+            .content(markup::render(words))
             .allowed_mentions(nobody())
             .flags(MessageFlags::SUPPRESS_EMBEDS);
         let edited = self.rest.edit(channel, message, &edit).await;
@@ -100,7 +100,7 @@ impl Outbox {
     /// Tells people in a channel something that is not an answer of the model's; best effort.
     pub(super) async fn notice(&self, channel: ChannelId, about: MessageId, words: &str) {
         let key = OutboxId::new(format!("notice {about}"));
-        for (n, part) in text::split(words).iter().enumerate() {
+        for (n, part) in markup::split(words).iter().enumerate() {
             let message = message(part, nonce(&key, u32::try_from(n).unwrap_or(u32::MAX)))
                 .reference_message(reference(channel, about));
             let sent = self.rest.patiently(|| self.rest.send(channel, &message)).await;
@@ -137,7 +137,7 @@ pub(super) fn nobody() -> CreateAllowedMentions {
 
 fn message(words: &str, nonce: String) -> CreateMessage {
     CreateMessage::new()
-        .content(text::render(words))
+        .content(markup::render(words))
         .nonce(Nonce::String(nonce))
         .enforce_nonce(true)
         .allowed_mentions(nobody())

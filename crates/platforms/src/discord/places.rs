@@ -71,6 +71,13 @@ impl Places {
         state.spots.insert(room.id, spot);
     }
 
+    /// A private chat, unless it is known as something else.
+    pub(super) fn learn_direct(&self, channel: ChannelId) {
+        if self.known(channel).is_none() {
+            self.learn(&Room { id: channel, kind: 1, guild_id: None, parent_id: None }, None);
+        }
+    }
+
     /// A role.
     pub(super) fn learn_role(&self, role: &Role, me: UserId) {
         let mut state = self.0.lock();

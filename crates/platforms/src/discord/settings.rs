@@ -8,6 +8,8 @@ use cairn_core::ids::AgentId;
 use jiff::SignedDuration;
 use secrecy::SecretString;
 
+use crate::attach::AttachLimits;
+
 /// Where Discord's own API is.
 pub const DISCORD_API: &str = "https://discord.com";
 
@@ -26,6 +28,10 @@ pub struct DiscordSettings {
     pub access: AccessPolicy,
     /// Agents whose models take pictures; for all others a picture is only named.
     pub images: BTreeSet<AgentId>,
+    /// Largest picture that is read, in bytes; larger ones are only named.
+    pub image_max_bytes: usize,
+    /// Largest text file that is read, in bytes; larger ones are only named.
+    pub text_max_bytes: usize,
     /// Least time between two edits of a draft; none: drafts are not shown.
     pub draft_every: Option<Duration>,
     /// How much of what was missed is fetched.
@@ -50,12 +56,15 @@ impl Default for CatchUp {
 impl DiscordSettings {
     /// Settings with this token and these rules, all else by default.
     pub fn new(token: SecretString, access: AccessPolicy) -> Self {
+        let attach = AttachLimits::default();
         Self {
             token,
             api_url: DISCORD_API.to_owned(),
             gateway_url: None,
             access,
             images: BTreeSet::new(),
+            image_max_bytes: attach.image_bytes,
+            text_max_bytes: attach.text_bytes,
             draft_every: None,
             catch_up: CatchUp::default(),
         }

@@ -6,6 +6,7 @@ use serenity::all::UserId;
 
 use super::places::Places;
 use super::wire::{Person, Said};
+use crate::markup::name::display;
 
 /// Longest quote of the message that is answered, in characters.
 const QUOTE_MAX: usize = 200;
@@ -78,10 +79,10 @@ impl Reading<'_> {
         if mine && self.last_own == Some(answered.id.get()) {
             return None;
         }
-        let whose = if mine { "you" } else { answered.display_name() };
+        let whose = if mine { "you".to_owned() } else { display(answered.display_name()) };
         let text = one_line(&self.readable(&answered.content, &answered.mentions), QUOTE_MAX);
         let text = if text.is_empty() { "something without words".to_owned() } else { format!("\"{text}\"") };
-        Some(format!("[in reply to {}: {text}]", one_line(whose, 64)))
+        Some(format!("[in reply to {whose}: {text}]"))
     }
 
     /// Mentions by name, the bot's own left out; emoji and commands by theirs.
@@ -125,7 +126,7 @@ impl Reading<'_> {
                 return Some(String::new());
             }
             let name = mentions.iter().find(|person| person.id == user).map(Person::display_name);
-            return Some(format!("@{}", one_line(name.unwrap_or("somebody"), 64)));
+            return Some(format!("@{}", display(name.unwrap_or("somebody"))));
         }
         if let Some(channel) = tag.strip_prefix('#') {
             return number(channel).map(|id| format!("#{id}"));

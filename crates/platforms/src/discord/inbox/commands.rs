@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use cairn_core::access::Verdict;
 use cairn_core::command::{COMMANDS, Command, CommandAnswer, CommandCall};
 use cairn_core::ids::MessageId as HouseMessage;
-use serde_json::Value;
+use serde_json::{Value, json};
 use serenity::all::{
     ApplicationId, CommandOptionType, CommandType, CreateCommand, CreateCommandOption,
     CreateInteractionResponse, CreateInteractionResponseFollowup, CreateInteractionResponseMessage,
-    EditInteractionResponse,
+    InteractionResponseFlags, MessageFlags,
 };
 
 use super::Porter;
@@ -17,8 +17,8 @@ use super::take::{author_of, code_words, house_channel};
 use crate::discord::outbox::nobody;
 use crate::discord::places::Spot;
 use crate::discord::rest::{ALREADY_ANSWERED, RestError, UNKNOWN_INTERACTION};
-use crate::discord::text;
 use crate::discord::wire::{Interaction, Person, time_of};
+use crate::markup::discord as markup;
 
 /// An interaction of a command; the others are buttons and the like, of which the bot has none.
 const A_COMMAND: u64 = 2;
@@ -126,9 +126,9 @@ impl Porter {
     /// Answers at once, for the caller's eyes alone.
     async fn refuse(&self, interaction: &Interaction, words: &str) {
         let message = CreateInteractionResponseMessage::new()
-            .content(text::render(words))
+            .content(markup::render(words))
             .allowed_mentions(nobody())
-            .ephemeral(true);
+            .flags(InteractionResponseFlags::SUPPRESS_EMBEDS | InteractionResponseFlags::EPHEMERAL);
         let response = CreateInteractionResponse::Message(message);
         if let Err(error) = self.rest.respond(interaction.id, &interaction.token, &response).await {
             tracing::warn!(platform = "discord", %error, "a command could not be refused");
@@ -159,22 +159,27 @@ impl Porter {
     async fn give(&self, interaction: &Interaction, answer: &CommandAnswer, hidden: bool, direct: bool) {
         let (application, token) = (interaction.application_id, interaction.token.as_str());
         let private = hidden || (answer.private && !direct);
-        let mut parts = text::split(&answer.words).into_iter();
+        let quiet = MessageFlags::SUPPRESS_EMBEDS;
+        let mut parts = markup::split(&answer.words).into_iter();
         let given = async {
             if private && !hidden {
                 // The place that was kept is for all to see.
                 self.rest.patiently(|| self.rest.drop_response(application, token)).await?;
             } else if let Some(first) = parts.next() {
-                let edit =
-                    EditInteractionResponse::new().content(text::render(&first)).allowed_mentions(nobody());
+                // serenity's builder for this has no flags.
+                let edit = json!({
+                    "content": markup::render(&first),
+                    "allowed_mentions": nobody(),
+                    "flags": MessageFlags::SUPPRESS_EMBEDS.bits(),
+                });
                 self.rest.patiently(|| self.rest.edit_response(application, token, &edit)).await?;
             }
             for part in parts {
                 let more = CreateInteractionResponseFollowup::new()
-                    .content(text::render(&part))
+                    .content(markup::render(&part))
                     .allowed_mentions(nobody())
-                    .ephemeral(private);
-                self.rest.patiently(|| self.rest.follow_up(application, token, &more)).await?;
+                    .flags(if private { quiet | MessageFlags::EPHEMERAL } else { quiet });
+                self.rest.carefully(|| self.rest.follow_up(application, token, &more)).await?;
             }
             Ok::<(), RestError>(())
         };
@@ -241,8 +246,6 @@ fn shapes_of(known: &[Value]) -> Option<BTreeMap<String, Shape>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     /// What Discord gives back of what was registered.

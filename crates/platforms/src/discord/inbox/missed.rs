@@ -91,12 +91,11 @@ impl Porter {
 
     /// Messages after an id, oldest first, within the limits of the configuration.
     async fn read_after(&self, channel: ChannelId, after: u64) -> Result<Vec<Said>, RestError> {
-        let _permit = self.reads.acquire().await;
         let limits = self.settings.catch_up;
         let oldest =
             self.registry.clock().now().checked_sub(limits.max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         let oldest = id_at(oldest);
-        let first = self.rest.patiently(|| self.rest.messages(channel, Page::After(after))).await?;
+        let first = self.page(channel, Page::After(after)).await?;
         let whole = first.len() < PAGE;
         let mut read = readable(first);
         let mut too_old = !whole && after < oldest;
@@ -123,12 +122,21 @@ impl Porter {
         Ok(read.split_off(too_many))
     }
 
+    /// Few at a time ask; who waits for a limit keeps nobody else from asking.
+    async fn page(&self, channel: ChannelId, page: Page) -> Result<Vec<serde_json::Value>, RestError> {
+        let ask = || async {
+            let _permit = self.reads.acquire().await;
+            self.rest.messages(channel, page).await
+        };
+        self.rest.patiently(ask).await
+    }
+
     /// From the newest back to an id, at most so many and a page: of much that was missed the newest counts.
     async fn read_back(&self, channel: ChannelId, from: u64, most: usize) -> Result<Vec<Said>, RestError> {
         let mut all: Vec<Said> = Vec::new();
         let mut page = Page::Newest;
         loop {
-            let values = self.rest.patiently(|| self.rest.messages(channel, page)).await?;
+            let values = self.page(channel, page).await?;
             let last_page = values.len() < PAGE;
             let read = readable(values);
             let Some(oldest) = read.iter().map(|said| said.id.get()).min() else { return Ok(all) };

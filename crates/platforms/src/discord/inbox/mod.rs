@@ -139,6 +139,10 @@ impl Inbox {
         if !heard || (edited && !said.was_edited()) {
             return;
         }
+        if said.guild_id.is_none() {
+            // The gateway names the server of everything that is said in one.
+            self.porter.places.learn_direct(said.channel_id);
+        }
         let (channel, said) = (said.channel_id, Box::new(said));
         self.push(channel, if edited { Item::Edited(said) } else { Item::Said(said) });
     }

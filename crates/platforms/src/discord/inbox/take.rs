@@ -27,7 +27,7 @@ pub(super) struct Served {
 
 /// A person as the house knows them.
 pub(in crate::discord) fn author_of(person: &Person, shown: &str) -> Author {
-    let name = crate::discord::text::name(shown);
+    let name = crate::markup::name::display(shown);
     Author { id: format!("discord/{}", person.id), name }
 }
 

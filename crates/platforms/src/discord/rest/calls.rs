@@ -4,8 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serenity::all::{
     ApplicationId, BotGateway, ChannelId, CreateCommand, CreateInteractionResponse,
-    CreateInteractionResponseFollowup, CreateMessage, EditInteractionResponse, EditMessage, InteractionId,
-    MessageId,
+    CreateInteractionResponseFollowup, CreateMessage, EditMessage, InteractionId, MessageId,
 };
 use serenity::http::{LightMethod, Request, Route};
 
@@ -117,7 +116,7 @@ impl Rest {
         &self,
         application_id: ApplicationId,
         token: &str,
-        response: &EditInteractionResponse,
+        response: &Value,
     ) -> Result<(), RestError> {
         let route = Route::WebhookOriginalInteractionResponse { application_id, token };
         self.tell(with_body(route, LightMethod::Patch, response)?).await

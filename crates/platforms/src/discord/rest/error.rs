@@ -88,6 +88,11 @@ impl RestError {
         !matches!(self, Self::Refused { .. } | Self::Unauthorized)
     }
 
+    /// It certainly did not arrive.
+    pub(in crate::discord) fn is_unsent(&self) -> bool {
+        matches!(self, Self::Limited { .. } | Self::Unreachable(_))
+    }
+
     /// How long to wait before the same request at least.
     pub(in crate::discord) fn after(&self) -> Option<Duration> {
         match self {

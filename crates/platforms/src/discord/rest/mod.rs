@@ -84,11 +84,33 @@ impl Rest {
     where
         F: Future<Output = Result<T, RestError>>,
     {
+        self.again_while(call, RestError::is_passing).await
+    }
+
+    /// The same for calls that must not be repeated once they may have arrived.
+    ///
+    /// # Errors
+    /// It is refused for good, may have arrived, or still fails after some tries.
+    pub(in crate::discord) async fn carefully<T, F>(&self, call: impl Fn() -> F) -> Result<T, RestError>
+    where
+        F: Future<Output = Result<T, RestError>>,
+    {
+        self.again_while(call, RestError::is_unsent).await
+    }
+
+    async fn again_while<T, F>(
+        &self,
+        call: impl Fn() -> F,
+        again: fn(&RestError) -> bool,
+    ) -> Result<T, RestError>
+    where
+        F: Future<Output = Result<T, RestError>>,
+    {
         let mut tried = 0;
         loop {
             tried += 1;
             match call().await {
-                Err(error) if error.is_passing() && tried < TRIES => {
+                Err(error) if again(&error) && tried < TRIES => {
                     let pause = error.after().unwrap_or(Duration::from_millis(500) * 2u32.pow(tried));
                     tokio::time::sleep(pause).await;
                 }

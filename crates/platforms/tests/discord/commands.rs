@@ -1,0 +1,96 @@
+//! Slash commands.
+
+use cairn_core::command::{COMMANDS, Command};
+
+use crate::house::{CHANNEL, CHANNEL_NAME, House, connected, discord, id};
+
+#[tokio::test]
+async fn commands_are_registered_once() {
+    let (discord, house) = (discord().await, House::new());
+    let first = connected(&discord, &house).await;
+    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    drop(first);
+    let asked = discord.arrived(cairn_testkit::discord::Route::Commands);
+    discord.forget_sessions();
+    discord.disconnect();
+    let _again = connected(&discord, &house).await;
+    discord.wait_for(cairn_testkit::discord::Route::Commands, asked + 1).await;
+    let call = discord.slash(CHANNEL, "alice", "help", &[]);
+    house.answers("help", false);
+    discord.wait_answer(call).await;
+    assert_eq!(
+        discord.arrived(cairn_testkit::discord::Route::Commands),
+        asked + 1,
+        "asked, and left as they are"
+    );
+}
+
+#[tokio::test]
+async fn a_command_is_put_off_run_and_answered() {
+    let (discord, house) = (discord().await, House::new());
+    let _running = connected(&discord, &house).await;
+    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    house.answers("remembered", false);
+    let call = discord.slash(CHANNEL, "alice", "remember", &[("text", "the key is under the mat")]);
+    let answer = discord.wait_answer(call).await;
+    assert!(answer.deferred && !answer.ephemeral, "{answer:?}");
+    assert_eq!(answer.words(), "remembered");
+    let calls = house.called(1).await;
+    assert_eq!(calls[0].channel.as_str(), CHANNEL_NAME);
+    assert_eq!(calls[0].message, id(call));
+    assert_eq!(calls[0].command, Ok(Command::Remember { text: "the key is under the mat".to_owned() }));
+    assert!(!calls[0].direct);
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn a_private_answer_is_seen_by_the_caller_alone() {
+    let (discord, house) = (discord().await, House::new());
+    let _running = connected(&discord, &house).await;
+    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    house.answers("all about you", true);
+    let export = discord.slash(CHANNEL, "alice", "export", &[]);
+    assert!(discord.wait_answer(export).await.ephemeral);
+    // Nobody knew beforehand that this one would be private.
+    let status = discord.slash(CHANNEL, "alice", "status", &[]);
+    discord
+        .wait_until("a private answer", |discord| {
+            let answer = discord.answer(status);
+            answer.words().contains("all about you") && answer.followups.iter().all(|more| more.ephemeral)
+        })
+        .await;
+    assert!(discord.answer(status).shown.is_none_or(|shown| shown.content.is_empty()));
+}
+
+#[tokio::test]
+async fn a_long_answer_goes_on_behind_the_first_part() {
+    let (discord, house) = (discord().await, House::new());
+    let _running = connected(&discord, &house).await;
+    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    let long = "a line of it\n".repeat(400);
+    house.answers(&long, false);
+    let call = discord.slash(CHANNEL, "alice", "context", &[]);
+    discord.wait_until("two more parts", |discord| discord.answer(call).followups.len() == 2).await;
+    let answer = discord.answer(call);
+    assert_eq!(answer.words().matches("a line of it").count(), 400);
+    assert!(answer.followups.iter().all(|more| !more.ephemeral));
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn who_is_not_served_is_told_so_privately() {
+    let (discord, house) = (discord().await, House::new());
+    discord.guild(200);
+    discord.channel(200, 201);
+    let _running = connected(&discord, &house).await;
+    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    let call = discord.slash(201, "mallory", "export", &[]);
+    let answer = discord.wait_answer(call).await;
+    assert!(answer.ephemeral && !answer.deferred && answer.words().contains("not set up"), "{answer:?}");
+    let stranger = discord.slash(discord.dm("eve"), "eve", "help", &[]);
+    assert!(discord.wait_answer(stranger).await.words().contains("QUARTZ"));
+    house.answers("hello", false);
+    let served = discord.slash(CHANNEL, "alice", "help", &[]);
+    discord.wait_answer(served).await;
+    assert_eq!(house.called(1).await.len(), 1, "only the served one came to the house");
+}

@@ -1,0 +1,8 @@
+//! The Discord adapter against a fake Discord, over loopback sockets.
+
+mod commands;
+mod gateway;
+mod house;
+mod incoming;
+mod missed;
+mod sending;
