@@ -1,6 +1,7 @@
 //! Updates under way: in order within a chat (and topic), beside each other otherwise.
 //!
-//! Each update is a task; the next of its lane starts when it is done. A command that takes long lets its lane go on.
+//! Each update is a task; the next of its lane starts when it is done. A command that takes long lets its lane go on,
+//! and counts as done: that it is run is durable long before.
 //! `/stop` passes a message that waits for room in its channel: it may be what makes the room.
 
 use std::collections::{HashMap, VecDeque};
@@ -42,7 +43,7 @@ impl Hold {
     }
 }
 
-/// Lets a task say that its lane may go on without it.
+/// Lets a task say that its update is done though it goes on itself.
 #[derive(Clone)]
 pub(super) struct Release {
     lane: Place,
@@ -51,10 +52,10 @@ pub(super) struct Release {
 }
 
 impl Release {
-    /// The lane goes on. Waits for nothing: at worst the lane goes on when the task is done.
-    pub(super) fn lane(&self) {
+    /// The update is done, and its lane goes on. Waits for nothing: at worst that is so when the task ends.
+    pub(super) fn now(&self) {
         if self.sender.try_send((self.lane, self.update)).is_err() {
-            tracing::debug!(chat = self.lane.0, "a lane goes on only when its command is done");
+            tracing::debug!(chat = self.lane.0, "a chat goes on only when its command is done");
         }
     }
 }
@@ -119,12 +120,13 @@ where
         self.running.insert(task.id(), (place, job.update));
     }
 
-    /// Waits for something to happen. Gives the number of an update that is done. Pends while none is under way.
+    /// Waits for something to happen. Gives the number of an update that is done, of some twice. Pends while none is
+    /// under way.
     pub(super) async fn step(&mut self) -> Option<i64> {
         tokio::select! {
             Some((place, update)) = self.released.recv() => {
                 self.go_on(place, update);
-                None
+                Some(update)
             }
             Some(ended) = self.tasks.join_next_with_id() => self.ended(ended.map(|(id, ())| id)),
             else => std::future::pending().await,
@@ -199,7 +201,7 @@ mod tests {
             Box::pin(async move {
                 log.lock().push(number);
                 if releases {
-                    release.lane();
+                    release.now();
                 }
                 if let Some(gate) = gate {
                     hold.set_waiting(true);
@@ -236,7 +238,7 @@ mod tests {
         let mut lanes = Lanes::new(start(log.clone()));
         lanes.push(A, Job { update: 1, urgent: false, work: (1, Some(gate.clone()), true) });
         lanes.push(A, job(2, None));
-        assert_eq!(lanes.step().await, None);
+        assert_eq!(lanes.step().await, Some(1), "it counts as done");
         assert_eq!(lanes.step().await, Some(2));
         gate.add_permits(1);
         assert_eq!(lanes.step().await, Some(1));

@@ -20,7 +20,7 @@ use super::wire::{Membership, Message, Update, User};
 use super::words::{self, Given, replied_to};
 use super::{NAME, Telegram};
 
-/// A command that takes longer lets what follows it in its chat go on.
+/// A command that takes longer counts as taken, which it is first of all, and lets what follows it in its chat go on.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Pauses between attempts to have an update taken in.
@@ -84,7 +84,7 @@ impl Host {
                     self.reply(
                         &heard,
                         message,
-                        "I know no such command; /help lists those that I know.".to_owned(),
+                        "I know no such command; `/help` lists those that I know.".to_owned(),
                     );
                     "unknown_command"
                 }
@@ -234,7 +234,7 @@ impl Host {
         let answer = match tokio::time::timeout(COMMAND_PATIENCE, &mut run).await {
             Ok(answer) => answer,
             Err(_) => {
-                release.lane();
+                release.now();
                 run.await
             }
         };
