@@ -264,5 +264,5 @@ async fn the_last_turn_is_taken_back_and_an_idle_bot_has_nothing_to_stop() {
     assert!(fixture.words(PRIVATE, ann(), "stop").await.contains("not answering"));
     assert!(fixture.words(PRIVATE, ann(), "compact").await.contains("nothing to compact"));
     assert!(fixture.words(PRIVATE, ann(), "undo").await.contains("taken back"));
-    assert!(fixture.words(PRIVATE, ann(), "undo").await.contains("nothing to take back"));
+    assert!(fixture.words(PRIVATE, ann(), "undo").await.contains("I took nothing back"));
 }
