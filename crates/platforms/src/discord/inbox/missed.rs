@@ -29,7 +29,10 @@ impl Porter {
     pub(super) async fn take_missed(&self, channel: ChannelId, after: u64) {
         let missed = loop {
             match self.read_after(channel, after).await {
-                Ok(missed) => break missed,
+                Ok(missed) => {
+                    self.link.clear(&history_of(channel));
+                    break missed;
+                }
                 Err(error) if error.is_passing() => {
                     tracing::warn!(
                         platform = "discord",
@@ -84,8 +87,7 @@ impl Porter {
         tracing::warn!(platform = "discord", channel = channel.get(), %error, "what was missed cannot be read");
         let gone = matches!(error, RestError::Refused { code: UNKNOWN_CHANNEL, .. });
         if !gone {
-            self.link
-                .trouble(&format!("channel {channel}"), &format!("what was missed cannot be read: {error}"));
+            self.link.trouble(&history_of(channel), &format!("what was missed cannot be read: {error}"));
         }
     }
 
@@ -147,6 +149,11 @@ impl Porter {
             page = Page::Before(oldest);
         }
     }
+}
+
+/// The place of this trouble in the status: a message that goes out there does not end it.
+fn history_of(channel: ChannelId) -> String {
+    format!("history of channel {channel}")
 }
 
 fn readable(values: Vec<serde_json::Value>) -> Vec<Said> {
