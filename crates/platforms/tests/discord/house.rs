@@ -333,15 +333,23 @@ impl Running {
         self.adapter.status()
     }
 
-    /// Waits for a state of the connection. The status is a cell without a bell, so it is looked at again and again.
+    /// Waits for a state of the connection.
     pub(crate) async fn wait_state(&self, state: LinkState) -> PlatformStatus {
+        self.wait_status(|status| status.state == state).await
+    }
+
+    /// Waits for a status. It is a cell without a bell, so it is looked at again and again.
+    pub(crate) async fn wait_status(&self, is: impl Fn(&PlatformStatus) -> bool) -> PlatformStatus {
         let waiting = async {
-            while self.status().state != state {
+            loop {
+                let status = self.status();
+                if is(&status) {
+                    return status;
+                }
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(GIVE_UP_AFTER, waiting).await.expect("the state comes");
-        self.status()
+        tokio::time::timeout(GIVE_UP_AFTER, waiting).await.expect("the status comes")
     }
 }
 
