@@ -144,7 +144,15 @@ impl Delivery {
                 Ok(message) => return Ok(Fate::There(message)),
                 Err(error) => error,
             };
-            tracing::warn!(channel = %self.item.channel, delivery = %id, part, ?error, "a part was not sent");
+            match &error {
+                // Waiting one's turn is no trouble.
+                SendError::Later { after: Some(_), .. } => {
+                    tracing::debug!(channel = %self.item.channel, delivery = %id, part, ?error, "a part has to wait");
+                }
+                _ => {
+                    tracing::warn!(channel = %self.item.channel, delivery = %id, part, ?error, "a part was not sent");
+                }
+            }
             match (error, edits.is_some()) {
                 (SendError::Refused(reason), true) => {
                     // The message is gone: the part is sent as one of its own.

@@ -37,9 +37,7 @@ impl DaemonDesk {
             Ok(_turn) => {
                 Ok("The last question and its answer are taken back: I no longer see them.".to_owned())
             }
-            Err(HouseError::NothingToUndo(why)) => {
-                Err(Trouble::Said(format!("I took nothing back: {why}.")))
-            }
+            Err(HouseError::NothingToUndo(why)) => Err(Trouble::Said(format!("I took nothing back: {why}."))),
             Err(error) => Err(error.into()),
         }
     }

@@ -6,6 +6,7 @@ use cairn_core::ids::MessageId;
 use cairn_core::ports::{Platform as _, SendError};
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::Telegram;
 use super::sent::Place;
@@ -16,11 +17,11 @@ const WAITING_MAX: usize = 64;
 /// Most that are on their way at once.
 const AT_ONCE: usize = 8;
 
-/// So often each part is tried.
-const ATTEMPTS: u32 = 4;
+/// Longest that a notice is tried: after that nobody waits for it any more.
+const WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// Longest wait for a rate limit.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The pause after a failure for which Telegram names no time.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// Something to say.
 pub(super) struct Notice {
@@ -85,18 +86,21 @@ impl Telegram {
     }
 
     async fn say_once(&self, notice: &Notice) -> Result<(), SendError> {
+        let began = Instant::now();
         let mut reply_to = notice.reply_to.as_ref();
         for part in self.split(&notice.words) {
-            let mut attempt = 1;
             loop {
                 match self.write(notice.place, &part, reply_to).await {
                     Ok(_) => break,
-                    Err(SendError::Later { after, .. }) if attempt < ATTEMPTS => {
-                        tokio::time::sleep(after.unwrap_or(Duration::from_secs(2)).min(WAIT_MAX)).await;
+                    Err(SendError::Later { after, reason }) => {
+                        let wait = after.unwrap_or(PAUSE);
+                        if began.elapsed() + wait > WAIT_MAX {
+                            return Err(SendError::Later { after, reason });
+                        }
+                        tokio::time::sleep(wait).await;
                     }
                     Err(error) => return Err(error),
                 }
-                attempt += 1;
             }
             reply_to = None;
         }

@@ -1,5 +1,6 @@
-//! How often Telegram lets a bot write: a message a second in a chat, twenty a minute in a group, thirty a second in
-//! all, and what it says itself (`retry_after`). Nobody waits here: whoever is too early learns how much.
+//! How often Telegram lets a bot write: a message a second in a chat (a few may come together), twenty a minute in a
+//! group, thirty a second in all, and what it says itself (`retry_after`). Nobody waits here: whoever is too early
+//! learns how much.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -8,6 +9,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 const CHAT_GAP: Duration = Duration::from_secs(1);
+/// So many may come together after a pause: Telegram lets short bursts pass, and nobody waits for a command's answer.
+const CHAT_BURST: u32 = 3;
 const GROUP_WINDOW: Duration = Duration::from_secs(60);
 const GROUP_MAX: usize = 20;
 const ALL_WINDOW: Duration = Duration::from_secs(1);
@@ -27,8 +30,8 @@ pub(super) enum Write {
 
 #[derive(Default)]
 struct ChatPace {
-    /// When something was last written.
-    last: Option<Instant>,
+    /// When all that was written would be through at one a gap.
+    through: Option<Instant>,
     /// New messages within the last minute.
     messages: VecDeque<Instant>,
     /// Telegram wants nothing before.
@@ -38,7 +41,7 @@ struct ChatPace {
 impl ChatPace {
     fn is_quiet(&self, now: Instant) -> bool {
         let past = |at: Instant| now.saturating_duration_since(at) > GROUP_WINDOW;
-        self.last.is_none_or(past) && self.blocked.is_none_or(|until| until <= now)
+        self.through.is_none_or(past) && self.blocked.is_none_or(|until| until <= now)
     }
 }
 
@@ -67,14 +70,14 @@ impl Pace {
         let grouped = chat < 0 && write == Write::Message && pace.messages.len() >= GROUP_MAX;
         let free = [
             pace.blocked,
-            pace.last.map(|last| last + CHAT_GAP),
+            pace.through.and_then(|through| through.checked_sub(CHAT_GAP * (CHAT_BURST - 1))),
             pace.messages.front().filter(|_| grouped).map(|first| *first + GROUP_WINDOW),
             all.front().filter(|_| all.len() >= ALL_MAX).map(|first| *first + ALL_WINDOW),
         ];
         match free.into_iter().flatten().max().filter(|free| *free > now) {
             Some(free) => Err(free - now),
             None => {
-                pace.last = Some(now);
+                pace.through = Some(pace.through.map_or(now, |through| through.max(now)) + CHAT_GAP);
                 if write == Write::Message {
                     pace.messages.push_back(now);
                 }
@@ -109,12 +112,15 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_chat_gets_a_message_a_second_and_holds_no_other_up() {
+    fn a_chat_gets_a_few_at_once_then_one_a_second_and_holds_no_other_up() {
         let (pace, now) = (Pace::default(), Instant::now());
-        assert_eq!(pace.take(1, Write::Message, now), Ok(()));
+        for _ in 0..CHAT_BURST {
+            assert_eq!(pace.take(1, Write::Message, now), Ok(()));
+        }
         assert_eq!(pace.take(1, Write::Edit, now + 400 * MS), Err(600 * MS));
         assert_eq!(pace.take(2, Write::Message, now), Ok(()));
         assert_eq!(pace.take(1, Write::Message, now + CHAT_GAP), Ok(()));
+        assert_eq!(pace.take(1, Write::Message, now + CHAT_GAP), Err(CHAT_GAP));
     }
 
     #[test]
