@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use crate::daemon::{Client, Events, PATIENCE};
+use crate::moments::Moments;
 
 /// What the kills are done to.
 #[derive(Debug, Clone)]
@@ -43,23 +44,13 @@ const REPLAYED: &str = "main/local/main";
 
 const CONFIG: &str = "[defaults]\ncontext_window = 4000\n";
 
-/// A plain generator of moments: the same seed gives the same ones.
-struct Moments(u64);
-
-impl Moments {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n.max(1)
-    }
-}
-
 /// Replays a conversation in a daemon with a small window, kills it again and again, and checks after each kill.
 ///
 /// # Errors
 /// What was found to be wrong.
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
     let harness = Harness::new(plan)?;
-    let mut moments = Moments(plan.seed);
+    let mut moments = Moments::new(plan.seed);
     let mut findings = Findings::default();
     let mut acknowledged = BTreeMap::new();
     let mut n_rounds = 0;

@@ -1,5 +1,6 @@
 //! Fakes and builders for tests, and the tools that measure. Never part of the daemon.
 
+pub mod chats;
 pub mod clock;
 pub mod daemon;
 pub mod discord;
@@ -8,4 +9,5 @@ pub mod gate;
 pub mod kills;
 pub mod locomo;
 pub mod model;
+mod moments;
 pub mod telegram;
