@@ -165,7 +165,7 @@ impl Command {
 
     /// Its answer is for the caller's eyes alone.
     pub fn is_private(&self) -> bool {
-        matches!(self, Self::Export | Self::ForgetMe { .. } | Self::Memory { .. })
+        matches!(self, Self::Export | Self::ForgetMe { .. } | Self::Memory { .. } | Self::Forget { .. })
     }
 }
 

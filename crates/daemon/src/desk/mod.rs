@@ -111,9 +111,7 @@ impl DaemonDesk {
                 format!("`/{name}` failed; whoever runs me finds the reason in the log.")
             }
         };
-        // Which memories could be meant by `/forget` is as private as `/memory`.
-        let private = command.is_private() || matches!(command, Command::Forget { .. });
-        Some(CommandAnswer { words, private })
+        Some(CommandAnswer { words, private: command.is_private() })
     }
 
     /// Whether this call is to be run now; an answer where that cannot be said.
