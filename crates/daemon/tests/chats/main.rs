@@ -1,5 +1,4 @@
 //! Both chat networks at once, under trouble and a kill; the whole of it is `.ci/soak chats`.
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
 

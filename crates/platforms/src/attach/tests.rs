@@ -127,7 +127,7 @@ async fn serve() -> (Url, Arc<AtomicUsize>) {
         .route("/small", get(|| async { "hello" }))
         .route("/endless", get(endless))
         .route("/moved", get(moved))
-        .route("/never", get(|| std::future::pending::<&str>()))
+        .route("/never", get(std::future::pending::<&str>))
         .route("/secret-token", get(|| async { StatusCode::INTERNAL_SERVER_ERROR }));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let url =

@@ -168,7 +168,7 @@ impl Writer {
             Some(b':') if c == '/' => {
                 let scheme = self.text[..before].rsplit(|c: char| !c.is_ascii_alphanumeric()).next();
                 let own = |own: &&str| scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(own));
-                ["tg", "ton", "tonsite"].iter().any(|scheme| own(scheme))
+                ["tg", "ton", "tonsite"].iter().any(own)
             }
             _ => false,
         }
