@@ -1,0 +1,14 @@
+//! Discord from outside: the real binary between a fake Discord and a fake model, which both refuse what is wrong.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod away;
+mod changes;
+mod commands;
+mod doors;
+mod gateway;
+mod house;
+mod kills;
+mod outage;
+mod talk;
+mod trouble;
