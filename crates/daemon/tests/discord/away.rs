@@ -12,8 +12,8 @@ async fn what_was_said_while_the_daemon_was_away_is_one_turn_a_channel() {
     house.stop().await;
     house.discord.forget_sessions();
     for n in 0..5 {
-        house.discord.post(ROOM, "alice", &format!("missed {n}")).mention_bot().send();
         house.discord.say(ROOM, "bob", &format!("chatter {n}"));
+        house.discord.post(ROOM, "alice", &format!("missed {n}")).mention_bot().send();
     }
     house.discord.say(OTHER_ROOM, "bob", "nobody asked");
     house.back().await;

@@ -1,6 +1,6 @@
 //! What people change afterwards: edits, deletions; and what only looks like it.
 
-use cairn_testkit::model::FakeModel;
+use cairn_testkit::model::{Answer, FakeModel, Kind};
 
 use crate::house::{House, OTHER_ROOM, ROOM, Setup};
 
@@ -62,6 +62,7 @@ async fn what_is_deleted_before_the_answer_is_not_read() {
 async fn what_is_deleted_after_the_answer_is_out_of_requests_after_a_compaction() {
     let model = FakeModel::builder().window(8_000).expect_stable_prefix(false);
     let house = Setup { model, ..Setup::default() }.start().await;
+    house.model.push(Kind::Reply, Answer::text("I see."));
     let id = house.discord.post(ROOM, "alice", "my password is hunter2").mention_bot().send();
     house.discord.wait_sent(ROOM, 1).await;
     house.discord.delete(ROOM, &[id]);
@@ -77,7 +78,10 @@ async fn what_is_deleted_after_the_answer_is_out_of_requests_after_a_compaction(
     assert_eq!(run.code, Some(0), "{run:?}");
     let n = house.requests().len();
     house.ask(ROOM, "bob", "what did alice say?").await;
-    assert!(!house.requests()[n].contains("is hunter2"), "{}", house.requests()[n]);
+    assert!(!house.requests()[n].contains("hunter2"), "{}", house.requests()[n]);
+    for request in house.model.requests_of(Kind::Compaction) {
+        assert!(!request.to_string().contains("hunter2"), "{request}");
+    }
     house.discord.assert_clean();
 }
 

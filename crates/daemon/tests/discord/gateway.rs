@@ -10,12 +10,13 @@ use crate::house::{House, OTHER_ROOM, ROOM, Setup};
 async fn a_connection_that_breaks_is_resumed_without_loss() {
     let house = House::start().await;
     house.ask(ROOM, "alice", "before").await;
-    house.discord.disconnect();
-    house.ask(ROOM, "alice", "meanwhile").await;
-    house.discord.close(4000);
-    house.ask(ROOM, "alice", "and again").await;
-    house.discord.ask_reconnect();
-    house.ask(ROOM, "alice", "once more").await;
+    let cuts: [fn(&FakeDiscord); 3] =
+        [FakeDiscord::disconnect, |discord| discord.close(4000), FakeDiscord::ask_reconnect];
+    for (n, cut) in cuts.into_iter().enumerate() {
+        cut(&house.discord);
+        house.discord.wait_until("the end", |discord| !discord.is_ready()).await;
+        house.ask(ROOM, "alice", &format!("meanwhile {n}")).await;
+    }
     house.discord.wait_until("three resumes", |discord| discord.resumed() == 3).await;
     assert_eq!((house.discord.identified(), house.discord.sent(ROOM).len()), (1, 4));
     house.assert_clean();

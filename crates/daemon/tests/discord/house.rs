@@ -1,5 +1,6 @@
 //! A daemon with a fake Discord and a fake model, in a folder of its own.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -75,7 +76,9 @@ impl Setup {
         discord.channel(SERVER, OTHER_ROOM);
         discord.thread(ROOM, THREAD);
         let model = self.model.start().await;
-        std::fs::write(folder.path().join("token"), format!("{}\n", self.token)).unwrap();
+        let token = folder.path().join("token");
+        std::fs::write(&token, format!("{}\n", self.token)).unwrap();
+        std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
         let config = folder.path().join("config.toml");
         let text = format!(
             "[defaults.compaction]\nretry_base_ms = 1\n\n[[models]]\nid = \"main\"\nprovider = \"openai\"\n\

@@ -257,13 +257,12 @@ impl FakeDiscord {
                 }
             }
         };
-        let waited = tokio::time::timeout(GIVE_UP_AFTER, waiting).await;
-        assert!(
-            waited.is_ok(),
-            "waited {GIVE_UP_AFTER:?} in vain for {what}; requests: {:?}; violations: {:?}",
-            self.shared.state.lock().arrived,
-            self.violations()
-        );
+        if tokio::time::timeout(GIVE_UP_AFTER, waiting).await.is_err() {
+            let (arrived, violations) = (self.shared.state.lock().arrived.clone(), self.violations());
+            panic!(
+                "waited {GIVE_UP_AFTER:?} in vain for {what}; requests: {arrived:?}; violations: {violations:?}"
+            );
+        }
     }
 
     /// Waits until the bot listens: it has a session and is connected.

@@ -132,7 +132,8 @@ impl Gateway {
             return Due { texts: Vec::new(), end: Some(End::Drop) };
         };
         let mut due = Due { texts: Vec::new(), end: connection.end };
-        if connection.frozen {
+        // Nothing more goes out on a connection that ends.
+        if connection.frozen || connection.end.is_some() {
             return due;
         }
         due.texts.extend(connection.outbox.drain(..));
