@@ -67,7 +67,8 @@ async fn what_is_deleted_after_the_answer_is_out_of_requests_after_a_compaction(
     house.discord.wait_sent(ROOM, 1).await;
     house.discord.delete(ROOM, &[id]);
     for n in 0..6 {
-        house.ask(ROOM, "bob", &format!("message {n}")).await;
+        let talk = "We looked at seven flats in Lisbon and liked the third one best. ".repeat(12);
+        house.ask(ROOM, "bob", &format!("message {n}: {}", talk.trim())).await;
     }
     let marked = async || {
         let history = house.client().get("/v1/channels/main%2Fdiscord%2F101/history").await.ok()?;
@@ -76,6 +77,7 @@ async fn what_is_deleted_after_the_answer_is_out_of_requests_after_a_compaction(
     assert!(house.until("the entry", marked).await.is_object());
     let run = house.cairn_with(&["compact", "main/discord/101", "--wait"]).await;
     assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(house.model.requests_of(Kind::Compaction).len(), 1, "{run:?}");
     let n = house.requests().len();
     house.ask(ROOM, "bob", "what did alice say?").await;
     assert!(!house.requests()[n].contains("hunter2"), "{}", house.requests()[n]);
