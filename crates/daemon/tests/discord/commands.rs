@@ -13,7 +13,7 @@ const ALL: [(&str, &[(&str, &str)], bool); 12] = [
     ("remember", &[("text", "Rex is a dog of ours")], false),
     ("memory", &[("query", "Rex")], true),
     ("memory", &[], true),
-    ("forget", &[("what", "Rex is a dog")], false),
+    ("forget", &[("what", "Rex is a dog")], true),
     ("export", &[], true),
     ("forgetme", &[], true),
     ("compact", &[("instruction", "keep numbers")], false),

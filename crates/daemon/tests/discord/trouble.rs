@@ -117,8 +117,8 @@ async fn the_status_tells_how_it_is() {
     let early = house.wait_platform("connected", |platform| platform["state"] == "connected").await;
     assert_eq!(early["name"], "cairn", "{early}");
     house.ask(ROOM, "alice", "hello").await;
-    let platform = house.platform().await;
-    for key in ["connected_since", "last_inbound", "last_outbound"] {
+    let platform = house.wait_platform("spoken", |platform| platform["last_outbound"].is_string()).await;
+    for key in ["connected_since", "last_inbound"] {
         assert!(platform[key].is_string(), "{key}: {platform}");
     }
     assert_eq!((&platform["queue"], &platform["troubles"]), (&json!(0), &json!([])), "{platform}");
