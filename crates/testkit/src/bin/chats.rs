@@ -21,6 +21,7 @@ async fn main() -> std::io::Result<()> {
                 dir: dir.clone(),
                 n_places: 10,
                 n_messages: number(0, 1_000),
+                window: 4_000,
                 n_kills: 3,
                 seed: number(1, 1) as u64,
             };

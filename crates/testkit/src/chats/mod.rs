@@ -28,8 +28,9 @@ const OUTSTANDING: usize = 40;
 /// Messages from one trouble to the next.
 const TROUBLE_EVERY: usize = 12;
 
-/// No trouble so shortly before a kill: what a server told the killed process, the next one cannot know.
-const CALM_BEFORE_KILL: usize = 12;
+/// How long the daemon is down after a kill: a little longer than a server ever says to wait, since what it told the
+/// killed process the next one cannot know.
+const DOWN: Duration = Duration::from_millis(1_200);
 
 /// How long one compaction takes.
 const COMPACTION: Duration = Duration::from_millis(1_000);
@@ -45,6 +46,8 @@ pub struct Plan {
     pub n_places: usize,
     /// Messages, over all places.
     pub n_messages: usize,
+    /// The window of the model, in tokens: small, so that compactions are under way all the time.
+    pub window: u64,
     /// How often to kill.
     pub n_kills: usize,
     /// Where the random moments come from.
@@ -104,7 +107,7 @@ struct Run<'a> {
 /// # Errors
 /// What was found to be wrong.
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
-    let scene = Scene::set(&plan.cairn, &plan.dir, [plan.n_places; 2], COMPACTION).await?;
+    let scene = Scene::set(&plan.cairn, &plan.dir, [plan.n_places; 2], plan.window, COMPACTION).await?;
     let mut run = Run {
         plan,
         scene,
@@ -175,9 +178,7 @@ impl Run<'_> {
     }
 
     fn is_time_for_trouble(&self) -> bool {
-        let next = self.plan.n_messages * (self.findings.kills + 1) / (self.plan.n_kills + 1);
-        let is_calm = self.findings.kills < self.plan.n_kills && self.said.len() + CALM_BEFORE_KILL >= next;
-        !is_calm && self.said.len() >= (self.findings.troubles + 1) * TROUBLE_EVERY
+        self.said.len() >= (self.findings.troubles + 1) * TROUBLE_EVERY
     }
 
     /// Kills the daemon while it is at work, lets people go on meanwhile, and starts it again.
@@ -192,6 +193,7 @@ impl Run<'_> {
             let place = self.moments.below(self.scene.places.len() as u64) as usize;
             self.burst(place, 2);
         }
+        tokio::time::sleep(DOWN).await;
         let daemon = self.scene.start().await?;
         self.scene.discord.wait_ready().await;
         Ok(daemon)

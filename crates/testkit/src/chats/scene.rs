@@ -20,9 +20,6 @@ use crate::telegram::{FakeTelegram, Person, Say, What};
 /// The server of all channels.
 const GUILD: u64 = 100;
 
-/// The window of the model, in tokens: some dozen messages fill it.
-const WINDOW: u64 = 4_800;
-
 /// Where a place is.
 pub(super) enum Spot {
     Discord { channel: u64, user: String, is_private: bool },
@@ -68,17 +65,18 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// So many places on Discord and on Telegram; compactions take so long.
+    /// So many places on Discord and on Telegram; the model has a window of so many tokens, compactions take so long.
     pub(super) async fn set(
         cairn: &Path,
         dir: &Path,
         n_places: [usize; 2],
+        window: u64,
         compaction: Duration,
     ) -> io::Result<Self> {
         let asked = Asked::default();
         let stamps = asked.clone();
         let model = FakeModel::builder()
-            .window(WINDOW)
+            .window(window)
             .expect_stable_prefix(false)
             .unrecorded()
             .delay(Kind::Compaction, compaction)
@@ -102,17 +100,17 @@ impl Scene {
         places.extend((0..n_places[1]).map(|idx| on_telegram(&telegram, idx)));
         let (cairn, dir) = (cairn.to_owned(), dir.to_owned());
         let scene = Self { discord, telegram, model, places, asked, cairn, dir };
-        scene.write_config()?;
+        scene.write_config(window)?;
         Ok(scene)
     }
 
-    fn write_config(&self) -> io::Result<()> {
+    fn write_config(&self, window: u64) -> io::Result<()> {
         let chats: Vec<String> =
             self.places.iter().filter_map(Place::group).map(|chat| chat.to_string()).collect();
         let config = format!(
             "[defaults.compaction]\nretry_base_ms = 10\n\n\
              [[models]]\nid = \"main\"\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"fake\"\n\
-             context_window = {WINDOW}\nmax_output_tokens = 600\n\n\
+             context_window = {window}\nmax_output_tokens = 600\n\n\
              [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n\n\
              [discord]\ntoken_file = \"discord.token\"\napi_url = \"{}\"\ndirect = \"open\"\nservers = [{GUILD}]\n\n\
              [telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\ndirect = \"open\"\nchats = [{}]\n",

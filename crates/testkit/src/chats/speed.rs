@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use super::scene::{Scene, Way};
 use crate::daemon::PATIENCE;
 
+/// The window of the model, in tokens: large enough that no compaction is measured.
+const WINDOW: u64 = 128_000;
+
 /// Chats of Telegram that are measured.
 const ON_TELEGRAM: usize = 20;
 
@@ -18,8 +21,11 @@ pub struct Speed {
     pub channels: usize,
     /// Messages of the load.
     pub messages: usize,
-    /// Messages taken in and answered in a second, one after another in each channel.
+    /// Messages taken in and answered in a second, the next in each channel when the one before is answered. No more
+    /// than 50: so many requests a second Discord takes of a bot, which keeps to that.
     pub per_second: f64,
+    /// Messages taken in and answered in a second when all are said at once: what is pending is answered together.
+    pub at_once_per_second: f64,
     /// Median time from Discord's event to the model's request with nothing else to do, in milliseconds.
     pub discord_in_ms: f64,
     /// The same from Telegram's update.
@@ -33,7 +39,7 @@ pub struct Speed {
 /// # Errors
 /// Something went wrong, or nothing happens any more.
 pub async fn speed(cairn: &Path, dir: &Path, n_channels: usize, n_each: usize) -> io::Result<Speed> {
-    let scene = Scene::set(cairn, dir, [n_channels, ON_TELEGRAM], Duration::ZERO).await?;
+    let scene = Scene::set(cairn, dir, [n_channels, ON_TELEGRAM], WINDOW, Duration::ZERO).await?;
     let daemon = scene.start().await?;
     scene.discord.wait_ready().await;
     let mut measured = Speed { channels: n_channels, ..Speed::default() };
@@ -48,6 +54,9 @@ pub async fn speed(cairn: &Path, dir: &Path, n_channels: usize, n_each: usize) -
     let began = Instant::now();
     course.load(n_channels, n_each).await?;
     measured.per_second = measured.messages as f64 / began.elapsed().as_secs_f64();
+    let began = Instant::now();
+    course.at_once(n_channels, n_each).await?;
+    measured.at_once_per_second = measured.messages as f64 / began.elapsed().as_secs_f64();
     daemon.stop().await?;
     Ok(measured)
 }
@@ -105,6 +114,21 @@ impl Course<'_> {
             }
             tick.tick().await;
         }
+    }
+
+    /// In each of the first channels so much is said at once.
+    async fn at_once(&mut self, n_channels: usize, n_each: usize) -> io::Result<()> {
+        let places = (0..n_channels).flat_map(|place| std::iter::repeat_n(place, n_each));
+        places.for_each(|place| self.say(place));
+        let (began, mut tick) = (Instant::now(), tokio::time::interval(Duration::from_millis(50)));
+        let answered = |place| self.scene.heard(place).iter().map(|heard| heard.tokens.len()).sum::<usize>();
+        while (0..self.scene.places.len()).map(answered).sum::<usize>() < self.n_said {
+            tick.tick().await;
+            if began.elapsed() > PATIENCE {
+                return Err(io::Error::other("not all of what was said at once is answered"));
+            }
+        }
+        Ok(())
     }
 
     /// Medians of the way in and the way out on one network, in milliseconds.
