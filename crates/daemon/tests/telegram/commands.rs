@@ -1,0 +1,123 @@
+//! Commands as people give them.
+
+use cairn_testkit::model::Kind;
+use cairn_testkit::telegram::{Say, Sent};
+
+use super::rig::{Rig, World};
+
+/// The bot's answer to a command in a private chat.
+async fn command(rig: &Rig, command: &str) -> String {
+    let before = rig.telegram.sent(rig.alice.id).len();
+    rig.telegram.command(rig.alice.id, &rig.alice, command);
+    rig.telegram.wait_sent(rig.alice.id, before + 1).await.swap_remove(before).text
+}
+
+#[tokio::test]
+async fn all_commands_are_registered_and_answer() {
+    let rig = Rig::open().await;
+    rig.telegram.wait_for("setMyCommands", 1).await;
+    rig.ask(&rig.alice, "hello quokka").await;
+    let help = command(&rig, "/help").await;
+    let names: Vec<String> = {
+        let calls = rig.telegram.calls("setMyCommands");
+        let commands = calls.iter().flat_map(|call| call.params["commands"].as_array().unwrap().clone());
+        commands.map(|command| command["command"].as_str().unwrap().to_owned()).collect()
+    };
+    for name in [
+        "compact", "context", "status", "memory", "remember", "forget", "export", "forgetme", "new", "undo",
+        "stop", "help",
+    ] {
+        assert!(names.iter().any(|registered| registered == name), "{name} is not registered: {names:?}");
+        assert!(help.contains(&format!("/{name}")), "{name} is not in the help: {help}");
+    }
+    let context = command(&rig, "/context").await;
+    assert!(context.contains("calm") && context.contains('%'), "{context}");
+    assert!(!command(&rig, "/status").await.is_empty());
+    let kept = command(&rig, "/remember the quokka is called Kiki").await;
+    assert!(!kept.is_empty());
+    assert!(command(&rig, "/memory Kiki").await.contains("Kiki"));
+    assert!(command(&rig, "/export").await.contains("Kiki"));
+    command(&rig, "/forget Kiki").await;
+    assert!(!command(&rig, "/memory").await.contains("is called Kiki"));
+    assert!(command(&rig, "/remember").await.contains("/remember TEXT"), "what is missing is said");
+    assert!(!command(&rig, "/compact").await.is_empty());
+    assert!(!command(&rig, "/stop").await.is_empty());
+    assert!(!command(&rig, "/dance").await.is_empty(), "an unknown command is told privately");
+    assert_eq!(rig.asked(), 1, "commands are no words for the model");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn undo_and_new_take_words_out_of_the_window() {
+    let rig = Rig::open().await;
+    rig.ask(&rig.alice, "first quokka").await;
+    rig.ask(&rig.alice, "second quokka").await;
+    command(&rig, "/undo").await;
+    rig.ask(&rig.alice, "third quokka").await;
+    let request = rig.last_request();
+    assert!(request.contains("first quokka") && !request.contains("second quokka"), "{request}");
+    command(&rig, "/new").await;
+    rig.ask(&rig.alice, "fourth quokka").await;
+    assert!(!rig.last_request().contains("first quokka"), "{}", rig.last_request());
+    let found = rig.json(&["search", &format!("main/telegram/{}", rig.alice.id), "second"]).await;
+    assert!(found.to_string().contains("second quokka"), "the archive keeps it: {found}");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn stop_ends_the_turn_under_way() {
+    let rig = Rig::open().await;
+    let gate = rig.model.hold(Kind::Reply);
+    rig.telegram.say(rig.alice.id, &rig.alice, "think for ever, quokka");
+    rig.model.wait_for(Kind::Reply, 1).await;
+    command(&rig, "/stop").await;
+    rig.model.wait_until("the request to be given up", |model| model.tally(Kind::Reply).abandoned == 1).await;
+    gate.open();
+    let next = rig.ask(&rig.alice, "and now, quokka?").await;
+    assert!(next.text.contains("and now, quokka?"), "{next:?}");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn what_is_for_one_pair_of_eyes_is_answered_privately() {
+    let world = World::new().await;
+    let hut = world.telegram.supergroup("Quokka hut");
+    let rig = world.start(&format!("direct = \"open\"\nchats = [{hut}]")).await;
+    rig.ask(&rig.alice, "hello quokka").await;
+    let before = rig.telegram.sent(rig.alice.id).len();
+    rig.telegram.command(hut, &rig.alice, "/memory");
+    rig.telegram.wait_sent(rig.alice.id, before + 1).await;
+    assert!(rig.telegram.sent(hut).is_empty());
+    // Bob has never written to the bot, so it cannot write to him.
+    rig.telegram.command(hut, &rig.bob, "/export");
+    let aside = rig.telegram.wait_sent(hut, 1).await.swap_remove(0);
+    assert!(aside.text.contains(rig.telegram.username()), "{aside:?}");
+    rig.telegram.command(hut, &rig.bob, "/help");
+    rig.telegram.wait_sent(hut, 2).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_command_for_another_bot_is_not_ours() {
+    let world = World::new().await;
+    let hut = world.telegram.supergroup("Quokka hut");
+    let rig = world.start(&format!("chats = [{hut}]\nrespond = \"all\"")).await;
+    rig.telegram.say(hut, &rig.alice, "/help@other_quokka_bot");
+    rig.telegram.say(hut, &rig.alice, Say::text("hello quokka"));
+    let sent: Vec<Sent> = rig.telegram.wait_sent(hut, 1).await;
+    assert!(sent[0].text.starts_with("echo: "), "{sent:?}");
+    assert!(!rig.last_request().contains("/help"), "{}", rig.last_request());
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn forget_me_asks_first_and_then_forgets() {
+    let rig = Rig::open().await;
+    rig.ask(&rig.alice, "my quokka is called Kiki").await;
+    command(&rig, "/remember Alice owns a quokka").await;
+    assert!(command(&rig, "/forgetme").await.contains("yes"));
+    assert!(rig.json(&["memory", "list"]).await.to_string().contains("owns a quokka"));
+    command(&rig, "/forgetme yes").await;
+    assert!(!rig.json(&["memory", "list"]).await.to_string().contains("owns a quokka"));
+    rig.end().await;
+}
