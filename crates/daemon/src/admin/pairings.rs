@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use cairn_core::ids::{AgentId, ChannelId, OutboxId};
 use cairn_core::message::Author;
-use cairn_core::ports::SendPart;
+use cairn_core::ports::{SendError, SendPart};
 use cairn_core::registry::Pairing;
 use cairn_platforms::local::ApiError;
 use jiff::Timestamp;
@@ -109,10 +109,19 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
         reply_to: None,
         words: WELCOME.to_owned(),
     };
-    let error = match tokio::time::timeout(WELCOME_TIMEOUT, adapter.send(part)).await {
+    // The code may have been told just now, and networks take only so many messages.
+    let patiently = async {
+        loop {
+            match adapter.send(part.clone()).await {
+                Err(SendError::Later { after: Some(after), .. }) => tokio::time::sleep(after).await,
+                outcome => break outcome,
+            }
+        }
+    };
+    let error = match tokio::time::timeout(WELCOME_TIMEOUT, patiently).await {
         Ok(Ok(_message)) => return true,
         Ok(Err(error)) => error.to_string(),
-        Err(_elapsed) => "the platform does not answer".to_owned(),
+        Err(_elapsed) => "the platform does not take it in time".to_owned(),
     };
     tracing::warn!(platform, user = %pairing.user.id, %error, "could not tell a person that they are let in");
     false

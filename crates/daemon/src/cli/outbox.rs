@@ -11,6 +11,9 @@ use super::text::one_line;
 use super::{Global, out};
 use crate::admin::OutboxRecord;
 
+/// Characters of a delivery's words that the list shows.
+const TEXT_SHOWN: usize = 72;
+
 /// Subcommands of `outbox`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OutboxCommand {
@@ -76,19 +79,28 @@ async fn list(surroundings: &Surroundings, global: &Global) -> Result<(), Failur
     if records.is_empty() {
         return out::line("nothing is owed");
     }
-    let mut table = Table::new(&["id", "channel", "age", "state", "text, reason"], &[2]);
+    let mut table = Table::new(&["id", "channel", "age", "state"], &[2]);
     for record in &records {
-        let reason = record.reason.as_deref().map(|reason| format!("  ({})", one_line(reason)));
-        let text: String = one_line(&record.text).chars().take(40).collect();
         table.row(vec![
             record.id.to_string(),
             record.channel.to_string(),
             age(record.age_seconds),
             record.state.clone(),
-            format!("{text}{}", reason.unwrap_or_default()),
         ]);
     }
-    out::raw(table.render(out::width()).as_bytes())
+    // What it says and why it is not there stand below each, whole: that is what decides about it.
+    let rows = table.render(out::width());
+    let mut rows = rows.lines();
+    out::line(rows.next().unwrap_or_default())?;
+    for (row, record) in rows.zip(&records) {
+        let reason = record.reason.as_deref().map(one_line);
+        let text: String = one_line(&record.text).chars().take(TEXT_SHOWN).collect();
+        out::line(&format!("{row}\n    {text}"))?;
+        if let Some(reason) = reason {
+            out::line(&format!("    {reason}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// An age in its largest unit.

@@ -1,6 +1,7 @@
 //! Telegram, over the Bot API.
 //!
 //! - `poll` is the loop that asks for updates, with `ledger` (what may be confirmed) and `lanes` (what is under way);
+//! - `missed` says what of a downtime is answered, and that it is answered at once;
 //! - `visit` takes one update in: who says it (`content`), whether they are heard, what they say (`words`, `content`);
 //! - `send` is what leaves, `pace` how often, `notice` what is said outside of conversations;
 //! - `api` and `wire` are the Bot API's calls and what it answers.
@@ -15,6 +16,7 @@ mod fetch;
 mod lanes;
 mod ledger;
 mod menu;
+mod missed;
 mod notice;
 mod pace;
 mod poll;

@@ -1,6 +1,5 @@
 //! The loop that asks Telegram for updates.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use tokio::time::Instant;
 use super::api::CallError;
 use super::lanes::{Hold, Job, Lanes, Release};
 use super::ledger::{Ledger, WINDOW};
+use super::missed;
 use super::notice::Notices;
 use super::sent::Place;
 use super::trouble::{Next, Troubles};
@@ -249,10 +249,10 @@ where
         if news {
             self.telegram.link.inbound();
         }
-        let late = self.late(&fresh);
-        for ((update, says), late) in fresh.into_iter().zip(late) {
+        let dues = missed::dues(self.telegram, &self.me, self.started, &fresh);
+        for ((update, says), due) in fresh.into_iter().zip(dues) {
             let (place, urgent) = (place_of(&says), self.is_urgent(&says));
-            self.lanes.push(place, Job { update, urgent, work: Work { update: says, late } });
+            self.lanes.push(place, Job { update, urgent, work: Work { update: says, due } });
         }
         news
     }
@@ -278,38 +278,6 @@ where
         true
     }
 
-    /// Which of them are from a downtime too long ago, or too many: of a chat's missed messages the newest count.
-    fn late(&self, fresh: &[(i64, Update)]) -> Vec<bool> {
-        let catch_up = self.telegram.settings.catch_up;
-        let (now, mut missed) = (self.telegram.now(), HashMap::<Place, usize>::new());
-        let mut late: Vec<bool> = fresh
-            .iter()
-            .rev()
-            .map(|(_, update)| {
-                let Update::Message(message) = update else { return false };
-                let Ok(at) = Timestamp::from_second(message.date) else { return false };
-                if at.duration_since(self.started).is_negative() {
-                    let count = missed.entry(place_of(update)).or_default();
-                    *count += 1;
-                    if *count > catch_up.max_messages {
-                        return true;
-                    }
-                }
-                now.duration_since(at) > catch_up.max_age
-            })
-            .collect();
-        late.reverse();
-        let count = late.iter().filter(|late| **late).count();
-        if count > 0 {
-            metrics::counter!("cairn_telegram_late_total").increment(count as u64);
-            tracing::info!(
-                count,
-                "missed telegram messages are too old or too many; they are kept without an answer"
-            );
-        }
-        late
-    }
-
     fn is_urgent(&self, update: &Update) -> bool {
         let Update::Message(message) = update else { return false };
         matches!(words::command(message, &self.me), Given::Mine { name, .. } if name.eq_ignore_ascii_case("stop"))
@@ -324,7 +292,7 @@ where
     }
 }
 
-fn place_of(update: &Update) -> Place {
+pub(super) fn place_of(update: &Update) -> Place {
     let of = |message: &Message| (message.chat.id, message.topic());
     match update {
         Update::Message(message) | Update::Edited(message) => of(message),

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use super::backoff::Backoff;
 use super::content::{self, Speaker};
 use super::lanes::{Hold, Release};
+use super::missed::Due;
 use super::notice::{Notice, Notices};
 use super::sent::Place;
 use super::wire::{Membership, Message, Update, User};
@@ -31,8 +32,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) struct Work {
     /// What it says.
     pub(super) update: Update,
-    /// It is from a downtime too long ago, or one of too many: kept as context, not answered.
-    pub(super) late: bool,
+    /// When it is answered.
+    pub(super) due: Due,
 }
 
 /// What an update needs to be taken in.
@@ -58,14 +59,15 @@ impl Host {
     /// Takes an update in. Returns when it is durable, or of no use.
     pub(super) async fn visit(self, work: Work, hold: Arc<Hold>, release: Release) {
         let outcome = match work.update {
-            Update::Message(message) => self.message(&message, work.late, &hold, &release).await,
+            Update::Message(message) => self.message(&message, work.due, &hold, &release).await,
             Update::Edited(message) => self.edited(&message, &hold).await,
             Update::Membership(change) => self.membership(&change),
         };
         metrics::counter!("cairn_telegram_updates_total", "outcome" => outcome).increment(1);
     }
 
-    async fn message(&self, message: &Message, late: bool, hold: &Hold, release: &Release) -> &'static str {
+    async fn message(&self, message: &Message, due: Due, hold: &Hold, release: &Release) -> &'static str {
+        let late = due == Due::Never;
         let given = words::command(message, &self.me);
         if given == Given::Other {
             return "for_another_bot";
@@ -97,7 +99,7 @@ impl Host {
             author: heard.speaker.author(),
             at: Timestamp::from_second(message.date).unwrap_or_else(|_| self.telegram.now()),
             parts,
-            addressed: heard.addressed && !late,
+            addressed: heard.addressed && due == Due::Now,
             direct: heard.direct,
         };
         let submit = || self.ports.intake.submit(inbound.clone());
@@ -142,7 +144,7 @@ impl Host {
     /// Whether a message is heard. A stranger is told a code.
     async fn hear(&self, message: &Message, hold: &Hold) -> Option<Heard> {
         let speaker = content::speaker(message)?;
-        let (verdict, _) = self.judge(message, &speaker);
+        let (verdict, _) = self.telegram.judge(&self.me, message, &speaker);
         if verdict == Verdict::Pair {
             self.pair(message, &speaker, hold).await;
             return None;
@@ -152,7 +154,7 @@ impl Host {
 
     fn hear_quietly(&self, message: &Message) -> Option<Heard> {
         let speaker = content::speaker(message)?;
-        let (verdict, home) = self.judge(message, &speaker);
+        let (verdict, home) = self.telegram.judge(&self.me, message, &speaker);
         let chat = message.chat.id;
         let (agent, addressed) = match verdict {
             Verdict::Serve { agent, addressed } => (agent, addressed),
@@ -173,32 +175,6 @@ impl Host {
         };
         let (place, direct) = ((chat, topic), message.is_direct());
         Some(Heard { channel, agent, place, speaker, direct, addressed })
-    }
-
-    /// What the rules say, and the id that the chat is kept under. A chat that moved is known by both its ids.
-    fn judge(&self, message: &Message, speaker: &Speaker) -> (Verdict, String) {
-        let (now, user) = (message.chat.id.to_string(), speaker.id.to_string());
-        let registry = &self.telegram.registry;
-        let (home, thread) = (registry.home_of(NAME, &now), message.topic().map(|topic| topic.to_string()));
-        let judge = |chat: &str| {
-            let place = match message.is_direct() {
-                true => Spot::Direct,
-                false => Spot::Group { server: None, chat, thread: thread.as_deref() },
-            };
-            self.telegram.settings.access.judge(&Approach {
-                user: &user,
-                standing: registry.standing(&speaker.author().id),
-                myself: speaker.id == self.me.id,
-                bot: speaker.bot,
-                calls_me: words::calls(message, &self.me),
-                place,
-            })
-        };
-        let verdict = judge(&now);
-        match verdict {
-            Verdict::Ignore(_) if home != now => (judge(&home), home),
-            verdict => (verdict, home),
-        }
     }
 
     async fn pair(&self, message: &Message, speaker: &Speaker, hold: &Hold) {
@@ -302,6 +278,34 @@ impl Host {
     fn reply(&self, heard: &Heard, message: &Message, words: String) {
         let reply_to = Some(message_id(message));
         self.notices.say(Notice { place: heard.place, reply_to, words, otherwise: None });
+    }
+}
+
+impl Telegram {
+    /// What the rules say, and the id that the chat is kept under. A chat that moved is known by both its ids.
+    pub(super) fn judge(&self, me: &User, message: &Message, speaker: &Speaker) -> (Verdict, String) {
+        let (now, user) = (message.chat.id.to_string(), speaker.id.to_string());
+        let registry = &self.registry;
+        let (home, thread) = (registry.home_of(NAME, &now), message.topic().map(|topic| topic.to_string()));
+        let judge = |chat: &str| {
+            let place = match message.is_direct() {
+                true => Spot::Direct,
+                false => Spot::Group { server: None, chat, thread: thread.as_deref() },
+            };
+            self.settings.access.judge(&Approach {
+                user: &user,
+                standing: registry.standing(&speaker.author().id),
+                myself: speaker.id == me.id,
+                bot: speaker.bot,
+                calls_me: words::calls(message, me),
+                place,
+            })
+        };
+        let verdict = judge(&now);
+        match verdict {
+            Verdict::Ignore(_) if home != now => (judge(&home), home),
+            verdict => (verdict, home),
+        }
     }
 }
 
