@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::daemon::{Daemon, PATIENCE};
 use crate::model::Kind;
 use crate::moments::Moments;
-use scene::{Scene, Way};
+use scene::{Scene, Setting, Way};
 
 pub use speed::{Speed, speed};
 
@@ -107,7 +107,10 @@ struct Run<'a> {
 /// # Errors
 /// What was found to be wrong.
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
-    let scene = Scene::set(&plan.cairn, &plan.dir, [plan.n_places; 2], plan.window, COMPACTION).await?;
+    // At its most talkative: what is never logged then is never logged.
+    let (n_places, window) = ([plan.n_places; 2], plan.window);
+    let setting = Setting { n_places, window, compaction: COMPACTION, log: "trace" };
+    let scene = Scene::set(&plan.cairn, &plan.dir, &setting).await?;
     let mut run = Run {
         plan,
         scene,

@@ -1,7 +1,9 @@
 //! Both networks and a model, places on them where people talk, and a daemon between.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -53,6 +55,18 @@ pub(super) struct Heard {
 /// When the model was asked about a message first.
 pub(super) type Asked = Arc<Mutex<BTreeMap<usize, Instant>>>;
 
+/// What the scene is like.
+pub(super) struct Setting {
+    /// Places on Discord and on Telegram.
+    pub(super) n_places: [usize; 2],
+    /// The window of the model, in tokens.
+    pub(super) window: u64,
+    /// How long a compaction takes.
+    pub(super) compaction: Duration,
+    /// The level of the daemon's log.
+    pub(super) log: &'static str,
+}
+
 /// Everything outside the daemon.
 pub(super) struct Scene {
     pub(super) discord: FakeDiscord,
@@ -65,21 +79,15 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// So many places on Discord and on Telegram; the model has a window of so many tokens, compactions take so long.
-    pub(super) async fn set(
-        cairn: &Path,
-        dir: &Path,
-        n_places: [usize; 2],
-        window: u64,
-        compaction: Duration,
-    ) -> io::Result<Self> {
+    /// Sets the scene; the daemon is not started yet.
+    pub(super) async fn set(cairn: &Path, dir: &Path, setting: &Setting) -> io::Result<Self> {
         let asked = Asked::default();
         let stamps = asked.clone();
         let model = FakeModel::builder()
-            .window(window)
+            .window(setting.window)
             .expect_stable_prefix(false)
             .unrecorded()
-            .delay(Kind::Compaction, compaction)
+            .delay(Kind::Compaction, setting.compaction)
             .respond(move |seen| {
                 if seen.kind != Kind::Reply {
                     return None;
@@ -96,32 +104,39 @@ impl Scene {
         let discord = FakeDiscord::builder().identify_every(Duration::ZERO).start().await;
         let telegram = FakeTelegram::start().await;
         discord.guild(GUILD);
-        let mut places: Vec<Place> = (0..n_places[0]).map(|idx| on_discord(&discord, idx)).collect();
-        places.extend((0..n_places[1]).map(|idx| on_telegram(&telegram, idx)));
+        let mut places: Vec<Place> = (0..setting.n_places[0]).map(|idx| on_discord(&discord, idx)).collect();
+        places.extend((0..setting.n_places[1]).map(|idx| on_telegram(&telegram, idx)));
         let (cairn, dir) = (cairn.to_owned(), dir.to_owned());
         let scene = Self { discord, telegram, model, places, asked, cairn, dir };
-        scene.write_config(window)?;
+        scene.write_config(setting)?;
         Ok(scene)
     }
 
-    fn write_config(&self, window: u64) -> io::Result<()> {
+    fn write_config(&self, setting: &Setting) -> io::Result<()> {
         let chats: Vec<String> =
             self.places.iter().filter_map(Place::group).map(|chat| chat.to_string()).collect();
         let config = format!(
-            "[defaults.compaction]\nretry_base_ms = 10\n\n\
+            "[log]\nlevel = \"{}\"\n\n[defaults.compaction]\nretry_base_ms = 10\n\n\
              [[models]]\nid = \"main\"\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"fake\"\n\
-             context_window = {window}\nmax_output_tokens = 600\n\n\
+             context_window = {}\nmax_output_tokens = 600\n\n\
              [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n\n\
              [discord]\ntoken_file = \"discord.token\"\napi_url = \"{}\"\ndirect = \"open\"\nservers = [{GUILD}]\n\n\
              [telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\ndirect = \"open\"\nchats = [{}]\n",
+            setting.log,
             self.model.base_url(),
+            setting.window,
             self.discord.api_url(),
             self.telegram.api_url(),
             chats.join(", "),
         );
         std::fs::create_dir_all(self.state())?;
-        std::fs::write(self.dir.join("discord.token"), self.discord.token())?;
-        std::fs::write(self.dir.join("telegram.token"), self.telegram.token())?;
+        for (file, token) in
+            [("discord.token", self.discord.token()), ("telegram.token", self.telegram.token())]
+        {
+            let path = self.dir.join(file);
+            std::fs::write(&path, token)?;
+            std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        }
         std::fs::write(self.dir.join("config.toml"), config)
     }
 

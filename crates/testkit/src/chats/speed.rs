@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::scene::{Scene, Way};
+use super::scene::{Scene, Setting, Way};
 use crate::daemon::PATIENCE;
 
 /// The window of the model, in tokens: large enough that no compaction is measured.
@@ -39,7 +39,9 @@ pub struct Speed {
 /// # Errors
 /// Something went wrong, or nothing happens any more.
 pub async fn speed(cairn: &Path, dir: &Path, n_channels: usize, n_each: usize) -> io::Result<Speed> {
-    let scene = Scene::set(cairn, dir, [n_channels, ON_TELEGRAM], WINDOW, Duration::ZERO).await?;
+    let n_places = [n_channels, ON_TELEGRAM];
+    let setting = Setting { n_places, window: WINDOW, compaction: Duration::ZERO, log: "info" };
+    let scene = Scene::set(cairn, dir, &setting).await?;
     let daemon = scene.start().await?;
     scene.discord.wait_ready().await;
     let mut measured = Speed { channels: n_channels, ..Speed::default() };
