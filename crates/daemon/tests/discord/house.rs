@@ -129,8 +129,17 @@ impl House {
 
     /// With more lines of `[discord]`, before the daemon starts.
     pub(crate) fn with_keys(self, keys: &str) -> Self {
+        self.with_lines("[discord]\n", keys)
+    }
+
+    /// With more lines of the model, before the daemon starts.
+    pub(crate) fn with_model_keys(self, keys: &str) -> Self {
+        self.with_lines("[[models]]\n", keys)
+    }
+
+    fn with_lines(self, table: &str, lines: &str) -> Self {
         let text = std::fs::read_to_string(&self.config).unwrap();
-        let text = text.replacen("[discord]\n", &format!("[discord]\n{keys}\n"), 1);
+        let text = text.replacen(table, &format!("{table}{lines}\n"), 1);
         std::fs::write(&self.config, text).unwrap();
         self
     }

@@ -10,5 +10,6 @@ mod gateway;
 mod house;
 mod kills;
 mod outage;
+mod shows;
 mod talk;
 mod trouble;

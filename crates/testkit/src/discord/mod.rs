@@ -299,7 +299,14 @@ impl FakeDiscord {
 
     /// The rules that the bot broke so far.
     pub fn violations(&self) -> Vec<Violation> {
-        self.shared.state.lock().violations.clone()
+        let state = self.shared.state.lock();
+        let mut violations = state.violations.clone();
+        let unshown = state.world.sent.iter().filter(|sent| sent.unshown.is_some() && !sent.deleted);
+        violations.extend(unshown.map(|sent| Violation {
+            rule: Rule::Nonce,
+            text: format!("message {} was sent again with other words, which nobody sees", sent.id),
+        }));
+        violations
     }
 
     /// # Panics

@@ -132,6 +132,8 @@ pub struct Sent {
     pub nonce: Option<String>,
     /// How often it was sent again with the same nonce, and not shown again.
     pub repeats: usize,
+    /// The words of such a repeat, when they are others: they are shown only after an edit.
+    pub unshown: Option<String>,
     /// The message that it answers.
     pub reply_to: Option<u64>,
     /// What it said of mentions.
@@ -155,7 +157,6 @@ pub struct Sent {
 pub(super) struct Nonce {
     pub(super) message: u64,
     pub(super) channel: u64,
-    pub(super) content: String,
     pub(super) at: Instant,
 }
 

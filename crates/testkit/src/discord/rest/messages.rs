@@ -42,12 +42,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
         }
         let id = state.world.next_id();
         if let (true, Some(nonce)) = (body["enforce_nonce"] == true, &nonce) {
-            let known = Nonce {
-                message: id,
-                channel: path.major,
-                content: words.content.clone(),
-                at: Instant::now(),
-            };
+            let known = Nonce { message: id, channel: path.major, at: Instant::now() };
             state.world.nonces.insert(nonce.clone(), known);
         }
         let message = Message {
@@ -73,6 +68,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             content: words.content,
             nonce,
             repeats: 0,
+            unshown: None,
             reply_to,
             allowed_mentions: words.allowed_mentions,
             flags: words.flags,
@@ -115,11 +111,12 @@ fn repeated(shared: &Shared, state: &mut State, nonce: &str, channel: u64, conte
     let known =
         state.world.nonces.get(nonce).filter(|known| known.at.elapsed() < shared.builder.nonce_window)?;
     let known = known.clone();
-    if known.channel != channel || known.content != content {
-        state.violation(Rule::Nonce, format!("the nonce `{nonce}` stands for two different messages"));
+    if known.channel != channel {
+        state.violation(Rule::Nonce, format!("the nonce `{nonce}` stands for messages in two channels"));
     }
     if let Some(sent) = state.world.sent.iter_mut().find(|sent| sent.id == known.message) {
         sent.repeats += 1;
+        sent.unshown = (sent.content != content).then(|| content.to_owned());
     }
     state.world.message(known.channel, known.message).cloned()
 }
@@ -146,6 +143,7 @@ pub(super) fn edit(shared: &Shared, call: &Call, path: &Path) -> Outcome {
         message.edited = Some(wall_time());
         if let Some(sent) = state.world.sent.iter_mut().find(|sent| sent.id == path.minor) {
             sent.content.clone_from(&words.content);
+            sent.unshown = None;
             sent.wordings.push(words.content);
             sent.pinged.extend(words.pinged);
             sent.flags = words.flags;

@@ -66,9 +66,16 @@ async fn a_nonce_that_is_enforced_gives_the_earlier_message() {
     discord.forget_nonces();
     rest.send(101, "once", nonce.clone()).await;
     assert_eq!(discord.sent(101).len(), 2);
-    // The same nonce for something else is the bot's fault.
-    rest.send(102, "other", nonce).await;
-    assert_eq!(rules(&discord), [Rule::Nonce]);
+    // Other words under the same nonce are not shown: whoever sends them must edit the message.
+    rest.send(101, "other words", nonce.clone()).await;
+    assert_eq!((discord.sent(101)[1].content.as_str(), rules(&discord)), ("once", vec![Rule::Nonce]));
+    let path = format!("/api/v10/channels/101/messages/{}", discord.sent(101)[1].id);
+    let words = json!({"content": "other words", "allowed_mentions": {"parse": []}});
+    assert_eq!(rest.ask("PATCH", &path, words).await.status, 200);
+    discord.assert_clean();
+    // In another channel it is the bot's fault.
+    rest.send(102, "once", nonce).await;
+    assert_eq!(rules(&discord)[0], Rule::Nonce);
     // Without `enforce_nonce` it keeps nothing away.
     rest.send(101, "x", json!({"nonce": "plain"})).await;
     rest.send(101, "x", json!({"nonce": "plain"})).await;
