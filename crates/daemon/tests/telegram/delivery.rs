@@ -87,7 +87,7 @@ async fn a_rate_limit_is_waited_for_and_holds_no_other_chat_up() {
 #[tokio::test]
 async fn what_telegram_did_not_do_is_tried_again() {
     let rig = Rig::open().await;
-    rig.telegram.fail_next("sendMessage", Fault::internal());
+    rig.telegram.fail_next("sendMessage", Fault::flood(1));
     rig.telegram.fail_next("sendMessage", Fault::flood(1));
     assert_eq!(rig.ask(&rig.alice, "hello quokka").await.text, "echo: hello quokka");
     rig.delivered().await;

@@ -19,6 +19,9 @@ use super::settings::{API_URL, BadSettings, TelegramSettings, address};
 /// Longest answer that is read; a hundred updates take far less.
 const ANSWER_MAX_BYTES: usize = 32 << 20;
 
+/// No longer is ever waited because Telegram says so; it may say so again.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -121,7 +124,10 @@ impl Api {
         Err(CallError::Api {
             code: answer.error_code.unwrap_or(i64::from(status)),
             description: self.redact(answer.description.as_deref().unwrap_or("no reason given")),
-            retry_after: answer.parameters.retry_after.map(Duration::from_secs),
+            retry_after: answer
+                .parameters
+                .retry_after
+                .map(|secs| Duration::from_secs(secs).min(LONGEST_WAIT)),
             migrate_to: answer.parameters.migrate_to_chat_id,
         })
     }

@@ -126,8 +126,7 @@ impl Platform for Telegram {
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>> {
         Box::pin(async move {
             let place = self.place(&part.channel)?;
-            let sent = self.write(place, &part.words, part.reply_to.as_ref()).await?;
-            Ok(MessageId::from(sent.to_string()))
+            self.write(place, &part.words, part.reply_to.as_ref()).await
         })
     }
 

@@ -33,11 +33,6 @@ pub(super) fn send_error(error: CallError) -> SendError {
     }
 }
 
-/// A message of Telegram by the house's id.
-fn number(message: &MessageId) -> Option<Number> {
-    message.as_str().parse().ok().map(Number)
-}
-
 fn thread(place: Place) -> Option<ThreadId> {
     place.1.and_then(|thread| i32::try_from(thread).ok()).map(|thread| ThreadId(Number(thread)))
 }
@@ -57,6 +52,23 @@ fn no_preview() -> LinkPreviewOptions {
 }
 
 impl Telegram {
+    /// The house's id of a message. A chat that moved counts its messages anew, and its channel goes on: there the
+    /// number alone would be that of an older message.
+    pub(super) fn house_id(&self, chat: i64, message: i64) -> MessageId {
+        let moved = self.registry.home_of(NAME, &chat.to_string()) != chat.to_string();
+        MessageId::from(if moved { format!("{chat}:{message}") } else { message.to_string() })
+    }
+
+    /// A message's number in a chat, by the house's id. None: it is none of this chat, but of one that it was before.
+    fn number(&self, chat: i64, message: &MessageId) -> Option<Number> {
+        let (said, number) = match message.as_str().split_once(':') {
+            Some((_, number)) => (message.as_str(), number),
+            None => (message.as_str(), message.as_str()),
+        };
+        let number: i32 = number.parse().ok()?;
+        (self.house_id(chat, i64::from(number)).as_str() == said).then_some(Number(number))
+    }
+
     /// Where a channel is on Telegram by now.
     pub(super) fn place(&self, channel: &ChannelId) -> Result<Place, SendError> {
         let bad = || SendError::Refused(format!("`{channel}` is no chat on Telegram"));
@@ -66,13 +78,13 @@ impl Telegram {
         Ok((chat, thread))
     }
 
-    /// Sends words, of one message's length at most, and gives the message's number.
+    /// Sends words, of one message's length at most, and gives the message's id.
     pub(super) async fn write(
         &self,
-        place: Place,
+        mut place: Place,
         words: &str,
         reply_to: Option<&MessageId>,
-    ) -> Result<i64, SendError> {
+    ) -> Result<MessageId, SendError> {
         let (text, entities) = markup(words);
         if text.trim().is_empty() {
             return Err(SendError::Refused("there is nothing in it to send".to_owned()));
@@ -83,7 +95,7 @@ impl Telegram {
         payload.link_preview_options = Some(no_preview());
         payload.message_thread_id = thread(place);
         payload.reply_parameters = reply_to
-            .and_then(number)
+            .and_then(|message| self.number(place.0, message))
             .map(|message| ReplyParameters::new(message).allow_sending_without_reply());
         let mut answer = self.api.call(&payload, CALL_TIMEOUT).await;
         if payload.entities.is_some() && answer.as_ref().is_err_and(faults_entities) {
@@ -96,17 +108,23 @@ impl Telegram {
         }
         if let Some(moved) = answer.as_ref().err().and_then(moved_to) {
             self.moved(place.0, moved).await?;
-            payload.chat_id = Recipient::Id(ChatId(moved));
+            place.0 = moved;
+            payload.chat_id = chat(place);
+            payload.reply_parameters = None;
             answer = self.api.call(&payload, CALL_TIMEOUT).await;
         }
-        let result = answer.map_err(|error| self.failed(place, error))?;
+        let result = answer.map_err(|error| match &error {
+            // A server that fails may have sent it before.
+            CallError::Api { code: 500.., .. } => SendError::Unknown(error.to_string()),
+            _ => self.failed(place, error),
+        })?;
         self.link.outbound();
         self.works(place.0);
         let sent = result.get("message_id").and_then(Value::as_i64);
         let sent =
             sent.ok_or_else(|| SendError::Unknown("telegram named no message in its answer".to_owned()))?;
         self.sent.note(place, sent);
-        Ok(sent)
+        Ok(self.house_id(place.0, sent))
     }
 
     /// Has a message say other words.
@@ -116,8 +134,11 @@ impl Telegram {
         message: &MessageId,
         words: &str,
     ) -> Result<(), SendError> {
-        let Some(message) = number(message) else {
-            return Err(SendError::Refused(format!("`{message}` is no message on Telegram")));
+        let Some(message) = self.number(place.0, message) else {
+            return Err(SendError::Refused(format!(
+                "`{message}` is no message of chat {} on Telegram",
+                place.0
+            )));
         };
         let (text, entities) = markup(words);
         self.take(place, Write::Edit)?;
@@ -131,8 +152,7 @@ impl Telegram {
         }
         if let Some(moved) = answer.as_ref().err().and_then(moved_to) {
             self.moved(place.0, moved).await?;
-            payload.chat_id = Recipient::Id(ChatId(moved));
-            answer = self.api.call(&payload, CALL_TIMEOUT).await;
+            return Err(SendError::Refused("its chat has moved; the message stayed behind".to_owned()));
         }
         match answer {
             Ok(_) => {}

@@ -95,7 +95,7 @@ impl Host {
         let Some(parts) = self.parts(message, &heard).await else { return "empty" };
         let inbound = Inbound {
             channel: heard.channel.clone(),
-            message: message_id(message),
+            message: self.telegram.message_id(message),
             author: heard.speaker.author(),
             at: Timestamp::from_second(message.date).unwrap_or_else(|_| self.telegram.now()),
             parts,
@@ -119,7 +119,7 @@ impl Host {
         let (author, addressed) = (heard.speaker.author(), heard.addressed);
         let amendment = Amendment {
             channel: heard.channel.clone(),
-            message: message_id(message),
+            message: self.telegram.message_id(message),
             at: at.unwrap_or_else(|| self.telegram.now()),
             change: Change::Edited { author, parts, addressed },
         };
@@ -186,7 +186,7 @@ impl Host {
                 "I do not know you yet. Your code is `{code}`. Whoever runs me lets you in with \
                  `cairn pair approve {code}`."
             );
-            let reply_to = Some(message_id(message));
+            let reply_to = Some(self.telegram.message_id(message));
             self.notices.say(Notice { place: (message.chat.id, None), reply_to, words, otherwise: None });
         }
     }
@@ -200,7 +200,7 @@ impl Host {
     ) {
         let call = CommandCall {
             channel: heard.channel.clone(),
-            message: message_id(message),
+            message: self.telegram.message_id(message),
             caller: heard.speaker.author(),
             direct: heard.direct,
             at: Timestamp::from_second(message.date).unwrap_or_else(|_| self.telegram.now()),
@@ -220,8 +220,8 @@ impl Host {
         }
         let bot = self.me.username.as_deref().unwrap_or_default();
         let aside = format!("That is for your eyes alone: open a private chat with @{bot}, then ask again.");
-        let otherwise =
-            Notice { place: heard.place, reply_to: Some(message_id(message)), words: aside, otherwise: None };
+        let reply_to = Some(self.telegram.message_id(message));
+        let otherwise = Notice { place: heard.place, reply_to, words: aside, otherwise: None };
         // An anonymous admin, or a channel, has no private chat.
         self.notices.say(match heard.speaker.person {
             true => Notice {
@@ -276,7 +276,7 @@ impl Host {
     }
 
     fn reply(&self, heard: &Heard, message: &Message, words: String) {
-        let reply_to = Some(message_id(message));
+        let reply_to = Some(self.telegram.message_id(message));
         self.notices.say(Notice { place: heard.place, reply_to, words, otherwise: None });
     }
 }
@@ -307,10 +307,10 @@ impl Telegram {
             verdict => (verdict, home),
         }
     }
-}
 
-fn message_id(message: &Message) -> MessageId {
-    MessageId::from(message.message_id.to_string())
+    fn message_id(&self, message: &Message) -> MessageId {
+        self.house_id(message.chat.id, message.message_id)
+    }
 }
 
 /// Tries until the house takes it, or says no for good. Whoever waits for room may be told to give up.

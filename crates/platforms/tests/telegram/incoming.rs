@@ -174,6 +174,33 @@ async fn a_group_that_becomes_a_supergroup_keeps_its_channel() {
 }
 
 #[tokio::test]
+async fn a_group_that_moved_counts_anew_and_all_that_is_said_there_is_heard() {
+    let fake = FakeTelegram::start().await;
+    let (hut, ann) = (fake.group("Hut"), fake.person("Ann"));
+    let rig = Rig::start(fake, &[hut]).await;
+    let old: Vec<i64> = (0..2).map(|_| rig.fake.say(hut, &ann, Say::text("before").mention())).collect();
+    rig.house.wait_taken(2).await;
+    let new = rig.fake.migrate(hut, &ann);
+    for (idx, number) in old.iter().enumerate() {
+        let from = json!({"id": ann.id, "is_bot": false, "first_name": "Ann"});
+        let chat = json!({"id": new, "type": "supergroup", "title": "Hut"});
+        rig.fake.say(new, &ann, Say::text("after").mention().extra(json!({"message_id": number})));
+        rig.house.wait_taken(3 + idx).await;
+        let again =
+            json!({"message_id": number, "chat": chat, "from": from, "date": 1, "edit_date": 2, "text": "!"});
+        rig.fake.push_raw(json!({"edited_message": again}));
+    }
+    let taken = rig.house.wait_taken(4).await;
+    rig.house.wait_until("the edits", |state| state.amended.len() == 2).await;
+    for (idx, number) in old.iter().enumerate() {
+        let after = &taken[2 + idx];
+        assert_eq!((&after.channel, &after.author), (&taken[idx].channel, &taken[idx].author));
+        assert_eq!((after.message.as_str(), after.addressed), (format!("{new}:{number}").as_str(), true));
+        assert_eq!(rig.house.state.lock().amended[idx].message, after.message);
+    }
+}
+
+#[tokio::test]
 async fn being_put_out_of_a_group_shows_until_the_bot_is_let_in_again() {
     let fake = FakeTelegram::start().await;
     let (hut, ann) = (fake.group("Hut"), fake.person("Ann"));

@@ -94,7 +94,7 @@ async fn what_a_failure_means_is_known_where_it_can_be_known() {
     let cases: Vec<(Fault, &str)> = vec![
         (refused, "refused"),
         (barred, "refused"),
-        (Fault::internal(), "later"),
+        (Fault::internal(), "unknown"),
         (Fault::unauthorized(), "later"),
         (Fault::flood(7), "later"),
         (Fault::Html, "unknown"),
@@ -153,9 +153,49 @@ async fn a_send_to_a_chat_that_moved_follows_it() {
     let rig = rig().await;
     let (hut, ann) = (rig.fake.group("Hut"), rig.fake.person("Ann"));
     let new = rig.fake.migrate(hut, &ann);
-    rig.telegram.send(part(channel(hut), None, "found you")).await.expect("is sent");
+    let id = rig.telegram.send(part(channel(hut), None, "found you")).await.expect("is sent");
     assert_eq!(rig.fake.sent(new)[0].text, "found you");
     assert_eq!(rig.house.state.lock().moved.get(&hut.to_string()), Some(&new.to_string()));
+    assert_eq!(
+        id.as_str(),
+        format!("{new}:{}", rig.fake.sent(new)[0].id),
+        "the number alone is an older message's"
+    );
+    in_time(|| rig.telegram.edit(channel(hut), id.clone(), "here".to_owned())).await.expect("is edited");
+    assert_eq!(rig.fake.sent(new)[0].text, "here");
+}
+
+#[tokio::test]
+async fn what_a_chat_said_before_it_moved_is_neither_answered_nor_edited_there() {
+    let rig = rig().await;
+    let (hut, ann) = (rig.fake.group("Hut"), rig.fake.person("Ann"));
+    let old = rig.telegram.send(part(channel(hut), None, "before")).await.expect("is sent");
+    let new = rig.fake.migrate(hut, &ann);
+    let edit = || rig.telegram.edit(channel(hut), old.clone(), "changed".to_owned());
+    for _ in 0..2 {
+        let refused = in_time(edit).await;
+        assert!(matches!(refused, Err(SendError::Refused(_))), "{refused:?}");
+    }
+    assert_eq!(rig.fake.calls("editMessageText").len(), 1, "the second needs no asking");
+    let number = old.as_str().parse().expect("is a number");
+    in_time(|| rig.telegram.send(part(channel(hut), Some(number), "after"))).await.expect("is sent");
+    let call = rig.fake.calls("sendMessage").pop().expect("was called");
+    assert_eq!(call.params.get("reply_parameters"), None);
+    assert_eq!(rig.fake.sent(new)[0].text, "after");
+}
+
+#[tokio::test]
+async fn no_wait_that_the_server_names_is_too_long_for_the_clock() {
+    let rig = rig().await;
+    let ann = rig.fake.person("Ann");
+    rig.fake.say(ann.id, &ann, "hello");
+    let forever = json!({
+        "ok": false, "error_code": 429, "description": "Too Many Requests", "parameters": {"retry_after": u64::MAX},
+    });
+    rig.fake.fail_next("sendMessage", Fault::Body(forever.to_string()));
+    let later = rig.telegram.send(part(channel(ann.id), None, "words")).await;
+    let Err(SendError::Later { after: Some(after), .. }) = later else { panic!("{later:?}") };
+    assert_eq!(after, Duration::from_secs(3600));
 }
 
 #[tokio::test]
