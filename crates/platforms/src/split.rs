@@ -11,6 +11,9 @@ mod layout;
 #[cfg(test)]
 mod tests;
 
+/// How many parts' lengths are looked ahead for seams: a long reply is not read whole for each of its parts.
+const SEEN_PARTS: usize = 16;
+
 /// The platform's measure of a part.
 type Size<'a> = &'a dyn Fn(&str) -> usize;
 
@@ -21,7 +24,8 @@ pub fn split(markdown: &str, limit: usize, size: &dyn Fn(&str) -> usize) -> Vec<
     let mut parts = Vec::new();
     let mut rest = Rest { text: after_gap(markdown.trim_end()), head: 0 };
     while !rest.text[rest.head..].trim().is_empty() {
-        let layout = Layout::of(&rest.text, |fence| size(&fence.around("x")) * 4 <= limit * 3);
+        let seen = rest.text.floor_char_boundary(rest.head + SEEN_PARTS * limit.max(64));
+        let layout = Layout::of(&rest.text[..seen], |fence| size(&fence.around("x")) * 4 <= limit * 3);
         let cut = cut(&rest, &layout, limit, size);
         if !layout.is_blank(&rest.text, rest.head, cut) {
             parts.push(part(&rest.text, &layout, cut));
@@ -49,17 +53,14 @@ struct Rest {
 fn cut(rest: &Rest, layout: &Layout, limit: usize, size: Size<'_>) -> usize {
     let text = &rest.text;
     let fits = |end: usize| size(&part(text, layout, end)) <= limit;
-    // No farther than needed: a long reply is not measured whole for each of its parts.
+    // No farther than needed, for the same reason.
     let mut reach = rest.head + limit.max(16);
     let reach = loop {
-        let end = text.floor_char_boundary(reach);
-        if end >= text.len() {
-            if fits(text.len()) {
-                return text.len();
-            }
-            break text.len();
+        let end = text.floor_char_boundary(reach).min(layout.len());
+        if end == text.len() && fits(end) {
+            return end;
         }
-        if !fits(end) {
+        if end == layout.len() || !fits(end) {
             break end;
         }
         reach = reach.saturating_mul(2);

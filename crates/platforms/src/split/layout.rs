@@ -131,6 +131,11 @@ impl Layout {
         self.seams.sort_by_key(|(at, _)| *at);
     }
 
+    /// How far the text was read.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// The seams of a tier behind `from` and up to `to`; only `whole` ones: none within emphasis and the like.
     pub(super) fn seams(&self, tier: Tier, whole: bool, from: usize, to: usize) -> Vec<usize> {
         let inside = |at: usize| {
