@@ -68,7 +68,15 @@ pub fn split(markdown: &str) -> Vec<String> {
 
 /// A part of a reply as Telegram takes it. Never fails, and never gives an empty text.
 pub fn render(markdown: &str) -> Rendered {
-    let mut page = Page::default();
+    rendered(markdown, Page::default())
+}
+
+/// The text of a part alone, for when its entities are refused: code in it is inert, too.
+pub fn plain(markdown: &str) -> String {
+    rendered(markdown, Page { out: Writer::bare(), ..Page::default() }).text
+}
+
+fn rendered(markdown: &str, mut page: Page) -> Rendered {
     for event in Parser::new_ext(markdown, options()) {
         page.take(event);
     }

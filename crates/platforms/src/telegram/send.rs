@@ -16,6 +16,7 @@ use super::api::CallError;
 use super::pace::Write;
 use super::sent::Place;
 use super::{NAME, Telegram, markup};
+use crate::markup::telegram as rendering;
 
 /// How long Telegram may take to answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -103,7 +104,7 @@ impl Telegram {
                 chat = place.0,
                 "telegram refused the markup of a message; it is sent as plain text"
             );
-            payload.entities = None;
+            (payload.text, payload.entities) = (rendering::plain(words), None);
             answer = self.api.call(&payload, CALL_TIMEOUT).await;
         }
         if let Some(moved) = answer.as_ref().err().and_then(moved_to) {
@@ -147,7 +148,7 @@ impl Telegram {
         payload.link_preview_options = Some(no_preview());
         let mut answer = self.api.call(&payload, CALL_TIMEOUT).await;
         if payload.entities.is_some() && answer.as_ref().is_err_and(faults_entities) {
-            payload.entities = None;
+            (payload.text, payload.entities) = (rendering::plain(words), None);
             answer = self.api.call(&payload, CALL_TIMEOUT).await;
         }
         if let Some(moved) = answer.as_ref().err().and_then(moved_to) {

@@ -110,6 +110,20 @@ fn check(rendered: &Rendered) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+#[test]
+fn code_beyond_the_most_entities_is_inert_all_the_same() {
+    let rendered = render(&"`@ann` and `/new`; ".repeat(60));
+    assert_eq!(rendered.entities.len(), MOST_ENTITIES);
+    let last = rendered.entities.last().expect("there are some");
+    let end = last.offset_utf16 + last.length_utf16;
+    let units: Vec<u16> = rendered.text.encode_utf16().collect();
+    let formatted = String::from_utf16(&units[..end]).expect("a boundary");
+    let rest = String::from_utf16(&units[end..]).expect("a boundary");
+    assert!(formatted.starts_with("@ann and /new;"), "code is left as it is: {formatted}");
+    let inert = "; @\u{2060}ann and /\u{2060}new".repeat(10);
+    assert_eq!(rest, format!("{inert};"));
+}
+
 proptest! {
     #[test]
     fn entities_obey_the_rules(
@@ -125,6 +139,18 @@ proptest! {
         let rendered = render(&text);
         check(&rendered)?;
         prop_assert!(!rendered.text.trim().is_empty());
+    }
+
+    #[test]
+    fn nobody_is_mentioned_by_code_without_its_entities(text in "(@|a|durov|`|``|```\n|\n|/|https://x/| |\\|){0,30}") {
+        let text = plain(&text);
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let live = |(at, mark): (usize, &str)| {
+            let (before, after) = (&text[..at], &text[at + mark.len()..]);
+            let parted = before.ends_with(is_name) || mark == "/" && (before.contains("https:") || before.ends_with(['/', '<']));
+            !parted && after.starts_with(is_name)
+        };
+        prop_assert!(!text.match_indices('@').chain(text.match_indices('/')).any(live), "{text:?}");
     }
 
     #[test]

@@ -21,9 +21,16 @@ pub(super) struct Writer {
     /// The mark of a list's item waits for its words: no gap in between.
     held: bool,
     in_code: bool,
+    /// No entity will format code, so nothing but the guard keeps it inert.
+    bare: bool,
 }
 
 impl Writer {
+    /// A writer of text that goes without entities.
+    pub(super) fn bare() -> Self {
+        Self { bare: true, ..Self::default() }
+    }
+
     /// Length of the text in bytes.
     pub(super) fn len(&self) -> usize {
         self.text.len()
@@ -139,6 +146,9 @@ impl Writer {
                 return;
             }
             self.due();
+        }
+        // Entities beyond the most are left out: as many come before this code as are done at least.
+        if !self.in_code || self.bare || self.done.len() >= MOST_ENTITIES {
             if c == '@' && self.in_address() && !self.after_word(self.text.len()) {
                 "%40".chars().for_each(|c| self.put(c));
                 return;
