@@ -86,6 +86,9 @@ pub enum HouseError {
     /// There is no turn that could be taken back.
     #[error("nothing to undo: {0}")]
     NothingToUndo(String),
+    /// The day's money is spent.
+    #[error("{0}")]
+    Limited(String),
     /// The daemon stops.
     #[error("the daemon is stopping")]
     Stopping,

@@ -150,6 +150,11 @@ impl Shared {
         }
     }
 
+    /// Whether the day's cap leaves money for a run that somebody asks for.
+    pub(crate) fn admit_spend(&self) -> Result<(), Limited> {
+        self.meter.lock().admit_spend(self.now())
+    }
+
     /// Counts what a model was used for, on behalf of these people.
     pub(crate) fn count_usage(&self, channel: &ChannelId, users: &[String], model: &str, usage: Usage) {
         let now = self.now();

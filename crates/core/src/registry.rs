@@ -31,8 +31,10 @@ pub struct Pairing {
     pub chat: String,
     /// The code.
     pub code: String,
-    /// When it was told last.
+    /// When it was told first: its age counts from here.
     pub asked_at: Timestamp,
+    /// When it was told last.
+    pub told_at: Timestamp,
     /// When an operator let them in.
     pub approved_at: Option<Timestamp>,
 }
@@ -64,14 +66,17 @@ impl RegistryState {
         match &record.event {
             Event::PairingRequested { user, chat, code } => {
                 self.pairings.retain(|_, pairing| !pairing.is_void(record.at));
-                let pairing = Pairing {
+                let pairing = self.pairings.entry(user.id.clone()).or_insert_with(|| Pairing {
                     user: user.clone(),
                     chat: chat.clone(),
                     code: code.clone(),
                     asked_at: record.at,
+                    told_at: record.at,
                     approved_at: None,
-                };
-                self.pairings.insert(user.id.clone(), pairing);
+                });
+                // Told again: its life is no longer for that, and an approval stands.
+                pairing.told_at = record.at;
+                pairing.code.clone_from(code);
             }
             Event::PairingApproved { user } => {
                 if let Some(pairing) = self.pairings.get_mut(user) {
@@ -113,7 +118,7 @@ impl RegistryState {
     pub fn tells_code(&self, user: &str, now: Timestamp) -> bool {
         match self.pairings.get(user) {
             Some(pairing) if pairing.approved_at.is_some() => false,
-            Some(pairing) => now.duration_since(pairing.asked_at) >= TELL_AGAIN,
+            Some(pairing) => now.duration_since(pairing.told_at) >= TELL_AGAIN,
             None => {
                 let waits = |pairing: &&Pairing| pairing.approved_at.is_none() && !pairing.is_void(now);
                 self.pairings.values().filter(waits).count() < WAITING_MAX

@@ -238,6 +238,7 @@ pub(crate) fn refusal(error: HouseError, channel: &ChannelId) -> Refusal {
         HouseError::Interrupted(_)
         | HouseError::Spawn { .. }
         | HouseError::NoSuchDelivery(_)
+        | HouseError::Limited(_)
         | HouseError::NothingToUndo(_) => Refusal::Unavailable("starting a channel again"),
         HouseError::Store(error) => of_store(error),
     }

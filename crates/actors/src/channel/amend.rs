@@ -3,6 +3,7 @@
 use cairn_core::conversation::{amend, undo};
 use cairn_core::event::Event;
 use cairn_core::ids::{MessageId, TurnId};
+use cairn_core::limits::Limited;
 use cairn_core::message::{Amendment, Author, Change};
 use cairn_core::model::Usage;
 use cairn_core::ports::Refusal;
@@ -27,6 +28,9 @@ impl ChannelState {
         let Some(event) = self.cell.read(|conversation| amend(conversation, amendment, &said)) else {
             return Ok(Ok(()));
         };
+        if let Some(limited) = self.limit_of(&event, amendment) {
+            return Ok(Err(limited));
+        }
         let change = match amendment.change {
             Change::Edited { .. } => "edited",
             Change::Deleted => "deleted",
@@ -38,6 +42,21 @@ impl ChannelState {
         // It may be addressed to the bot by now.
         self.go_on().await?;
         Ok(Ok(()))
+    }
+
+    /// An edit that addresses the bot for the first time counts like a message that does.
+    fn limit_of(&self, event: &Event, amendment: &Amendment) -> Option<Refusal> {
+        let Event::MessageEdited { message, addressed: true, .. } = event else { return None };
+        let Change::Edited { author, .. } = &amendment.change else { return None };
+        let was_addressed = self.cell.read(|conversation| {
+            let pending = conversation.pending.iter().find(|pending| pending.message == *message);
+            pending.is_some_and(|pending| pending.addressed)
+        });
+        if was_addressed {
+            return None;
+        }
+        let Limited { retry_after_secs, words, tell } = self.shared.admit(&self.cell.id, &author.id).err()?;
+        Some(Refusal::Limited { retry_after_secs, words, tell })
     }
 
     /// Takes the last turn back: the open one, which is stopped first, or the one that ended last.

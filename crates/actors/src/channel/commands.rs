@@ -18,6 +18,9 @@ impl ChannelState {
     ) -> Result<Result<Option<RunTicket>, HouseError>, Fault> {
         let now = self.shared.now();
         let settings = &self.cell.agent.settings;
+        if let Err(limited) = self.shared.admit_spend() {
+            return Ok(Err(HouseError::Limited(limited.words)));
+        }
         let asked = self.cell.read(|conversation| request_manual(conversation, settings, instruction, now));
         let Some(event) = asked else { return Ok(Ok(self.run_under_way())) };
         if let Err(error) = self.commit(vec![event]).await? {

@@ -10,6 +10,9 @@ use crate::shared::Shared;
 /// The pause after the first failure.
 const FIRST: Duration = Duration::from_secs(1);
 
+/// Longest that the other side's own word is taken for: a figure beyond it is a mistake.
+const ASKED_MAX: Duration = Duration::from_secs(3600);
+
 /// Whether there is another attempt after a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paced {
@@ -42,7 +45,7 @@ impl Pace {
     /// Waits: as long as the other side asks for, or the next pause.
     pub(crate) async fn wait(&mut self, shared: &Shared, asked: Option<Duration>) -> Paced {
         let pause = match asked {
-            Some(asked) => asked,
+            Some(asked) => asked.min(ASKED_MAX),
             None => self.next(),
         };
         let due = Instant::now() + pause;

@@ -22,7 +22,7 @@ use draft::Drafter;
 
 pub(crate) use typing::Typing;
 
-/// Longest that a turn waits for the fate of its draft.
+/// Longest that a turn waits for the fate of its draft, where the platform does not guard against doubles for longer.
 const FINISH_LIMIT: Duration = Duration::from_secs(15);
 
 /// Longest that the channel's actor waits for it.
@@ -76,6 +76,8 @@ struct Drafting {
 pub(crate) struct Show {
     typing: Arc<Typing>,
     draft: Mutex<Option<Drafting>>,
+    /// Longest that the turn waits for the fate of its draft.
+    finish_limit: Duration,
 }
 
 impl Show {
@@ -88,6 +90,9 @@ impl Show {
         token: CancellationToken,
     ) -> Option<Self> {
         let platform = shared.platform(&cell.id)?;
+        // While a repeated send makes no double, the fate of a draft can still be learnt.
+        let guarded = platform.traits().repeat_within.and_then(|within| Duration::try_from(within).ok());
+        let finish_limit = guarded.unwrap_or_default().max(FINISH_LIMIT);
         let typing = Typing::begin(shared, Arc::clone(&platform), cell.id.clone());
         let drafter = Drafter::new(shared, cell, turn, open, platform);
         let draft = drafter.map(|drafter| {
@@ -105,7 +110,7 @@ impl Show {
             });
             Drafting { stop, ended, _cancel: cancel }
         });
-        Some(Self { typing: Arc::new(typing), draft: Mutex::new(draft) })
+        Some(Self { typing: Arc::new(typing), draft: Mutex::new(draft), finish_limit })
     }
 
     /// What shows that the bot is typing.
@@ -117,7 +122,7 @@ impl Show {
     pub(crate) async fn finish(&self) -> Vec<Event> {
         let Some(drafting) = self.draft.lock().take() else { return Vec::new() };
         drafting.stop.soon.cancel();
-        drafting.end(FINISH_LIMIT).await
+        drafting.end(self.finish_limit).await
     }
 
     /// As [`Show::finish`], for the channel's actor, which can journal nothing meanwhile; ends typing, too.

@@ -80,6 +80,15 @@ fn a_stranger_is_told_the_code_again_after_ten_minutes_and_a_friend_never() {
     assert!(!state.tells_code("telegram/ana", at(19)));
     state.apply(&approved(20, "ana"));
     assert!(!state.tells_code("telegram/ana", at(DAY)));
+    state.apply(&asked(21, "ana", "KIWI-44"));
+    assert_eq!(state.standing("telegram/ana", at(22)), Standing::Paired, "an approval stands");
+}
+
+#[test]
+fn asking_again_keeps_no_place_among_those_who_wait() {
+    let state = folded(&[asked(0, "ana", "KIWI-42"), asked(DAY - 10, "ana", "KIWI-42")]);
+    assert_eq!(state.standing("telegram/ana", at(DAY)), Standing::Waiting);
+    assert_eq!(state.standing("telegram/ana", at(DAY + 1)), Standing::Stranger);
 }
 
 #[test]

@@ -186,6 +186,12 @@ fn house_error(error: HouseError) -> ApiError {
         HouseError::NoSuchChannel(channel) => no_such_channel(&channel),
         HouseError::UnknownAgent(agent) => no_such_agent(&agent),
         HouseError::Store(error) => error.into(),
+        HouseError::Limited(_) => ApiError::new(
+            axum::http::StatusCode::TOO_MANY_REQUESTS,
+            "limited",
+            error.to_string(),
+            "raise spend_per_day under [limits]",
+        ),
         HouseError::NothingToUndo(_) => ApiError::new(
             axum::http::StatusCode::CONFLICT,
             "nothing_to_undo",

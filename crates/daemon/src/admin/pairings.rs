@@ -46,7 +46,7 @@ pub struct PairingRecord {
 
 impl PairingRecord {
     fn of(pairing: Pairing) -> Self {
-        let Pairing { user: Author { id, name }, chat, code, asked_at, approved_at } = pairing;
+        let Pairing { user: Author { id, name }, chat, code, asked_at, approved_at, told_at: _ } = pairing;
         let state = if approved_at.is_some() { "paired" } else { "waiting" };
         Self { user: id, name, state: state.to_owned(), code, chat, asked_at, approved_at, told: None }
     }

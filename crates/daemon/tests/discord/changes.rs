@@ -70,9 +70,10 @@ async fn what_is_deleted_after_the_answer_is_out_of_requests_after_a_compaction(
         let talk = "We looked at seven flats in Lisbon and liked the third one best. ".repeat(12);
         house.ask(ROOM, "bob", &format!("message {n}: {}", talk.trim())).await;
     }
+    let wanted = id.to_string();
     let marked = async || {
         let history = house.client().get("/v1/channels/main%2Fdiscord%2F101/history").await.ok()?;
-        history.as_array()?.iter().find(|entry| entry["message"] == id.to_string()).cloned()
+        history.as_array()?.iter().find(|entry| entry["message"].as_str() == Some(wanted.as_str())).cloned()
     };
     assert!(house.until("the entry", marked).await.is_object());
     let run = house.cairn_with(&["compact", "main/discord/101", "--wait"]).await;

@@ -5,8 +5,11 @@ use cairn_testkit::model::{FakeModel, Kind};
 
 use crate::house::{House, OPERATOR, ROOM, Setup};
 
-/// Commands with a word of their answer, as the operator gives them in a server, in an order in which each has something to do.
-const ALL: [(&str, &[(&str, &str)], bool); 12] = [
+/// A command's name and options, and whether its answer is for its caller alone.
+type Given = (&'static str, &'static [(&'static str, &'static str)], bool);
+
+/// Commands as the operator gives them in a server, in an order in which each has something to do.
+const ALL: [Given; 12] = [
     ("help", &[], false),
     ("status", &[], false),
     ("context", &[], false),
