@@ -17,24 +17,51 @@ use tokio_util::sync::CancellationToken;
 
 use super::sent::Place;
 
+/// What a task waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Room in its channel.
+    Room,
+    /// A house, or a channel, that takes nothing at all.
+    House,
+}
+
+/// When the house took something in last.
+type Taken = Arc<Mutex<Option<Instant>>>;
+
 /// What a task and the poller know of each other.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
-    /// Since when the task waits for room in its channel.
-    since: Mutex<Option<Instant>>,
+    /// What the task waits for, and since when.
+    waits: Mutex<Option<(Wait, Instant)>>,
+    /// The one before it in its lane was given up, which had waited since then: so has this one.
+    before: Option<Instant>,
+    taken: Taken,
     given_up: CancellationToken,
 }
 
 impl Hold {
-    /// The task waits for room, or no longer.
-    pub(super) fn set_waiting(&self, waiting: bool) {
-        let mut since = self.since.lock();
-        *since = waiting.then(|| since.unwrap_or_else(Instant::now));
+    /// The task waits, or no longer.
+    pub(super) fn set_waiting(&self, wait: Option<Wait>) {
+        let mut waits = self.waits.lock();
+        let since = waits.map(|(_, since)| since).or(self.before);
+        *waits = wait.map(|wait| (wait, since.unwrap_or_else(Instant::now)));
     }
 
-    /// How long it has waited for room.
-    fn waited(&self) -> Option<Duration> {
-        (*self.since.lock()).map(|since| since.elapsed())
+    /// The house took the update in.
+    pub(super) fn set_taken(&self) {
+        *self.waits.lock() = None;
+        *self.taken.lock() = Some(Instant::now());
+    }
+
+    fn waits_for_room(&self) -> bool {
+        self.waits.lock().is_some_and(|(wait, _)| wait == Wait::Room)
+    }
+
+    /// What the next of the lane is to know as `before`.
+    fn vain(&self) -> Option<Instant> {
+        let waits = *self.waits.lock();
+        waits.filter(|_| self.given_up.is_cancelled()).map(|(_, since)| since)
     }
 
     /// Resolves when the task is to wait no longer.
@@ -85,6 +112,7 @@ pub(super) struct Lanes<T, F> {
     running: HashMap<Id, (Place, i64)>,
     released: mpsc::Receiver<(Place, i64)>,
     sender: mpsc::Sender<(Place, i64)>,
+    taken: Taken,
 }
 
 impl<T, F, Fut> Lanes<T, F>
@@ -95,20 +123,20 @@ where
     pub(super) fn new(start: F) -> Self {
         let (sender, released) = mpsc::channel(super::ledger::WINDOW);
         let (lanes, running) = (HashMap::new(), HashMap::new());
-        Self { start, lanes, tasks: JoinSet::new(), running, released, sender }
+        Self { start, lanes, tasks: JoinSet::new(), running, released, sender, taken: Taken::default() }
     }
 
     /// Puts an update at the end of its lane.
     pub(super) fn push(&mut self, place: Place, job: Job<T>) {
         match self.lanes.get_mut(&place) {
             Some(lane) => lane.queue.push_back(job),
-            None => self.lead(place, job, VecDeque::new()),
+            None => self.lead(place, job, VecDeque::new(), None),
         }
     }
 
     /// An update becomes the one that its lane waits for.
-    fn lead(&mut self, place: Place, job: Job<T>, queue: VecDeque<Job<T>>) {
-        let hold = Arc::new(Hold::default());
+    fn lead(&mut self, place: Place, job: Job<T>, queue: VecDeque<Job<T>>, before: Option<Instant>) {
+        let hold = Arc::new(Hold { before, taken: self.taken.clone(), ..Hold::default() });
         let front = job.update;
         self.spawn(place, job, hold.clone());
         self.lanes.insert(place, Lane { front, hold, queue });
@@ -155,14 +183,14 @@ where
         }
         let Some(mut lane) = self.lanes.remove(&place) else { return };
         if let Some(job) = lane.queue.pop_front() {
-            self.lead(place, job, lane.queue);
+            self.lead(place, job, lane.queue, lane.hold.vain());
         }
     }
 
     /// Starts what is urgent in lanes whose front waits for room.
     pub(super) fn let_urgent_pass(&mut self) {
         let mut passing = Vec::new();
-        for (place, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.hold.waited().is_some()) {
+        for (place, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.hold.waits_for_room()) {
             while let Some(idx) = lane.queue.iter().position(|job| job.urgent) {
                 passing.extend(lane.queue.remove(idx).map(|job| (*place, job)));
             }
@@ -172,10 +200,19 @@ where
         }
     }
 
-    /// Has an update wait no longer for room, if it leads its lane and has done so for long enough.
-    pub(super) fn give_up(&self, update: i64, patience: Duration) {
-        let lane = self.lanes.values().find(|lane| lane.front == update);
-        if let Some(lane) = lane.filter(|lane| lane.hold.waited().is_some_and(|waited| waited >= patience)) {
+    /// Has an update wait no longer, if it leads its lane and has waited for long enough: so long for room, or so
+    /// long for a channel that takes nothing while others do. For a house that takes nothing from anybody it waits on.
+    pub(super) fn give_up(&self, update: i64, room: Duration, house: Duration) {
+        let Some(lane) = self.lanes.values().find(|lane| lane.front == update) else { return };
+        let waits = *lane.hold.waits.lock();
+        let in_vain = match waits {
+            Some((Wait::Room, since)) => since.elapsed() >= room,
+            Some((Wait::House, since)) => {
+                since.elapsed() >= house && self.taken.lock().is_some_and(|taken| taken >= since)
+            }
+            None => false,
+        };
+        if in_vain {
             lane.hold.given_up.cancel();
         }
     }
@@ -195,7 +232,9 @@ mod tests {
     type Log = Arc<Mutex<Vec<i64>>>;
     type Work = (i64, Option<Arc<Semaphore>>, bool);
 
-    fn start(log: Log) -> impl FnMut(Work, Arc<Hold>, Release) -> BoxFuture<'static, ()> {
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn start(log: Log, wait: Wait) -> impl FnMut(Work, Arc<Hold>, Release) -> BoxFuture<'static, ()> {
         move |(number, gate, releases): Work, hold, release| {
             let log = log.clone();
             Box::pin(async move {
@@ -204,12 +243,13 @@ mod tests {
                     release.now();
                 }
                 if let Some(gate) = gate {
-                    hold.set_waiting(true);
+                    hold.set_waiting(Some(wait));
                     tokio::select! {
                         permit = gate.acquire() => permit.expect("is open").forget(),
-                        () = hold.given_up() => log.lock().push(-number),
+                        () = hold.given_up() => return log.lock().push(-number),
                     }
                 }
+                hold.set_taken();
             })
         }
     }
@@ -221,7 +261,7 @@ mod tests {
     #[tokio::test]
     async fn a_lane_keeps_its_order_and_holds_no_other_up() {
         let (log, gate) = (Log::default(), Arc::new(Semaphore::new(0)));
-        let mut lanes = Lanes::new(start(log.clone()));
+        let mut lanes = Lanes::new(start(log.clone(), Wait::Room));
         lanes.push(A, job(1, Some(&gate)));
         lanes.push(A, job(2, None));
         lanes.push(B, job(3, None));
@@ -235,7 +275,7 @@ mod tests {
     #[tokio::test]
     async fn a_task_that_takes_long_lets_its_lane_go_on() {
         let (log, gate) = (Log::default(), Arc::new(Semaphore::new(0)));
-        let mut lanes = Lanes::new(start(log.clone()));
+        let mut lanes = Lanes::new(start(log.clone(), Wait::Room));
         lanes.push(A, Job { update: 1, urgent: false, work: (1, Some(gate.clone()), true) });
         lanes.push(A, job(2, None));
         assert_eq!(lanes.step().await, Some(1), "it counts as done");
@@ -247,7 +287,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_urgent_passes_what_waits_for_room() {
         let (log, gate) = (Log::default(), Arc::new(Semaphore::new(0)));
-        let mut lanes = Lanes::new(start(log.clone()));
+        let mut lanes = Lanes::new(start(log.clone(), Wait::Room));
         lanes.push(A, job(1, Some(&gate)));
         lanes.push(A, job(2, None));
         lanes.push(A, Job { update: 3, urgent: true, work: (3, None, false) });
@@ -255,11 +295,36 @@ mod tests {
         tokio::task::yield_now().await;
         lanes.let_urgent_pass();
         assert_eq!(lanes.step().await, Some(3));
-        lanes.give_up(1, Duration::from_secs(3600));
-        lanes.give_up(1, Duration::ZERO);
+        lanes.give_up(1, HOUR, Duration::ZERO);
+        lanes.give_up(1, Duration::ZERO, HOUR);
         assert_eq!(lanes.step().await, Some(1));
         assert_eq!(lanes.step().await, Some(2));
         assert_eq!(*log.lock(), [1, 3, -1, 2]);
+    }
+
+    #[tokio::test]
+    async fn a_channel_that_takes_nothing_is_given_up_while_others_are_heard() {
+        let (log, gate) = (Log::default(), Arc::new(Semaphore::new(0)));
+        let mut lanes = Lanes::new(start(log.clone(), Wait::House));
+        lanes.push(A, job(1, Some(&gate)));
+        lanes.push(A, job(2, Some(&gate)));
+        lanes.push(A, job(3, None));
+        tokio::task::yield_now().await;
+        lanes.give_up(1, Duration::ZERO, Duration::ZERO);
+        tokio::task::yield_now().await;
+        assert_eq!(*log.lock(), [1], "nobody is heard: the house may be back at any time");
+        lanes.push(B, job(4, None));
+        assert_eq!(lanes.step().await, Some(4));
+        lanes.give_up(1, Duration::ZERO, HOUR);
+        tokio::task::yield_now().await;
+        assert_eq!(*log.lock(), [1, 4], "not yet");
+        lanes.give_up(1, HOUR, Duration::ZERO);
+        assert_eq!(lanes.step().await, Some(1));
+        tokio::task::yield_now().await;
+        lanes.give_up(2, HOUR, Duration::ZERO);
+        assert_eq!(lanes.step().await, Some(2), "it has waited as long as the one before it");
+        assert_eq!(lanes.step().await, Some(3));
+        assert_eq!(*log.lock(), [1, 4, -1, 2, -2, 3]);
     }
 
     #[tokio::test]

@@ -37,6 +37,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// While others cannot be heard, an update waits at most so long for room in its channel.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// And so long for a channel that takes nothing, though others do.
+const LONG_PATIENCE: Duration = Duration::from_secs(60);
+
 /// Connects and takes in what comes, until it fails for good.
 pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> AdapterFailure {
     let started = telegram.now();
@@ -283,11 +286,11 @@ where
         matches!(words::command(message, &self.me), Given::Mine { name, .. } if name.eq_ignore_ascii_case("stop"))
     }
 
-    /// All that Telegram gives at once is under way or done behind an update that waits for room: nobody else could
+    /// All that Telegram gives at once is under way or done behind an update that waits to be taken in: nobody else could
     /// be heard. It waits no longer.
     fn make_way(&mut self) {
         if let Some(oldest) = self.ledger.oldest() {
-            self.lanes.give_up(oldest, PATIENCE);
+            self.lanes.give_up(oldest, PATIENCE, LONG_PATIENCE);
         }
     }
 }

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::backoff::Backoff;
 use super::content::{self, Speaker};
-use super::lanes::{Hold, Release};
+use super::lanes::{Hold, Release, Wait};
 use super::missed::Due;
 use super::notice::{Notice, Notices};
 use super::sent::Place;
@@ -72,7 +72,7 @@ impl Host {
         if given == Given::Other {
             return "for_another_bot";
         }
-        let Some(heard) = self.hear(message, hold).await else { return "ignored" };
+        let Some(heard) = self.hear(message).await else { return "ignored" };
         if let Given::Mine { name, words, named } = given {
             return match Command::parse(name, words) {
                 // The words of an old command would read as said to the model.
@@ -142,11 +142,11 @@ impl Host {
     }
 
     /// Whether a message is heard. A stranger is told a code.
-    async fn hear(&self, message: &Message, hold: &Hold) -> Option<Heard> {
+    async fn hear(&self, message: &Message) -> Option<Heard> {
         let speaker = content::speaker(message)?;
         let (verdict, _) = self.telegram.judge(&self.me, message, &speaker);
         if verdict == Verdict::Pair {
-            self.pair(message, &speaker, hold).await;
+            self.pair(message, &speaker).await;
             return None;
         }
         self.hear_quietly(message)
@@ -177,11 +177,13 @@ impl Host {
         Some(Heard { channel, agent, place, speaker, direct, addressed })
     }
 
-    async fn pair(&self, message: &Message, speaker: &Speaker, hold: &Hold) {
+    async fn pair(&self, message: &Message, speaker: &Speaker) {
         let (author, chat) = (speaker.author(), message.chat.id.to_string());
         let registry = &self.telegram.registry;
         let ask = || registry.request_pairing(author.clone(), chat.clone()).map_err(Refusal::Store).boxed();
-        if let Ok(Some(code)) = until_taken(hold, message.chat.id, ask).await {
+        // That it is kept says nothing of channels.
+        let hold = Hold::default();
+        if let Ok(Some(code)) = until_taken(&hold, message.chat.id, ask).await {
             let words = format!(
                 "I do not know you yet. Your code is `{code}`. Whoever runs me lets you in with \
                  `cairn pair approve {code}`."
@@ -268,7 +270,19 @@ impl Host {
                 tracing::info!(%channel, %message, "a message came again with other words; the first ones stand");
                 "conflict"
             }
-            Refusal::UnknownAgent(_) | Refusal::Unavailable(_) | Refusal::Store(_) => {
+            Refusal::Unavailable(_) => {
+                tracing::error!(
+                    %channel,
+                    error = %refusal,
+                    "a message was given up, and its author is told: its channel takes nothing though others do; \
+                     look above for what ails it"
+                );
+                let words = "I can take in nothing here at the moment, and not this message either. Please send it \
+                             again later.";
+                self.reply(heard, message, words.to_owned());
+                "given_up"
+            }
+            Refusal::UnknownAgent(_) | Refusal::Store(_) => {
                 tracing::error!(%channel, error = %refusal, "a telegram message was not taken in");
                 "refused"
             }
@@ -313,7 +327,7 @@ impl Telegram {
     }
 }
 
-/// Tries until the house takes it, or says no for good. Whoever waits for room may be told to give up.
+/// Tries until the house takes it, or says no for good. Whoever waits may be told to give up.
 async fn until_taken<'a, T>(
     hold: &Hold,
     chat: i64,
@@ -324,22 +338,23 @@ async fn until_taken<'a, T>(
     loop {
         let refusal = match attempt().await {
             Ok(taken) => {
-                hold.set_waiting(false);
+                hold.set_taken();
                 return Ok(taken);
             }
             Err(refusal) => refusal,
         };
-        let room = match &refusal {
-            Refusal::Busy { .. } => true,
-            Refusal::Unavailable(_) | Refusal::Store(_) => false,
+        let wait = match &refusal {
+            Refusal::Busy { .. } => Some(Wait::Room),
+            Refusal::Unavailable(_) => Some(Wait::House),
+            Refusal::Store(_) => None,
             Refusal::Conflict(_) | Refusal::Limited { .. } | Refusal::UnknownAgent(_) => return Err(refusal),
         };
         if !std::mem::replace(&mut told, true) {
             tracing::warn!(chat, reason = %refusal, "a telegram update waits to be taken in; it is tried again");
         }
-        hold.set_waiting(room);
+        hold.set_waiting(wait);
         tokio::select! {
-            () = hold.given_up(), if room => return Err(refusal),
+            () = hold.given_up(), if wait.is_some() => return Err(refusal),
             () = tokio::time::sleep(backoff.next()) => {}
         }
     }
