@@ -140,6 +140,7 @@ impl Discord {
 
     async fn serve(&self, ports: AdapterPorts) -> AdapterFailure {
         self.parts.link.set(LinkState::Connecting, None);
+        self.parts.rest.forget_rejection();
         let taken = self.taken(&ports).await;
         let broken = Arc::new(Notify::new());
         let mut inbox = Inbox::new(Arc::new(Porter::new(self.parts.clone(), ports, taken)), broken.clone());

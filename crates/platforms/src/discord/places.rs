@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serenity::all::{ChannelId, GuildId, RoleId, UserId};
 
 use super::rest::{Rest, RestError};
-use super::wire::{Role, Room, Server};
+use super::wire::{PRIVATE_CHAT, Role, Room, Server};
 
 /// Most places that are remembered; past it all are forgotten, and asked for anew.
 const PLACES_MAX: usize = 200_000;
@@ -23,13 +23,18 @@ pub(super) struct Spot {
 }
 
 impl Spot {
-    /// A channel as Discord describes it.
-    pub(super) fn of_room(room: &Room, guild: Option<GuildId>) -> Self {
+    /// A channel as Discord describes it; none when that does not say which rules hold there, or it is a private chat
+    /// of several people.
+    pub(super) fn of_room(room: &Room, guild: Option<GuildId>) -> Option<Self> {
         let guild = guild.or(room.guild_id);
+        if guild.is_none() && room.kind != PRIVATE_CHAT {
+            return None;
+        }
         // Announcement, public and private threads; forum posts are public threads.
         match (room.kind, room.parent_id) {
-            (10..=12, Some(parent)) => Self { guild, chat: parent, thread: Some(room.id) },
-            _ => Self { guild, chat: room.id, thread: None },
+            (10..=12, Some(parent)) => Some(Self { guild, chat: parent, thread: Some(room.id) }),
+            (10..=12, None) => None,
+            _ => Some(Self { guild, chat: room.id, thread: None }),
         }
     }
 
@@ -61,9 +66,9 @@ impl Places {
         }
     }
 
-    /// A channel or a thread.
+    /// A channel or a thread; what its description leaves open is asked for when somebody speaks there.
     pub(super) fn learn(&self, room: &Room, guild: Option<GuildId>) {
-        let spot = Spot::of_room(room, guild);
+        let Some(spot) = Spot::of_room(room, guild) else { return };
         let mut state = self.0.lock();
         if state.spots.len() >= PLACES_MAX {
             state.spots.clear();
@@ -74,7 +79,7 @@ impl Places {
     /// A private chat, unless it is known as something else.
     pub(super) fn learn_direct(&self, channel: ChannelId) {
         if self.known(channel).is_none() {
-            self.learn(&Room { id: channel, kind: 1, guild_id: None, parent_id: None }, None);
+            self.learn(&Room { id: channel, kind: PRIVATE_CHAT, guild_id: None, parent_id: None }, None);
         }
     }
 
@@ -109,20 +114,28 @@ impl Places {
         self.0.lock().spots.get(&channel).copied()
     }
 
-    /// Where a channel is; Discord is asked when nobody has said so yet.
+    /// Where a channel is, in this server if one is known; Discord is asked when nobody has said so yet. None when its
+    /// description does not say which rules hold there.
     ///
     /// # Errors
     /// Discord does not say.
-    pub(super) async fn find(&self, rest: &Rest, channel: ChannelId) -> Result<Spot, RestError> {
-        if let Some(spot) = self.known(channel) {
-            return Ok(spot);
+    pub(super) async fn find(
+        &self,
+        rest: &Rest,
+        channel: ChannelId,
+        guild: Option<GuildId>,
+    ) -> Result<Option<Spot>, RestError> {
+        // What is said to be in a server is no private chat, whatever was taken for granted before.
+        let fits = |spot: &Spot| guild.is_none() || !spot.is_direct();
+        if let Some(spot) = self.known(channel).filter(fits) {
+            return Ok(Some(spot));
         }
         let described = rest.patiently(|| rest.channel(channel)).await?;
         let room: Room = serde_json::from_value(described).map_err(|_| {
             RestError::Unknown("Discord describes a channel in a way that cannot be read".to_owned())
         })?;
-        self.learn(&room, None);
-        Ok(Spot::of_room(&room, None))
+        self.learn(&room, guild);
+        Ok(Spot::of_room(&room, guild))
     }
 }
 
@@ -140,10 +153,20 @@ mod tests {
     fn a_thread_is_found_under_its_channel_and_a_channel_not_under_its_category() {
         let guild = Some(GuildId::new(1));
         let thread = Spot::of_room(&room(json!({"id": "30", "type": 11, "parent_id": "20"})), guild);
-        assert_eq!(thread, Spot { guild, chat: ChannelId::new(20), thread: Some(ChannelId::new(30)) });
+        assert_eq!(thread, Some(Spot { guild, chat: ChannelId::new(20), thread: Some(ChannelId::new(30)) }));
         let plain = Spot::of_room(&room(json!({"id": "20", "type": 0, "parent_id": "10"})), guild);
-        assert_eq!(plain, Spot { guild, chat: ChannelId::new(20), thread: None });
-        assert!(Spot::of_room(&room(json!({"id": "40", "type": 1})), None).is_direct());
+        assert_eq!(plain, Some(Spot { guild, chat: ChannelId::new(20), thread: None }));
+        let private = Spot::of_room(&room(json!({"id": "40", "type": 1})), None);
+        assert!(private.is_some_and(|spot| spot.is_direct()));
+    }
+
+    #[test]
+    fn what_is_not_described_well_enough_is_nowhere() {
+        let guild = Some(GuildId::new(1));
+        let nowhere = |value, guild| assert_eq!(Spot::of_room(&room(value), guild), None);
+        nowhere(json!({"id": "30", "type": 11}), guild);
+        nowhere(json!({"id": "40", "type": 3}), None);
+        nowhere(json!({"id": "20", "type": 0}), None);
     }
 
     #[test]

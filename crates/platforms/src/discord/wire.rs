@@ -233,12 +233,30 @@ pub(super) struct Interaction {
     pub(super) guild_id: Option<GuildId>,
     #[serde(default)]
     pub(super) channel_id: Option<ChannelId>,
+    /// In what kind of place it was given.
+    #[serde(default)]
+    pub(super) context: Option<u64>,
     #[serde(default, deserialize_with = "perhaps")]
     pub(super) channel: Option<Room>,
     #[serde(default, deserialize_with = "perhaps")]
     pub(super) member: Option<Member>,
     #[serde(default, deserialize_with = "perhaps")]
     pub(super) user: Option<Person>,
+}
+
+/// The kind of a private chat with the bot.
+pub(super) const PRIVATE_CHAT: u64 = 1;
+
+/// The kind of a private chat of several people.
+pub(super) const GROUP_CHAT: u64 = 3;
+
+impl Interaction {
+    /// It was given in a private chat that is not with the bot, where others see the answer.
+    pub(super) fn is_among_others(&self) -> bool {
+        // 0 is a server, 1 a private chat with the bot.
+        self.context.is_some_and(|context| context > 1)
+            || self.channel.as_ref().is_some_and(|room| room.kind == GROUP_CHAT)
+    }
 }
 
 /// The command and its argument.

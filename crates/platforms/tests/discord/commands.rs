@@ -1,6 +1,8 @@
 //! Slash commands.
 
 use cairn_core::command::{COMMANDS, Command};
+use cairn_testkit::discord::{Fault, Route};
+use serde_json::json;
 
 use crate::house::{CHANNEL, CHANNEL_NAME, House, connected, discord, id};
 
@@ -10,19 +12,15 @@ async fn commands_are_registered_once() {
     let first = connected(&discord, &house).await;
     discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
     drop(first);
-    let asked = discord.arrived(cairn_testkit::discord::Route::Commands);
+    let asked = discord.arrived(Route::Commands);
     discord.forget_sessions();
     discord.disconnect();
     let _again = connected(&discord, &house).await;
-    discord.wait_for(cairn_testkit::discord::Route::Commands, asked + 1).await;
+    discord.wait_for(Route::Commands, asked + 1).await;
     let call = discord.slash(CHANNEL, "alice", "help", &[]);
     house.answers("help", false);
     discord.wait_answer(call).await;
-    assert_eq!(
-        discord.arrived(cairn_testkit::discord::Route::Commands),
-        asked + 1,
-        "asked, and left as they are"
-    );
+    assert_eq!(discord.arrived(Route::Commands), asked + 1, "asked, and left as they are");
 }
 
 #[tokio::test]
@@ -93,4 +91,66 @@ async fn who_is_not_served_is_told_so_privately() {
     let served = discord.slash(CHANNEL, "alice", "help", &[]);
     discord.wait_answer(served).await;
     assert_eq!(house.called(1).await.len(), 1, "only the served one came to the house");
+}
+
+#[tokio::test]
+async fn a_command_among_others_is_not_run() {
+    let (discord, house) = (discord().await, House::new());
+    let _running = connected(&discord, &house).await;
+    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    let all = discord.commands();
+    assert!(all.iter().all(|known| known["contexts"] == json!([0, 1])), "{all:?}");
+    assert!(all.iter().all(|known| known["integration_types"] == json!([0])), "{all:?}");
+    house.answers("all about you", true);
+    house.pair(discord.user("alice"));
+    let dm = discord.dm("alice");
+    let own = discord.slash(dm, "alice", "export", &[]);
+    discord.wait_answer(own).await;
+    // Two people's chat in which the bot has no part: by its kind alone it is a private chat like that with the bot.
+    discord.dispatch(
+        "INTERACTION_CREATE",
+        json!({
+            "id": own.to_string(), "application_id": "1", "type": 2, "context": 2, "token": format!("aW50ZXJhY3Rpb246{own}"),
+            "data": {"name": "export", "type": 1}, "channel_id": dm.to_string(),
+            "channel": {"id": dm.to_string(), "type": 1},
+            "user": {"id": discord.user("alice").to_string(), "username": "alice"},
+        }),
+    );
+    discord.wait_for(Route::Callback, 2).await;
+    let again = discord.slash(dm, "alice", "export", &[]);
+    discord.wait_answer(again).await;
+    assert_eq!(house.called(2).await.len(), 2, "the one among others did not come to the house");
+}
+
+#[tokio::test]
+async fn an_interaction_whose_token_is_refused_leaves_the_connection_alone() {
+    let (discord, house) = (discord().await, House::new());
+    let running = connected(&discord, &house).await;
+    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    house.answers("hello", false);
+    for route in [Route::Webhook, Route::Callback] {
+        discord.fail_next(route, Fault::Status(401));
+        discord.slash(CHANNEL, "alice", "help", &[]);
+        discord.wait_until("the refusal", |discord| discord.unmet(route) == 0).await;
+    }
+    let served = discord.slash(CHANNEL, "alice", "help", &[]);
+    assert_eq!(discord.wait_answer(served).await.words(), "hello");
+    assert_eq!(running.status().reason, None);
+    assert_eq!(discord.identified(), 1);
+}
+
+#[tokio::test]
+async fn only_who_was_told_a_code_is_reminded_of_it() {
+    let (discord, house) = (discord().await, House::new());
+    let _running = connected(&discord, &house).await;
+    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    let ask = |who: &'static str| {
+        let call = discord.slash(discord.dm(who), who, "help", &[]);
+        discord.wait_answer(call)
+    };
+    assert!(ask("eve").await.words().contains("QUARTZ"));
+    house.is_full();
+    assert!(ask("eve").await.words().contains("have been told a code"));
+    let late = ask("mallory").await.words();
+    assert!(late.contains("too many") && !late.contains("told a code"), "{late}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cairn_core::ports::LinkState;
 use cairn_testkit::discord::{FakeDiscord, Fault, Route};
 
-use crate::house::{CHANNEL, House, Running, connected, discord, furnished, settings, words};
+use crate::house::{CHANNEL, CHANNEL_NAME, House, Running, connected, discord, furnished, settings, words};
 
 #[tokio::test]
 async fn a_broken_connection_is_resumed_and_nothing_is_lost() {
@@ -103,6 +103,20 @@ async fn a_revoked_token_ends_the_run() {
     discord.set_revoked(true);
     let failure = running.failure().await;
     assert!(failure.lasting && failure.reason.contains("token"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_refusal_of_before_does_not_end_the_next_run() {
+    let (discord, house) = (discord().await, House::new());
+    let running = connected(&discord, &house).await;
+    let adapter = running.adapter.clone();
+    drop(running);
+    discord.fail_next(Route::Typing, Fault::Status(401));
+    let channel = CHANNEL_NAME.parse().expect("is a channel");
+    assert!(cairn_core::ports::Platform::typing(&*adapter, channel).await.is_err());
+    let again = Running::again(adapter, &house);
+    discord.wait_until("a new session", |discord| discord.identified() == 2).await;
+    again.wait_state(LinkState::Connected).await;
 }
 
 #[tokio::test]

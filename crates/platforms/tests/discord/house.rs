@@ -47,6 +47,7 @@ struct Noted {
     answer: Option<CommandAnswer>,
     strangers: Vec<(Author, String)>,
     paired: BTreeSet<String>,
+    full: bool,
     rows: Vec<ChannelRow>,
     seen: BTreeSet<MessageId>,
 }
@@ -120,6 +121,11 @@ impl House {
 
     pub(crate) fn pair(&self, user: u64) {
         self.update(|noted| noted.paired.insert(format!("discord/{user}")));
+    }
+
+    /// No more strangers are given a code.
+    pub(crate) fn is_full(&self) {
+        self.update(|noted| noted.full = true);
     }
 
     pub(crate) fn strangers(&self) -> Vec<(Author, String)> {
@@ -227,7 +233,14 @@ impl Archive for House {
 
 impl Registry for House {
     fn standing(&self, user: &str) -> Standing {
-        if self.noted.lock().paired.contains(user) { Standing::Paired } else { Standing::Stranger }
+        let noted = self.noted.lock();
+        if noted.paired.contains(user) {
+            Standing::Paired
+        } else if noted.strangers.iter().any(|(known, _)| known.id == user) {
+            Standing::Waiting
+        } else {
+            Standing::Stranger
+        }
     }
 
     fn request_pairing(
@@ -236,6 +249,9 @@ impl Registry for House {
         chat: String,
     ) -> BoxFuture<'_, Result<Option<String>, StoreError>> {
         let code = self.update(|noted| {
+            if noted.full {
+                return None;
+            }
             let told = noted.strangers.iter().any(|(known, _)| known.id == user.id);
             noted.strangers.push((user, chat));
             (!told).then(|| "QUARTZ".to_owned())
@@ -317,7 +333,11 @@ impl Drop for Running {
 impl Running {
     /// Starts an adapter; does not wait for its connection.
     pub(crate) fn start(settings: DiscordSettings, house: &Arc<House>) -> Self {
-        let adapter = Arc::new(Discord::new(settings, house.clone()).expect("settings are sound"));
+        Self::again(Arc::new(Discord::new(settings, house.clone()).expect("settings are sound")), house)
+    }
+
+    /// Has an adapter run that may have run before.
+    pub(crate) fn again(adapter: Arc<Discord>, house: &Arc<House>) -> Self {
         let ports = AdapterPorts { intake: house.clone(), desk: house.clone(), archive: house.clone() };
         let run = tokio::spawn(adapter.clone().run(ports));
         Self { adapter, run }

@@ -2,8 +2,8 @@
 
 use cairn_core::access::PlaceRule;
 use cairn_core::message::{Change, Part};
-use cairn_core::ports::Refusal;
-use cairn_testkit::discord::Route;
+use cairn_core::ports::{PlatformStatus, Refusal};
+use cairn_testkit::discord::{Fault, Route};
 use serde_json::json;
 
 use crate::house::{
@@ -55,6 +55,23 @@ async fn a_thread_that_nobody_told_of_is_asked_for() {
     let taken = house.submitted(1).await;
     assert_eq!(taken[0].channel.as_str(), "main/discord/101/500");
     assert_eq!(discord.arrived(Route::Channel), 1);
+}
+
+#[tokio::test]
+async fn a_thread_that_cannot_be_looked_up_is_not_served_until_it_can() {
+    let (discord, house) = (discord().await, House::new());
+    let running = connected(&discord, &house).await;
+    discord.thread(CHANNEL, 500);
+    discord
+        .dispatch("THREAD_DELETE", json!({"id": "500", "guild_id": "100", "parent_id": "101", "type": 11}));
+    discord.fail_next(Route::Channel, Fault::Status(403));
+    discord.say(500, "alice", "unseen");
+    let troubled = |status: &PlatformStatus| status.troubles.iter().any(|trouble| trouble.contains("500"));
+    running.wait_status(troubled).await;
+    discord.say(500, "alice", "seen");
+    let taken = house.submitted(1).await;
+    assert_eq!((words(&taken[0]).as_str(), taken[0].channel.as_str()), ("seen", "main/discord/101/500"));
+    assert!(!troubled(&running.status()));
 }
 
 #[tokio::test]

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use cairn_core::access::Verdict;
 use cairn_core::command::{COMMANDS, Command, CommandAnswer, CommandCall};
 use cairn_core::ids::MessageId as HouseMessage;
+use cairn_core::registry::Standing;
 use serde_json::{Value, json};
 use serenity::all::{
     ApplicationId, CommandOptionType, CommandType, CreateCommand, CreateCommandOption,
     CreateInteractionResponse, CreateInteractionResponseFollowup, CreateInteractionResponseMessage,
-    InteractionResponseFlags, MessageFlags,
+    InstallationContext, InteractionContext, InteractionResponseFlags, MessageFlags,
 };
 
 use super::Porter;
@@ -25,6 +26,12 @@ const A_COMMAND: u64 = 2;
 
 /// The place in the status for commands.
 const PLACE: &str = "commands";
+
+/// Where the bot is installed for its commands to be there: in a server, not with a person.
+const INSTALLED: [u64; 1] = [0];
+
+/// Where commands may be given: in servers, and in private messages to the bot.
+const GIVEN: [u64; 2] = [0, 1];
 
 /// A command as it is compared: description, and argument with its description and whether it must be given.
 type Shape = (String, Option<(String, String, bool)>);
@@ -64,7 +71,16 @@ impl Porter {
         let (A_COMMAND, Some(data)) = (interaction.kind, &interaction.data) else { return };
         let person = interaction.member.as_ref().and_then(|member| member.user.as_deref());
         let Some(person) = person.or(interaction.user.as_ref()) else { return };
-        let Some(spot) = self.spot_of(&interaction).await else { return };
+        if interaction.is_among_others() {
+            return self
+                .refuse(&interaction, "I answer in servers and in private messages to me alone.")
+                .await;
+        }
+        let Some(spot) = self.spot_of(&interaction).await else {
+            return self
+                .refuse(&interaction, "I cannot tell where this is; I may not see the channel.")
+                .await;
+        };
         let words = data.options.first().map(|option| words_of(&option.value)).unwrap_or_default();
         let Some(command) = Command::parse(&data.name, &words) else {
             return self.refuse(&interaction, "I no longer know this command.").await;
@@ -102,20 +118,28 @@ impl Porter {
         }
     }
 
-    /// Where it was given: Discord says so with it.
+    /// Where it was given: Discord says so with it, or is asked.
     async fn spot_of(&self, interaction: &Interaction) -> Option<Spot> {
-        match (&interaction.channel, interaction.channel_id) {
-            (Some(room), _) => Some(Spot::of_room(room, interaction.guild_id)),
-            (None, Some(channel)) => self.spot(channel, interaction.guild_id).await,
-            (None, None) => None,
+        let (room, guild) = (interaction.channel.as_ref(), interaction.guild_id);
+        let told = room.and_then(|room| Spot::of_room(room, guild));
+        if told.is_some() {
+            return told;
         }
+        let channel = room.map(|room| room.id).or(interaction.channel_id)?;
+        self.spot(channel, guild).await
     }
 
     async fn code_for(&self, person: &Person, spot: &Spot) -> String {
         let user = author_of(person, person.display_name());
+        let id = user.id.clone();
         match self.registry.request_pairing(user, spot.chat.to_string()).await {
             Ok(Some(code)) => code_words(&code),
-            Ok(None) => "I do not know you yet; you have been told a code.".to_owned(),
+            Ok(None) if self.registry.standing(&id) == Standing::Waiting => {
+                "I do not know you yet; you have been told a code.".to_owned()
+            }
+            Ok(None) => {
+                "I do not know you yet, and too many others wait for a code; try again later.".to_owned()
+            }
             Err(error) => {
                 tracing::warn!(platform = "discord", %error, "a stranger could not be given a code");
                 "I do not know you yet, and cannot give you a code at the moment.".to_owned()
@@ -202,7 +226,12 @@ fn words_of(value: &Value) -> String {
 }
 
 fn command(spec: &cairn_core::command::CommandSpec) -> CreateCommand {
-    let command = CreateCommand::new(spec.name).kind(CommandType::ChatInput).description(spec.description);
+    // Left unsaid, Discord takes a command to be for everywhere: for private chats of others, too.
+    let command = CreateCommand::new(spec.name)
+        .kind(CommandType::ChatInput)
+        .description(spec.description)
+        .integration_types(vec![InstallationContext::Guild])
+        .contexts(vec![InteractionContext::Guild, InteractionContext::BotDm]);
     match &spec.argument {
         Some(argument) => command.add_option(
             CreateCommandOption::new(CommandOptionType::String, argument.name, argument.description)
@@ -222,12 +251,23 @@ fn wanted() -> BTreeMap<String, Shape> {
     COMMANDS.iter().map(shape).collect()
 }
 
+/// A list of numbers in order; empty when it is not there.
+fn numbers(command: &Value, key: &str) -> Vec<u64> {
+    let list = command.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut numbers: Vec<u64> = list.iter().filter_map(Value::as_u64).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
 /// What Discord has; none when there is something that the bot would not have registered.
 fn shapes_of(known: &[Value]) -> Option<BTreeMap<String, Shape>> {
     let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
     let mut shapes = BTreeMap::new();
     for command in known {
-        if command.get("type").and_then(Value::as_u64).unwrap_or(1) != 1 {
+        if command.get("type").and_then(Value::as_u64).unwrap_or(1) != 1
+            || numbers(command, "integration_types") != INSTALLED
+            || numbers(command, "contexts") != GIVEN
+        {
             return None;
         }
         let options = command.get("options").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -267,7 +307,13 @@ mod tests {
         renamed[0]["description"] = json!("something else");
         let mut foreign = registered();
         foreign.push(json!({"name": "Quote", "description": "", "type": 3}));
-        for known in [fewer, renamed, foreign, Vec::new()] {
+        let mut everywhere = registered();
+        everywhere[0]["contexts"] = json!([2, 1, 0]);
+        let mut unsaid = registered();
+        unsaid[0].as_object_mut().expect("is an object").remove("contexts");
+        let mut with_people = registered();
+        with_people[0]["integration_types"] = json!([0, 1]);
+        for known in [fewer, renamed, foreign, everywhere, unsaid, with_people, Vec::new()] {
             assert_ne!(shapes_of(&known), Some(wanted()));
         }
     }

@@ -156,7 +156,10 @@ impl Inbox {
                 with(kind, data, |room: Room| places.learn(&room, room.guild_id));
             }
             "CHANNEL_DELETE" | "THREAD_DELETE" => {
-                with(kind, data, |room: Room| places.forget(room.id));
+                with(kind, data, |room: Room| {
+                    places.forget(room.id);
+                    self.porter.link.clear(&take::sight_of(room.id));
+                });
             }
             "THREAD_LIST_SYNC" => {
                 if let Some(sync) = read::<Threads>(kind, data) {

@@ -10,6 +10,7 @@ use serenity::all::{ChannelId, GuildId, UserId};
 
 use super::{Item, Porter};
 use crate::discord::places::Spot;
+use crate::discord::rest::RestError;
 use crate::discord::wire::{Person, Said, time_of};
 use crate::discord::words::Reading;
 
@@ -126,14 +127,22 @@ impl Porter {
         }
     }
 
-    /// Where a channel is. Waits while Discord does not say; none when it says that there is none.
+    /// Where a channel is. Waits while Discord does not say; none when it will not say: then nobody can tell which rules
+    /// hold there, and nothing of it is served.
     pub(super) async fn spot(&self, channel: ChannelId, guild: Option<GuildId>) -> Option<Spot> {
         let mut pause = PAUSE_FIRST;
         loop {
-            match self.places.find(&self.rest, channel).await {
-                // Private chats are described without a server; a message in a server names it.
-                Ok(spot) => return Some(Spot { guild: spot.guild.or(guild), ..spot }),
-                Err(error) if error.is_passing() => {
+            match self.places.find(&self.rest, channel, guild).await {
+                Ok(Some(spot)) => {
+                    self.link.clear(&sight_of(channel));
+                    return Some(spot);
+                }
+                Ok(None) => {
+                    self.cannot_see(channel, "Discord does not say where it belongs");
+                    return None;
+                }
+                // A token that is refused says nothing of the channel; what waits here is read again after the run.
+                Err(error) if error.is_passing() || error == RestError::Unauthorized => {
                     tracing::warn!(
                         platform = "discord",
                         channel = channel.get(),
@@ -144,10 +153,21 @@ impl Porter {
                     pause = (pause * 2).min(PAUSE_LONGEST);
                 }
                 Err(error) => {
-                    tracing::warn!(platform = "discord", channel = channel.get(), %error, "cannot see a channel");
-                    return guild.map(|guild| Spot { guild: Some(guild), chat: channel, thread: None });
+                    self.cannot_see(channel, &error.to_string());
+                    return None;
                 }
             }
+        }
+    }
+
+    fn cannot_see(&self, channel: ChannelId, why: &str) {
+        if self.link.trouble(&sight_of(channel), &format!("it cannot be told which rules hold: {why}")) {
+            tracing::info!(
+                platform = "discord",
+                channel = channel.get(),
+                why,
+                "a channel cannot be looked up; nothing of it is served until the bot may see it"
+            );
         }
     }
 
@@ -252,6 +272,11 @@ impl Porter {
             }
         }
     }
+}
+
+/// The place of this trouble in the status.
+pub(super) fn sight_of(channel: ChannelId) -> String {
+    format!("sight of channel {channel}")
 }
 
 /// What a stranger is told.

@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use reqwest::header::HeaderMap;
 use serenity::http::{LightMethod, RatelimitingBucket};
 
+use super::LIMIT_MAX;
+
 /// Requests a second that Discord allows a bot, over all buckets.
 const GLOBAL_PER_SECOND: u32 = 50;
 
@@ -73,6 +75,7 @@ impl Limits {
             return;
         };
         let Ok(after) = Duration::try_from_secs_f64(after) else { return };
+        let after = after.min(LIMIT_MAX);
         // Not negative, and a whole number: the cast loses nothing that counts.
         let remaining = remaining.clamp(0.0, f64::from(u32::MAX)) as u32;
         let mut state = self.0.lock();
@@ -90,7 +93,7 @@ impl Limits {
     /// Discord said 429: nothing of this bucket, or nothing at all, for so long.
     pub(super) fn close(&self, key: Key, after: Duration, global: bool, now: Instant) {
         let mut state = self.0.lock();
-        let until = now + after;
+        let until = now + after.min(LIMIT_MAX);
         if global {
             state.closed_until = Some(state.closed_until.map_or(until, |known| known.max(until)));
         } else {
@@ -152,6 +155,15 @@ mod tests {
         limits.learn(key(1), &headers("0", "2"), now);
         limits.learn(key(1), &headers("1", "2"), now);
         assert!(limits.acquire(key(1), now).is_err());
+    }
+
+    #[test]
+    fn no_limit_is_believed_for_longer_than_an_hour() {
+        let (limits, now) = (Limits::default(), Instant::now());
+        limits.learn(key(1), &headers("0", "1e18"), now);
+        assert_eq!(limits.acquire(key(1), now), Err(LIMIT_MAX));
+        limits.close(key(2), Duration::MAX, false, now);
+        assert_eq!(limits.acquire(key(2), now), Err(LIMIT_MAX));
     }
 
     #[test]

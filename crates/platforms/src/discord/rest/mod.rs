@@ -10,6 +10,7 @@ mod limits;
 
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use reqwest::header::{CONTENT_LENGTH, HeaderMap};
 use reqwest::{Client, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -38,7 +39,7 @@ const ANSWER_MAX: u64 = 16 * 1024 * 1024;
 /// After a 429 that does not say how long.
 const LIMIT_UNSAID: Duration = Duration::from_secs(5);
 
-/// Longest pause that a 429 is believed.
+/// Longest pause that is believed.
 const LIMIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Tries of [`Rest::patiently`].
@@ -69,6 +70,12 @@ impl Rest {
         }
         let api = api.as_str().trim_end_matches('/').to_owned();
         Ok(Self { client: builder.build()?, token, api, limits: Limits::default(), rejected: Notify::new() })
+    }
+
+    /// A refusal of before is of no account any more.
+    pub(in crate::discord) fn forget_rejection(&self) {
+        // The permit that nobody waited for, if there is one.
+        let _ = self.rejected.notified().now_or_never();
     }
 
     /// Returns when Discord has refused the token.
@@ -147,6 +154,7 @@ impl Rest {
     /// Sends a request and reads the whole answer.
     async fn execute(&self, request: Request<'_>) -> Result<Vec<u8>, RestError> {
         let key: Key = (request.route_ref().ratelimiting_bucket(), *request.method_ref());
+        let by_bot = is_by_bot(request.route_ref());
         self.limits.acquire(key, Instant::now()).map_err(|after| RestError::Limited { after })?;
         let request = request
             .build(&self.client, self.token.expose_secret(), Some(&self.api))
@@ -159,13 +167,21 @@ impl Rest {
         if status.is_success() {
             return body;
         }
-        Err(self.of_status(key, status, &headers, &body.unwrap_or_default()))
+        Err(self.of_status(key, by_bot, status, &headers, &body.unwrap_or_default()))
     }
 
-    fn of_status(&self, key: Key, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> RestError {
+    fn of_status(
+        &self,
+        key: Key,
+        by_bot: bool,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> RestError {
         let fault: Option<Fault> = serde_json::from_slice(body).ok();
         match status {
-            StatusCode::UNAUTHORIZED => {
+            // Of an interaction it is the token of the interaction that is no longer good.
+            StatusCode::UNAUTHORIZED if by_bot => {
                 self.rejected.notify_one();
                 RestError::Unauthorized
             }
@@ -192,6 +208,16 @@ impl Rest {
             }
         }
     }
+}
+
+/// Whether the bot's token authorises a request, and not one that is in its address.
+fn is_by_bot(route: &Route<'_>) -> bool {
+    !matches!(
+        route,
+        Route::InteractionResponse { .. }
+            | Route::WebhookOriginalInteractionResponse { .. }
+            | Route::WebhookWithToken { .. }
+    )
 }
 
 fn with_body<'a>(
