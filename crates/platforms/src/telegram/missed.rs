@@ -30,11 +30,24 @@ pub(super) enum Due {
 pub(super) fn dues(telegram: &Telegram, me: &User, started: Timestamp, fresh: &[(i64, Update)]) -> Vec<Due> {
     let (catch_up, now) = (telegram.settings.catch_up, telegram.now());
     let (mut missed, mut answered) = (HashMap::<Place, usize>::new(), HashSet::<Place>::new());
+    let mut seen = HashSet::<(Place, i64)>::new();
+    // A message that Telegram gives twice is what its first copy is; the second is dropped by the house.
+    let repeats: Vec<bool> = fresh
+        .iter()
+        .map(|(_, update)| match update {
+            Update::Message(message) => !seen.insert((place_of(update), message.message_id)),
+            _ => false,
+        })
+        .collect();
     let mut dues: Vec<Due> = fresh
         .iter()
+        .zip(repeats)
         .rev()
-        .map(|(_, update)| {
+        .map(|((_, update), is_repeat)| {
             let Update::Message(message) = update else { return Due::Now };
+            if is_repeat {
+                return Due::WithLater;
+            }
             let Ok(at) = Timestamp::from_second(message.date) else { return Due::Now };
             let age = now.duration_since(at);
             if at >= started && age <= LIVE {
