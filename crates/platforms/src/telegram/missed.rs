@@ -30,12 +30,14 @@ pub(super) enum Due {
 pub(super) fn dues(telegram: &Telegram, me: &User, started: Timestamp, fresh: &[(i64, Update)]) -> Vec<Due> {
     let (catch_up, now) = (telegram.settings.catch_up, telegram.now());
     let (mut missed, mut answered) = (HashMap::<Place, usize>::new(), HashSet::<Place>::new());
-    let mut seen = HashSet::<(Place, i64)>::new();
+    let mut seen = HashSet::<(i64, i64)>::new();
     // A message that Telegram gives twice is what its first copy is; the second is dropped by the house.
     let repeats: Vec<bool> = fresh
         .iter()
         .map(|(_, update)| match update {
-            Update::Message(message) => !seen.insert((place_of(update), message.message_id)),
+            Update::Message(message) => {
+                asks(telegram, me, message) && !seen.insert((message.chat.id, message.message_id))
+            }
             _ => false,
         })
         .collect();
