@@ -6,16 +6,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use cairn_core::agent::AgentSettings;
 use cairn_core::conversation::{Conversation, FoldError};
+use cairn_core::engine::{self, ContextEngine, Standard};
 use cairn_core::event::Record;
 use cairn_core::ids::ChannelId;
+use cairn_core::ports::ChatModel;
 use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::agent::AgentRuntime;
 use crate::channel::ChannelMsg;
 use crate::compactor::CompactorMsg;
-use crate::house::AgentRuntime;
 use crate::hub::Hub;
 
 #[derive(Default)]
@@ -30,6 +33,8 @@ pub(crate) struct Cell {
     pub(crate) id: ChannelId,
     /// The agent that talks here.
     pub(crate) agent: Arc<AgentRuntime>,
+    /// What decides about its window.
+    pub(crate) engine: Arc<dyn ContextEngine>,
     /// Who waits.
     pub(crate) hub: Hub,
     conversation: RwLock<Conversation>,
@@ -42,9 +47,13 @@ pub(crate) struct Cell {
 impl Cell {
     /// A cell without actors yet.
     pub(crate) fn new(agent: Arc<AgentRuntime>, conversation: Conversation) -> Self {
+        // The configuration was checked: an unknown name cannot come here.
+        let engine = engine::by_name(&agent.first_settings().engine).unwrap_or_else(|| Arc::new(Standard));
+        engine.bootstrap(&conversation);
         Self {
             id: conversation.channel.clone(),
             agent,
+            engine,
             hub: Hub::default(),
             changed: watch::Sender::new(conversation.last_n),
             conversation: RwLock::new(conversation),
@@ -56,6 +65,17 @@ impl Cell {
     /// Reads under the lock. Nothing slow in there.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
         look(&self.conversation.read())
+    }
+
+    /// The settings that hold now: those on the model that answers here, with what was learnt of it. Never called while
+    /// the lock is held.
+    pub(crate) fn settings(&self) -> Arc<AgentSettings> {
+        self.read(|conversation| self.agent.settings(conversation))
+    }
+
+    /// The model that answers here.
+    pub(crate) fn model(&self) -> Arc<dyn ChatModel> {
+        self.read(|conversation| Arc::clone(&self.agent.serving(conversation).model))
     }
 
     /// A copy; entries are shared.
@@ -74,6 +94,7 @@ impl Cell {
             for record in records {
                 conversation.apply(record)?;
             }
+            self.engine.ingest_many(&conversation, records);
         }
         metrics::histogram!("cairn_write_lock_seconds").record(begun.elapsed().as_secs_f64());
         if let Some(record) = records.last() {
@@ -90,6 +111,7 @@ impl Cell {
     /// Puts a restored conversation in the place of what was there. For the router, while no actor writes.
     pub(crate) fn replace(&self, conversation: Conversation) {
         let n = conversation.last_n;
+        self.engine.bootstrap(&conversation);
         *self.conversation.write() = conversation;
         self.changed.send_replace(n);
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::compaction::{Decision, next_run};
+use cairn_core::compaction::Decision;
 use cairn_core::event::{Run, RunOutcome};
 use cairn_core::ids::RunId;
 use jiff::{SignedDuration, Timestamp};
@@ -122,11 +122,11 @@ impl CompactorState {
         let Some(run) = self.cell.read(|conversation| conversation.run.clone()) else {
             // A run that ended otherwise (`/new`, superseded) takes its worker along.
             self.attempt = None;
-            let settings = &self.cell.agent.settings;
-            match self.cell.read(|conversation| next_run(conversation, settings, now)) {
+            let settings = &self.cell.settings();
+            match self.cell.read(|conversation| self.cell.engine.after_turn(conversation, settings, now)) {
                 Decision::Idle => {}
                 Decision::WaitUntil(until) => self.look_at(until, now),
-                Decision::Start(_) | Decision::Moot(_) => self.cell.tell_channel(ChannelMsg::Propose),
+                Decision::Start(_) | Decision::Apply(_) => self.cell.tell_channel(ChannelMsg::Propose),
             }
             return;
         };
@@ -150,7 +150,7 @@ impl CompactorState {
 
     fn start(&mut self, run: Run) {
         let token = self.shared.tasks.token();
-        let digest = run.attempt > self.cell.agent.settings.compaction.max_attempts;
+        let digest = run.attempt > self.cell.settings().compaction.max_attempts;
         self.attempt = Some(Attempt {
             run: run.id.clone(),
             attempt: run.attempt,

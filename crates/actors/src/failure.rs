@@ -50,7 +50,8 @@ pub(crate) fn of_model(model: &str, error: &ModelError) -> TurnFailure {
         ModelError::Overloaded { .. } | ModelError::Timeout(_) | ModelError::Transport(_) => {
             "check that the model's server runs and can be reached, then send the message again"
         }
-        ModelError::ContextOverflow(_) => "lower context_window to what the model really takes",
+        ModelError::NoTools(_) => "set tools = false for this model",
+        ModelError::ContextOverflow { .. } => "lower context_window to what the model really takes",
         ModelError::Protocol(_) => "send the message again; if it stays so, check base_url and provider",
     };
     failure("turn_failed", format!("model `{model}`: {error}"), hint)

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::agent::AgentSettings;
-use cairn_core::compaction::{Decision, next_run};
+use cairn_core::compaction::Decision;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, NewRecord, RunEnd};
 use cairn_core::ids::{AgentId, ChannelId, Generation, OutboxId, RunId, TurnId};
 use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::ports::{
-    Archive, ChatModel, Clock, Journal, MemoryStore, OutboxItem, OutboxStore, Platform, Search, StoreError,
+    Archive, ArtifactStore, Clock, Journal, MemoryStore, OutboxItem, OutboxStore, Platform, Search,
+    StoreError, Tool,
 };
 use cairn_core::registry::UsageDay;
 use cairn_core::tier::Tier;
@@ -21,21 +21,13 @@ use ractor::{Actor as _, ActorRef};
 use tokio::sync::{broadcast, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::agent::AgentRuntime;
 use crate::channel::ChannelMsg;
 use crate::limits::HouseLimits;
 use crate::notice::Notice;
 use crate::outbox::{OutboxMsg, Owed};
 use crate::shared::{Create, Phase, Shared};
 use crate::supervisor::{Supervisor, SupervisorMsg};
-
-/// An agent with its model.
-#[derive(Clone)]
-pub struct AgentRuntime {
-    /// What decisions need to know of it.
-    pub settings: Arc<AgentSettings>,
-    /// The model that answers and summarises.
-    pub model: Arc<dyn ChatModel>,
-}
 
 /// What the house stands on.
 pub struct HouseDeps {
@@ -49,6 +41,10 @@ pub struct HouseDeps {
     pub memories: Arc<dyn MemoryStore>,
     /// Deliveries owed.
     pub outbox: Arc<dyn OutboxStore>,
+    /// Large results of tools.
+    pub artifacts: Arc<dyn ArtifactStore>,
+    /// Tools beside those that are built in.
+    pub tools: Vec<Arc<dyn Tool>>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// The agents; the first is the default one.
@@ -192,7 +188,7 @@ impl House {
     /// The agent that is meant when none is named: the first.
     pub fn default_agent(&self) -> AgentId {
         let first = self.shared.deps.agents.first();
-        first.map_or_else(|| AgentId::from("main"), |agent| agent.settings.id.clone())
+        first.map_or_else(|| AgentId::from("main"), |agent| agent.id.clone())
     }
 
     /// Asks for a compaction. `None`: there is nothing to compact.
@@ -300,10 +296,11 @@ impl House {
             let Some(cell) = self.shared.cell(channel) else { return };
             let mut changes = cell.changes();
             changes.borrow_and_update();
-            let settings = &cell.agent.settings;
+            let settings = &cell.settings();
             let now = self.shared.now();
             let calm = cell.read(|conversation| {
-                let due = || matches!(next_run(conversation, settings, now), Decision::Start(_));
+                let due =
+                    || matches!(cell.engine.after_turn(conversation, settings, now), Decision::Start(_));
                 measure(conversation, settings).tier < below || (conversation.run.is_none() && !due())
             });
             drop(cell);

@@ -9,6 +9,7 @@
 //! like any other. [`House`] is the handle to all of it.
 
 mod admission;
+mod agent;
 mod cell;
 mod channel;
 mod compactor;
@@ -30,7 +31,8 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use house::{AgentRuntime, Health, House, HouseDeps, HouseError, RunTicket};
+pub use agent::{AgentRuntime, Candidate};
+pub use house::{Health, House, HouseDeps, HouseError, RunTicket};
 pub use limits::HouseLimits;
 pub use notice::Notice;
 pub use tools::builtin_tools;

@@ -14,9 +14,10 @@ use ractor::ActorRef;
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::agent::AgentRuntime;
 use crate::cell::Cell;
 use crate::channel::ChannelMsg;
-use crate::house::{AgentRuntime, HouseDeps, HouseError};
+use crate::house::{HouseDeps, HouseError};
 use crate::notice::Notice;
 use crate::outbox::OutboxMsg;
 use crate::router::RouterMsg;
@@ -78,8 +79,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Everything, without actors yet.
     pub(crate) fn new(deps: HouseDeps) -> Self {
-        let agents =
-            deps.agents.iter().map(|agent| (agent.settings.id.clone(), Arc::new(agent.clone()))).collect();
+        let agents = deps.agents.iter().map(|agent| (agent.id.clone(), Arc::new(agent.clone()))).collect();
         let meter = Meter::new(deps.talk.clone(), deps.prices.clone(), deps.usage_day.clone());
         Self {
             agents,

@@ -110,7 +110,7 @@ impl Toolbox {
         model: &str,
         ordinal: usize,
     ) -> Result<(String, Option<Event>), String> {
-        let tools = &self.cell.agent.settings.tools;
+        let tools = &self.cell.settings().tools;
         if !tools.iter().any(|tool| tool.name == call.name) {
             let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
             return Err(format!("there is no tool `{}`; the tools are {}", call.name, names.join(", ")));
@@ -133,7 +133,7 @@ impl Toolbox {
             let open = conversation.open_turn.as_ref().ok_or("the turn has ended")?;
             let last = Seq(conversation.next_seq.0 - 1);
             Ok(MemorySave {
-                agent: self.cell.agent.settings.id.clone(),
+                agent: self.cell.agent.id.clone(),
                 scope: Scope::learnt_in(&self.cell.id, conversation.direct_with.as_deref()),
                 kind: draft.kind,
                 text: draft.text,
@@ -156,7 +156,7 @@ impl Toolbox {
     async fn memory_search(&self, arguments: &Value) -> Result<String, String> {
         let query = text_argument(arguments, "query")?;
         let filter = MemoryFilter { query: Some(query), limit: HITS_MAX, ..MemoryFilter::default() };
-        let agent = &self.cell.agent.settings.id;
+        let agent = &self.cell.agent.id;
         let found = self.shared.deps.memories.list(agent, &self.scopes, filter).await;
         let lines: Vec<String> = found
             .map_err(|error| error.to_string())?

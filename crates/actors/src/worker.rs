@@ -68,7 +68,7 @@ pub(crate) async fn run(
     run: Run,
     digest: bool,
 ) -> Result<Made, Failure> {
-    let limit = Duration::from_secs(cell.agent.settings.compaction.timeout_secs);
+    let limit = Duration::from_secs(cell.settings().compaction.timeout_secs);
     let spent = Mutex::new(Usage::default());
     let attempt = async {
         let sources = sources(&shared, &cell, &run).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn run(
     let ended = tokio::time::timeout(limit, attempt).await;
     let usage = *spent.lock();
     if usage != Usage::default() {
-        let model = cell.agent.model.info().id.clone();
+        let model = cell.model().info().id.clone();
         cell.tell_channel(ChannelMsg::Spent { model, usage });
     }
     match ended {
@@ -122,7 +122,7 @@ async fn sources(shared: &Shared, cell: &Cell, run: &Run) -> Result<Sources, Fai
 async fn stand_in(cell: &Cell, run: Run, sources: Sources) -> Result<Made, Failure> {
     tracing::warn!(channel = %cell.id, run = %run.id,
         "the model made no summary in any attempt; a digest stands in; check the model of this agent");
-    let settings = Arc::clone(&cell.agent.settings);
+    let settings = cell.settings();
     let digest = tokio::task::spawn_blocking(move || {
         digest_draft(&settings, &run, &sources.entries, &sources.summaries)
     });
@@ -136,7 +136,7 @@ async fn summarise(cell: &Cell, run: &Run, sources: Sources, spent: &Mutex<Usage
     let source_tokens: u64 = sources.entries.iter().map(|entry| u64::from(entry.tokens)).sum::<u64>()
         + sources.summaries.iter().map(|summary| u64::from(summary.tokens)).sum::<u64>();
     let dates = sources.entries.first().zip(sources.entries.last()).map(|(first, last)| (first.at, last.at));
-    let settings = &cell.agent.settings;
+    let settings = &cell.settings();
     let request = compaction_request(&cell.id, settings, run, sources.entries, sources.summaries);
     let mut talk = Talk { cell, request, memories: Vec::new(), spent };
     let mut corrected = false;
@@ -144,7 +144,7 @@ async fn summarise(cell: &Cell, run: &Run, sources: Sources, spent: &Mutex<Usage
         let said = talk.rounds().await?;
         let draft = Draft {
             text: said.text,
-            made_by: cell.agent.model.info().id.clone(),
+            made_by: cell.model().info().id.clone(),
             memories: talk.memories.clone(),
             dates,
         };
@@ -204,7 +204,7 @@ impl Talk<'_> {
     }
 
     async fn call(&self) -> Result<(String, Vec<ToolCall>, Finish), ModelError> {
-        let mut events = self.cell.agent.model.stream(self.request.clone());
+        let mut events = self.cell.model().stream(self.request.clone());
         let (mut text, mut calls) = (String::new(), Vec::new());
         while let Some(event) = events.next().await {
             match event? {

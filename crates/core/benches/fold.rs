@@ -86,6 +86,7 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         attempt: 1,
         retry_at: None,
         tokens_before: 0,
+        checkpoint: None,
     };
     apply(&mut base, Event::RunStarted { run });
     let summary = Summary {
@@ -99,6 +100,7 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         tokens: 20,
         made_by: "bench".into(),
         text: "Anna liked the third flat best.".into(),
+        identifiers: Vec::new(),
     };
     let end = RunEnd {
         run: RunId::from("r1"),

@@ -50,6 +50,7 @@ fn entries(n: u64) -> Vec<Arc<Entry>> {
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
+        artifact: None,
         quotes: false,
         tokens: 40,
     };

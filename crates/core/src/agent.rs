@@ -1,10 +1,12 @@
 //! What an agent is, as far as decisions need to know.
 
+use crate::conversation::{Conversation, Learnt};
 use crate::ids::AgentId;
 use crate::model::ToolDef;
+use crate::settings::{PruningSettings, ResultGuardSettings, WindowGuard};
 use crate::tier::CompactionSettings;
 
-/// An agent's settings, resolved from the configuration.
+/// An agent's settings on one model of its chain, resolved from the configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentSettings {
     /// Its name.
@@ -17,8 +19,18 @@ pub struct AgentSettings {
     pub window: WindowSize,
     /// Compaction.
     pub compaction: CompactionSettings,
+    /// Pruning of results.
+    pub pruning: PruningSettings,
+    /// What becomes of large results.
+    pub result_guard: ResultGuardSettings,
+    /// When a discovered window is too small.
+    pub window_guard: WindowGuard,
+    /// The context engine, by its name in [`crate::engine`].
+    pub engine: String,
     /// The model that answers, by its id in the configuration.
     pub model: String,
+    /// Seconds after a request for which the model's provider keeps its prefix in a cache.
+    pub cache_ttl_secs: u64,
     /// Tools that the model may call.
     pub tools: Vec<ToolDef>,
     /// Most memories recalled into a window.
@@ -27,6 +39,25 @@ pub struct AgentSettings {
     pub max_rounds: u32,
     /// The time zone in which dates are shown to the model; an IANA name.
     pub timezone: String,
+}
+
+impl AgentSettings {
+    /// The same with what was learnt of the model in that conversation: a smaller window, no tools.
+    pub fn knowing(&self, conversation: &Conversation) -> Option<Self> {
+        let learnt = conversation.learnt.get(&self.model)?;
+        let mut settings = self.clone();
+        settings.learn(learnt);
+        (settings != *self).then_some(settings)
+    }
+
+    fn learn(&mut self, learnt: &Learnt) {
+        if let Some(tokens) = learnt.window_tokens.filter(|tokens| *tokens < self.window.window_tokens) {
+            self.window = self.window.narrowed(tokens);
+        }
+        if learnt.no_tools {
+            self.tools.clear();
+        }
+    }
 }
 
 /// The size of the window, and who set it.
@@ -52,6 +83,8 @@ pub enum WindowSource {
     Server,
     /// `[defaults]`.
     Defaults,
+    /// The model's server, by refusing a request that was larger.
+    Learnt,
 }
 
 /// Largest output reserve when `max_output_tokens` is not set (CONTRACT.md).
@@ -76,6 +109,16 @@ impl WindowSize {
         };
         let reserve = max_output_tokens.unwrap_or_else(|| (window_tokens / 4).min(OUTPUT_RESERVE_MAX));
         Self { window_tokens, output_reserve_tokens: reserve.min(window_tokens.saturating_sub(1)), source }
+    }
+
+    /// The same window at that size, which the model's server has named. The reserve keeps its share at most.
+    pub fn narrowed(&self, window_tokens: u64) -> Self {
+        let reserve = self.output_reserve_tokens.min(window_tokens / 2);
+        Self {
+            window_tokens: window_tokens.max(1),
+            output_reserve_tokens: reserve,
+            source: WindowSource::Learnt,
+        }
     }
 
     /// Tokens that a request may take: the denominator of usage.

@@ -75,6 +75,10 @@ string_id! {
     MessageId
 }
 string_id! {
+    /// An artifact: `a` and its ordinal in the channel.
+    ArtifactId
+}
+string_id! {
     /// An outbox item: one delivery that is owed to a platform.
     OutboxId
 }

@@ -6,10 +6,12 @@
 
 pub mod access;
 pub mod agent;
+pub mod artifact;
 pub mod command;
 pub mod compaction;
 pub mod conversation;
 pub mod digest;
+pub mod engine;
 pub mod event;
 pub mod ids;
 pub mod limits;
@@ -17,8 +19,10 @@ pub mod memory;
 pub mod message;
 pub mod model;
 pub mod ports;
+pub mod prune;
 pub mod registry;
 pub mod sentences;
+pub mod settings;
 pub mod summary;
 pub mod tier;
 pub mod tokens;

@@ -43,6 +43,8 @@ pub struct Price {
     pub input: f64,
     /// Of a request, read from the provider's cache; 0: as much as any other.
     pub cached_input: f64,
+    /// Of a request, written into the provider's cache; none: as much as any other.
+    pub cache_write: Option<f64>,
     /// Of an answer.
     pub output: f64,
 }
@@ -53,7 +55,9 @@ impl Price {
         let cached = usage.cached_tokens.min(usage.input_tokens);
         // A price that nobody gave must not open the cap.
         let cached_price = if self.cached_input > 0.0 { self.cached_input } else { self.input };
-        let sum = (usage.input_tokens - cached) as f64 * self.input
+        let written = usage.cache_write_tokens.min(usage.input_tokens - cached);
+        let sum = (usage.input_tokens - cached - written) as f64 * self.input
+            + written as f64 * self.cache_write.unwrap_or(self.input)
             + cached as f64 * cached_price
             + usage.output_tokens as f64 * self.output;
         sum / 1e6

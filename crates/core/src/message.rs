@@ -107,6 +107,9 @@ pub struct Entry {
     /// For a tool's entry: the call that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
+    /// For a tool's entry: the artifact that holds the whole of its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<crate::ids::ArtifactId>,
     /// The text quotes other entries (an offline reply): it is not indexed, so that no search finds an echo.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quotes: bool,
@@ -232,6 +235,7 @@ impl Pending {
             reasoning: None,
             tool_calls: Vec::new(),
             tool_call_id: None,
+            artifact: None,
             quotes: false,
             tokens: self.tokens,
         }
@@ -286,6 +290,7 @@ impl Entry {
             reasoning: None,
             tool_calls: Vec::new(),
             tool_call_id: None,
+            artifact: None,
             quotes: false,
             tokens: LOST_TOKENS,
         }

@@ -133,6 +133,14 @@ pub struct Usage {
     pub output_tokens: u64,
     /// Tokens of the request that came from the provider's cache.
     pub cached_tokens: u64,
+    /// Tokens of the request that the provider wrote into its cache, where that has a price of its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl std::ops::AddAssign for Usage {
@@ -140,6 +148,7 @@ impl std::ops::AddAssign for Usage {
         self.input_tokens += other.input_tokens;
         self.output_tokens += other.output_tokens;
         self.cached_tokens += other.cached_tokens;
+        self.cache_write_tokens += other.cache_write_tokens;
     }
 }
 
@@ -162,8 +171,16 @@ pub struct ModelInfo {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// The request is larger than the model's window.
-    #[error("the request is larger than the model's window: {0}")]
-    ContextOverflow(String),
+    #[error("the request is larger than the model's window: {message}")]
+    ContextOverflow {
+        /// What the server said.
+        message: String,
+        /// The window in tokens, where the server names it.
+        limit: Option<u64>,
+    },
+    /// The model takes no tools.
+    #[error("the model takes no tools: {0}")]
+    NoTools(String),
     /// Too many requests.
     #[error("rate limited by the model's server{}: {message}", retry_hint(.retry_after))]
     RateLimited {
@@ -205,7 +222,8 @@ impl ModelError {
     /// The typed error's name in records, logs and metrics.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::ContextOverflow(_) => "context_overflow",
+            Self::ContextOverflow { .. } => "context_overflow",
+            Self::NoTools(_) => "no_tools",
             Self::RateLimited { .. } => "rate_limited",
             Self::Overloaded { .. } => "overloaded",
             Self::Auth(_) => "auth",
@@ -232,7 +250,8 @@ impl ModelError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { retry_after, .. } | Self::Overloaded { retry_after, .. } => *retry_after,
-            Self::ContextOverflow(_)
+            Self::ContextOverflow { .. }
+            | Self::NoTools(_)
             | Self::Auth(_)
             | Self::BadRequest(_)
             | Self::Timeout(_)

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::settings::IdentifierPolicy;
+
 /// How full the window is. A threshold counts as reached at `>=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -56,8 +58,29 @@ pub struct CompactionSettings {
     pub max_attempts: u32,
     /// Pause after the first failed attempt, in milliseconds; doubles with each further one.
     pub retry_base_ms: u64,
-    /// Time limit of one attempt, in seconds.
+    /// Time limit of all calls of one attempt together, in seconds.
     pub timeout_secs: u64,
+    /// Time limit of one call of the model, in seconds.
+    pub call_timeout_secs: u64,
+    /// The model that summarises, by its id in the configuration; none: the agent's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Most tokens of a summary; none: its part of the stack's share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_tokens: Option<u64>,
+    /// What every summary of this agent is to attend to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// What summaries do with identifiers.
+    pub identifiers: IdentifierPolicy,
+    /// Most tokens that runs of one channel may take within an hour; 0: no cap.
+    pub tokens_per_hour: u64,
+    /// A run that is not urgent waits until the provider's cache has gone cold.
+    pub when_cold: bool,
+    /// Messages of the live history from which on a run is due, whatever the usage; 0: off.
+    pub max_messages: u64,
+    /// Most tokens of the summary stack, beside its share; 0: the share alone.
+    pub stack_tokens: u64,
 }
 
 impl Default for CompactionSettings {
@@ -76,6 +99,15 @@ impl Default for CompactionSettings {
             max_attempts: 3,
             retry_base_ms: 2_000,
             timeout_secs: 300,
+            call_timeout_secs: 120,
+            model: None,
+            target_tokens: None,
+            instructions: None,
+            identifiers: IdentifierPolicy::Preserve,
+            tokens_per_hour: 2_000_000,
+            when_cold: false,
+            max_messages: 0,
+            stack_tokens: 0,
         }
     }
 }

@@ -41,12 +41,13 @@ fn messages() -> Vec<Event> {
             arguments: serde_json::json!({ "query": "flowers" }),
         }],
         tool_call_id: None,
+        artifact: None,
         quotes: true,
         author: None,
         message: None,
         ..pending.to_entry(Seq(2), &"t1".into(), Generation(1))
     };
-    let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60 };
+    let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60, cache_write_tokens: 0 };
     let end = |outcome| {
         Event::TurnEnded(TurnEnd {
             turn: "t1".into(),
@@ -119,6 +120,7 @@ fn run(work: Work, trigger: Trigger) -> Event {
             attempt: 1,
             retry_at: Some(at()),
             tokens_before: 5_000,
+            checkpoint: None,
         },
     }
 }
@@ -135,6 +137,7 @@ fn compaction() -> Vec<Event> {
         tokens: 20,
         made_by: "main".into(),
         text: "Anna takes the third flat.".into(),
+        identifiers: Vec::new(),
     };
     let end = RunEnd {
         run: "r1".into(),
@@ -188,7 +191,7 @@ fn memories() -> Vec<Event> {
 
 fn chats() -> Vec<Event> {
     let person = Author { id: "telegram/7".into(), name: "Anna".into() };
-    let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60 };
+    let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60, cache_write_tokens: 0 };
     let id = || "o1".into();
     let intended = |note: Option<&str>, edits: Option<&str>, draft| Event::OutboxIntended {
         id: id(),

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_actors::{AgentRuntime, builtin_tools};
-use cairn_core::agent::AgentSettings;
+use cairn_actors::{AgentRuntime, Candidate, builtin_tools};
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{ChatModel, Search};
 use cairn_llm::{BadModel, Offline, OpenAi, OpenAiOptions, Timeouts};
 use tokio::sync::OnceCell;
 
-use crate::config::{AgentConfig, Config, Loaded, ModelConfig, Provider};
+use crate::config::{AgentConfig, Config, Loaded, ModelConfig, OFFLINE, Provider};
 
 /// How long a model's server may take to say how large its window is. It is asked at the start alone.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -51,14 +50,13 @@ impl Roster {
         self.loaded.config.agent(id.as_str()).is_some()
     }
 
-    /// An agent's settings. Asks the model's server for its window where the configuration sets none.
+    /// An agent with its models. Asks their servers for their windows where the configuration sets none.
     ///
     /// # Errors
     /// As for [`Roster::runtimes`].
-    pub async fn settings(&self, id: &AgentId) -> Result<Option<Arc<AgentSettings>>, BadModel> {
+    pub async fn agent(&self, id: &AgentId) -> Result<Option<&AgentRuntime>, BadModel> {
         let runtimes = self.runtimes().await?;
-        let found = runtimes.iter().find(|agent| agent.settings.id == *id);
-        Ok(found.map(|agent| Arc::clone(&agent.settings)))
+        Ok(runtimes.iter().find(|agent| agent.id == *id))
     }
 
     /// All agents with their models.
@@ -78,7 +76,24 @@ impl Roster {
     }
 
     async fn runtime(&self, agent: &AgentConfig) -> Result<AgentRuntime, BadModel> {
-        let model: Arc<dyn ChatModel> = match self.loaded.config.model(agent.model()) {
+        let mut chain = Vec::new();
+        for id in agent.chain() {
+            chain.push(self.candidate(agent, id).await?);
+        }
+        let mut chain = chain.into_iter();
+        let first = match chain.next() {
+            Some(first) => first,
+            None => self.candidate(agent, OFFLINE).await?,
+        };
+        let compactor = match &agent.compaction.model {
+            Some(id) => Some(self.candidate(agent, id).await?),
+            None => None,
+        };
+        Ok(AgentRuntime::new(first).followed_by(chain).summarised_by(compactor))
+    }
+
+    async fn candidate(&self, agent: &AgentConfig, id: &str) -> Result<Candidate, BadModel> {
+        let model: Arc<dyn ChatModel> = match self.loaded.config.model(id) {
             Some(model) if model.provider == Provider::Openai => Arc::new(self.open_ai(model)?),
             _ => Arc::new(Offline::new(Arc::clone(&self.search))),
         };
@@ -86,8 +101,8 @@ impl Roster {
             Some(_) => None,
             None => discover(model.as_ref()).await,
         };
-        let settings = self.loaded.config.settings(agent, server_window, builtin_tools());
-        Ok(AgentRuntime { settings: Arc::new(settings), model })
+        let settings = self.loaded.config.settings(agent, id, server_window, builtin_tools());
+        Ok(Candidate { settings: Arc::new(settings), model })
     }
 
     fn open_ai(&self, model: &ModelConfig) -> Result<OpenAi, BadModel> {

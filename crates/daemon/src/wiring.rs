@@ -236,6 +236,8 @@ pub(crate) async fn house(
         search: Arc::new(store.clone()),
         memories: Arc::new(store.clone()),
         outbox: Arc::new(store.clone()),
+        artifacts: Arc::new(store.artifacts()),
+        tools: Vec::new(),
         clock: Arc::clone(clock),
         agents: roster.runtimes().await?.to_vec(),
         // Local answers are stored, and read by whoever waits for them: nothing is owed to a network.

@@ -79,8 +79,8 @@ fn typed(status: u16, message: String, overflow: bool, retry_after: Option<Durat
     match status {
         401 | 403 => ModelError::Auth(message),
         429 => ModelError::RateLimited { message, retry_after },
-        413 => ModelError::ContextOverflow(message),
-        _ if overflow => ModelError::ContextOverflow(message),
+        413 => ModelError::ContextOverflow { message, limit: None },
+        _ if overflow => ModelError::ContextOverflow { message, limit: None },
         404 => ModelError::BadRequest(format!(
             "{message}; check `model` and `base_url`, which mostly ends in /v1"
         )),
@@ -254,7 +254,7 @@ mod tests {
         ];
         for (server, status, body) in cases {
             assert!(
-                matches!(of(status, body), ModelError::ContextOverflow(_)),
+                matches!(of(status, body), ModelError::ContextOverflow { .. }),
                 "{server}: {:?}",
                 of(status, body)
             );

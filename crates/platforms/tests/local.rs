@@ -70,7 +70,7 @@ fn reply() -> Progress {
         message: MessageId::from("m1"),
         reply: "hello".to_owned(),
         model: "offline".to_owned(),
-        usage: Usage { input_tokens: 3, output_tokens: 2, cached_tokens: 1 },
+        usage: Usage { input_tokens: 3, output_tokens: 2, cached_tokens: 1, cache_write_tokens: 0 },
         recalled: vec!["m0123456789abcdef".into()],
     }))
 }

@@ -32,6 +32,7 @@ fn record(seq: u64) -> NewRecord {
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
+        artifact: None,
         quotes: false,
         tokens: 40,
     };

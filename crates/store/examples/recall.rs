@@ -83,6 +83,7 @@ async fn load(store: &Store, channel: &ChannelId, conversation: &Value) -> Resul
                 reasoning: None,
                 tool_calls: Vec::new(),
                 tool_call_id: None,
+                artifact: None,
                 quotes: false,
                 tokens: 0,
             };

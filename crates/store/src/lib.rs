@@ -5,6 +5,7 @@
 //! [`OutboxStore`](cairn_core::ports::OutboxStore). An append is durable when it returns; the views follow behind
 //! it on a thread of their own, and every read waits until they show all that was durable when it was asked.
 
+mod artifacts;
 mod clean;
 mod disk;
 mod index;
@@ -19,6 +20,7 @@ mod tests;
 mod verify;
 mod views;
 
+pub use artifacts::Artifacts;
 pub use options::StoreOptions;
 pub use store::{Store, StoreStats};
 pub use verify::{JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir};

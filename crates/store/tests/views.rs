@@ -41,7 +41,7 @@ async fn shown(store: &Store) -> String {
 }
 
 fn usage(input_tokens: u64) -> Usage {
-    Usage { input_tokens, output_tokens: 2, cached_tokens: 0 }
+    Usage { input_tokens, output_tokens: 2, cached_tokens: 0, cache_write_tokens: 0 }
 }
 
 async fn lived_in(dir: &Path) -> String {

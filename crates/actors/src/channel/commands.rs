@@ -17,7 +17,7 @@ impl ChannelState {
         instruction: Option<String>,
     ) -> Result<Result<Option<RunTicket>, HouseError>, Fault> {
         let now = self.shared.now();
-        let settings = &self.cell.agent.settings;
+        let settings = &self.cell.settings();
         if let Err(limited) = self.shared.admit_spend() {
             return Ok(Err(HouseError::Limited(limited.words)));
         }
@@ -64,10 +64,10 @@ impl ChannelState {
         if let Err(error) = self.stop_open_turn().await? {
             return Ok(Err(HouseError::Store(error)));
         }
-        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        let (now, settings) = (self.shared.now(), self.cell.settings());
         let (cancelled, generation) = self.cell.read(|conversation| {
             let reason = "a new generation began";
-            let cancelled = give_up(conversation, settings, RunOutcome::Cancelled, reason, now);
+            let cancelled = give_up(conversation, &settings, RunOutcome::Cancelled, reason, now);
             (cancelled, Generation(conversation.generation.0 + 1))
         });
         let mut events: Vec<Event> = cancelled.into_iter().collect();
@@ -76,6 +76,7 @@ impl ChannelState {
             return Ok(Err(HouseError::Store(error)));
         }
         self.cell.hub.forget_runs();
+        self.cell.read(|conversation| self.cell.engine.reset(conversation));
         self.cell.tell_compactor(CompactorMsg::Look);
         tracing::info!(channel = %self.cell.id, generation = generation.0, "a new generation began");
         Ok(Ok(generation))

@@ -27,7 +27,7 @@ impl ChannelState {
         if !records.iter().any(|record| moves(&record.event)) {
             return;
         }
-        let settings = &self.cell.agent.settings;
+        let settings = &self.cell.settings();
         let gauge = self.cell.read(|conversation| measure(conversation, settings));
         let mut taken = None;
         let mut keep = false;
@@ -151,7 +151,7 @@ impl ChannelState {
 
     fn report_emergency(&self, messages: u64, tokens_before: u64, tokens_after: u64) {
         let channel = self.cell.id.clone();
-        let compaction = &self.cell.agent.settings.compaction;
+        let compaction = &self.cell.settings().compaction;
         metrics::counter!("cairn_emergencies_total").increment(1);
         tracing::warn!(%channel, messages, tokens_before, tokens_after,
             background_threshold = compaction.background_threshold,

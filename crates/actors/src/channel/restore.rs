@@ -17,7 +17,7 @@ const MAX_WHILE_WAITING: u32 = 10 * MAX_INTERRUPTIONS;
 impl ChannelState {
     /// The open turn runs again, or goes to the dead letters; pending messages and the run follow.
     pub(super) async fn take_up(&mut self) -> Result<(), ActorProcessingErr> {
-        let settings = &self.cell.agent.settings;
+        let settings = &self.cell.settings();
         self.tier = self.cell.read(|conversation| cairn_core::window::measure(conversation, settings).tier);
         self.myself.send_after(self.shared.deps.limits.idle_after, || ChannelMsg::Tick);
         let open = self.cell.read(|conversation| conversation.open_turn.clone());

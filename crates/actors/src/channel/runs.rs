@@ -1,6 +1,6 @@
 //! Runs: the compactor proposes, the channel decides, journals and applies.
 
-use cairn_core::compaction::{self, Decision, Draft, next_run};
+use cairn_core::compaction::{self, Decision, Draft};
 use cairn_core::event::{Event, RunOutcome};
 use cairn_core::ids::RunId;
 
@@ -14,11 +14,12 @@ impl ChannelState {
         if self.falling || self.draining {
             return Ok(());
         }
-        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
-        let decision = self.cell.read(|conversation| next_run(conversation, settings, now));
+        let (now, settings) = (self.shared.now(), self.cell.settings());
+        let decision =
+            self.cell.read(|conversation| self.cell.engine.after_turn(conversation, &settings, now));
         let events = match decision {
             Decision::Start(run) => vec![Event::RunStarted { run }],
-            Decision::Moot(events) => events,
+            Decision::Apply(events) => events,
             Decision::Idle | Decision::WaitUntil(_) => return Ok(()),
         };
         self.conclude(Some(events)).await
@@ -26,9 +27,9 @@ impl ChannelState {
 
     /// An attempt has a result. A run that is no longer under way came too late: nothing to do.
     pub(super) async fn finish_run(&mut self, run: &RunId, draft: Draft) -> Result<(), Fault> {
-        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        let (now, settings) = (self.shared.now(), self.cell.settings());
         let conversation = self.cell.snapshot();
-        let events = compaction::commit(&conversation, settings, run, draft, now);
+        let events = compaction::commit(&conversation, &settings, run, draft, now);
         drop(conversation);
         self.conclude(events).await
     }
@@ -41,11 +42,11 @@ impl ChannelState {
         reason: &str,
         retry_after_ms: Option<u64>,
     ) -> Result<(), Fault> {
-        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        let (now, settings) = (self.shared.now(), self.cell.settings());
         let current = self.cell.read(|conversation| conversation.run.clone());
         let failed = current.filter(|current| current.id == *run && current.attempt == attempt);
         let event = failed.map(|run| {
-            let (event, next) = compaction::fail_attempt(&run, settings, reason, retry_after_ms, now);
+            let (event, next) = compaction::fail_attempt(&run, &settings, reason, retry_after_ms, now);
             tracing::warn!(channel = %self.cell.id, run = %run.id, attempt, reason, ?next,
                 "an attempt of a compaction run failed; the conversation is as it was");
             vec![event]
@@ -60,10 +61,10 @@ impl ChannelState {
         outcome: RunOutcome,
         reason: &str,
     ) -> Result<(), Fault> {
-        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        let (now, settings) = (self.shared.now(), self.cell.settings());
         let event = self.cell.read(|conversation| {
             conversation.run.as_ref().filter(|current| current.id == *run)?;
-            compaction::give_up(conversation, settings, outcome, reason, now)
+            compaction::give_up(conversation, &settings, outcome, reason, now)
         });
         self.conclude(event.map(|event| vec![event])).await
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_core::compaction::{Decision, next_run};
+use cairn_core::compaction::Decision;
 use tokio::time::Instant;
 
 use super::{ChannelMsg, ChannelState, Reply};
@@ -37,11 +37,11 @@ impl ChannelState {
         if self.current.is_some() || self.unsaved.is_some() || self.cell.hub.is_awaited() {
             return false;
         }
-        let (now, settings) = (self.shared.now(), &self.cell.agent.settings);
+        let (now, settings) = (self.shared.now(), self.cell.settings());
         self.cell.read(|conversation| {
             conversation.open_turn.is_none()
                 && conversation.run.is_none()
-                && matches!(next_run(conversation, settings, now), Decision::Idle)
+                && matches!(self.cell.engine.after_turn(conversation, &settings, now), Decision::Idle)
         })
     }
 

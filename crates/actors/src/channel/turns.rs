@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::compaction::{emergency, emergency_on_overflow};
 use cairn_core::conversation::{Conversation, OpenTurn};
+use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, TurnEnd, TurnOutcome};
 use cairn_core::message::Pending;
 use cairn_core::model::Usage;
@@ -41,7 +41,7 @@ impl ChannelState {
         if self.draining || self.current.is_some() || self.unsaved.is_some() {
             return Vec::new();
         }
-        let usable_tokens = self.cell.agent.settings.window.usable_tokens();
+        let usable_tokens = self.cell.settings().window.usable_tokens();
         let limit = self.shared.deps.limits.unaddressed_queue;
         self.cell.read(|conversation| {
             if conversation.open_turn.is_some() {
@@ -141,10 +141,11 @@ impl ChannelState {
             return Ok(Err(StoreError::Closed));
         }
         let conversation = self.cell.snapshot();
-        let events = match cause {
-            Cause::Tier => emergency(&conversation, settings),
-            Cause::Overflow => emergency_on_overflow(&conversation, settings),
+        let cause = match cause {
+            Cause::Tier => MakeRoom::Tier,
+            Cause::Overflow => MakeRoom::Overflow,
         };
+        let events = self.cell.engine.compact(&conversation, settings, cause, self.shared.now());
         drop(conversation);
         let relieved = !events.is_empty();
         let result = self.commit(events).await?.map(|()| relieved);

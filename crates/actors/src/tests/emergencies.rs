@@ -8,7 +8,7 @@ use super::common::model::{Kind, Plan, words};
 use super::common::*;
 
 fn overflow() -> Plan {
-    Plan::Broken("", ModelError::ContextOverflow("too long".to_owned()))
+    Plan::Broken("", ModelError::ContextOverflow { message: "too long".to_owned(), limit: None })
 }
 
 /// The largest request for a reply, in estimated tokens of its words.

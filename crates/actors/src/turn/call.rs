@@ -11,7 +11,7 @@ use cairn_core::message::ToolCall;
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::ports::TurnFailure;
 use cairn_core::tier::Tier;
-use cairn_core::window::{Assembled, Tail, assemble, measure};
+use cairn_core::window::{Assembled, Tail, measure};
 use futures::StreamExt as _;
 
 use super::{Cause, Turn};
@@ -61,7 +61,7 @@ impl Turn {
                 }
                 Err(error) => error,
             };
-            if matches!(error, ModelError::ContextOverflow(_)) {
+            if matches!(error, ModelError::ContextOverflow { .. }) {
                 overflows += 1;
                 tracing::warn!(channel = %self.args.cell.id, %error, tokens, overflows,
                     "the model found the request too large; it is shortened and sent again");
@@ -73,7 +73,7 @@ impl Turn {
                 continue;
             }
             self.patience.failed();
-            let model = self.args.cell.agent.model.info().id.clone();
+            let model = self.args.cell.model().info().id.clone();
             if self.patience.waits() && self.patience.covers(&error) {
                 self.pause(&error).await;
                 tail.now = self.args.shared.now();
@@ -105,14 +105,18 @@ impl Turn {
             self.relieve(Cause::Tier).await?;
         }
         let conversation = self.args.cell.snapshot();
-        assemble(&conversation, &self.settings, tail).map_err(|error| failure::no_room(&error))
+        self.args
+            .cell
+            .engine
+            .assemble(&conversation, &self.settings, tail)
+            .map_err(|error| failure::no_room(&error))
     }
 }
 
 /// One request, streamed.
 async fn stream(cell: Arc<Cell>, show: Option<Arc<Show>>, request: ChatRequest) -> Result<Call, ModelError> {
     let hub = &cell.hub;
-    let mut events = cell.agent.model.stream(request);
+    let mut events = cell.model().stream(request);
     let mut call = Call::default();
     let ended = loop {
         let event = events.next().await;

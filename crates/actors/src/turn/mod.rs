@@ -82,7 +82,7 @@ pub(crate) async fn run(args: TurnArgs) -> Run {
     let limit = args.shared.deps.limits.turn_timeout;
     let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
     let turn = Turn {
-        settings: Arc::clone(&args.cell.agent.settings),
+        settings: args.cell.settings(),
         patience: Patience::of(&args),
         budget: Arc::clone(&budget),
         args,
@@ -118,7 +118,7 @@ impl Turn {
             TimeZone::UTC
         });
         let tools = Toolbox::new(Arc::clone(&self.args.shared), Arc::clone(&self.args.cell));
-        let model = self.args.cell.agent.model.info().id.clone();
+        let model = self.args.cell.model().info().id.clone();
         let mut usage = Usage::default();
         for round in 1..=self.settings.max_rounds.max(1) {
             let tail = Tail { now: self.args.shared.now(), zone: zone.clone(), recalled: recalled.clone() };
@@ -225,6 +225,7 @@ pub(crate) fn draft_entry(role: Role, at: Timestamp) -> Entry {
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
+        artifact: None,
         quotes: false,
         tokens: 0,
     }

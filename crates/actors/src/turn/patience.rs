@@ -53,7 +53,7 @@ impl Patience {
 
     /// Whether it waits after this error instead of failing.
     pub(super) fn covers(&self, error: &ModelError) -> bool {
-        self.is_chat && !matches!(error, ModelError::BadRequest(_) | ModelError::ContextOverflow(_))
+        self.is_chat && !matches!(error, ModelError::BadRequest(_) | ModelError::ContextOverflow { .. })
     }
 
     /// It waits already.

@@ -105,6 +105,7 @@ pub fn commit(
         tokens: 0,
         made_by: draft.made_by.clone(),
         text: bare(&draft.text).to_owned(),
+        identifiers: Vec::new(),
     };
     summary.tokens = summary_tokens(&summary);
     let scope = Scope::learnt_in(&conversation.channel, conversation.direct_with.as_deref());

@@ -43,7 +43,7 @@ fn drop_oldest(conversation: &Conversation, agent: &AgentSettings, before: &Gaug
         return None;
     }
     let open = conversation.open_turn.as_ref().map(|open| &open.id);
-    let mut closed = spans(&conversation.live);
+    let mut closed = spans(conversation);
     closed.retain(|span| Some(&span.turn) != open);
     let step = agent.compaction.emergency_fraction * conversation.live.len() as f64;
     let mut n_turns = 0;

@@ -21,9 +21,9 @@ pub enum Decision {
     WaitUntil(Timestamp),
     /// Propose this run to the channel.
     Start(Run),
-    /// A queued run for which nothing is left (an emergency took its range): these events begin and end it at once, as
-    /// superseded.
-    Moot(Vec<Event>),
+    /// These events are to be journalled at once, and then it is looked again: a batch of pruning, or a queued run for which
+    /// nothing is left (an emergency took its range), begun and ended as superseded.
+    Apply(Vec<Event>),
 }
 
 /// Longest pause after failed runs.
@@ -42,7 +42,7 @@ pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timesta
     if let Some(queued) = conversation.queued_runs.front() {
         return match planner.manual(queued.instruction.clone()) {
             Some(run) => Decision::Start(run),
-            None => Decision::Moot(planner.moot(queued)),
+            None => Decision::Apply(planner.moot(queued)),
         };
     }
     if !agent.compaction.enabled {
@@ -117,6 +117,7 @@ impl<'a> Planner<'a> {
             attempt: 1,
             retry_at: None,
             tokens_before: self.tokens_before,
+            checkpoint: None,
         }
     }
 
@@ -124,7 +125,7 @@ impl<'a> Planner<'a> {
     fn candidates(&self) -> Vec<Span> {
         let open = self.conversation.open_turn.as_ref().map(|open| &open.id);
         let sealed_to = self.conversation.sealed_range().map(|(_, to)| to);
-        let mut closed: Vec<Span> = spans(&self.conversation.live)
+        let mut closed: Vec<Span> = spans(self.conversation)
             .into_iter()
             .filter(|span| Some(&span.turn) != open && sealed_to.is_none_or(|to| span.from_seq > to))
             .collect();

@@ -45,7 +45,12 @@ impl Conversation {
             Event::UsageReported { model, estimated, usage } => {
                 self.corrections.entry(model.clone()).or_default().observe(*estimated, usage.input_tokens);
                 self.usage_total += *usage;
-                self.reported = Some(Reported { model: model.clone(), estimated: *estimated, usage: *usage });
+                self.reported = Some(Reported {
+                    model: model.clone(),
+                    estimated: *estimated,
+                    usage: *usage,
+                    at: record.at,
+                });
             }
             Event::TurnEnded(end) => {
                 self.open_turn.take_if(|open| open.id == end.turn).ok_or("that turn is not open")?;
@@ -62,12 +67,34 @@ impl Conversation {
                 current.attempt = attempt + 1;
                 current.retry_at = Some(*retry_at);
             }
+            Event::RunCheckpointed { run, checkpoint } => {
+                let current = self.run.as_mut().filter(|current| current.id == *run);
+                current.ok_or("that run is not under way")?.checkpoint = Some(checkpoint.clone());
+            }
             Event::RunEnded(end) => self.end_run(record, end)?,
             Event::EmergencyApplied { marker, .. } => {
                 self.drop_live(marker.to_seq);
                 self.place_item(marker.clone().into());
                 self.emergencies += 1;
             }
+            Event::WindowSlid { marker, .. } => {
+                self.drop_live(marker.to_seq);
+                self.place_item(marker.clone().into());
+            }
+            Event::ResultsPruned { .. }
+            | Event::ArtifactStored { .. }
+            | Event::ArtifactUsed { .. }
+            | Event::ArtifactsExpired { .. } => self.fold_results(record),
+            Event::ModelChosen { model, reason } => {
+                self.model = Some(model.clone());
+                self.model_reason = Some(reason.clone());
+            }
+            Event::ModelLearnt { model, window_tokens, no_tools } => {
+                let learnt = self.learnt.entry(model.clone()).or_default();
+                learnt.window_tokens = window_tokens.or(learnt.window_tokens);
+                learnt.no_tools |= no_tools;
+            }
+            Event::UsageSpent { usage, .. } => self.spend(record.at, *usage),
             Event::StackRetired { marker } => self.place_item(marker.clone().into()),
             Event::GenerationStarted { generation } => self.start_generation(*generation),
             Event::MemoriesRecalled { ids, tokens } => {
@@ -87,7 +114,6 @@ impl Conversation {
             Event::DaemonStarted { .. }
             | Event::DaemonStopped
             | Event::CommandTaken { .. }
-            | Event::UsageSpent { .. }
             | Event::PairingRequested { .. }
             | Event::PairingApproved { .. }
             | Event::PairingRevoked { .. }
@@ -284,6 +310,7 @@ impl Conversation {
         while self.live.front().is_some_and(|entry| entry.seq <= to_seq) {
             self.live.pop_front();
         }
+        self.pruned = self.pruned.split_off(&to_seq.next());
     }
 
     fn start_generation(&mut self, generation: crate::ids::Generation) {
@@ -297,6 +324,7 @@ impl Conversation {
         self.stack.clear();
         self.live.clear();
         self.undone.clear();
+        self.pruned.clear();
         self.deleted.clear();
         self.open_turn = None;
         self.run = None;

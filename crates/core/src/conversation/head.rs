@@ -65,6 +65,7 @@ fn skeleton(entry: &Entry) -> Entry {
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
+        artifact: None,
         quotes: entry.quotes,
         tokens: entry.tokens,
     }

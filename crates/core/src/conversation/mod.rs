@@ -9,6 +9,7 @@ mod amend;
 mod apply;
 mod head;
 mod places;
+mod results;
 mod undo;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,10 +18,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::Artifact;
 use crate::event::{Outcome, Run, RunRequest, Work};
-use crate::ids::{ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, TurnId};
+use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, TurnId};
 use crate::message::{Entry, Pending, Role};
 use crate::model::Usage;
+use crate::prune::PrunedResult;
 use crate::summary::Stack;
 use crate::tokens::Correction;
 
@@ -93,6 +96,27 @@ pub struct Reported {
     pub estimated: u64,
     /// What the provider said.
     pub usage: Usage,
+    /// When: from here on its cache grows cold.
+    #[serde(default)]
+    pub at: Timestamp,
+}
+
+/// What a model's server said of it that the configuration does not know.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Learnt {
+    /// Its window in tokens.
+    pub window_tokens: Option<u64>,
+    /// It takes no tools.
+    pub no_tools: bool,
+}
+
+/// Tokens that runs took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// When.
+    pub at: Timestamp,
+    /// Tokens of request and answer.
+    pub tokens: u64,
 }
 
 /// The state of a channel. Changed by [`Conversation::apply`] alone.
@@ -146,6 +170,24 @@ pub struct Conversation {
     pub corrections: BTreeMap<String, Correction>,
     /// What the provider reported last.
     pub reported: Option<Reported>,
+    /// The model that answers here, by its id in the configuration; none: the first of the chain that can.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Why it does, when it is not the first.
+    #[serde(default)]
+    pub model_reason: Option<String>,
+    /// What was learnt of models, by their ids in the configuration.
+    #[serde(default)]
+    pub learnt: BTreeMap<String, Learnt>,
+    /// Results in `live` that are sent shorter than they are kept.
+    #[serde(default)]
+    pub pruned: BTreeMap<Seq, PrunedResult>,
+    /// Artifacts of this channel, of all generations.
+    #[serde(default)]
+    pub artifacts: BTreeMap<ArtifactId, Artifact>,
+    /// Tokens that runs took within the last hour.
+    #[serde(default)]
+    pub spent: VecDeque<Spent>,
     /// Sum of all usage reported in this channel.
     pub usage_total: Usage,
     /// Memories that were in the window of the last turn.
@@ -197,6 +239,12 @@ impl Conversation {
             archived: Vec::new(),
             corrections: BTreeMap::new(),
             reported: None,
+            model: None,
+            model_reason: None,
+            learnt: BTreeMap::new(),
+            pruned: BTreeMap::new(),
+            artifacts: BTreeMap::new(),
+            spent: VecDeque::new(),
             usage_total: Usage::default(),
             recalled: Vec::new(),
             recalled_tokens: 0,

@@ -44,7 +44,7 @@ pub fn undo(conversation: &Conversation) -> Result<Event, UndoError> {
     if conversation.open_turn.is_some() {
         return Err(UndoError::Open);
     }
-    let Some(last) = spans(&conversation.live).pop() else {
+    let Some(last) = spans(conversation).pop() else {
         let is_empty = conversation.stack.items().is_empty();
         return Err(if is_empty { UndoError::Nothing } else { UndoError::Summarised });
     };
@@ -77,6 +77,7 @@ impl Conversation {
             return Err(format!("turn {turn} is not in the window"));
         }
         self.live.retain(|entry| !(from_seq..=to_seq).contains(&entry.seq));
+        self.pruned.retain(|seq, _| !(from_seq..=to_seq).contains(seq));
         self.undone.push(Undone { turn: turn.clone(), from_seq, to_seq });
         self.undone.sort_by_key(|undone| undone.from_seq);
         Ok(())

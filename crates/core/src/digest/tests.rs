@@ -22,6 +22,7 @@ fn entry(seq: u64, role: Role, name: &str, at: &str, text: &str) -> Arc<Entry> {
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
+        artifact: None,
         quotes: false,
         tokens: 0,
     })
@@ -133,6 +134,7 @@ fn summary(ordinal: u64, text: &str) -> Summary {
         tokens: estimate(text),
         made_by: "digest".to_owned(),
         text: text.to_owned(),
+        identifiers: Vec::new(),
     }
 }
 

@@ -3,15 +3,17 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ChannelId, Generation, MemoryId, MessageId, OutboxId, RunId, Seq, TurnId};
+use crate::artifact::Artifact;
+use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, RunId, Seq, TurnId};
 use crate::memory::{MemoryKind, MemorySave};
 use crate::message::{Author, Entry, Part, Pending};
 use crate::model::Usage;
+use crate::prune::{PruneCause, PrunedResult};
 use crate::summary::Marker;
 
 mod run;
 
-pub use run::{Outcome, Run, RunEnd, RunOutcome, RunRequest, Trigger, Work};
+pub use run::{Checkpoint, Outcome, Run, RunEnd, RunOutcome, RunRequest, Trigger, Work};
 
 /// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -102,6 +104,13 @@ pub enum Event {
         /// When the next attempt may begin.
         retry_at: Timestamp,
     },
+    /// A chunk of a long run is finished.
+    RunCheckpointed {
+        /// The run.
+        run: RunId,
+        /// What its chunks have come to so far.
+        checkpoint: Checkpoint,
+    },
     /// A run ended. When it was committed, this one record carries the summary and its memories.
     RunEnded(RunEnd),
     /// The oldest part left the window at once.
@@ -119,6 +128,63 @@ pub enum Event {
     StackRetired {
         /// The marker that now leads the stack; it stands for all items within its range.
         marker: Marker,
+    },
+    /// A context engine without summaries dropped the oldest turns.
+    WindowSlid {
+        /// The marker that now leads the stack; it stands for everything older.
+        marker: Marker,
+        /// Entries that left.
+        messages: u64,
+        /// Window tokens before, after correction.
+        tokens_before: u64,
+        /// Window tokens after, after correction.
+        tokens_after: u64,
+    },
+    /// Old results of tools are sent shorter from here on. What is kept stays whole.
+    ResultsPruned {
+        /// Why.
+        cause: PruneCause,
+        /// The results, and how they are sent.
+        results: Vec<PrunedResult>,
+        /// Results that were looked at.
+        scanned: u64,
+        /// Window tokens before, after correction.
+        tokens_before: u64,
+        /// Window tokens after, after correction.
+        tokens_after: u64,
+    },
+    /// A large result of a tool was stored outside of the window. Its file was durable before.
+    ArtifactStored {
+        /// The artifact.
+        artifact: Artifact,
+    },
+    /// An artifact was read.
+    ArtifactUsed {
+        /// The artifact.
+        id: ArtifactId,
+    },
+    /// Artifacts that nobody read for long are gone.
+    ArtifactsExpired {
+        /// The artifacts.
+        ids: Vec<ArtifactId>,
+    },
+    /// Another model of the chain answers in this channel from here on.
+    ModelChosen {
+        /// The model, by its id in the configuration.
+        model: String,
+        /// Why.
+        reason: String,
+    },
+    /// A model's server said something of the model that the configuration does not know.
+    ModelLearnt {
+        /// The model, by its id in the configuration.
+        model: String,
+        /// Its window in tokens, when it was named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window_tokens: Option<u64>,
+        /// It takes no tools.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        no_tools: bool,
     },
     /// `/new`: everything so far is archived.
     GenerationStarted {

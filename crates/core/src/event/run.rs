@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{RunId, Seq, SummaryId};
-use crate::memory::MemorySave;
+use crate::memory::{DraftMemory, MemorySave};
 use crate::summary::Summary;
 use crate::tier::Tier;
 
@@ -20,6 +20,8 @@ pub enum Trigger {
     Merge,
     /// An emergency left a range without a summary.
     Emergency,
+    /// The live history has too many messages.
+    Messages,
 }
 
 impl Trigger {
@@ -30,6 +32,7 @@ impl Trigger {
             Self::Manual => "manual",
             Self::Merge => "merge",
             Self::Emergency => "emergency",
+            Self::Messages => "messages",
         }
     }
 }
@@ -80,6 +83,24 @@ pub struct Run {
     pub retry_at: Option<Timestamp>,
     /// Window tokens when it began, after correction.
     pub tokens_before: u64,
+    /// What is done of it: a retry, a restart or a crash goes on from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// What the finished chunks of a long run have come to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Chunks that are finished.
+    pub chunks: u32,
+    /// The last entry that they cover.
+    pub to_seq: Seq,
+    /// The summary so far.
+    pub text: String,
+    /// The model that wrote it.
+    pub made_by: String,
+    /// Memories so far, not saved yet.
+    pub memories: Vec<DraftMemory>,
 }
 
 /// A run that waits for the one under way.

@@ -14,11 +14,11 @@ fn channel(name: &str) -> ChannelId {
 }
 
 fn usage(input: u64, cached: u64, output: u64) -> Usage {
-    Usage { input_tokens: input, output_tokens: output, cached_tokens: cached }
+    Usage { input_tokens: input, output_tokens: output, cached_tokens: cached, cache_write_tokens: 0 }
 }
 
 fn meter(limits: TalkLimits) -> Meter {
-    let price = Price { input: 2.0, cached_input: 0.5, output: 10.0 };
+    let price = Price { input: 2.0, cached_input: 0.5, cache_write: None, output: 10.0 };
     Meter::new(limits, BTreeMap::from([("m".to_owned(), price)]), UsageDay::default())
 }
 

@@ -17,6 +17,7 @@ use crate::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 mod adapter;
 mod intake;
 mod outbox;
+mod tools;
 
 pub use adapter::{
     Adapter, AdapterFailure, AdapterPorts, Desk, LinkState, Platform, PlatformStatus, PlatformTraits,
@@ -24,6 +25,7 @@ pub use adapter::{
 };
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use outbox::{DeliveryState, OutboxItem, OutboxStore, RegistryStore};
+pub use tools::{ArtifactLines, ArtifactStore, Tool};
 
 /// Time. The only source of it.
 pub trait Clock: Send + Sync + 'static {

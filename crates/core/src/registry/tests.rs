@@ -148,7 +148,7 @@ fn a_state_that_moves_in_a_circle_hangs_nobody() {
 
 #[test]
 fn usage_is_summed_by_model_and_begins_anew_at_midnight() {
-    let usage = |n| Usage { input_tokens: n, output_tokens: 1, cached_tokens: 0 };
+    let usage = |n| Usage { input_tokens: n, output_tokens: 1, cached_tokens: 0, cache_write_tokens: 0 };
     let spent = |minutes, model: &str, n| {
         record(minutes, Event::UsageSpent { model: model.to_owned(), usage: usage(n) })
     };
@@ -161,7 +161,10 @@ fn usage_is_summed_by_model_and_begins_anew_at_midnight() {
         day.apply(&record);
     }
     assert_eq!(day.day, Some(day_of(at(0))));
-    assert_eq!(day.models["main"], Usage { input_tokens: 120, output_tokens: 2, cached_tokens: 0 });
+    assert_eq!(
+        day.models["main"],
+        Usage { input_tokens: 120, output_tokens: 2, cached_tokens: 0, cache_write_tokens: 0 }
+    );
     assert_eq!(day.models["small"], usage(7));
     day.apply(&record(DAY, Event::DaemonStopped));
     assert_eq!(day.models.len(), 2, "a day ends with the first use of the next");

@@ -34,6 +34,9 @@ pub struct Summary {
     pub made_by: String,
     /// The summary itself.
     pub text: String,
+    /// Identifiers of its source, letter by letter, in their order; shown beside the text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identifiers: Vec<String>,
 }
 
 /// `made_by` of a summary that was made by extraction, without a model.

@@ -56,7 +56,7 @@ pub fn assemble(
         frame,
         stack: conversation.stack.items().iter().map(|item| (render_item(item), item.tokens())).collect(),
         stack_overhead: stack_tokens(conversation) - conversation.stack.tokens(),
-        entries: conversation.live.iter().cloned().collect(),
+        entries: conversation.live.iter().map(|entry| conversation.sent(entry)).collect(),
         tail: tail.clone(),
         shortened: Vec::new(),
     };

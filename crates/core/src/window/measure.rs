@@ -40,7 +40,7 @@ pub fn measure(conversation: &Conversation, agent: &AgentSettings) -> Gauge {
         |tokens: u64, entries: usize| Region { tokens: correction.apply(tokens), entries: entries as u64 };
     let n_sealed = conversation.n_sealed();
     let weigh = |range: std::ops::Range<usize>| -> u64 {
-        conversation.live.range(range).map(|entry| u64::from(entry.tokens)).sum()
+        conversation.live.range(range).map(|entry| conversation.weight(entry)).sum()
     };
     let (system, tools) = (system_tokens(agent), tools_tokens(&agent.tools));
     let summaries = stack_tokens(conversation);

@@ -306,7 +306,7 @@ fn a_queued_run_whose_range_an_emergency_took_ends_as_superseded() {
         events.into_iter().for_each(|event| sim.journal(event));
     }
     sim.commit("Flats.");
-    let Decision::Moot(events) = compaction::next_run(&sim.conversation, &sim.agent, sim.now) else {
+    let Decision::Apply(events) = compaction::next_run(&sim.conversation, &sim.agent, sim.now) else {
         panic!("the queued run still waits")
     };
     events.into_iter().for_each(|event| sim.journal(event));

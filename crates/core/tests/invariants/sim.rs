@@ -46,6 +46,11 @@ pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
             source: WindowSource::Agent,
         },
         compaction: CompactionSettings::default(),
+        pruning: cairn_core::settings::PruningSettings::default(),
+        result_guard: cairn_core::settings::ResultGuardSettings::default(),
+        window_guard: cairn_core::settings::WindowGuard::default(),
+        engine: cairn_core::engine::STANDARD.to_owned(),
+        cache_ttl_secs: 300,
         model: "offline".to_owned(),
         tools: Vec::new(),
         recall_limit: 5,
@@ -187,6 +192,7 @@ impl Sim {
             reasoning: None,
             tool_calls: Vec::new(),
             tool_call_id: None,
+            artifact: None,
             quotes: false,
             tokens: 0,
         })
@@ -241,7 +247,7 @@ impl Sim {
     pub(crate) fn report(&mut self, ratio: f64) {
         let estimated = window::measure(&self.conversation, &self.agent).estimated_tokens;
         let input_tokens = (estimated as f64 * ratio) as u64;
-        let usage = Usage { input_tokens, output_tokens: 10, cached_tokens: 0 };
+        let usage = Usage { input_tokens, output_tokens: 10, cached_tokens: 0, cache_write_tokens: 0 };
         self.journal(Event::UsageReported { model: self.agent.model.clone(), estimated, usage });
     }
 
@@ -260,7 +266,7 @@ impl Sim {
                 Some(run)
             }
             Decision::Idle => None,
-            Decision::Moot(events) => {
+            Decision::Apply(events) => {
                 events.into_iter().for_each(|event| self.journal(event));
                 None
             }

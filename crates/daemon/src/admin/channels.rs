@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use cairn_core::agent::AgentSettings;
-use cairn_core::ids::AgentId;
+use cairn_core::conversation::Conversation;
 use cairn_core::ports::Archive;
 use cairn_platforms::local::ApiError;
 use serde::Deserialize;
 
 use super::params::{LIMIT_MAX, Params, Segment, params, segment};
-use super::{Admin, Shared};
+use super::{Admin, Shared, no_such_agent};
 use crate::records::{ChannelRecord, ContextRecord};
 
 /// The query of the list.
@@ -28,8 +28,8 @@ pub(super) async fn list(
     let limit = params(query)?.limit.unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
     let mut records = Vec::new();
     for row in admin.store.channels().await?.into_iter().take(limit) {
-        let settings = measured_by(&admin, &row.channel.agent()).await?;
         let (conversation, awake) = admin.conversation(&row.channel).await?;
+        let settings = measured_by(&admin, &conversation).await?;
         records.push(ChannelRecord::of(&conversation, &settings, awake));
     }
     Ok(Json(records))
@@ -42,15 +42,19 @@ pub(super) async fn context(
 ) -> Result<Json<ContextRecord>, ApiError> {
     let channel = admin.resolve(&segment(channel)?)?;
     let (conversation, _awake) = admin.conversation(&channel).await?;
-    let settings = admin.settings(&channel.agent()).await?;
+    let settings = admin.settings(&conversation).await?;
     Ok(Json(ContextRecord::of(&conversation, &settings)))
 }
 
 /// The settings by which a line of the list is measured: those of the first agent for a channel whose own agent is
 /// no longer configured, so that the list stays whole.
-async fn measured_by(admin: &Admin, agent: &AgentId) -> Result<Arc<AgentSettings>, ApiError> {
-    match admin.known_settings(agent).await? {
+async fn measured_by(admin: &Admin, conversation: &Conversation) -> Result<Arc<AgentSettings>, ApiError> {
+    match admin.known_settings(conversation).await? {
         Some(settings) => Ok(settings),
-        None => admin.settings(admin.roster.default_agent()).await,
+        None => {
+            let id = admin.roster.default_agent();
+            let agent = admin.agent(id).await?.ok_or_else(|| no_such_agent(id))?;
+            Ok(Arc::clone(agent.first_settings()))
+        }
     }
 }

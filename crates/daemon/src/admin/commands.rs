@@ -90,10 +90,10 @@ pub(super) async fn wait(
 ) -> Result<Json<GaugeRecord>, ApiError> {
     let channel = admin.resolve(&segment(channel)?)?;
     let WaitBody { below } = body(request).await?;
-    let settings = admin.settings(&channel.agent()).await?;
     if let Some(below) = below {
         admin.house()?.wait_calm(&channel, below).await;
     }
     let (conversation, _awake) = admin.conversation(&channel).await?;
+    let settings = admin.settings(&conversation).await?;
     Ok(Json(GaugeRecord::of(&conversation, &settings)))
 }

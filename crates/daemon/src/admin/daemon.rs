@@ -135,9 +135,9 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
 /// The agents as the status shows them.
 pub(super) fn agents(runtimes: &[AgentRuntime]) -> Vec<AgentStatus> {
     let agents = runtimes.iter().map(|agent| AgentStatus {
-        id: agent.settings.id.clone(),
-        model: agent.settings.model.clone(),
-        window_tokens: agent.settings.window.window_tokens,
+        id: agent.id.clone(),
+        model: agent.first_settings().model.clone(),
+        window_tokens: agent.first_settings().window.window_tokens,
     });
     agents.collect()
 }

@@ -53,7 +53,7 @@ pub(super) async fn history(
             "a next page starts at the last `seq` + 1",
         ));
     }
-    let correction = match admin.known_settings(&channel.agent()).await? {
+    let correction = match admin.known_settings(&conversation).await? {
         Some(settings) => conversation.correction(&settings.model),
         None => Correction::default(),
     };

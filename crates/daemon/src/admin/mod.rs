@@ -133,14 +133,24 @@ impl Admin {
         found.ok_or_else(|| no_such_channel(channel))
     }
 
-    /// The settings of a channel's agent.
-    async fn settings(&self, agent: &AgentId) -> Result<Arc<AgentSettings>, ApiError> {
-        self.known_settings(agent).await?.ok_or_else(|| no_such_agent(agent))
+    /// The settings that hold in a conversation: those of its agent on the model that answers there.
+    async fn settings(&self, conversation: &Conversation) -> Result<Arc<AgentSettings>, ApiError> {
+        let agent = conversation.channel.agent();
+        self.known_settings(conversation).await?.ok_or_else(|| no_such_agent(&agent))
     }
 
-    /// The settings of an agent, if it is configured.
-    async fn known_settings(&self, agent: &AgentId) -> Result<Option<Arc<AgentSettings>>, ApiError> {
-        self.roster.settings(agent).await.map_err(|error| bad_model(&error))
+    /// The same, if the agent is configured.
+    async fn known_settings(
+        &self,
+        conversation: &Conversation,
+    ) -> Result<Option<Arc<AgentSettings>>, ApiError> {
+        let agent = self.agent(&conversation.channel.agent()).await?;
+        Ok(agent.map(|agent| agent.settings(conversation)))
+    }
+
+    /// An agent, if it is configured.
+    async fn agent(&self, id: &AgentId) -> Result<Option<&AgentRuntime>, ApiError> {
+        self.roster.agent(id).await.map_err(|error| bad_model(&error))
     }
 
     /// All agents.

@@ -36,7 +36,11 @@ pub(super) fn defaults(check: &mut Check<'_, '_>, keys: &AgentKeys) -> Defaults 
         context_window: keys.context_window.unwrap_or(base.context_window),
         recall_limit: keys.recall_limit.unwrap_or(base.recall_limit),
         max_rounds: keys.max_rounds.unwrap_or(base.max_rounds),
+        engine: keys.engine.clone().unwrap_or(base.engine),
         compaction,
+        window_guard: keys.window_guard.over(&base.window_guard),
+        pruning: keys.pruning.over(&base.pruning),
+        result_guard: keys.result_guard.over(&base.result_guard),
     }
 }
 
@@ -82,7 +86,11 @@ fn lay_over(dir: &Path, keys: &AgentKeys, defaults: &Defaults) -> AgentConfig {
         context_window: keys.context_window,
         recall_limit: keys.recall_limit.unwrap_or(defaults.recall_limit),
         max_rounds: keys.max_rounds.unwrap_or(defaults.max_rounds),
+        engine: keys.engine.clone().unwrap_or_else(|| defaults.engine.clone()),
         compaction: keys.compaction.over(&defaults.compaction),
+        window_guard: keys.window_guard.over(&defaults.window_guard),
+        pruning: keys.pruning.over(&defaults.pruning),
+        result_guard: keys.result_guard.over(&defaults.result_guard),
         system_prompt: String::new(),
         compaction_prompt: String::new(),
     }

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use cairn_core::tier::CompactionSettings;
+use cairn_core::settings::HardClear;
 use serde::Deserialize;
 
 use super::commands::Commands;
 use super::keys::{fields_of, nearest};
 use super::network::{Network, NetworkKind, PlaceKeys};
+use super::overlay::{CompactionKeys, PruningKeys, ResultGuardKeys, WindowGuardKeys};
 use super::source::Seg;
 use super::types::{Limits, Log, ModelConfig, Store};
 
@@ -38,47 +39,11 @@ pub(super) struct AgentKeys {
     pub(super) context_window: Option<u64>,
     pub(super) recall_limit: Option<usize>,
     pub(super) max_rounds: Option<u32>,
+    pub(super) engine: Option<String>,
     pub(super) compaction: CompactionKeys,
-}
-
-/// `[defaults.compaction]` and `[agents.compaction]`: each key by itself falls back to the table below.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct CompactionKeys {
-    enabled: Option<bool>,
-    background_threshold: Option<f64>,
-    aggressive_threshold: Option<f64>,
-    emergency_threshold: Option<f64>,
-    background_fraction: Option<f64>,
-    aggressive_fraction: Option<f64>,
-    emergency_fraction: Option<f64>,
-    reserve_ratio: Option<f64>,
-    fan_out: Option<u32>,
-    stack_share: Option<f64>,
-    max_attempts: Option<u32>,
-    retry_base_ms: Option<u64>,
-    timeout_secs: Option<u64>,
-}
-
-impl CompactionKeys {
-    /// These keys laid over others.
-    pub(super) fn over(&self, base: &CompactionSettings) -> CompactionSettings {
-        CompactionSettings {
-            enabled: self.enabled.unwrap_or(base.enabled),
-            background_threshold: self.background_threshold.unwrap_or(base.background_threshold),
-            aggressive_threshold: self.aggressive_threshold.unwrap_or(base.aggressive_threshold),
-            emergency_threshold: self.emergency_threshold.unwrap_or(base.emergency_threshold),
-            background_fraction: self.background_fraction.unwrap_or(base.background_fraction),
-            aggressive_fraction: self.aggressive_fraction.unwrap_or(base.aggressive_fraction),
-            emergency_fraction: self.emergency_fraction.unwrap_or(base.emergency_fraction),
-            reserve_ratio: self.reserve_ratio.unwrap_or(base.reserve_ratio),
-            fan_out: self.fan_out.unwrap_or(base.fan_out),
-            stack_share: self.stack_share.unwrap_or(base.stack_share),
-            max_attempts: self.max_attempts.unwrap_or(base.max_attempts),
-            retry_base_ms: self.retry_base_ms.unwrap_or(base.retry_base_ms),
-            timeout_secs: self.timeout_secs.unwrap_or(base.timeout_secs),
-        }
-    }
+    pub(super) window_guard: WindowGuardKeys,
+    pub(super) pruning: PruningKeys,
+    pub(super) result_guard: ResultGuardKeys,
 }
 
 /// A table of the file: how it is written, and its known keys.
@@ -96,6 +61,10 @@ pub(super) fn tables() -> Vec<Table> {
     let agents = fields_of::<AgentKeys>();
     let without_id: Vec<_> = agents.iter().copied().filter(|key| *key != "id").collect();
     let compaction = fields_of::<CompactionKeys>().to_vec();
+    let window_guard = fields_of::<WindowGuardKeys>().to_vec();
+    let pruning = fields_of::<PruningKeys>().to_vec();
+    let hard_clear = fields_of::<HardClear>().to_vec();
+    let result_guard = fields_of::<ResultGuardKeys>().to_vec();
     let table = |name, path, keys| Table { name, path, keys };
     let own = |kind: NetworkKind, keys: &'static [&'static str]| -> Vec<&'static str> {
         let foreign = |key: &&str| kind.foreign_keys().contains(key);
@@ -111,6 +80,14 @@ pub(super) fn tables() -> Vec<Table> {
         table("[[models]]", &["models"], fields_of::<ModelConfig>().to_vec()),
         table("[[agents]]", &["agents"], agents.to_vec()),
         table("[agents.compaction]", &["agents", "compaction"], compaction),
+        table("[defaults.window_guard]", &["defaults", "window_guard"], window_guard.clone()),
+        table("[agents.window_guard]", &["agents", "window_guard"], window_guard),
+        table("[defaults.pruning]", &["defaults", "pruning"], pruning.clone()),
+        table("[agents.pruning]", &["agents", "pruning"], pruning),
+        table("[defaults.pruning.hard_clear]", &["defaults", "pruning", "hard_clear"], hard_clear.clone()),
+        table("[agents.pruning.hard_clear]", &["agents", "pruning", "hard_clear"], hard_clear),
+        table("[defaults.result_guard]", &["defaults", "result_guard"], result_guard.clone()),
+        table("[agents.result_guard]", &["agents", "result_guard"], result_guard),
         table("[discord]", &["discord"], own(NetworkKind::Discord, network)),
         table("[[discord.places]]", &["discord", "places"], place.to_vec()),
         table("[telegram]", &["telegram"], own(NetworkKind::Telegram, network)),

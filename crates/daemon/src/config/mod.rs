@@ -13,6 +13,7 @@ mod keys;
 mod lookup;
 mod models;
 mod network;
+mod overlay;
 mod parse;
 mod prompts;
 mod secrets;

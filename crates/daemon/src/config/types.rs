@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use cairn_actors::HouseLimits;
 use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::engine::STANDARD;
 use cairn_core::ids::AgentId;
 use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::model::{ModelInfo, ToolDef};
+use cairn_core::settings::{PruningSettings, ResultGuardSettings, WindowGuard};
 use cairn_core::tier::CompactionSettings;
 use serde::{Deserialize, Serialize};
 
@@ -63,8 +65,16 @@ pub struct Defaults {
     pub recall_limit: usize,
     /// Most model calls of one turn.
     pub max_rounds: u32,
+    /// The context engine.
+    pub engine: String,
     /// Compaction.
     pub compaction: CompactionSettings,
+    /// When a discovered window is too small.
+    pub window_guard: WindowGuard,
+    /// Pruning of results.
+    pub pruning: PruningSettings,
+    /// What becomes of large results.
+    pub result_guard: ResultGuardSettings,
 }
 
 impl Default for Defaults {
@@ -77,7 +87,11 @@ impl Default for Defaults {
             context_window: 128_000,
             recall_limit: 6,
             max_rounds: 8,
+            engine: STANDARD.to_owned(),
             compaction: CompactionSettings::default(),
+            window_guard: WindowGuard::default(),
+            pruning: PruningSettings::default(),
+            result_guard: ResultGuardSettings::default(),
         }
     }
 }
@@ -104,8 +118,16 @@ pub struct AgentConfig {
     pub recall_limit: usize,
     /// Most model calls of one turn.
     pub max_rounds: u32,
+    /// The context engine.
+    pub engine: String,
     /// Compaction.
     pub compaction: CompactionSettings,
+    /// When a discovered window is too small.
+    pub window_guard: WindowGuard,
+    /// Pruning of results.
+    pub pruning: PruningSettings,
+    /// What becomes of large results.
+    pub result_guard: ResultGuardSettings,
     /// The system prompt, rendered.
     #[serde(skip)]
     pub system_prompt: String,
@@ -115,9 +137,17 @@ pub struct AgentConfig {
 }
 
 impl AgentConfig {
-    /// The id of the model that answers: the first of its list, or the embedded one.
+    /// The id of the model that answers first: the first of its list, or the embedded one.
     pub fn model(&self) -> &str {
         self.models.first().map_or(OFFLINE, String::as_str)
+    }
+
+    /// The ids of its models, in the order in which they are tried; never empty.
+    pub fn chain(&self) -> Vec<&str> {
+        match self.models.as_slice() {
+            [] => vec![OFFLINE],
+            models => models.iter().map(String::as_str).collect(),
+        }
     }
 }
 
@@ -127,7 +157,7 @@ impl AgentConfig {
 pub enum Provider {
     /// OpenAI-compatible chat completions, at any `base_url`.
     Openai,
-    /// Anthropic messages; not in this version.
+    /// Anthropic messages.
     Anthropic,
     /// The embedded model: no network, no key.
     Offline,
@@ -175,6 +205,11 @@ pub struct ModelConfig {
     /// What they cost when its server had them in its cache; unset: as much as others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_price: Option<f64>,
+    /// What they cost when its server writes them into its cache; unset: as much as others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write_price: Option<f64>,
+    /// Seconds after a request for which its server keeps the request's beginning in its cache.
+    pub cache_ttl_secs: u64,
     /// What a million tokens of an answer cost; unset: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_price: Option<f64>,
@@ -198,6 +233,8 @@ impl Default for ModelConfig {
             idle_timeout_secs: 60,
             input_price: None,
             cached_price: None,
+            cache_write_price: None,
+            cache_ttl_secs: 300,
             output_price: None,
         }
     }
@@ -220,6 +257,7 @@ impl ModelConfig {
         Price {
             input: self.input_price.unwrap_or_default(),
             cached_input: self.cached_price.unwrap_or_default(),
+            cache_write: self.cache_write_price,
             output: self.output_price.unwrap_or_default(),
         }
     }
@@ -402,15 +440,17 @@ impl Config {
         priced.map(|model| (model.id.clone(), model.price())).collect()
     }
 
-    /// An agent's settings as decisions need them. `server_window`: the window that the model's server lists;
+    /// An agent's settings on a model of its chain, as decisions need them. `server_window`: the window that the model's server lists;
     /// `tools`: what the agent's model may call (left out when the model takes no tools).
     pub fn settings(
         &self,
         agent: &AgentConfig,
+        model: &str,
         server_window: Option<u64>,
         tools: Vec<ToolDef>,
     ) -> AgentSettings {
-        let model = self.model(agent.model());
+        let id = model;
+        let model = self.model(id);
         AgentSettings {
             id: agent.id.clone(),
             system_prompt: agent.system_prompt.clone(),
@@ -423,7 +463,12 @@ impl Config {
                 model.and_then(|model| model.max_output_tokens),
             ),
             compaction: agent.compaction.clone(),
-            model: agent.model().to_owned(),
+            pruning: agent.pruning.clone(),
+            result_guard: agent.result_guard.clone(),
+            window_guard: agent.window_guard,
+            engine: agent.engine.clone(),
+            model: id.to_owned(),
+            cache_ttl_secs: model.map_or(300, |model| model.cache_ttl_secs),
             tools: if model.is_none_or(|model| model.tools) { tools } else { Vec::new() },
             recall_limit: agent.recall_limit,
             max_rounds: agent.max_rounds,

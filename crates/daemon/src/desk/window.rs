@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_actors::AgentRuntime;
 use cairn_core::agent::AgentSettings;
 use cairn_core::command::CommandCall;
 use cairn_core::conversation::Conversation;
@@ -24,14 +25,19 @@ impl DaemonDesk {
 
     /// `/status`.
     pub(super) async fn status(&self, call: &CommandCall) -> Result<String, Trouble> {
-        let settings = self.settings(call)?;
+        let agent = self.agent(call)?;
+        let found = self.deps.house.conversation(&call.channel).await?;
+        let settings = match &found {
+            Some((conversation, _awake)) => agent.settings(conversation),
+            None => Arc::clone(agent.first_settings()),
+        };
         let up = self.deps.clock.now().duration_since(self.deps.started_at).as_secs();
         let mut lines = vec![
             format!("**{}** is well.", settings.id),
             format!("- model `{}`, window {} tokens", settings.model, grouped(settings.window.window_tokens)),
             format!("- up {}", span(u64::try_from(up).unwrap_or(0))),
         ];
-        if let Some((conversation, _awake)) = self.deps.house.conversation(&call.channel).await? {
+        if let Some((conversation, _awake)) = found {
             let entries = conversation.next_seq.0 - conversation.first_seq.0;
             let mut line = format!("- {} in this conversation", counted(entries, "message", "messages"));
             if !conversation.pending.is_empty() {
@@ -65,17 +71,16 @@ impl DaemonDesk {
         &self,
         call: &CommandCall,
     ) -> Result<(Arc<Conversation>, Arc<AgentSettings>), Trouble> {
-        let settings = self.settings(call)?;
+        let agent = self.agent(call)?;
         let found = self.deps.house.conversation(&call.channel).await?;
         let (conversation, _awake) = found.ok_or(Trouble::NothingYet)?;
+        let settings = agent.settings(&conversation);
         Ok((conversation, settings))
     }
 
-    fn settings(&self, call: &CommandCall) -> Result<Arc<AgentSettings>, Trouble> {
+    fn agent(&self, call: &CommandCall) -> Result<Arc<AgentRuntime>, Trouble> {
         let agent = self.deps.house.agent(&call.channel.agent());
-        let agent = agent
-            .ok_or_else(|| Trouble::Said("The agent that talked here is no longer configured.".to_owned()))?;
-        Ok(Arc::clone(&agent.settings))
+        agent.ok_or_else(|| Trouble::Said("The agent that talked here is no longer configured.".to_owned()))
     }
 }
 

@@ -31,6 +31,7 @@ fn entry(seq: u64, role: Role, parts: Vec<Part>) -> Entry {
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
+        artifact: None,
         quotes: false,
         tokens: 10,
     }
@@ -75,6 +76,7 @@ fn conversation() -> Conversation {
         attempt: 1,
         retry_at: None,
         tokens_before: 100,
+        checkpoint: None,
     });
     conversation.outcomes.push_back(Outcome {
         run: "r1".into(),
@@ -101,6 +103,11 @@ fn agent() -> AgentSettings {
         compactor_prompt: "Summarise.".to_owned(),
         window: WindowSize::resolve(None, Some(8_000), None, 128_000, None),
         compaction: CompactionSettings::default(),
+        pruning: cairn_core::settings::PruningSettings::default(),
+        result_guard: cairn_core::settings::ResultGuardSettings::default(),
+        window_guard: cairn_core::settings::WindowGuard::default(),
+        engine: cairn_core::engine::STANDARD.to_owned(),
+        cache_ttl_secs: 300,
         model: "fake".to_owned(),
         tools: Vec::new(),
         recall_limit: 6,

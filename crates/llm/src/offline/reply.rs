@@ -126,6 +126,7 @@ fn spoken(request: &ChatRequest, question: &str) -> Arc<Entry> {
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
+        artifact: None,
         quotes: false,
         tokens: estimate(question),
     })

@@ -257,6 +257,7 @@ fn entry(n: u64, text: &str) -> Arc<Entry> {
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
+        artifact: None,
         quotes: false,
         tokens: estimate(text) + 10,
     })
@@ -322,6 +323,7 @@ async fn a_merge_extracts_from_its_sources_and_saves_nothing() {
             tokens: estimate(&text),
             made_by: "digest".to_owned(),
             text,
+            identifiers: Vec::new(),
         }
     };
     let sources: Vec<_> = (1..5).map(summary).collect();

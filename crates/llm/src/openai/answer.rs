@@ -211,7 +211,10 @@ fn without_key(error: ModelError, key: Option<&SecretString>) -> ModelError {
     };
     let clean = |text: String| text.replace(key, "[key]");
     match error {
-        ModelError::ContextOverflow(text) => ModelError::ContextOverflow(clean(text)),
+        ModelError::ContextOverflow { message, limit } => {
+            ModelError::ContextOverflow { message: clean(message), limit }
+        }
+        ModelError::NoTools(text) => ModelError::NoTools(clean(text)),
         ModelError::RateLimited { message, retry_after } => {
             ModelError::RateLimited { message: clean(message), retry_after }
         }

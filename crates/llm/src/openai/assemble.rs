@@ -259,5 +259,6 @@ fn usage_of(usage: &Value) -> Option<Usage> {
         .or_else(|| number("/prompt_cache_hit_tokens"))
         .unwrap_or(0)
         .min(input_tokens);
-    Some(Usage { input_tokens, output_tokens: number("/completion_tokens").unwrap_or(0), cached_tokens })
+    let output_tokens = number("/completion_tokens").unwrap_or(0);
+    Some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens: 0 })
 }

@@ -90,7 +90,7 @@ fn full_answer() -> Whole {
         calls: vec![call("a1", "find", json!({"q": "é"})), call("b2", "read", json!({}))],
         done: Some((
             Finish::ToolCalls,
-            Some(Usage { input_tokens: 100, output_tokens: 9, cached_tokens: 64 }),
+            Some(Usage { input_tokens: 100, output_tokens: 9, cached_tokens: 64, cache_write_tokens: 0 }),
         )),
     }
 }
@@ -179,13 +179,13 @@ async fn an_error_in_the_stream_is_typed() {
         }),
         (
             r#"data: {"error":{"message":"This model's maximum context length is 10 tokens","code":400}}"#,
-            |e| matches!(e, ModelError::ContextOverflow(_)),
+            |e| matches!(e, ModelError::ContextOverflow { .. }),
         ),
         (r#"data: {"object":"error","message":"bad","code":400}"#, |e| {
             matches!(e, ModelError::BadRequest(_))
         }),
         ("event: error\ndata: {\"message\":\"Reached context length of 4096 tokens\"}", |e| {
-            matches!(e, ModelError::ContextOverflow(_))
+            matches!(e, ModelError::ContextOverflow { .. })
         }),
         (
             "event: error\ndata: out of memory",
@@ -283,5 +283,8 @@ async fn ends_and_words_of_all_dialects_are_read() {
     ];
     let said = whole(answer_to(&sse(&chunks)).await).unwrap();
     assert_eq!((said.reasoning.as_str(), said.text.as_str()), ("r", "abno"));
-    assert_eq!(said.done.unwrap().1, Some(Usage { input_tokens: 5, output_tokens: 2, cached_tokens: 3 }));
+    assert_eq!(
+        said.done.unwrap().1,
+        Some(Usage { input_tokens: 5, output_tokens: 2, cached_tokens: 3, cache_write_tokens: 0 })
+    );
 }

@@ -21,7 +21,7 @@ async fn failure_of(answer: Answer, stream: bool) -> ModelError {
 #[tokio::test]
 async fn refusals_are_typed_over_the_wire() {
     for stream in [true, false] {
-        assert!(matches!(failure_of(Answer::overflow(), stream).await, ModelError::ContextOverflow(_)));
+        assert!(matches!(failure_of(Answer::overflow(), stream).await, ModelError::ContextOverflow { .. }));
         assert_eq!(failure_of(Answer::error(403, "no"), stream).await.code(), "auth");
         assert_eq!(failure_of(Answer::error(400, "no"), stream).await.code(), "bad_request");
         let limited = failure_of(Answer::error(429, "slow").header("retry-after", "7"), stream).await;

@@ -110,6 +110,14 @@ fn in_channel(
         | Event::MemoriesRecalled { .. }
         | Event::TurnUndone { .. }
         | Event::UsageSpent { .. }
+        | Event::RunCheckpointed { .. }
+        | Event::WindowSlid { .. }
+        | Event::ResultsPruned { .. }
+        | Event::ArtifactStored { .. }
+        | Event::ArtifactUsed { .. }
+        | Event::ArtifactsExpired { .. }
+        | Event::ModelChosen { .. }
+        | Event::ModelLearnt { .. }
         | Event::PairingRequested { .. }
         | Event::PairingApproved { .. }
         | Event::PairingRevoked { .. }

@@ -102,6 +102,7 @@ impl Chat {
             reasoning: Some("hm".to_owned()),
             tool_calls: Vec::new(),
             tool_call_id: None,
+            artifact: None,
             quotes: false,
             tokens: 5,
         }
@@ -143,6 +144,7 @@ impl Chat {
             attempt: 1,
             retry_at: None,
             tokens_before: 100,
+            checkpoint: None,
         };
         self.append(vec![Event::RunStarted { run: run.clone() }]).await;
         let summary = Summary {
@@ -156,6 +158,7 @@ impl Chat {
             tokens: 9,
             made_by: "offline".to_owned(),
             text: text.to_owned(),
+            identifiers: Vec::new(),
         };
         let end = RunEnd {
             run: run.id,

@@ -127,6 +127,7 @@ fn entry((turn, seq): (&Turn, u64)) -> Arc<Entry> {
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
+        artifact: None,
         quotes: false,
         tokens: estimate(&turn.text),
     })

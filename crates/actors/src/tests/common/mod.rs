@@ -1,5 +1,6 @@
 //! The house over fakes of all ports, with tokio's clock paused.
 
+pub(crate) mod artifacts;
 pub(crate) mod model;
 pub(crate) mod net;
 pub(crate) mod store;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{AgentRuntime, House, HouseDeps, HouseLimits, Notice, builtin_tools};
+use crate::{AgentRuntime, Candidate, House, HouseDeps, HouseLimits, Notice, builtin_tools};
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::Event;
@@ -22,6 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use artifacts::MemArtifacts;
 use model::FakeModel;
 use net::FakeNet;
 use store::MemStore;
@@ -40,6 +42,7 @@ impl Clock for TokioClock {
 /// Everything around a house.
 pub(crate) struct World {
     pub(crate) store: Arc<MemStore>,
+    pub(crate) artifacts: Arc<MemArtifacts>,
     pub(crate) model: Arc<FakeModel>,
     pub(crate) net: Arc<FakeNet>,
     pub(crate) settings: AgentSettings,
@@ -64,6 +67,11 @@ impl World {
                 source: WindowSource::Agent,
             },
             compaction: CompactionSettings::default(),
+            pruning: cairn_core::settings::PruningSettings::default(),
+            result_guard: cairn_core::settings::ResultGuardSettings::default(),
+            window_guard: cairn_core::settings::WindowGuard::default(),
+            engine: cairn_core::engine::STANDARD.to_owned(),
+            cache_ttl_secs: 300,
             model: "fake".to_owned(),
             tools: Vec::new(),
             recall_limit: 0,
@@ -72,6 +80,7 @@ impl World {
         };
         Self {
             store: MemStore::new(),
+            artifacts: Arc::default(),
             model: FakeModel::new(),
             net: FakeNet::new(),
             settings,
@@ -89,16 +98,18 @@ impl World {
     }
 
     pub(crate) async fn start(&self) -> Live {
-        let agent = AgentRuntime {
+        let agent = AgentRuntime::new(Candidate {
             settings: Arc::new(self.settings.clone()),
             model: Arc::clone(&self.model) as Arc<dyn cairn_core::ports::ChatModel>,
-        };
+        });
         let deps = HouseDeps {
             journal: Arc::clone(&self.store) as _,
             archive: Arc::clone(&self.store) as _,
             search: Arc::clone(&self.store) as _,
             memories: Arc::clone(&self.store) as _,
             outbox: Arc::clone(&self.store) as _,
+            artifacts: Arc::clone(&self.artifacts) as _,
+            tools: Vec::new(),
             clock: Arc::new(TokioClock(Instant::now(), Arc::clone(&self.bomb))),
             agents: vec![agent],
             platforms: vec![Arc::clone(&self.net) as _],
@@ -120,6 +131,7 @@ impl World {
     pub(crate) fn over(&self, store: Arc<MemStore>) -> Self {
         Self {
             store,
+            artifacts: Arc::clone(&self.artifacts),
             model: FakeModel::new(),
             net: Arc::clone(&self.net),
             settings: self.settings.clone(),

@@ -21,6 +21,7 @@ fn entry(role: Role, text: &str) -> Arc<Entry> {
         reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
+        artifact: None,
         quotes: false,
         tokens: 0,
     })

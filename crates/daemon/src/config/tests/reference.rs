@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use cairn_actors::HouseLimits;
+use cairn_core::settings::{PruningSettings, ResultGuardSettings, WindowGuard};
 use cairn_core::tier::CompactionSettings;
 
 use super::{fine, load};
 use crate::config::Limits;
-use crate::config::file::{CompactionKeys, tables};
+use crate::config::file::tables;
 use crate::config::keys::fields_of;
+use crate::config::overlay::{CompactionKeys, PruningKeys, ResultGuardKeys, WindowGuardKeys};
 
 const REFERENCE: &str = include_str!("../../../../../config/config.toml");
 
@@ -35,11 +37,14 @@ fn the_reference_names_every_key_of_every_table() {
     let text = with_all_keys();
     let defaults = section(&text, "[defaults]");
     for table in tables().iter().filter(|table| table.name != "the top level") {
-        let body = section(&text, table.name);
+        // Any table of the defaults may stand in an agent, too.
+        let body = section(&text, &table.name.replace("[agents.", "[defaults."));
         for key in &table.keys {
             // `##` marks the second of two keys of which a model takes one.
             let named = [format!("\n{key} = "), format!("\n##{key} = ")];
-            let is_table = ["compaction", "places"].contains(key);
+            let is_table =
+                ["compaction", "window_guard", "pruning", "hard_clear", "result_guard", "classes", "places"]
+                    .contains(key);
             // Any key of the defaults may stand in an agent: that is said once, in words.
             let inherited = table.name.contains("agents");
             let said = |body: &str| named.iter().any(|line| body.contains(line));
@@ -72,8 +77,17 @@ fn the_reference_with_its_examples_switched_on_is_a_valid_file() {
 }
 
 #[test]
-fn every_setting_of_compaction_may_be_written() {
-    assert_eq!(fields_of::<CompactionKeys>(), fields_of::<CompactionSettings>());
+fn every_setting_that_an_agent_may_lay_over_may_be_written() {
+    fn sorted(keys: &[&'static str]) -> Vec<&'static str> {
+        let mut keys = keys.to_vec();
+        keys.sort_unstable();
+        keys
+    }
+    let of = |keys, settings| assert_eq!(sorted(keys), sorted(settings));
+    of(fields_of::<CompactionKeys>(), fields_of::<CompactionSettings>());
+    of(fields_of::<WindowGuardKeys>(), fields_of::<WindowGuard>());
+    of(fields_of::<PruningKeys>(), fields_of::<PruningSettings>());
+    of(fields_of::<ResultGuardKeys>(), fields_of::<ResultGuardSettings>());
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn the_window_is_the_smallest_set_else_the_servers_else_the_default(
         "[defaults]\n{defaults}\n{MODEL}{model}\n[[agents]]\nid = \"a\"\nmodels = [\"main\"]\n{agent}\n"
     );
     let config = fine(&text).config;
-    let settings = config.settings(config.agent("a").unwrap(), server, Vec::new());
+    let settings = config.settings(config.agent("a").unwrap(), "main", server, Vec::new());
     assert_eq!((settings.window.window_tokens, settings.window.source), (expected, source));
     assert_eq!(settings.window.output_reserve_tokens, (expected / 4).min(32_000));
 }
@@ -77,7 +77,7 @@ fn a_model_that_takes_no_tools_is_given_none() {
     let agent = "[[agents]]\nid = \"a\"\nmodels = [\"main\"]\n";
     for (line, expected) in [("tools = true\n", 1), ("tools = false\n", 0)] {
         let config = fine(&format!("{MODEL}{line}{agent}")).config;
-        let settings = config.settings(config.agent("a").unwrap(), None, vec![tool.clone()]);
+        let settings = config.settings(config.agent("a").unwrap(), "main", None, vec![tool.clone()]);
         assert_eq!(settings.tools.len(), expected, "{line}");
     }
 }

@@ -1,0 +1,67 @@
+//! What becomes of results of tools: how they are sent, and where the whole of large ones is.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Conversation, Spent};
+use crate::event::{Event, Record};
+use crate::message::Entry;
+use crate::model::Usage;
+use crate::prune::as_sent;
+
+/// For how long the tokens of runs are counted.
+const SPENT_FOR: SignedDuration = SignedDuration::from_hours(1);
+
+impl Conversation {
+    /// Estimated tokens of a live entry as it is sent, before correction.
+    pub fn weight(&self, entry: &Entry) -> u64 {
+        u64::from(self.pruned.get(&entry.seq).map_or(entry.tokens, |pruned| pruned.tokens))
+    }
+
+    /// A live entry as it is sent.
+    pub fn sent(&self, entry: &Arc<Entry>) -> Arc<Entry> {
+        match self.pruned.get(&entry.seq) {
+            Some(pruned) => Arc::new(as_sent(entry, pruned)),
+            None => Arc::clone(entry),
+        }
+    }
+
+    /// Tokens that runs took within the hour before `now`.
+    pub fn spent_within_hour(&self, now: Timestamp) -> u64 {
+        let recent = self.spent.iter().filter(|spent| now.duration_since(spent.at) < SPENT_FOR);
+        recent.map(|spent| spent.tokens).sum()
+    }
+
+    pub(super) fn spend(&mut self, at: Timestamp, usage: Usage) {
+        self.spent.retain(|spent| at.duration_since(spent.at) < SPENT_FOR);
+        self.spent.push_back(Spent { at, tokens: usage.input_tokens + usage.output_tokens });
+    }
+
+    pub(super) fn fold_results(&mut self, record: &Record) {
+        match &record.event {
+            Event::ResultsPruned { results, .. } => {
+                for pruned in results {
+                    self.pruned.insert(pruned.seq, pruned.clone());
+                }
+                self.forget_deleted();
+            }
+            Event::ArtifactStored { artifact } => {
+                self.artifacts.insert(artifact.id.clone(), artifact.clone());
+            }
+            Event::ArtifactUsed { id } => {
+                if let Some(artifact) = self.artifacts.get_mut(id) {
+                    artifact.used_at = record.at;
+                }
+            }
+            Event::ArtifactsExpired { ids } => {
+                for id in ids {
+                    if let Some(artifact) = self.artifacts.get_mut(id) {
+                        artifact.expired_at = Some(record.at);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

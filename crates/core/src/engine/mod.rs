@@ -1,0 +1,107 @@
+//! Context engines: who decides what a model gets to see, and when the window is made smaller. Chosen per agent, by name.
+//!
+//! An engine is as pure as all of this crate: it is told what became durable, and answers with requests and with events
+//! that the channel journals. What it keeps beside the conversation it must be able to make anew from it.
+
+mod standard;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::agent::AgentSettings;
+use crate::compaction::Decision;
+use crate::conversation::Conversation;
+use crate::event::{Event, Record};
+use crate::window::{AssembleError, Assembled, Tail};
+
+pub use standard::Standard;
+
+/// The engine that agents have who name none.
+pub const STANDARD: &str = "standard";
+
+/// What an engine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineInfo {
+    /// By which the configuration names it.
+    pub id: &'static str,
+    /// For people.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// It makes room by itself: it gets no runs.
+    pub owns_compaction: bool,
+}
+
+/// Why room is to be made at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MakeRoom {
+    /// The window has reached the emergency tier by our own measure.
+    Tier,
+    /// The model refused a request as too large.
+    Overflow,
+    /// Somebody asked.
+    Manual,
+}
+
+/// A context engine, one for each channel that is awake.
+pub trait ContextEngine: Send + Sync + 'static {
+    /// What it is.
+    fn info(&self) -> EngineInfo;
+
+    /// The channel wakes with this conversation.
+    fn bootstrap(&self, conversation: &Conversation);
+
+    /// A record became durable and is folded in.
+    fn ingest(&self, conversation: &Conversation, record: &Record);
+
+    /// Records became durable together and are folded in.
+    fn ingest_many(&self, conversation: &Conversation, records: &[Record]) {
+        for record in records {
+            self.ingest(conversation, record);
+        }
+    }
+
+    /// The request for the open turn. It always fits.
+    ///
+    /// # Errors
+    /// System prompt and tools alone do not fit.
+    fn assemble(
+        &self,
+        conversation: &Conversation,
+        agent: &AgentSettings,
+        tail: &Tail,
+    ) -> Result<Assembled, AssembleError>;
+
+    /// Makes room at once, without a model. Empty when nothing is to leave, or nothing can.
+    fn compact(
+        &self,
+        conversation: &Conversation,
+        agent: &AgentSettings,
+        cause: MakeRoom,
+        now: Timestamp,
+    ) -> Vec<Event>;
+
+    /// What is due after a turn, or whenever something changed. [`Decision::Start`] of an engine that owns compaction is
+    /// passed over.
+    fn after_turn(&self, conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Decision;
+
+    /// `/new`: the conversation begins anew.
+    fn reset(&self, conversation: &Conversation);
+
+    /// The channel falls asleep, or the house stops.
+    fn dispose(&self);
+}
+
+/// Names of all engines, the default one first.
+pub fn names() -> Vec<&'static str> {
+    vec![STANDARD]
+}
+
+/// A fresh engine of that name; `None` when there is none.
+pub fn by_name(name: &str) -> Option<Arc<dyn ContextEngine>> {
+    match name {
+        STANDARD => Some(Arc::new(Standard)),
+        _ => None,
+    }
+}

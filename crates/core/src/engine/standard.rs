@@ -1,0 +1,57 @@
+//! The standard engine: summaries in a levelled stack, made by runs in the background; the emergency.
+
+use jiff::Timestamp;
+
+use super::{ContextEngine, EngineInfo, MakeRoom, STANDARD};
+use crate::agent::AgentSettings;
+use crate::compaction::{Decision, emergency, emergency_on_overflow, next_run};
+use crate::conversation::Conversation;
+use crate::event::{Event, Record};
+use crate::window::{AssembleError, Assembled, Tail, assemble};
+
+/// The standard engine. All it knows is in the conversation.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Standard;
+
+impl ContextEngine for Standard {
+    fn info(&self) -> EngineInfo {
+        let (name, version) = ("levelled summaries in the background", "1");
+        EngineInfo { id: STANDARD, name, version, owns_compaction: false }
+    }
+
+    fn bootstrap(&self, _conversation: &Conversation) {}
+
+    fn ingest(&self, _conversation: &Conversation, _record: &Record) {}
+
+    fn assemble(
+        &self,
+        conversation: &Conversation,
+        agent: &AgentSettings,
+        tail: &Tail,
+    ) -> Result<Assembled, AssembleError> {
+        assemble(conversation, agent, tail)
+    }
+
+    fn compact(
+        &self,
+        conversation: &Conversation,
+        agent: &AgentSettings,
+        cause: MakeRoom,
+        _now: Timestamp,
+    ) -> Vec<Event> {
+        match cause {
+            MakeRoom::Tier => emergency(conversation, agent),
+            MakeRoom::Overflow => emergency_on_overflow(conversation, agent),
+            // A run is asked for instead.
+            MakeRoom::Manual => Vec::new(),
+        }
+    }
+
+    fn after_turn(&self, conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Decision {
+        next_run(conversation, agent, now)
+    }
+
+    fn reset(&self, _conversation: &Conversation) {}
+
+    fn dispose(&self) {}
+}

@@ -1,0 +1,180 @@
+//! Artifacts: large results of tools, one file each, in a folder for each channel.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_core::ids::{ArtifactId, ChannelId};
+use cairn_core::ports::{ArtifactLines, ArtifactStore, StoreError};
+use futures::future::BoxFuture;
+use sha2::{Digest as _, Sha256};
+
+use crate::disk::{io_error, make_dir, sync_dir};
+use crate::store::Store;
+
+/// Longest name of a folder; file systems take 255 bytes.
+const NAME_MAX: usize = 200;
+
+/// The artifacts of a state folder.
+#[derive(Debug, Clone)]
+pub struct Artifacts {
+    dir: Arc<Path>,
+}
+
+impl Store {
+    /// The artifacts that belong to this store.
+    pub fn artifacts(&self) -> Artifacts {
+        Artifacts { dir: self.inner.options.dir.join("artifacts").into() }
+    }
+}
+
+impl Artifacts {
+    fn folder(&self, channel: &ChannelId) -> PathBuf {
+        self.dir.join(file_name(&channel.to_string()))
+    }
+
+    fn file(&self, channel: &ChannelId, id: &ArtifactId) -> PathBuf {
+        self.folder(channel).join(file_name(id.as_str()))
+    }
+}
+
+/// A name that is safe as a file's and tells what it is of: what is no letter, digit, dot, line or underscore is written
+/// in hex; a long one ends in a hash instead of its end.
+fn file_name(text: &str) -> String {
+    let mut name = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' => name.push(char::from(byte)),
+            b'.' if !name.is_empty() => name.push('.'),
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if name.len() > NAME_MAX {
+        let hash = Sha256::digest(text.as_bytes());
+        name.truncate(NAME_MAX - 33);
+        name.push('-');
+        for byte in hash.iter().take(16) {
+            name.push_str(&format!("{byte:02x}"));
+        }
+    }
+    name
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(StoreError::View { view: "artifacts", message: format!("the work failed: {error}") })
+    })
+}
+
+impl ArtifactStore for Artifacts {
+    fn put(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        text: Arc<str>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        let (folder, file) = (self.folder(channel), self.file(channel, id));
+        Box::pin(blocking(move || put(&folder, &file, text.as_bytes())))
+    }
+
+    fn lines(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        from_line: u64,
+        count: u64,
+        max_bytes: usize,
+    ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
+        let file = self.file(channel, id);
+        Box::pin(blocking(move || match File::open(&file) {
+            Ok(open) => lines(open, from_line, count, max_bytes).map(Some).map_err(io_error("read", &file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("open", &file)(error)),
+        }))
+    }
+
+    fn remove(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {
+        let file = self.file(channel, id);
+        Box::pin(blocking(move || match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &file)(error)),
+            _ => Ok(()),
+        }))
+    }
+}
+
+/// Written beside its place, made durable, then renamed: a file that has its name is whole.
+fn put(folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    make_dir(folder)?;
+    let fresh = file.with_extension("new");
+    let write = || -> io::Result<()> {
+        let mut open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        open.write_all(bytes)?;
+        open.sync_all()?;
+        fs::rename(&fresh, file)?;
+        sync_dir(folder)
+    };
+    write().map_err(io_error("write", file))?;
+    // The folder itself may be new.
+    match folder.parent() {
+        Some(above) => sync_dir(above).map_err(io_error("sync", above)),
+        None => Ok(()),
+    }
+}
+
+fn lines(open: File, from_line: u64, count: u64, max_bytes: usize) -> io::Result<ArtifactLines> {
+    let mut reader = BufReader::new(open);
+    let mut line = Vec::new();
+    for _ in 1..from_line {
+        if skip_line(&mut reader)? == 0 {
+            break;
+        }
+    }
+    let mut bytes: Vec<u8> = Vec::new();
+    let (mut n_lines, mut cut_bytes) = (0, 0);
+    while n_lines < count {
+        let room = max_bytes.saturating_sub(bytes.len());
+        line.clear();
+        // One byte more than there is room for tells a whole line from a cut one.
+        (&mut reader).take(room as u64 + 1).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            break;
+        }
+        if line.len() > room {
+            if n_lines == 0 {
+                let rest = if line.ends_with(b"\n") { 0 } else { skip_line(&mut reader)? };
+                cut_bytes = (line.len() - room) as u64 + rest;
+                bytes.extend_from_slice(&line[..room]);
+                n_lines = 1;
+            }
+            break;
+        }
+        bytes.extend_from_slice(&line);
+        n_lines += 1;
+    }
+    let text = String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned();
+    Ok(ArtifactLines { text, lines: n_lines, cut_bytes })
+}
+
+/// Passes over the rest of a line, however long; the bytes that it had.
+fn skip_line(reader: &mut impl BufRead) -> io::Result<u64> {
+    let mut n_bytes = 0;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(n_bytes);
+        }
+        let (used, ended) = match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(idx) => (idx + 1, true),
+            None => (buffer.len(), false),
+        };
+        reader.consume(used);
+        n_bytes += used as u64;
+        if ended {
+            return Ok(n_bytes);
+        }
+    }
+}
