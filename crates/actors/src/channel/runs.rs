@@ -18,7 +18,7 @@ impl ChannelState {
         let decision =
             self.cell.read(|conversation| self.cell.engine.after_turn(conversation, &settings, now));
         let events = match decision {
-            Decision::Start(run) => vec![Event::RunStarted { run }],
+            Decision::Start(run) => vec![Event::RunStarted { run: *run }],
             Decision::Apply(events) => events,
             Decision::Idle | Decision::WaitUntil(_) => return Ok(()),
         };

@@ -20,7 +20,7 @@ pub enum Decision {
     /// Nothing before that time (back-off after failures).
     WaitUntil(Timestamp),
     /// Propose this run to the channel.
-    Start(Run),
+    Start(Box<Run>),
     /// These events are to be journalled at once, and then it is looked again: a batch of pruning, or a queued run for which
     /// nothing is left (an emergency took its range), begun and ended as superseded.
     Apply(Vec<Event>),
@@ -41,7 +41,7 @@ pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timesta
     let planner = Planner::new(conversation, agent, now);
     if let Some(queued) = conversation.queued_runs.front() {
         return match planner.manual(queued.instruction.clone()) {
-            Some(run) => Decision::Start(run),
+            Some(run) => Decision::Start(Box::new(run)),
             None => Decision::Apply(planner.moot(queued)),
         };
     }
@@ -53,7 +53,7 @@ pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timesta
     };
     match backoff_until(conversation, agent, now).filter(|until| *until > now) {
         Some(until) => Decision::WaitUntil(until),
-        None => Decision::Start(run),
+        None => Decision::Start(Box::new(run)),
     }
 }
 

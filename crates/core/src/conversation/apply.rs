@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Archived, Conversation, Draft, Failures, OUTCOMES_KEPT, OpenTurn, Reported};
-use crate::event::{Event, Receipt, Record, Run, RunEnd, RunOutcome};
+use super::{Archived, Conversation, Draft, Failures, OpenTurn};
+use crate::event::{Event, Receipt, Record};
 use crate::ids::{MessageId, OutboxId, Seq, TurnId};
 use crate::message::{Entry, Pending};
 use crate::summary::StackItem;
@@ -42,16 +42,6 @@ impl Conversation {
                 self.start_turn(record, turn, messages, *first_seq)?;
             }
             Event::EntryAdded { entry } => self.add_entry(record, entry)?,
-            Event::UsageReported { model, estimated, usage } => {
-                self.corrections.entry(model.clone()).or_default().observe(*estimated, usage.input_tokens);
-                self.usage_total += *usage;
-                self.reported = Some(Reported {
-                    model: model.clone(),
-                    estimated: *estimated,
-                    usage: *usage,
-                    at: record.at,
-                });
-            }
             Event::TurnEnded(end) => {
                 self.open_turn.take_if(|open| open.id == end.turn).ok_or("that turn is not open")?;
             }
@@ -59,43 +49,22 @@ impl Conversation {
                 let open = self.open_turn.as_mut().filter(|open| open.id == *turn);
                 open.ok_or("that turn is not open")?.interruptions += 1;
             }
-            Event::RunStarted { run } => self.start_run(run)?,
-            Event::RunQueued { request } => self.queued_runs.push_back(request.clone()),
-            Event::RunAttemptFailed { run, attempt, retry_at, .. } => {
-                let current = self.run.as_mut().filter(|current| current.id == *run);
-                let current = current.ok_or("that run is not under way")?;
-                current.attempt = attempt + 1;
-                current.retry_at = Some(*retry_at);
-            }
-            Event::RunCheckpointed { run, checkpoint } => {
-                let current = self.run.as_mut().filter(|current| current.id == *run);
-                current.ok_or("that run is not under way")?.checkpoint = Some(checkpoint.clone());
-            }
-            Event::RunEnded(end) => self.end_run(record, end)?,
-            Event::EmergencyApplied { marker, .. } => {
-                self.drop_live(marker.to_seq);
-                self.place_item(marker.clone().into());
-                self.emergencies += 1;
-            }
-            Event::WindowSlid { marker, .. } => {
-                self.drop_live(marker.to_seq);
-                self.place_item(marker.clone().into());
-            }
+            Event::RunStarted { .. }
+            | Event::RunQueued { .. }
+            | Event::RunAttemptFailed { .. }
+            | Event::RunCheckpointed { .. }
+            | Event::RunEnded(_)
+            | Event::EmergencyApplied { .. }
+            | Event::WindowSlid { .. }
+            | Event::StackRetired { .. } => self.fold_run(record)?,
             Event::ResultsPruned { .. }
             | Event::ArtifactStored { .. }
             | Event::ArtifactUsed { .. }
             | Event::ArtifactsExpired { .. } => self.fold_results(record),
-            Event::ModelChosen { model, reason } => {
-                self.model = Some(model.clone());
-                self.model_reason = Some(reason.clone());
-            }
-            Event::ModelLearnt { model, window_tokens, no_tools } => {
-                let learnt = self.learnt.entry(model.clone()).or_default();
-                learnt.window_tokens = window_tokens.or(learnt.window_tokens);
-                learnt.no_tools |= no_tools;
-            }
-            Event::UsageSpent { usage, .. } => self.spend(record.at, *usage),
-            Event::StackRetired { marker } => self.place_item(marker.clone().into()),
+            Event::UsageReported { .. }
+            | Event::UsageSpent { .. }
+            | Event::ModelChosen { .. }
+            | Event::ModelLearnt { .. } => self.fold_model(record),
             Event::GenerationStarted { generation } => self.start_generation(*generation),
             Event::MemoriesRecalled { ids, tokens } => {
                 self.recalled.clone_from(ids);
@@ -266,47 +235,15 @@ impl Conversation {
         Ok(())
     }
 
-    fn start_run(&mut self, run: &Run) -> Result<(), String> {
-        if let Some(current) = &self.run {
-            return Err(format!("run {} is under way", current.id));
-        }
-        if let Some(idx) = self.queued_runs.iter().position(|queued| queued.trigger == run.trigger) {
-            self.queued_runs.remove(idx);
-        }
-        self.runs += 1;
-        self.run = Some(run.clone());
-        Ok(())
-    }
-
-    fn end_run(&mut self, record: &Record, end: &RunEnd) -> Result<(), String> {
-        self.run.take_if(|run| run.id == end.run).ok_or("that run is not under way")?;
-        if let Some(summary) = &end.summary {
-            self.drop_live(summary.to_seq);
-            self.place_item(summary.clone().into());
-        }
-        match end.outcome {
-            RunOutcome::Committed => self.failures = Failures::default(),
-            RunOutcome::Rejected | RunOutcome::Failed => {
-                self.failures = Failures { n: self.failures.n + 1, last_at: Some(record.at) };
-            }
-            RunOutcome::Superseded | RunOutcome::Cancelled => {}
-        }
-        if self.outcomes.len() == OUTCOMES_KEPT {
-            self.outcomes.pop_front();
-        }
-        self.outcomes.push_back(end.to_outcome());
-        Ok(())
-    }
-
     /// Changes the stack: from here on the window begins with other bytes, and deleted words leave it, too.
-    fn place_item(&mut self, item: StackItem) {
+    pub(super) fn place_item(&mut self, item: StackItem) {
         self.stack.place(item);
         self.forget_deleted();
         self.recount_markers();
     }
 
     /// Takes entries up to and including `to_seq` out of the window.
-    fn drop_live(&mut self, to_seq: Seq) {
+    pub(super) fn drop_live(&mut self, to_seq: Seq) {
         while self.live.front().is_some_and(|entry| entry.seq <= to_seq) {
             self.live.pop_front();
         }

@@ -8,8 +8,10 @@
 mod amend;
 mod apply;
 mod head;
+mod models;
 mod places;
 mod results;
+mod runs;
 mod undo;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

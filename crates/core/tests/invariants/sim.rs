@@ -262,8 +262,8 @@ impl Sim {
     pub(crate) fn watch(&mut self) -> Option<Run> {
         match compaction::next_run(&self.conversation, &self.agent, self.now) {
             Decision::Start(run) => {
-                self.journal(Event::RunStarted { run: run.clone() });
-                Some(run)
+                self.journal(Event::RunStarted { run: (*run).clone() });
+                Some(*run)
             }
             Decision::Idle => None,
             Decision::Apply(events) => {
