@@ -1,12 +1,15 @@
 //! The persisted shapes: journals are read for years, so that a change of one must be seen and meant.
 
+use cairn_core::artifact::Artifact;
 use cairn_core::event::{
-    Event, Receipt, Record, Run, RunEnd, RunOutcome, RunRequest, Trigger, TurnEnd, TurnOutcome, Work,
+    Checkpoint, Event, Receipt, Record, Run, RunEnd, RunOutcome, RunRequest, Trigger, TurnEnd, TurnOutcome,
+    Work,
 };
 use cairn_core::ids::{Generation, Seq};
-use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
+use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
+use cairn_core::prune::{PruneCause, PruneForm, PrunedResult};
 use cairn_core::summary::{DigestLine, Marker, MarkerKind, Summary};
 use cairn_core::tier::Tier;
 use jiff::Timestamp;
@@ -244,6 +247,57 @@ fn chats() -> Vec<Event> {
     ]
 }
 
+fn windows() -> Vec<Event> {
+    let artifact = Artifact {
+        id: "a1".into(),
+        tool: "fetch".into(),
+        bytes: 90_000,
+        lines: 1_200,
+        stored_at: at(),
+        used_at: at(),
+        expired_at: None,
+    };
+    let memory = DraftMemory {
+        kind: MemoryKind::Fact,
+        text: "Anna lives in Lyon.".into(),
+        subject: Some("Anna".into()),
+        importance: 0.5,
+    };
+    let checkpoint = Checkpoint {
+        chunks: 2,
+        to_seq: Seq(40),
+        text: "so far".into(),
+        made_by: "main".into(),
+        memories: vec![memory],
+    };
+    let marker = Marker::new(MarkerKind::Retired, Seq(1), Seq(4), Vec::new());
+    let pruned = |seq, form| PrunedResult { seq: Seq(seq), form, tokens: 30 };
+    let results = vec![
+        pruned(3, PruneForm::Shrunk { bytes: 3_000 }),
+        pruned(5, PruneForm::Edges { chars: 1_500 }),
+        pruned(7, PruneForm::Cleared),
+    ];
+    let learnt =
+        |window_tokens, no_tools| Event::ModelLearnt { model: "main".into(), window_tokens, no_tools };
+    vec![
+        Event::RunCheckpointed { run: "r1".into(), checkpoint },
+        Event::WindowSlid { marker, messages: 4, tokens_before: 9_000, tokens_after: 4_000 },
+        Event::ResultsPruned {
+            cause: PruneCause::CacheTtl,
+            results,
+            scanned: 9,
+            tokens_before: 9_000,
+            tokens_after: 4_000,
+        },
+        Event::ArtifactStored { artifact },
+        Event::ArtifactUsed { id: "a1".into() },
+        Event::ArtifactsExpired { ids: vec!["a1".into()] },
+        Event::ModelChosen { model: "spare".into(), reason: "`main` is overloaded".into() },
+        learnt(Some(32_768), false),
+        learnt(None, true),
+    ]
+}
+
 fn lines(events: Vec<Event>) -> String {
     let line = |(idx, event)| {
         let channel = "main/local/main".parse().ok();
@@ -254,6 +308,11 @@ fn lines(events: Vec<Event>) -> String {
         json
     };
     events.into_iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn events_of_the_window_keep_their_shape() {
+    insta::assert_snapshot!(lines(windows()));
 }
 
 #[test]
