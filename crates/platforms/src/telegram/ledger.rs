@@ -7,7 +7,7 @@
 //! Ids are remembered, not compared: after a week without updates Telegram goes on from a random number, which may be
 //! lower. For the same reason an offset is only sent while there is something to confirm.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Most updates that Telegram gives at once.
 pub(super) const WINDOW: usize = 100;
@@ -15,10 +15,14 @@ pub(super) const WINDOW: usize = 100;
 /// So many ids of updates that are done are remembered.
 const REMEMBERED: usize = 4096;
 
+/// A message: its chat and its number there.
+pub(super) type Said = (i64, i64);
+
 /// The updates under way and those that are done.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    open: BTreeSet<i64>,
+    /// Those under way, with the message that each brings.
+    open: BTreeMap<i64, Option<Said>>,
     done: HashSet<i64>,
     order: VecDeque<i64>,
     /// The highest id of the last batch, until it is confirmed.
@@ -28,13 +32,29 @@ pub(super) struct Ledger {
 impl Ledger {
     /// Whether an update has not come in before.
     pub(super) fn is_new(&self, id: i64) -> bool {
-        !self.done.contains(&id) && !self.open.contains(&id)
+        !self.done.contains(&id) && !self.open.contains_key(&id)
     }
 
     /// An update came in. False: it is known, there is nothing to do.
     pub(super) fn take(&mut self, id: i64) -> bool {
         self.last = Some(self.last.map_or(id, |last| last.max(id)));
-        !self.done.contains(&id) && self.open.insert(id)
+        let is_new = self.is_new(id);
+        if is_new {
+            self.open.insert(id, None);
+        }
+        is_new
+    }
+
+    /// An update that came in brings this message.
+    pub(super) fn brings(&mut self, id: i64, said: Said) {
+        if let Some(open) = self.open.get_mut(&id) {
+            *open = Some(said);
+        }
+    }
+
+    /// An update with this message is under way.
+    pub(super) fn is_under_way(&self, said: Said) -> bool {
+        self.open.values().any(|open| *open == Some(said))
     }
 
     /// An update is done: what it says is durable, or of no use.
@@ -50,7 +70,7 @@ impl Ledger {
 
     /// What the next poll says: all below it is done. None: there is nothing to confirm.
     pub(super) fn offset(&self) -> Option<i64> {
-        self.open.first().copied().or_else(|| self.last.map(|last| last.saturating_add(1)))
+        self.oldest().or_else(|| self.last.map(|last| last.saturating_add(1)))
     }
 
     /// A poll with that offset was answered; its batch has not been taken in yet.
@@ -60,7 +80,7 @@ impl Ledger {
 
     /// The update that holds the offset back.
     pub(super) fn oldest(&self) -> Option<i64> {
-        self.open.first().copied()
+        self.open.first_key_value().map(|(id, _)| *id)
     }
 
     /// How many are under way.
@@ -108,6 +128,17 @@ mod tests {
         ledger.confirmed();
         assert!(!ledger.take(7));
         assert_eq!(ledger.offset(), Some(8));
+    }
+
+    #[test]
+    fn a_message_is_known_while_its_update_is_under_way() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.take(7));
+        assert!(!ledger.is_under_way((1, 5)));
+        ledger.brings(7, (1, 5));
+        assert!(ledger.is_under_way((1, 5)) && !ledger.is_under_way((2, 5)));
+        ledger.finish(7);
+        assert!(!ledger.is_under_way((1, 5)), "the archive has it now");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::{AdapterFailure, AdapterPorts, LinkState};
+use cairn_core::ports::{AdapterFailure, AdapterPorts, Archive, LinkState};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -49,6 +49,7 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
         Err(failure) => return failure,
     };
     let (notices, queue) = Notices::queue();
+    let archive = ports.archive.clone();
     let host = Host { telegram: telegram.clone(), ports, notices, me: me.clone() };
     let start = move |work: Work, hold: Arc<Hold>, release: Release| -> BoxFuture<'static, ()> {
         Box::pin(host.clone().visit(work, hold, release))
@@ -56,6 +57,7 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
     let poller = Poller {
         telegram: &telegram,
         me,
+        archive,
         started,
         ledger: Ledger::default(),
         lanes: Lanes::new(start),
@@ -119,6 +121,7 @@ fn greet(telegram: &Telegram, me: &User) {
 struct Poller<'a, F> {
     telegram: &'a Telegram,
     me: Arc<User>,
+    archive: Arc<dyn Archive>,
     started: Timestamp,
     ledger: Ledger,
     lanes: Lanes<Work, F>,
@@ -252,8 +255,17 @@ where
         if news {
             self.telegram.link.inbound();
         }
-        let dues = missed::dues(self.telegram, &self.me, self.started, &fresh);
+        let reader = missed::Reader {
+            telegram: self.telegram,
+            me: &self.me,
+            archive: self.archive.as_ref(),
+            started: self.started,
+        };
+        let dues = reader.dues(&self.ledger, &fresh).await;
         for ((update, says), due) in fresh.into_iter().zip(dues) {
+            if let Some((said, _)) = missed::said(&says) {
+                self.ledger.brings(update, said);
+            }
             let (place, urgent) = (place_of(&says), self.is_urgent(&says));
             self.lanes.push(place, Job { update, urgent, work: Work { update: says, due } });
         }

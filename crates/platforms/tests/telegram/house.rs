@@ -1,6 +1,6 @@
 //! A house for the adapter: it keeps what comes in, and refuses what it is told to.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use cairn_core::ports::{
     AdapterPorts, Admission, Archive, ChannelRow, Clock, Desk, Intake, Refusal, Registry, Seen, StoreError,
 };
 use cairn_core::registry::Standing;
-use cairn_testkit::clock::wall_time;
+use cairn_testkit::clock::{TestClock, wall_time};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub(crate) busy: Vec<String>,
     /// Gates before a message is taken in, by the chat in its channel's name.
     pub(crate) gates: BTreeMap<String, Arc<Semaphore>>,
+    /// So many messages have come to a gate.
+    pub(crate) at_gates: usize,
     /// A gate before a command of this name ends.
     pub(crate) slow_command: Option<(&'static str, Arc<Semaphore>)>,
     pub(crate) answer: Option<CommandAnswer>,
@@ -47,6 +49,10 @@ pub(crate) struct State {
     pub(crate) asked: Vec<(Author, String)>,
     /// New ids by old ones.
     pub(crate) moved: BTreeMap<String, String>,
+    /// Messages that were taken in in an earlier life.
+    pub(crate) seen: BTreeSet<MessageId>,
+    /// The time of the house; none: that on the wall.
+    pub(crate) clock: Option<Arc<TestClock>>,
 }
 
 /// A house.
@@ -108,6 +114,7 @@ impl Intake for House {
             let chat = inbound.channel.chat().to_owned();
             let gate = self.state.lock().gates.get(&chat).cloned();
             if let Some(gate) = gate {
+                self.update(|state| state.at_gates += 1);
                 gate.acquire().await.expect("is open").forget();
             }
             let refusal = self.update(|state| {
@@ -121,7 +128,7 @@ impl Intake for House {
                 let known = |before: &Inbound| {
                     (&before.channel, &before.message) == (&inbound.channel, &inbound.message)
                 };
-                if !state.taken.iter().any(known) {
+                if !state.seen.contains(&inbound.message) && !state.taken.iter().any(known) {
                     state.taken.push(inbound);
                 }
             });
@@ -195,7 +202,10 @@ impl Registry for House {
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(Wall)
+        match self.state.lock().clock.clone() {
+            Some(clock) => clock,
+            None => Arc::new(Wall),
+        }
     }
 }
 
@@ -226,7 +236,11 @@ impl Archive for House {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn seen(&self, _: &ChannelId, _: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>> {
-        Box::pin(async { Ok(Seen::New) })
+    fn seen(&self, _: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>> {
+        let seen = match self.state.lock().seen.contains(message) {
+            true => Seen::Open { turn: TurnId::from("t1"), fingerprint: String::new() },
+            false => Seen::New,
+        };
+        Box::pin(async { Ok(seen) })
     }
 }

@@ -3,6 +3,7 @@
 mod commands;
 mod house;
 mod incoming;
+mod missed;
 mod outgoing;
 mod polling;
 
