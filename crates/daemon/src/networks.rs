@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::access::AccessPolicy;
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{Adapter, Registry};
 use cairn_platforms::discord::{self, Discord, DiscordSettings};
+use cairn_platforms::settings::{CatchUp, ChatSettings};
 use cairn_platforms::telegram::{self, Telegram, TelegramSettings};
 use jiff::SignedDuration;
 use secrecy::SecretString;
@@ -38,8 +38,7 @@ pub enum BadNetwork {
 struct Parts<'c> {
     network: &'c Network,
     token: SecretString,
-    access: AccessPolicy,
-    images: BTreeSet<AgentId>,
+    chat: ChatSettings,
     registry: Arc<dyn Registry>,
 }
 
@@ -56,8 +55,7 @@ pub fn adapters(loaded: &Loaded, registry: &Arc<dyn Registry>) -> Result<Vec<Arc
         let parts = Parts {
             network,
             token: token.clone(),
-            access: network.policy(&loaded.config.default_agent()),
-            images: agents_that_see(&loaded.config),
+            chat: chat(network, &loaded.config),
             registry: Arc::clone(registry),
         };
         out.push(match kind {
@@ -77,18 +75,10 @@ fn agents_that_see(config: &Config) -> BTreeSet<AgentId> {
 impl Parts<'_> {
     fn discord(self) -> Result<Arc<dyn Adapter>, BadNetwork> {
         let network = self.network;
-        let settings = DiscordSettings::new(self.token, self.access);
+        let settings = DiscordSettings::new(self.token, self.chat);
         let settings = DiscordSettings {
             api_url: network.api_url.clone().unwrap_or(settings.api_url),
             gateway_url: network.gateway_url.clone(),
-            images: self.images,
-            image_max_bytes: kib(network.image_kib),
-            text_max_bytes: kib(network.text_file_kib),
-            draft_every: draft_every(network),
-            catch_up: discord::CatchUp {
-                max_age: SignedDuration::from_hours(network.catch_up_hours.cast_signed()),
-                max_messages: count(network.catch_up_messages),
-            },
             ..settings
         };
         Ok(Arc::new(Discord::new(settings, self.registry)?))
@@ -96,20 +86,25 @@ impl Parts<'_> {
 
     fn telegram(self) -> Result<Arc<dyn Adapter>, BadNetwork> {
         let network = self.network;
-        let settings = TelegramSettings::new(self.token, self.access);
-        let settings = TelegramSettings {
-            api_url: network.api_url.clone().unwrap_or(settings.api_url),
-            images: self.images,
-            image_max_bytes: kib(network.image_kib),
-            text_max_bytes: kib(network.text_file_kib),
-            draft_every: draft_every(network),
-            catch_up: telegram::CatchUp {
-                max_age: SignedDuration::from_hours(network.catch_up_hours.cast_signed()),
-                max_messages: count(network.catch_up_messages),
-            },
-            ..settings
-        };
+        let settings = TelegramSettings::new(self.token, self.chat);
+        let settings =
+            TelegramSettings { api_url: network.api_url.clone().unwrap_or(settings.api_url), ..settings };
         Ok(Arc::new(Telegram::new(settings, self.registry)?))
+    }
+}
+
+/// What both networks are told alike.
+fn chat(network: &Network, config: &Config) -> ChatSettings {
+    ChatSettings {
+        access: network.policy(&config.default_agent()),
+        images: agents_that_see(config),
+        image_max_bytes: kib(network.image_kib),
+        text_max_bytes: kib(network.text_file_kib),
+        draft_every: draft_every(network),
+        catch_up: CatchUp {
+            max_age: SignedDuration::from_hours(network.catch_up_hours.cast_signed()),
+            max_messages: count(network.catch_up_messages),
+        },
     }
 }
 

@@ -6,5 +6,7 @@ pub mod discord;
 pub mod link;
 pub mod local;
 pub mod markup;
+mod pause;
+pub mod settings;
 pub mod split;
 pub mod telegram;

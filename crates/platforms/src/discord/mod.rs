@@ -37,11 +37,11 @@ use self::inbox::{Inbox, Porter};
 use self::outbox::{Outbox, number};
 use self::places::Places;
 use self::rest::Rest;
-use crate::attach::AttachLimits;
 use crate::link::Link;
+use crate::pause::Pauses;
 
 pub use self::gateway::BadAddress;
-pub use self::settings::{CatchUp, DISCORD_API, DiscordSettings};
+pub use self::settings::{DISCORD_API, DiscordSettings};
 
 /// The platform's name in channel ids.
 const NAME: &str = "discord";
@@ -101,11 +101,7 @@ impl Discord {
         let rest = Rest::new(bot_token, addresses.api(), addresses.own())
             .map_err(|error| BadSettings::Client(error.without_url().to_string()))?;
         let (rest, link) = (Arc::new(rest), Arc::new(Link::new(NAME, registry.clock())));
-        let limits = AttachLimits {
-            image_bytes: settings.image_max_bytes,
-            text_bytes: settings.text_max_bytes,
-            images: true,
-        };
+        let limits = settings.chat.attach_limits(true);
         let files = Files::new(addresses.api(), addresses.own(), limits)
             .map_err(|error| BadSettings::Client(error.to_string()))?;
         let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), files));
@@ -115,14 +111,13 @@ impl Discord {
 
     /// By channel the last message that the house has. Waits while the archive cannot say.
     async fn taken(&self, ports: &AdapterPorts) -> HashMap<ChannelId, u64> {
-        let mut pause = ARCHIVE_PAUSE;
+        let mut pauses = Pauses::new(ARCHIVE_PAUSE, ARCHIVE_PAUSE_MAX);
         let rows = loop {
             match ports.archive.channels().await {
                 Ok(rows) => break rows,
                 Err(error) => {
                     tracing::warn!(platform = NAME, %error, "cannot tell what was taken in last; trying again");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(ARCHIVE_PAUSE_MAX);
+                    tokio::time::sleep(pauses.next()).await;
                 }
             }
         };
@@ -183,7 +178,7 @@ impl Platform for Discord {
         PlatformTraits {
             typing_every: TYPING_EVERY,
             repeat_within: Some(REPEAT_WITHIN),
-            draft_every: self.parts.settings.draft_every,
+            draft_every: self.parts.settings.chat.draft_every,
         }
     }
 

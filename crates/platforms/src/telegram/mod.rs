@@ -10,7 +10,6 @@
 //! does not tell bots of deleted messages: what was said stays, unless its author edits it.
 
 mod api;
-mod backoff;
 mod content;
 mod fetch;
 mod lanes;
@@ -45,7 +44,7 @@ use teloxide::types::{MessageEntity, MessageEntityKind};
 use self::api::Api;
 use self::pace::Pace;
 use self::sent::Sent;
-pub use self::settings::{API_URL, BadSettings, CatchUp, TelegramSettings};
+pub use self::settings::{API_URL, BadSettings, TelegramSettings};
 use crate::link::Link;
 use crate::markup::telegram::{self as rendering, Entity, EntityKind, Rendered};
 
@@ -115,7 +114,7 @@ impl Platform for Telegram {
         PlatformTraits {
             typing_every: TYPING_EVERY,
             repeat_within: None,
-            draft_every: self.settings.draft_every,
+            draft_every: self.settings.chat.draft_every,
         }
     }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::Telegram;
 use super::api::CallError;
-use super::backoff::Backoff;
+use crate::pause::Pauses;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -26,14 +26,14 @@ pub(super) enum Next {
 
 /// The failures of late.
 pub(super) struct Troubles {
-    backoff: Backoff,
+    pauses: Pauses,
     any: bool,
     conflict: Option<Instant>,
 }
 
 impl Default for Troubles {
     fn default() -> Self {
-        Self { backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), any: false, conflict: None }
+        Self { pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE), any: false, conflict: None }
     }
 }
 
@@ -43,7 +43,7 @@ impl Troubles {
         if std::mem::take(&mut self.any) {
             tracing::info!("telegram answers again");
         }
-        self.backoff.reset();
+        self.pauses.reset();
     }
 
     /// The last call failed.
@@ -59,7 +59,7 @@ impl Troubles {
         }
         let pause = match error {
             CallError::Api { retry_after: Some(wait), .. } => *wait,
-            _ => self.backoff.next(),
+            _ => self.pauses.next(),
         };
         let failure = AdapterFailure {
             reason: error.to_string(),

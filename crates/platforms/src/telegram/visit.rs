@@ -11,7 +11,6 @@ use cairn_core::ports::{AdapterPorts, Refusal};
 use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
 use jiff::Timestamp;
 
-use super::backoff::Backoff;
 use super::content::{self, Speaker};
 use super::lanes::{Hold, Release, Wait};
 use super::missed::Due;
@@ -20,6 +19,7 @@ use super::sent::Place;
 use super::wire::{Membership, Message, Update, User};
 use super::words::{self, Given, replied_to};
 use super::{NAME, Telegram};
+use crate::pause::Pauses;
 
 /// A command that takes longer counts as taken, which it is first of all, and lets what follows it in its chat go on.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
@@ -306,7 +306,7 @@ impl Telegram {
                 true => Spot::Direct,
                 false => Spot::Group { server: None, chat, thread: thread.as_deref() },
             };
-            self.settings.access.judge(&Approach {
+            self.settings.chat.access.judge(&Approach {
                 user: &user,
                 standing: registry.standing(&speaker.author().id),
                 myself: speaker.id == me.id,
@@ -333,7 +333,7 @@ async fn until_taken<'a, T>(
     chat: i64,
     attempt: impl Fn() -> BoxFuture<'a, Result<T, Refusal>>,
 ) -> Result<T, Refusal> {
-    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut told = false;
     loop {
         let refusal = match attempt().await {
@@ -355,7 +355,7 @@ async fn until_taken<'a, T>(
         hold.set_waiting(wait);
         tokio::select! {
             () = hold.given_up(), if wait.is_some() => return Err(refusal),
-            () = tokio::time::sleep(backoff.next()) => {}
+            () = tokio::time::sleep(pauses.next()) => {}
         }
     }
 }

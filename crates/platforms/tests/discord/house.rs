@@ -15,6 +15,7 @@ use cairn_core::ports::{
 };
 use cairn_core::registry::Standing;
 use cairn_platforms::discord::{Discord, DiscordSettings};
+use cairn_platforms::settings::ChatSettings;
 use cairn_testkit::clock::wall_time;
 use cairn_testkit::discord::FakeDiscord;
 use futures::FutureExt as _;
@@ -315,7 +316,7 @@ pub(crate) fn furnished(discord: FakeDiscord) -> FakeDiscord {
 
 pub(crate) fn settings(discord: &FakeDiscord) -> DiscordSettings {
     let token = SecretString::from(discord.token().to_owned());
-    DiscordSettings { api_url: discord.api_url(), ..DiscordSettings::new(token, access()) }
+    DiscordSettings { api_url: discord.api_url(), ..DiscordSettings::new(token, ChatSettings::new(access())) }
 }
 
 /// An adapter that runs until it is dropped.

@@ -92,7 +92,7 @@ async fn bots_webhooks_system_messages_and_other_servers_are_passed_over() {
 async fn bots_are_heard_where_the_rules_say_so() {
     let (discord, house) = (discord().await, House::new());
     let mut settings = settings(&discord);
-    settings.access.bots = true;
+    settings.chat.access.bots = true;
     let _running = Running::start(settings, &house);
     discord.wait_ready().await;
     discord.post(CHANNEL, "robot", "beep").mention_bot().from_bot().send();
@@ -197,7 +197,7 @@ async fn events_that_cannot_be_read_are_passed_over() {
 async fn a_place_may_have_an_agent_of_its_own() {
     let (discord, house) = (discord().await, House::new());
     let mut settings = settings(&discord);
-    settings.access.places =
+    settings.chat.access.places =
         vec![PlaceRule { chat: Some(OTHER.to_string()), agent: Some("poet".into()), ..PlaceRule::default() }];
     let _running = Running::start(settings, &house);
     discord.wait_ready().await;
@@ -211,7 +211,7 @@ async fn a_place_may_have_an_agent_of_its_own() {
 async fn files_are_read_where_they_can_be_and_named_otherwise() {
     let (discord, house) = (discord().await, House::new());
     let mut settings = settings(&discord);
-    settings.images = ["main".into()].into();
+    settings.chat.images = ["main".into()].into();
     let _running = Running::start(settings, &house);
     discord.wait_ready().await;
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();

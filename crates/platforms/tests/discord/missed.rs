@@ -40,7 +40,7 @@ async fn much_that_was_missed_is_cut_to_the_newest() {
         discord.say(CHANNEL, "alice", &format!("line {n}"));
     }
     let mut settings = settings(&discord);
-    settings.catch_up.max_messages = 120;
+    settings.chat.catch_up.max_messages = 120;
     let _running = Running::start(settings, &house);
     let taken = house.submitted(120).await;
     assert_eq!(words(&taken[0]), "line 230");
@@ -56,7 +56,7 @@ async fn what_is_older_than_the_limit_is_left_out() {
     discord.post(CHANNEL, "alice", "old").aged(age(8000)).send();
     discord.post(CHANNEL, "alice", "young").aged(age(60)).send();
     let mut settings = settings(&discord);
-    settings.catch_up.max_age = SignedDuration::from_hours(1);
+    settings.chat.catch_up.max_age = SignedDuration::from_hours(1);
     let _running = Running::start(settings, &house);
     assert_eq!(words(&house.submitted(1).await[0]), "young");
 }

@@ -221,7 +221,7 @@ async fn being_put_out_of_a_group_shows_until_the_bot_is_let_in_again() {
 #[tokio::test]
 async fn pictures_and_text_files_are_fetched_within_their_limits() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |settings| {
-        (settings.image_max_bytes, settings.text_max_bytes) = (64, 16);
+        (settings.chat.image_max_bytes, settings.chat.text_max_bytes) = (64, 16);
     });
     let ann = rig.fake.person("Ann");
     let jpeg = b"\xff\xd8\xff and the rest of it".to_vec();

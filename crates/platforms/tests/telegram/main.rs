@@ -14,6 +14,7 @@ use std::time::Duration;
 use cairn_core::access::{AccessPolicy, DirectPolicy, Respond};
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{Adapter as _, AdapterFailure};
+use cairn_platforms::settings::ChatSettings;
 use cairn_platforms::telegram::{Telegram, TelegramSettings};
 use cairn_testkit::telegram::FakeTelegram;
 use secrecy::SecretString;
@@ -55,10 +56,11 @@ fn open_to(chats: &[i64]) -> AccessPolicy {
 impl Rig {
     /// An adapter that does not run yet.
     fn set_up(fake: FakeTelegram, access: AccessPolicy, change: impl FnOnce(&mut TelegramSettings)) -> Self {
-        let mut settings = TelegramSettings::new(SecretString::from(fake.token().to_owned()), access);
+        let mut settings =
+            TelegramSettings::new(SecretString::from(fake.token().to_owned()), ChatSettings::new(access));
         settings.api_url = fake.api_url();
         settings.poll_timeout = Duration::from_secs(20);
-        settings.images.insert(AgentId::from("main"));
+        settings.chat.images.insert(AgentId::from("main"));
         change(&mut settings);
         let house = House::new();
         let telegram = Arc::new(Telegram::new(settings, house.clone()).expect("the settings are good"));

@@ -24,7 +24,7 @@ fn said(words: &str, addressed: bool) -> (String, bool) {
 async fn a_message_that_was_answered_before_does_not_stand_for_an_older_new_one() {
     for most in [1, 200] {
         let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |settings| {
-            settings.catch_up.max_messages = most;
+            settings.chat.catch_up.max_messages = most;
         });
         let ann = rig.fake.person("Ann");
         rig.fake.say(ann.id, &ann, Say::text("new").age_secs(60));
@@ -64,8 +64,8 @@ async fn what_is_said_in_the_second_of_the_start_is_not_taken_for_missed() {
         [(0, 0, [said("one", false), said("two", true)]), (1, 0, [said("one", false), said("two", false)])]
     {
         let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |settings| {
-            settings.catch_up.max_messages = most;
-            settings.catch_up.max_age = SignedDuration::ZERO;
+            settings.chat.catch_up.max_messages = most;
+            settings.chat.catch_up.max_age = SignedDuration::ZERO;
         });
         rig.house.state.lock().clock = Some(Arc::new(TestClock::new(started)));
         let ann = rig.fake.person("Ann");

@@ -178,7 +178,7 @@ async fn a_webhook_and_a_wrong_token_end_the_run_with_a_clear_reason() {
 #[tokio::test]
 async fn what_is_older_than_the_catch_up_or_too_much_is_kept_without_an_answer() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |settings| {
-        settings.catch_up.max_messages = 2;
+        settings.chat.catch_up.max_messages = 2;
     });
     let ann = rig.fake.person("Ann");
     rig.fake.say(ann.id, &ann, Say::text("two days ago").age_secs(48 * 3600));

@@ -14,8 +14,8 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_conf
 
 use super::close::{Next, after_close};
 use super::frame::{Frame, Ready, heartbeat, identify, resume};
-use super::pause::part_of;
 use super::{Gateway, Listener, Session};
+use crate::pause::part_of;
 
 /// Longest until the connection stands.
 const CONNECT_LIMIT: Duration = Duration::from_secs(15);

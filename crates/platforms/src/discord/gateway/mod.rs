@@ -15,7 +15,6 @@ mod address;
 mod close;
 mod connection;
 mod frame;
-mod pause;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +27,9 @@ use tokio::time::Instant;
 
 use self::close::Next;
 use self::connection::{Connection, Ended, connect};
-use self::pause::{Pauses, part_of};
 use super::rest::{Rest, RestError};
 use crate::link::Link;
+use crate::pause::{Pauses, part_of};
 
 pub(super) use self::address::Addresses;
 pub use self::address::BadAddress;
@@ -40,6 +39,10 @@ pub(super) use self::frame::Ready;
 
 /// Least time between two sessions that begin: Discord allows one in five seconds.
 const IDENTIFY_EVERY: Duration = Duration::from_secs(5);
+
+/// Before the first try that follows a failure, and longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A connection that was up for so long makes the next pause short.
 const STEADY: Duration = Duration::from_secs(30);
@@ -82,7 +85,7 @@ impl Gateway {
     /// Connects, and stays connected, until it cannot go on by itself.
     pub(super) async fn run<L: Listener>(&self, listener: &mut L) -> AdapterFailure {
         let mut session: Option<Session> = None;
-        let mut pauses = Pauses::default();
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut began: Option<Instant> = None;
         let mut n_failed = 0u32;
         loop {

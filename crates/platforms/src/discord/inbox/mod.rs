@@ -57,7 +57,7 @@ impl Porter {
     pub(super) fn new(parts: super::Parts, ports: AdapterPorts, taken: HashMap<ChannelId, u64>) -> Self {
         let super::Parts { settings, registry, rest, link, places, outbox } = parts;
         Self {
-            places_of_agents: for_nobody(&settings.access),
+            places_of_agents: for_nobody(&settings.chat.access),
             settings,
             ports,
             registry,
@@ -135,7 +135,7 @@ impl Inbox {
             self.porter.outbox.said_last(said.channel_id, said.id.get());
             return;
         }
-        let heard = said.is_speech() && (!said.is_automatic() || self.porter.settings.access.bots);
+        let heard = said.is_speech() && (!said.is_automatic() || self.porter.settings.chat.access.bots);
         if !heard || (edited && !said.was_edited()) {
             return;
         }

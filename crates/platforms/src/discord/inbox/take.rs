@@ -106,7 +106,7 @@ impl Porter {
         let standing = self.registry.standing(&format!("discord/{user}"));
         at_place(spot, |place| {
             let myself = Some(person.id) == me;
-            self.settings.access.judge(&Approach { user: &user, standing, myself, bot, calls_me, place })
+            self.settings.chat.access.judge(&Approach { user: &user, standing, myself, bot, calls_me, place })
         })
     }
 
@@ -121,7 +121,7 @@ impl Porter {
             Verdict::Serve { agent, .. } => house_channel(&agent, spot),
             // Someone on a list wrote there privately.
             Verdict::Pair | Verdict::Ignore(_) if spot.is_direct() => {
-                house_channel(&self.settings.access.agent, spot)
+                house_channel(&self.settings.chat.access.agent, spot)
             }
             Verdict::Pair | Verdict::Ignore(_) => None,
         }
@@ -253,7 +253,7 @@ impl Porter {
         if !words.is_empty() {
             parts.push(Part::text(words));
         }
-        let pictures = self.settings.images.contains(&served.channel.agent());
+        let pictures = self.settings.chat.images.contains(&served.channel.agent());
         let forwarded = said.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
         for attached in said.attachments.iter().chain(forwarded) {
             parts.push(self.outbox.files.part(attached, pictures).await);
