@@ -56,11 +56,16 @@ impl House {
     }
 
     pub(crate) async fn with(name: &str, model: Builder) -> Self {
+        Self::on("openai", name, model).await
+    }
+
+    /// A house whose model speaks another wire format.
+    pub(crate) async fn on(provider: &str, name: &str, model: Builder) -> Self {
         let folder = Folder::new(name);
         let model = model.start().await;
         let config = folder.path().join("config.toml");
         let text = format!(
-            "[defaults.compaction]\nretry_base_ms = 1\n\n[[models]]\nid = \"main\"\nprovider = \"openai\"\n\
+            "[defaults.compaction]\nretry_base_ms = 1\n\n[[models]]\nid = \"main\"\nprovider = \"{provider}\"\n\
              base_url = \"{}\"\nmodel = \"fake\"\ncontext_window = {WINDOW}\nmax_output_tokens = 1000\n\n\
              [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n",
             model.base_url()
