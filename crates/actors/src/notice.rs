@@ -97,6 +97,21 @@ pub enum Notice {
         /// How long it took.
         duration_ms: u64,
     },
+    /// Old results of tools are sent shorter from here on.
+    Pruned {
+        /// The channel.
+        channel: ChannelId,
+        /// Why.
+        cause: &'static str,
+        /// Results that are.
+        results: u64,
+        /// Results that were looked at.
+        scanned: u64,
+        /// Window tokens before, after correction.
+        tokens_before: u64,
+        /// Window tokens after, after correction.
+        tokens_after: u64,
+    },
     /// The oldest part left the window at once.
     Emergency {
         /// The channel.
@@ -119,6 +134,7 @@ impl Notice {
             Self::TierChanged { .. } => "tier",
             Self::RunStarted { .. } => "run_started",
             Self::RunEnded { .. } => "run_ended",
+            Self::Pruned { .. } => "pruned",
             Self::Emergency { .. } => "emergency",
         }
     }
@@ -131,6 +147,7 @@ impl Notice {
             | Self::TierChanged { channel, .. }
             | Self::RunStarted { channel, .. }
             | Self::RunEnded { channel, .. }
+            | Self::Pruned { channel, .. }
             | Self::Emergency { channel, .. } => channel,
         }
     }

@@ -27,5 +27,6 @@ pub mod summary;
 pub mod tier;
 pub mod tokens;
 pub mod turn;
+pub mod unrest;
 pub mod window;
 pub mod words;

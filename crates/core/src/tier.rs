@@ -116,7 +116,7 @@ impl Default for CompactionSettings {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{key} = {value}: {reason}")]
 pub struct BadSetting {
-    /// The key within `[compaction]`.
+    /// The key within its table, `[compaction]` or `[pruning]`.
     pub key: &'static str,
     /// What it was set to.
     pub value: String,

@@ -271,7 +271,13 @@ fn windows() -> Vec<Event> {
         memories: vec![memory],
     };
     let marker = Marker::new(MarkerKind::Retired, Seq(1), Seq(4), Vec::new());
-    let pruned = |seq, form| PrunedResult { seq: Seq(seq), form, tokens: 30 };
+    let pruned = |seq, form| PrunedResult {
+        seq: Seq(seq),
+        form,
+        tokens: 30,
+        tool: "fetch".into(),
+        whole_bytes: 90_000,
+    };
     let results = vec![
         pruned(3, PruneForm::Shrunk { bytes: 3_000 }),
         pruned(5, PruneForm::Edges { chars: 1_500 }),

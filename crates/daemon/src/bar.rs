@@ -2,6 +2,7 @@
 
 use cairn_core::window::Region;
 
+use crate::cli::text::{counted, grouped};
 use crate::records::ContextRecord;
 
 /// The regions of the bar, in the order of the window: name and sign.
@@ -29,6 +30,14 @@ pub(crate) struct Bar {
 pub(crate) fn amounts(record: &ContextRecord) -> [Region; 6] {
     let regions = &record.regions;
     [regions.system, regions.tools, regions.summaries, regions.sealed, regions.live, regions.recalled]
+}
+
+/// The results that are sent shorter than they are kept, in words.
+pub(crate) fn pruned(record: &ContextRecord) -> Option<String> {
+    let pruned = record.pruned;
+    let results = counted(pruned.results, "result is", "results are");
+    let won = grouped(pruned.tokens_won);
+    (pruned.results > 0).then(|| format!("{results} sent shorter, {won} tokens less; what is kept is whole"))
 }
 
 /// The bar of a window, so many cells wide.

@@ -27,6 +27,7 @@ use cairn_core::message::{Amendment, Author, Inbound};
 use cairn_core::model::Usage;
 use cairn_core::ports::{Admission, Refusal, StoreError};
 use cairn_core::tier::Tier;
+use cairn_core::unrest::UnrestWatch;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
@@ -300,6 +301,8 @@ pub(crate) struct ChannelState {
     /// Messages whose turns ended lately.
     recent: VecDeque<Recent>,
     tier: Tier,
+    /// Whether its window is restless.
+    unrest: UnrestWatch,
     draining: bool,
     drained: Vec<Reply<()>>,
     /// Last record of the head that was kept last.
@@ -335,6 +338,7 @@ impl Actor for Channel {
             unsaved: None,
             recent: VecDeque::new(),
             tier: Tier::Calm,
+            unrest: UnrestWatch::default(),
             draining: false,
             drained: Vec::new(),
             since_head: 0,

@@ -2,6 +2,8 @@
 
 use cairn_core::event::{Event, Record, Run, RunEnd, TurnEnd, TurnOutcome};
 use cairn_core::ports::OutboxItem;
+use cairn_core::prune::PruneCause;
+use cairn_core::unrest::Unrest;
 use cairn_core::window::{Gauge, measure};
 
 use super::ChannelState;
@@ -43,12 +45,20 @@ impl ChannelState {
                         self.cell.hub.end(messages, |message| answer_of(message, end, String::new()));
                     }
                     self.report_turn(end, &gauge);
+                    let unrest = self.unrest.turn(gauge.tier, self.shared.now());
+                    self.report_unrest(unrest, &gauge);
                     self.cell.tell_compactor(CompactorMsg::Look);
                 }
                 Event::RunStarted { run } => self.report_start(run),
                 Event::RunEnded(end) => {
                     self.report_end(end);
+                    let usable = settings.window.usable_tokens();
+                    let unrest = self.unrest.run(end, usable, self.shared.now());
+                    self.report_unrest(unrest, &gauge);
                     keep = true;
+                }
+                Event::ResultsPruned { cause, results, scanned, tokens_before, tokens_after } => {
+                    self.report_pruned(*cause, results.len() as u64, *scanned, *tokens_before, *tokens_after);
                 }
                 Event::EmergencyApplied { messages, tokens_before, tokens_after, .. } => {
                     self.report_emergency(*messages, *tokens_before, *tokens_after);
@@ -87,7 +97,8 @@ impl ChannelState {
         metrics::histogram!("cairn_turn_seconds").record(time.as_secs_f64());
         let (channel, model) = (&self.cell.id, end.model.as_deref().unwrap_or("none"));
         if let TurnOutcome::Failed { code, message } = &end.outcome {
-            tracing::warn!(%channel, turn = %end.turn, code, message, duration_ms, "turn failed");
+            tracing::warn!(%channel, turn = %end.turn, code, message, window_tokens = gauge.tokens,
+                usage_ratio = gauge.usage_ratio, tier = gauge.tier.name(), duration_ms, "turn failed");
         } else {
             tracing::info!(%channel, turn = %end.turn, outcome, model,
                 input_tokens = end.usage.input_tokens, output_tokens = end.usage.output_tokens,
@@ -147,6 +158,31 @@ impl ChannelState {
             tokens_after: end.tokens_after,
             duration_ms: end.duration_ms,
         });
+    }
+
+    fn report_pruned(
+        &self,
+        cause: PruneCause,
+        results: u64,
+        scanned: u64,
+        tokens_before: u64,
+        tokens_after: u64,
+    ) {
+        let (channel, cause) = (self.cell.id.clone(), cause.name());
+        let tokens_won = tokens_before.saturating_sub(tokens_after);
+        metrics::counter!("cairn_pruned_results_total", "cause" => cause).increment(results);
+        metrics::counter!("cairn_pruned_tokens_total", "cause" => cause).increment(tokens_won);
+        tracing::info!(%channel, cause, scanned, results, tokens_won, tokens_before, tokens_after,
+            "results of tools are sent shorter from here on");
+        self.shared.notify(Notice::Pruned { channel, cause, results, scanned, tokens_before, tokens_after });
+    }
+
+    fn report_unrest(&self, unrest: Option<Unrest>, gauge: &Gauge) {
+        let Some(unrest) = unrest else { return };
+        let kind = unrest.name();
+        metrics::counter!("cairn_unrest_total", "kind" => kind).increment(1);
+        tracing::warn!(channel = %self.cell.id, kind, window_tokens = gauge.tokens,
+            usage_ratio = gauge.usage_ratio, "{}", unrest.remedy());
     }
 
     fn report_emergency(&self, messages: u64, tokens_before: u64, tokens_after: u64) {

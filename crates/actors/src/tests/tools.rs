@@ -91,3 +91,28 @@ async fn a_model_that_calls_tools_without_end_fails_the_turn_whole() {
     assert_eq!((calls, results), (8, 8));
     assert_eq!(live.ask("b", "never mind").await, "re: never mind");
 }
+
+#[tokio::test(start_paused = true)]
+async fn results_shrink_between_the_calls_of_a_turn_so_that_no_emergency_comes() {
+    let mut world = World::new().with_tools();
+    world.settings.pruning.shrink_bytes = 400;
+    world.settings.compaction.enabled = false;
+    let live = world.start().await;
+    for n in 0..3 {
+        live.ask(&format!("m{n}"), &chatter(n)).await;
+    }
+    for _ in 0..7 {
+        let range = json!({ "from": 1, "to": 6 });
+        world
+            .model
+            .plan(Kind::Reply, Plan::Calls(vec![("history_read", range.clone()), ("history_read", range)]));
+    }
+    live.ask("look", "what did we say?").await;
+    let pruned = |event: &Event| matches!(event, Event::ResultsPruned { .. });
+    assert!(world.store.count(pruned) >= 1, "nothing was pruned");
+    assert_eq!(world.store.count(is_emergency), 0);
+    let last = words(world.model.requests(Kind::Reply).last().unwrap());
+    assert!(last.contains("[truncated: output exceeded context limit] history_read, "), "{last}");
+    let kept = world.store.history(&local());
+    assert!(kept.iter().all(|entry| !entry.text().contains("[truncated")), "what is kept was shortened");
+}

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use cairn_core::agent::AgentSettings;
+use cairn_core::engine::MakeRoom;
 use cairn_core::event::Event;
 use cairn_core::message::ToolCall;
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::ports::TurnFailure;
-use cairn_core::tier::Tier;
-use cairn_core::window::{Assembled, Tail, measure};
+use cairn_core::window::{Assembled, Tail};
 use futures::StreamExt as _;
 
 use super::{Cause, Turn};
@@ -97,14 +97,15 @@ impl Turn {
         }
     }
 
-    /// A request that fits. When the window has reached the emergency, the oldest half leaves it first: no reply
-    /// waits for a compaction.
+    /// A request that fits. What is due before it comes first: results are pruned, and in an emergency the oldest half
+    /// leaves the window. No reply waits for a compaction.
     async fn assembled(&self, tail: &Tail) -> Result<Assembled, TurnFailure> {
-        let full = |conversation: &_| measure(conversation, &self.settings).tier == Tier::Emergency;
-        if self.args.cell.read(full) {
+        let (engine, now) = (&self.args.cell.engine, self.args.shared.now());
+        let mut conversation = self.args.cell.snapshot();
+        if !engine.compact(&conversation, &self.settings, MakeRoom::Tier, now).is_empty() {
             self.relieve(Cause::Tier).await?;
+            conversation = self.args.cell.snapshot();
         }
-        let conversation = self.args.cell.snapshot();
         self.args
             .cell
             .engine

@@ -6,6 +6,7 @@
 mod commit;
 mod emergency;
 mod plan;
+mod relief;
 mod transcript;
 
 use jiff::Timestamp;
@@ -14,11 +15,12 @@ use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::event::{Event, Record};
 use crate::memory::DraftMemory;
-use crate::summary::due_retirement;
+use crate::summary::{due_retirement, stack_cap};
 
 pub use commit::{Rejection, check, commit, fail_attempt, give_up};
 pub use emergency::{emergency, emergency_on_overflow};
-pub use plan::{Decision, next_run, request_manual};
+pub use plan::{Decision, next_run, over_budget, request_manual};
+pub use relief::{relieve, relieve_on_overflow};
 pub use transcript::{compaction_request, digest_draft, memory_save_tool, parse_memory};
 
 /// What an attempt of a run has made.
@@ -66,8 +68,7 @@ pub(crate) fn with_retirement(
 ) -> Vec<Event> {
     let mut events = vec![event];
     let then = after(conversation, &events);
-    let ratio = conversation.correction(&agent.model).ratio;
-    let cap = agent.compaction.stack_share * agent.window.usable_tokens() as f64 / ratio;
+    let cap = stack_cap(agent) as f64 / conversation.correction(&agent.model).ratio;
     if let Some(marker) = due_retirement(&then.stack, cap as u64) {
         events.push(Event::StackRetired { marker });
     }

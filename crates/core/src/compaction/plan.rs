@@ -7,6 +7,7 @@ use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::event::{Event, Run, RunOutcome, RunRequest, Trigger, Work};
 use crate::ids::{RunId, Seq};
+use crate::prune;
 use crate::summary::{MarkerKind, due_merge};
 use crate::tier::Tier;
 use crate::turn::{Span, spans};
@@ -32,8 +33,9 @@ const BACKOFF_MAX: SignedDuration = SignedDuration::from_mins(5);
 /// Closed turns at the newest end that no run takes, however large they are (CONTRACT.md, `reserve_ratio`).
 const RESERVED_TURNS: usize = 2;
 
-/// The run that is due, if any. Order: none while one is under way; queued manual runs; a truncated marker's owed
-/// run; the tier; a merge. Back-off after failures delays all but manual runs.
+/// The run that is due, if any. Order: none while one is under way; queued manual runs; pruning, and then it is measured
+/// again; a truncated marker's owed run; the tier; the number of messages; a merge. Back-off after failures delays all
+/// but manual runs; one that is not urgent waits for a budget, and for a cold cache where the settings say so.
 pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Decision {
     if conversation.run.is_some() {
         return Decision::Idle;
@@ -45,16 +47,26 @@ pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timesta
             None => Decision::Apply(planner.moot(queued)),
         };
     }
+    if let Some(event) = prune::pressure(conversation, agent) {
+        return Decision::Apply(vec![event]);
+    }
     if !agent.compaction.enabled {
         return Decision::Idle;
     }
-    let Some(run) = planner.truncated().or_else(|| planner.threshold()).or_else(|| planner.merge()) else {
-        return Decision::Idle;
-    };
-    match backoff_until(conversation, agent, now).filter(|until| *until > now) {
+    let due = planner.truncated().or_else(|| planner.threshold()).or_else(|| planner.messages());
+    let Some(run) = due.or_else(|| planner.merge()) else { return Decision::Idle };
+    let failed = backoff_until(conversation, agent, now);
+    let waits = [failed, planner.cold(&run), planner.budget(&run)];
+    match waits.into_iter().flatten().filter(|until| *until > now).max() {
         Some(until) => Decision::WaitUntil(until),
         None => Decision::Start(Box::new(run)),
     }
+}
+
+/// Runs have taken as many tokens within the last hour as the settings allow.
+pub fn over_budget(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> bool {
+    let cap = agent.compaction.tokens_per_hour;
+    cap > 0 && conversation.spent_within_hour(now) >= cap
 }
 
 /// What a person's request for a compaction leads to: `RunStarted`, or `RunQueued` behind the one under way;
@@ -166,6 +178,43 @@ impl<'a> Planner<'a> {
             Tier::Calm => None,
             tier => self.sealed(Trigger::Threshold, self.agent.compaction.fraction(tier)),
         }
+    }
+
+    /// The live history has more messages than it may. As long as the reserved tail leaves less than a run's share of
+    /// them, none is due: it would take a turn or two, again and again.
+    fn messages(&self) -> Option<Run> {
+        let most = self.agent.compaction.max_messages;
+        let n_live = self.conversation.live.len() as u64;
+        if most == 0 || n_live <= most {
+            return None;
+        }
+        let fraction = self.agent.compaction.background_fraction;
+        let free: u64 = self.candidates().iter().map(|span| span.messages).sum();
+        if (free as f64) < n_live as f64 * fraction {
+            return None;
+        }
+        self.sealed(Trigger::Messages, fraction)
+    }
+
+    /// A run that may wait: neither the aggressive tier nor a range without a summary presses.
+    fn can_wait(run: &Run) -> bool {
+        run.tier < Tier::Aggressive && !matches!(run.work, Work::Truncated)
+    }
+
+    /// Until when a run waits for the provider's cache to have gone cold.
+    fn cold(&self, run: &Run) -> Option<Timestamp> {
+        if !self.agent.compaction.when_cold || !Self::can_wait(run) {
+            return None;
+        }
+        prune::cold_at(self.conversation, self.agent, self.now)
+    }
+
+    /// Until when a run waits because others have taken the hour's tokens. One that cannot wait is made without a model.
+    fn budget(&self, run: &Run) -> Option<Timestamp> {
+        if !over_budget(self.conversation, self.agent, self.now) || !Self::can_wait(run) {
+            return None;
+        }
+        self.conversation.spent_below(self.agent.compaction.tokens_per_hour, self.now)
     }
 
     fn manual(&self, instruction: Option<String>) -> Option<Run> {

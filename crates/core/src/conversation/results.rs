@@ -33,6 +33,22 @@ impl Conversation {
         recent.map(|spent| spent.tokens).sum()
     }
 
+    /// When the tokens that runs took within the last hour will have fallen below `most`, if no more are taken; `None`
+    /// when they are below it already.
+    pub fn spent_below(&self, most: u64, now: Timestamp) -> Option<Timestamp> {
+        let mut left = self.spent_within_hour(now);
+        let recent = self.spent.iter().filter(|spent| now.duration_since(spent.at) < SPENT_FOR);
+        let mut frees = None;
+        for spent in recent {
+            if left < most {
+                break;
+            }
+            left -= spent.tokens;
+            frees = spent.at.checked_add(SPENT_FOR).ok();
+        }
+        frees
+    }
+
     pub(super) fn spend(&mut self, at: Timestamp, usage: Usage) {
         self.spent.retain(|spent| at.duration_since(spent.at) < SPENT_FOR);
         self.spent.push_back(Spent { at, tokens: usage.input_tokens + usage.output_tokens });

@@ -36,7 +36,7 @@ pub struct EngineInfo {
 /// Why room is to be made at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MakeRoom {
-    /// The window has reached the emergency tier by our own measure.
+    /// The model is about to be called: what is due by our own measure.
     Tier,
     /// The model refused a request as too large.
     Overflow,

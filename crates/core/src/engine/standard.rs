@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{ContextEngine, EngineInfo, MakeRoom, STANDARD};
 use crate::agent::AgentSettings;
-use crate::compaction::{Decision, emergency, emergency_on_overflow, next_run};
+use crate::compaction::{Decision, next_run, relieve, relieve_on_overflow};
 use crate::conversation::Conversation;
 use crate::event::{Event, Record};
 use crate::window::{AssembleError, Assembled, Tail, assemble};
@@ -37,11 +37,11 @@ impl ContextEngine for Standard {
         conversation: &Conversation,
         agent: &AgentSettings,
         cause: MakeRoom,
-        _now: Timestamp,
+        now: Timestamp,
     ) -> Vec<Event> {
         match cause {
-            MakeRoom::Tier => emergency(conversation, agent),
-            MakeRoom::Overflow => emergency_on_overflow(conversation, agent),
+            MakeRoom::Tier => relieve(conversation, agent, now),
+            MakeRoom::Overflow => relieve_on_overflow(conversation, agent),
             // A run is asked for instead.
             MakeRoom::Manual => Vec::new(),
         }

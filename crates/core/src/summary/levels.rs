@@ -1,7 +1,17 @@
 //! Levels of the stack: when adjacent summaries merge, and when the oldest item leaves the window.
 
 use super::{Marker, MarkerKind, Stack, StackItem};
+use crate::agent::AgentSettings;
 use crate::ids::SummaryId;
+
+/// Most tokens of the stack, after correction: its share of the usable window, or `stack_tokens` where that is less.
+pub fn stack_cap(agent: &AgentSettings) -> u64 {
+    let share = (agent.compaction.stack_share * agent.window.usable_tokens() as f64) as u64;
+    match agent.compaction.stack_tokens {
+        0 => share,
+        most => share.min(most),
+    }
+}
 
 /// The merge that is due: the oldest `fan_out` of more than `fan_out` adjacent summaries of one level, lowest level
 /// first, never across a marker. With them, their level.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Seq, SummaryId};
 
-pub use levels::{due_merge, due_retirement};
+pub use levels::{due_merge, due_retirement, stack_cap};
 pub use stack::Stack;
 
 /// Text that stands for a range of entries. Immutable once committed.

@@ -1,6 +1,7 @@
 //! Making a request fit that does not: the last resort, after the emergency. It changes what is sent, never what
 //! is kept.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Tail;
@@ -8,6 +9,7 @@ use super::render::{entry_tokens, header};
 use crate::conversation::Conversation;
 use crate::ids::Seq;
 use crate::message::{Entry, Part, Role, text_of};
+use crate::prune;
 use crate::tokens::{Correction, estimate};
 
 /// A request before it is put together.
@@ -27,7 +29,7 @@ pub(super) struct Draft {
 }
 
 /// The note in the place of what was cut out of the middle.
-pub(super) const CUT_NOTE: &str = "\n[...truncated...]\n";
+const CUT_NOTE: &str = "\n[...truncated...]\n";
 
 /// Tokens that a shortened tool result keeps at the least.
 const RESULT_FLOOR: u64 = 120;
@@ -111,11 +113,16 @@ fn cut(entry: &Entry, keep: u64) -> Entry {
         Role::User => u64::from(estimate(&header(entry.author.as_ref(), entry.at))),
         Role::Assistant | Role::Tool => 0,
     };
+    // A result keeps the reference to the whole of it.
+    let note = match entry.role {
+        Role::Tool => Cow::Owned(prune::cut_notice(entry)),
+        Role::User | Role::Assistant => Cow::Borrowed(CUT_NOTE),
+    };
     let keep = keep.saturating_sub(head_cost + 16).max(16);
     let mut shorter = entry.clone();
     let mut share = (keep as f64 / total as f64).min(1.0);
     for _ in 0..12 {
-        shorter.parts = vec![Part::text(cut_middle(&text, share))];
+        shorter.parts = vec![Part::text(cut_around(&text, share, &note))];
         shorter.tokens = entry_tokens(&shorter);
         if u64::from(shorter.tokens) <= keep + head_cost + 16 {
             break;
@@ -127,11 +134,15 @@ fn cut(entry: &Entry, keep: u64) -> Entry {
 
 /// The head and the tail of a text that together make up `share` of its bytes, around a note.
 pub(crate) fn cut_middle(text: &str, share: f64) -> String {
+    cut_around(text, share, CUT_NOTE)
+}
+
+fn cut_around(text: &str, share: f64, note: &str) -> String {
     if share >= 1.0 {
         return text.to_owned();
     }
     let side = (text.len() as f64 * share / 2.0) as usize;
     let head = text.floor_char_boundary(side);
     let tail = text.ceil_char_boundary(text.len() - side);
-    format!("{}{CUT_NOTE}{}", &text[..head], &text[tail..])
+    format!("{}{note}{}", &text[..head], &text[tail..])
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use cairn_core::event::{Event, Receipt, Run};
+use cairn_core::event::{Event, Receipt, Record, Run};
 use cairn_core::ids::{MessageId, OutboxId, Seq};
 use cairn_core::message::{Entry, Role};
 use cairn_core::model::{ChatMessage, ChatRequest};
+use cairn_core::settings::{HardClear, PruneMode, PruningSettings};
 use proptest::prelude::*;
 
 use crate::sim::Sim;
@@ -24,6 +25,9 @@ enum Step {
     GiveUp,
     Manual,
     Emergency,
+    Overflow,
+    /// So many seconds in which nothing happens.
+    Pass(i64),
     New,
     Report(f64),
     Restart,
@@ -49,6 +53,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::GiveUp),
         1 => Just(Step::Manual),
         2 => Just(Step::Emergency),
+        1 => Just(Step::Overflow),
+        2 => (0..900_i64).prop_map(Step::Pass),
         1 => Just(Step::New),
         1 => (0.5..3.0_f64).prop_map(Step::Report),
         2 => Just(Step::Restart),
@@ -112,6 +118,8 @@ fn carry_out(sim: &mut Sim, step: &Step) {
         Step::GiveUp => sim.give_up(),
         Step::Manual => sim.manual(),
         Step::Emergency => drop(sim.emergency()),
+        Step::Overflow => sim.overflow(),
+        Step::Pass(secs) => sim.pass(*secs),
         Step::New => sim.new_generation(),
         Step::Report(ratio) => sim.report(*ratio),
         Step::Edit(back, n) => {
@@ -197,8 +205,9 @@ fn check_deleted(sim: &Sim) {
                 let corrected = |entry: &&Arc<Entry>| {
                     entry.message.as_ref().is_some_and(|other| other.is_of(id) && other != id)
                 };
-                // A correction that was taken up later stands on its own.
-                if conversation.live.iter().all(|entry| !corrected(&entry)) {
+                // A correction that was taken up later stands on its own, also where a marker quotes it.
+                let stands = |entry: &&Arc<Entry>| corrected(entry) && !conversation.is_undone(entry.seq);
+                if !sim.spoken.values().any(|entry| stands(&entry)) {
                     assert!(!request.contains(&word(id)), "undone message {id} is in the request");
                 }
             }
@@ -217,6 +226,50 @@ fn check_prefix(before: Option<ChatRequest>, sim: &Sim) {
     }
 }
 
+/// Invariant 8: from request to request the prefix stays, but for a cause. Returns this request, and the journal's length.
+fn check_stable(before: Option<(ChatRequest, usize)>, sim: &Sim) -> Option<(ChatRequest, usize)> {
+    if sim.conversation.open_turn.is_none() {
+        return before;
+    }
+    let assembled = sim.assemble();
+    if !assembled.shortened.is_empty() {
+        return None;
+    }
+    let is_cause = |record: &Record| match &record.event {
+        Event::RunEnded(end) => end.summary.is_some(),
+        Event::EmergencyApplied { .. }
+        | Event::ResultsPruned { .. }
+        | Event::StackRetired { .. }
+        | Event::GenerationStarted { .. }
+        | Event::TurnUndone { .. } => true,
+        _ => false,
+    };
+    if let Some((before, n)) = before.filter(|(_, n)| !sim.journal[*n..].iter().any(is_cause)) {
+        let (_tail, stable) = before.messages.split_last().unwrap();
+        assert_eq!(before.system, assembled.request.system, "the prefix changed without a cause after {n}");
+        let now = &assembled.request.messages[..stable.len()];
+        assert_eq!(stable, now, "the prefix changed without a cause after {n}");
+    }
+    Some((assembled.request, sim.journal.len()))
+}
+
+fn pruning() -> impl Strategy<Value = PruningSettings> {
+    let mode = prop_oneof![Just(PruneMode::Pressure), Just(PruneMode::CacheTtl), Just(PruneMode::Off)];
+    (mode, 300..1_200_usize, 0..60_000_u64, proptest::bool::ANY).prop_map(
+        |(mode, shrink_bytes, protect_tokens, clears)| PruningSettings {
+            mode,
+            shrink_bytes,
+            protect_tokens,
+            min_win_tokens: protect_tokens / 2,
+            soft_chars: shrink_bytes,
+            keep_chars: shrink_bytes / 3,
+            keep_replies: 1,
+            hard_clear: HardClear { enabled: clears },
+            ..PruningSettings::default()
+        },
+    )
+}
+
 /// A run under way stays what it was, whatever messages arrive.
 fn check_run(before: Option<&Run>, sim: &Sim, step: &Step) {
     let quiet = matches!(
@@ -227,6 +280,8 @@ fn check_run(before: Option<&Run>, sim: &Sim, step: &Step) {
             | Step::Answer(_)
             | Step::Stop
             | Step::Emergency
+            | Step::Overflow
+            | Step::Pass(_)
             | Step::Edit(..)
             | Step::Delete(_)
             | Step::Undo
@@ -244,8 +299,11 @@ proptest! {
     fn the_invariants_hold_after_every_step(
         steps in proptest::collection::vec(step(), 1..120),
         window in 900..6_000_u64,
+        pruning in pruning(),
     ) {
         let mut sim = Sim::new(window);
+        sim.agent.pruning = pruning;
+        let mut last = None;
         for step in &steps {
             let run = sim.conversation.run.clone();
             let amends = matches!(step, Step::Edit(..) | Step::Delete(_));
@@ -260,6 +318,8 @@ proptest! {
             check_deleted(&sim);
             check_whole_turns(&sim);
             check_request(&mut sim);
+            sim.check_weights();
+            last = check_stable(last, &sim);
         }
         for n in [0, sim.journal.len() / 3, sim.journal.len()] {
             prop_assert_eq!(&sim.restored_from(n), &sim.conversation);

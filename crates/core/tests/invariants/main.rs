@@ -4,5 +4,7 @@
 
 mod amended;
 mod generated;
+mod pruning;
 mod rules;
 mod sim;
+mod waiting;

@@ -83,7 +83,11 @@ impl Sim {
         self.now = self.now.checked_add(SignedDuration::from_secs(7)).unwrap();
         let channel = Some(self.conversation.channel.clone());
         let record = Record { n: self.journal.len() as u64 + 1, at: self.now, channel, event };
+        self.check_batch(&record.event);
         self.conversation.apply(&record).unwrap();
+        if let Event::ResultsPruned { tokens_after, .. } = &record.event {
+            assert_eq!(*tokens_after, window::measure(&self.conversation, &self.agent).tokens);
+        }
         self.observe(&record);
         self.journal.push(record);
     }
@@ -95,9 +99,10 @@ impl Sim {
         match &record.event {
             Event::MessageDeleted { message, .. } => drop(self.deleted.insert(message.clone())),
             Event::RunEnded(end) if end.summary.is_some() => self.gone.clone_from(&self.deleted),
-            Event::EmergencyApplied { .. } | Event::StackRetired { .. } | Event::GenerationStarted { .. } => {
-                self.gone.clone_from(&self.deleted)
-            }
+            Event::EmergencyApplied { .. }
+            | Event::StackRetired { .. }
+            | Event::ResultsPruned { .. }
+            | Event::GenerationStarted { .. } => self.gone.clone_from(&self.deleted),
             _ => {}
         }
         let channel = &self.conversation.channel;
@@ -205,11 +210,16 @@ impl Sim {
 
     /// A call and, unless the turn is interrupted there, its result.
     pub(crate) fn call_tool(&mut self, result: Option<&str>) {
+        self.use_tool("history_search", result);
+    }
+
+    /// The same of that tool.
+    pub(crate) fn use_tool(&mut self, name: &str, result: Option<&str>) {
         let Some(mut call) = self.entry(Role::Assistant, "") else { return };
         self.n_calls += 1;
         let id = format!("call{}", self.n_calls);
         let arguments = serde_json::json!({ "query": "flowers" });
-        call.tool_calls = vec![ToolCall { id: id.clone(), name: "history_search".to_owned(), arguments }];
+        call.tool_calls = vec![ToolCall { id: id.clone(), name: name.to_owned(), arguments }];
         self.add(call);
         if let Some(mut entry) = result.and_then(|text| self.entry(Role::Tool, text)) {
             entry.tool_call_id = Some(id);
@@ -251,11 +261,51 @@ impl Sim {
         self.journal(Event::UsageReported { model: self.agent.model.clone(), estimated, usage });
     }
 
+    /// What is due before a call of the model; whether messages left the window.
     pub(crate) fn emergency(&mut self) -> bool {
-        let events = compaction::emergency(&self.conversation, &self.agent);
-        let happened = !events.is_empty();
+        let events = compaction::relieve(&self.conversation, &self.agent, self.now);
+        let happened = events.iter().any(|event| matches!(event, Event::EmergencyApplied { .. }));
         events.into_iter().for_each(|event| self.journal(event));
         happened
+    }
+
+    /// What is due when the model refuses the request.
+    pub(crate) fn overflow(&mut self) {
+        let events = compaction::relieve_on_overflow(&self.conversation, &self.agent);
+        events.into_iter().for_each(|event| self.journal(event));
+    }
+
+    /// Results are pruned after a call has seen them, each to less than before and to no form twice.
+    fn check_batch(&self, event: &Event) {
+        let Event::ResultsPruned { results, tokens_before, .. } = event else { return };
+        let conversation = &self.conversation;
+        assert_eq!(*tokens_before, window::measure(conversation, &self.agent).tokens);
+        assert!(!results.is_empty(), "an empty batch");
+        for pruned in results {
+            let entry = conversation.live.iter().find(|entry| entry.seq == pruned.seq).unwrap();
+            assert_eq!(entry.role, Role::Tool);
+            assert!(u64::from(pruned.tokens) < conversation.weight(entry), "a pruned result grew");
+            let spoken = |later: &&Arc<Entry>| later.seq > entry.seq && later.role == Role::Assistant;
+            assert!(conversation.live.iter().any(|later| spoken(&later)), "no call has seen {}", pruned.seq);
+            let form = conversation.pruned.get(&pruned.seq).map(|before| before.form);
+            assert_ne!(form, Some(pruned.form), "{} was pruned twice to the same form", pruned.seq);
+        }
+    }
+
+    /// What is measured is what is sent, and what is kept is whole.
+    pub(crate) fn check_weights(&self) {
+        let conversation = &self.conversation;
+        for entry in &conversation.live {
+            let sent = conversation.sent(entry);
+            assert_eq!(u64::from(sent.tokens), conversation.weight(entry));
+            assert_eq!(window::entry_tokens(&sent), sent.tokens, "{} weighs something else", entry.seq);
+            assert_eq!((sent.seq, &sent.tool_call_id), (entry.seq, &entry.tool_call_id));
+            let raw = &self.spoken[&entry.seq];
+            assert!(entry.is_deleted() || entry == raw, "{} is not what was said", entry.seq);
+        }
+        for seq in conversation.pruned.keys() {
+            assert!(conversation.live.iter().any(|entry| entry.seq == *seq), "{seq} is pruned and gone");
+        }
     }
 
     /// What the compactor does when it looks.
@@ -317,6 +367,11 @@ impl Sim {
         let event = compaction::give_up(&self.conversation, &self.agent, outcome, reason, self.now);
         self.journal(event.unwrap());
         self.ended.push(run);
+    }
+
+    /// Nothing happens for so long.
+    pub(crate) fn pass(&mut self, secs: i64) {
+        self.now = self.now.checked_add(SignedDuration::from_secs(secs)).unwrap();
     }
 
     pub(crate) fn new_generation(&mut self) {

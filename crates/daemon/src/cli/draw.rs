@@ -39,6 +39,7 @@ pub(crate) fn context(record: &ContextRecord, width: usize) -> String {
     lines.extend(bar(record, width));
     lines.push(String::new());
     lines.extend(regions(record));
+    lines.extend(bar::pruned(record).map(|line| format!("  {line}")));
     lines.push(String::new());
     lines.extend(stack(record));
     lines.extend(run(record));

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cairn_core::ids::AgentId;
+use cairn_core::settings::PruningSettings;
 use cairn_core::tier::CompactionSettings;
 
 use super::check::{Check, is_name, key_path};
@@ -26,6 +27,8 @@ pub(super) fn defaults(check: &mut Check<'_, '_>, keys: &AgentKeys) -> Defaults 
     let base = Defaults::default();
     let compaction = keys.compaction.over(&base.compaction);
     check_compaction(check, &at, &compaction);
+    let pruning = keys.pruning.over(&base.pruning);
+    check_pruning(check, &at, &pruning);
     check_common(check, &at, keys);
     let dir = check.source.dir();
     Defaults {
@@ -39,7 +42,7 @@ pub(super) fn defaults(check: &mut Check<'_, '_>, keys: &AgentKeys) -> Defaults 
         engine: keys.engine.clone().unwrap_or(base.engine),
         compaction,
         window_guard: keys.window_guard.over(&base.window_guard),
-        pruning: keys.pruning.over(&base.pruning),
+        pruning,
         result_guard: keys.result_guard.over(&base.result_guard),
     }
 }
@@ -62,6 +65,10 @@ pub(super) fn resolve(
         if keys.compaction.over(&defaults.compaction) != defaults.compaction {
             check_compaction(check, &at, &agent.compaction);
         }
+        if agent.pruning != defaults.pruning {
+            check_pruning(check, &at, &agent.pruning);
+        }
+        check_stack(check, &agent);
         check_models(check, &at, keys, &agent, models);
         check_reserve(check, &at, &agent, defaults, models);
         agent.system_prompt = prompt(check, &at, PromptKind::Agent, agent.prompt.as_deref(), &agent);
@@ -162,6 +169,35 @@ fn check_compaction(check: &mut Check<'_, '_>, at: &[Seg], settings: &Compaction
     };
     let message = format!("`{}` = {} {}", bad.key, bad.value, bad.reason);
     check.wrong(&found.unwrap_or_else(|| below(at, "compaction")), message, &hint);
+}
+
+fn check_pruning(check: &mut Check<'_, '_>, at: &[Seg], settings: &PruningSettings) {
+    let Err(bad) = settings.validate() else { return };
+    let culprits: &[&str] = match bad.key {
+        "hard_ratio" => &["hard_ratio", "soft_ratio"],
+        "keep_chars" => &["keep_chars", "soft_chars"],
+        key => &[key],
+    };
+    let tables = [at.to_vec(), key_path!["defaults"].to_vec()];
+    let found = tables
+        .iter()
+        .flat_map(|table| culprits.iter().map(|key| below(&below(table, "pruning"), key)))
+        .find(|path| check.source.sets(path));
+    let message = format!("`{}` = {} {}", bad.key, bad.value, bad.reason);
+    let hint = format!("{} {}", bad.key, bad.reason);
+    check.wrong(&found.unwrap_or_else(|| below(at, "pruning")), message, &hint);
+}
+
+/// A stack that alone holds the window above a threshold has runs follow each other without end.
+fn check_stack(check: &mut Check<'_, '_>, agent: &AgentConfig) {
+    let compaction = &agent.compaction;
+    if compaction.stack_tokens == 0 && compaction.stack_share >= compaction.background_threshold {
+        check.warnings.push(format!(
+            "agent `{}`: `stack_share` = {} is not below background_threshold = {}: summaries alone can keep the window \
+             above the threshold; lower stack_share or set stack_tokens",
+            agent.id, compaction.stack_share, compaction.background_threshold
+        ));
+    }
 }
 
 fn check_models(

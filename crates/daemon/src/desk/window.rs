@@ -111,11 +111,13 @@ fn drawn(record: &ContextRecord) -> String {
         ),
     ];
     lines.push(stack(record));
+    lines.extend(bar::pruned(record));
     if record.regions.pending.entries > 0 {
         let waiting = counted(record.regions.pending.entries, "message waits", "messages wait");
         lines.push(format!("{waiting} outside of the window"));
     }
     lines.push(run(record));
+    lines.push(format!("{} of what was sent came from the model's cache", percent(record.cached_share)));
     lines.join("\n")
 }
 

@@ -36,6 +36,9 @@ pub struct ContextRecord {
     pub thresholds: Thresholds,
     /// What fills the window.
     pub regions: Regions,
+    /// Results of tools that are sent shorter than they are kept.
+    #[serde(default)]
+    pub pruned: PrunedRecord,
     /// The summaries of the stack, oldest first.
     pub summaries: Vec<SummaryRecord>,
     /// The markers of the stack, oldest first.
@@ -59,6 +62,15 @@ pub struct Thresholds {
     pub aggressive: f64,
     /// The emergency tier.
     pub emergency: f64,
+}
+
+/// Results of tools that are sent shorter than they are kept. Regions count what is sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrunedRecord {
+    /// How many.
+    pub results: u64,
+    /// Tokens that the window is smaller by.
+    pub tokens_won: u64,
 }
 
 /// A summary of the stack.
@@ -153,6 +165,7 @@ impl ContextRecord {
                 emergency: agent.compaction.emergency_threshold,
             },
             regions: gauge.regions,
+            pruned: PrunedRecord::of(conversation, &correction),
             summaries: conversation
                 .stack
                 .summaries()
@@ -173,6 +186,18 @@ impl ContextRecord {
     /// Window less output reserve: the denominator of usage.
     pub fn usable_tokens(&self) -> u64 {
         self.window_tokens.saturating_sub(self.output_reserve_tokens).max(1)
+    }
+}
+
+impl PrunedRecord {
+    fn of(conversation: &Conversation, correction: &Correction) -> Self {
+        let pruned = conversation.live.iter().filter(|entry| conversation.pruned.contains_key(&entry.seq));
+        let (mut results, mut won) = (0, 0);
+        for entry in pruned {
+            results += 1;
+            won += u64::from(entry.tokens).saturating_sub(conversation.weight(entry));
+        }
+        Self { results, tokens_won: correction.apply(won) }
     }
 }
 

@@ -79,7 +79,7 @@ impl EntryRecord {
             parts: entry.parts.iter().map(PartRecord::of).collect(),
             tool_calls: entry.tool_calls.clone(),
             tool_call_id: entry.tool_call_id.clone(),
-            tokens: correction.apply(u64::from(entry.tokens)),
+            tokens: correction.apply(conversation.weight(entry)),
             place,
         }
     }

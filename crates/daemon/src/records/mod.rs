@@ -14,7 +14,9 @@ use cairn_core::window;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use context::{ContextRecord, CorrectionRecord, MarkerRecord, RunRecord, SummaryRecord, Thresholds};
+pub use context::{
+    ContextRecord, CorrectionRecord, MarkerRecord, PrunedRecord, RunRecord, SummaryRecord, Thresholds,
+};
 pub use history::{AuthorRecord, EntryRecord, PartRecord, pending_records};
 
 /// Whether a channel's actor is running.

@@ -4,11 +4,13 @@
 //! requests with the same system message and the same first user's message are of one conversation. A request that
 //! has words of the assistant must begin with all messages of some earlier request of its conversation; one without
 //! begins a conversation anew. A new system message (a compaction) or a new first message (an emergency, `/new`)
-//! makes another conversation, so nothing is compared across them.
+//! makes another conversation, so nothing is compared across them. A request may also part from the others at a result of
+//! a tool that has been pruned: that is a batch of pruning.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use cairn_core::prune::{CLEARED_NOTICE, CUT_NOTICE, SHRUNK_NOTICE};
 use serde_json::Value;
 
 use super::wire::{lasting, messages, role, text_of};
@@ -44,6 +46,11 @@ impl Conversations {
                     |branch: &Vec<u64>| branch.iter().zip(&hashes).take_while(|(a, b)| a == b).count();
                 let at = branches.iter().map(shared).max().unwrap_or(0);
                 let text = messages.get(at).map(|message| text_of(message)).unwrap_or_default();
+                if messages.get(at).is_some_and(|message| role(message) == "tool") && is_pruned(&text) {
+                    branches.retain(|branch| shared(branch) < at);
+                    branches.push(hashes);
+                    return Ok(());
+                }
                 let head: String = text.chars().take(120).collect();
                 return Err(format!(
                     "from message {at} on it does not go on from any earlier request: {head:?}"
@@ -57,6 +64,11 @@ impl Conversations {
         }
         Ok(())
     }
+}
+
+/// A result that is sent shorter than before: pruning may change the prefix.
+fn is_pruned(text: &str) -> bool {
+    [SHRUNK_NOTICE, CLEARED_NOTICE, CUT_NOTICE].iter().any(|notice| text.contains(notice))
 }
 
 fn is_volatile(message: &Value) -> bool {

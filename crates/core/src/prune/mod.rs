@@ -1,10 +1,18 @@
 //! Pruning: old results of tools are sent shorter, in batches, before anything is summarised. It changes what is sent,
 //! never what is kept.
 
+mod form;
+mod plan;
+mod scan;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Seq;
-use crate::message::Entry;
+
+pub(crate) use form::cut_notice;
+pub use form::{CLEARED_NOTICE, CUT_NOTICE, SHRUNK_NOTICE, as_sent};
+pub(crate) use plan::overflow_target;
+pub use plan::{before_call, clear_seen, cold_at, pressure, shrink_seen};
 
 /// Why results were pruned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,13 +28,25 @@ pub enum PruneCause {
     Overflow,
 }
 
+impl PruneCause {
+    /// The cause's name in records, logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pressure => "pressure",
+            Self::CacheTtl => "cache_ttl",
+            Self::Emergency => "emergency",
+            Self::Overflow => "overflow",
+        }
+    }
+}
+
 /// How a result is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "form", rename_all = "snake_case")]
 pub enum PruneForm {
-    /// So many bytes of head and tail around a notice.
+    /// Head and tail around a notice, so many bytes together.
     Shrunk {
-        /// Bytes that are kept.
+        /// Most bytes of all of it.
         bytes: usize,
     },
     /// So many characters of head and as many of tail around a notice.
@@ -46,11 +66,12 @@ pub struct PrunedResult {
     /// How it is sent.
     #[serde(flatten)]
     pub form: PruneForm,
-    /// Estimated tokens as it is sent, before correction.
+    /// Estimated tokens as it is sent, before correction. Always fewer than before.
     pub tokens: u32,
-}
-
-/// The entry as it is sent.
-pub fn as_sent(entry: &Entry, pruned: &PrunedResult) -> Entry {
-    Entry { tokens: pruned.tokens, ..entry.clone() }
+    /// The tool whose result it is.
+    #[serde(default)]
+    pub tool: String,
+    /// Bytes of the whole result: of the artifact, where it is one.
+    #[serde(default)]
+    pub whole_bytes: u64,
 }

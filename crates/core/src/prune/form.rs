@@ -1,0 +1,95 @@
+//! How a pruned result reads: what is left of it, and a notice that says what is gone and where the whole of it is.
+
+use super::{PruneForm, PrunedResult};
+use crate::message::{Entry, Part, text_of};
+use crate::window::escape_name;
+
+/// How the notice within a shrunk result begins.
+pub const SHRUNK_NOTICE: &str = "[truncated: output exceeded context limit]";
+
+/// How the notice in the place of a cleared result begins.
+pub const CLEARED_NOTICE: &str = "[compacted: tool output removed to free context]";
+
+/// How the notice in the place of a middle that was cut out begins.
+pub const CUT_NOTICE: &str = "[...truncated...]";
+
+/// The entry as it is sent. Its call, its number and its artifact stay.
+pub fn as_sent(entry: &Entry, pruned: &PrunedResult) -> Entry {
+    let text = text_of(&entry.parts);
+    let sent = match pruned.form {
+        PruneForm::Shrunk { bytes } => shrunk(entry, pruned, &text, bytes),
+        PruneForm::Edges { chars } => edges(entry, pruned, &text, chars),
+        PruneForm::Cleared => cleared(entry, pruned),
+    };
+    Entry {
+        seq: entry.seq,
+        turn: entry.turn.clone(),
+        generation: entry.generation,
+        at: entry.at,
+        role: entry.role,
+        author: entry.author.clone(),
+        message: entry.message.clone(),
+        parts: vec![Part::text(sent)],
+        reasoning: None,
+        tool_calls: Vec::new(),
+        tool_call_id: entry.tool_call_id.clone(),
+        artifact: entry.artifact.clone(),
+        quotes: entry.quotes,
+        tokens: pruned.tokens,
+    }
+}
+
+/// Where the whole of a result can be read, for the model.
+pub(crate) fn reference(entry: &Entry) -> String {
+    match &entry.artifact {
+        Some(id) => format!("all of it is artifact {id}: read it with artifact_read"),
+        None => format!("all of it is message {}: read it with history_read", entry.seq),
+    }
+}
+
+/// The notice for a result whose middle was cut out for one request.
+pub(crate) fn cut_notice(entry: &Entry) -> String {
+    format!("\n{CUT_NOTICE} {}\n", reference(entry))
+}
+
+fn whole(entry: &Entry, pruned: &PrunedResult) -> String {
+    format!("{}, {} bytes; {}", escape_name(&pruned.tool), grouped(pruned.whole_bytes), reference(entry))
+}
+
+fn shrunk(entry: &Entry, pruned: &PrunedResult, text: &str, bytes: usize) -> String {
+    let notice = format!("\n{SHRUNK_NOTICE} {}\n", whole(entry, pruned));
+    if text.len() <= bytes {
+        return text.to_owned();
+    }
+    let side = bytes.saturating_sub(notice.len()) / 2;
+    let head = text.floor_char_boundary(side);
+    let tail = text.ceil_char_boundary(text.len() - side);
+    format!("{}{notice}{}", &text[..head], &text[tail..])
+}
+
+fn edges(entry: &Entry, pruned: &PrunedResult, text: &str, chars: usize) -> String {
+    let n_chars = text.chars().count();
+    if n_chars <= chars * 2 {
+        return text.to_owned();
+    }
+    let at = |n: usize| text.char_indices().nth(n).map_or(text.len(), |(idx, _)| idx);
+    let (head, tail) = (at(chars), at(n_chars - chars));
+    format!("{}\n{CUT_NOTICE} {}\n{}", &text[..head], whole(entry, pruned), &text[tail..])
+}
+
+fn cleared(entry: &Entry, pruned: &PrunedResult) -> String {
+    format!("{CLEARED_NOTICE} {}", whole(entry, pruned))
+}
+
+/// A number with commas between its thousands.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (idx, digit) in digits.chars().enumerate() {
+        if idx > 0 && (digits.len() - idx).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}

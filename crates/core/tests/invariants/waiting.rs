@@ -1,0 +1,189 @@
+//! When a run starts that is due: the number of messages, the cold cache, the hour's budget; and the cap of the stack.
+
+use cairn_core::compaction::{Decision, next_run, over_budget};
+use cairn_core::event::{Event, Trigger, Work};
+use cairn_core::model::Usage;
+use cairn_core::summary::stack_cap;
+use cairn_core::tier::Tier;
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
+
+use crate::sim::Sim;
+
+const LONG: &str = "We looked at seven flats in Lisbon and Anna liked the third one best, near the river, with two \
+                    balconies and a lemon tree, for 1,450 euros a month from 1 June on.";
+
+fn filled_to(tier: Tier) -> Sim {
+    let mut sim = Sim::new(3_000);
+    while sim.tier() < tier {
+        sim.accept(LONG);
+        sim.start_turn();
+        sim.stop();
+    }
+    sim.agent.cache_ttl_secs = 300;
+    sim
+}
+
+fn due(sim: &Sim) -> Decision {
+    next_run(&sim.conversation, &sim.agent, sim.now)
+}
+
+fn started(sim: &Sim) -> Trigger {
+    match due(sim) {
+        Decision::Start(run) => run.trigger,
+        other => panic!("no run: {other:?}"),
+    }
+}
+
+fn waits_until(sim: &Sim) -> Timestamp {
+    match due(sim) {
+        Decision::WaitUntil(until) => until,
+        other => panic!("it does not wait: {other:?}"),
+    }
+}
+
+fn spend(sim: &mut Sim, tokens: u64) -> Timestamp {
+    let usage =
+        Usage { input_tokens: tokens - 10, output_tokens: 10, cached_tokens: 0, cache_write_tokens: 0 };
+    sim.journal(Event::UsageSpent { model: "offline".to_owned(), usage });
+    sim.now
+}
+
+#[rstest]
+#[case::waits(Tier::Background, true, true)]
+#[case::by_default_not(Tier::Background, false, false)]
+#[case::urgent(Tier::Aggressive, true, false)]
+fn a_run_that_is_not_urgent_waits_for_the_cache_to_go_cold(
+    #[case] tier: Tier,
+    #[case] when_cold: bool,
+    #[case] waits: bool,
+) {
+    let mut sim = filled_to(tier);
+    sim.report(1.0);
+    let asked = sim.now;
+    sim.agent.compaction.when_cold = when_cold;
+    sim.pass(299);
+    if waits {
+        assert_eq!(waits_until(&sim), asked + SignedDuration::from_secs(300));
+        sim.pass(1);
+    }
+    assert_eq!(started(&sim), Trigger::Threshold);
+}
+
+#[test]
+fn neither_a_manual_run_nor_a_truncated_range_waits_for_anything() {
+    let mut sim = filled_to(Tier::Emergency);
+    sim.agent.compaction.when_cold = true;
+    sim.agent.compaction.tokens_per_hour = 100;
+    assert!(sim.emergency());
+    spend(&mut sim, 1_000);
+    sim.report(1.0);
+    assert_eq!(started(&sim), Trigger::Emergency);
+    sim.manual();
+    assert_eq!(sim.conversation.run.as_ref().map(|run| run.trigger), Some(Trigger::Manual));
+}
+
+#[test]
+fn a_run_over_the_budget_waits_until_it_frees_unless_it_is_urgent() {
+    let mut sim = filled_to(Tier::Background);
+    sim.agent.compaction.tokens_per_hour = 1_000;
+    assert_eq!(started(&sim), Trigger::Threshold);
+    let first = spend(&mut sim, 600);
+    assert!(!over_budget(&sim.conversation, &sim.agent, sim.now));
+    sim.pass(600);
+    let second = spend(&mut sim, 400);
+    sim.pass(600);
+    spend(&mut sim, 700);
+    assert!(over_budget(&sim.conversation, &sim.agent, sim.now));
+    let hour = SignedDuration::from_hours(1);
+    assert_eq!(waits_until(&sim), second + hour, "the first alone frees too little");
+    sim.now = first + hour;
+    assert!(over_budget(&sim.conversation, &sim.agent, sim.now));
+    sim.now = second + hour;
+    assert_eq!(started(&sim), Trigger::Threshold);
+    sim.now = first + SignedDuration::from_mins(30);
+    sim.agent.compaction.aggressive_threshold = 0.801;
+    while sim.tier() < Tier::Aggressive {
+        sim.accept(LONG);
+        sim.start_turn();
+        sim.stop();
+    }
+    assert!(over_budget(&sim.conversation, &sim.agent, sim.now));
+    assert_eq!(started(&sim), Trigger::Threshold, "at the aggressive tier it is urgent");
+    sim.agent.compaction.tokens_per_hour = 0;
+    assert!(!over_budget(&sim.conversation, &sim.agent, sim.now), "0 is no cap");
+}
+
+#[test]
+fn too_many_messages_are_a_run_below_every_threshold() {
+    let mut sim = Sim::new(40_000);
+    sim.agent.compaction.reserve_ratio = 0.0;
+    sim.agent.compaction.max_messages = 20;
+    (0..10).for_each(|_| sim.turn("and?", "yes"));
+    assert_eq!(due(&sim), Decision::Idle, "20 are not more than 20");
+    sim.turn("and?", "yes");
+    assert_eq!(sim.tier(), Tier::Calm);
+    let run = sim.watch().unwrap();
+    assert_eq!((run.trigger, run.messages), (Trigger::Messages, 6), "30 % of 22, in whole turns");
+    sim.commit("They agreed.");
+    assert_eq!(due(&sim), Decision::Idle);
+    sim.agent.compaction.max_messages = 0;
+    (0..30).for_each(|_| sim.turn("and?", "yes"));
+    assert_eq!(due(&sim), Decision::Idle, "off by default");
+}
+
+#[test]
+fn a_reserved_tail_with_more_messages_than_allowed_makes_no_loop_of_runs() {
+    let mut sim = Sim::new(40_000);
+    sim.agent.compaction.max_messages = 4;
+    let mut runs = 0;
+    for _ in 0..300 {
+        sim.turn("and?", "yes");
+        while sim.watch().is_some() {
+            runs += 1;
+            sim.commit("They agreed.");
+        }
+    }
+    assert!((1..12).contains(&runs), "{runs} runs in 300 turns");
+    sim.check_coverage();
+}
+
+#[rstest]
+#[case(0.25, 0, 25_000)]
+#[case(0.25, 4_000, 4_000)]
+#[case(0.25, 40_000, 25_000)]
+#[case(0.10, 0, 10_000)]
+fn the_stack_is_capped_by_its_share_or_its_tokens(#[case] share: f64, #[case] tokens: u64, #[case] cap: u64) {
+    let mut sim = Sim::new(101_000);
+    sim.agent.window.output_reserve_tokens = 1_000;
+    sim.agent.compaction.stack_share = share;
+    sim.agent.compaction.stack_tokens = tokens;
+    assert_eq!(stack_cap(&sim.agent), cap);
+}
+
+#[test]
+fn the_stack_is_retired_at_its_cap_in_tokens() {
+    let mut sim = Sim::new(4_000);
+    sim.agent.compaction.stack_tokens = 120;
+    sim.agent.compaction.fan_out = 20;
+    for _ in 0..120 {
+        sim.turn(LONG, LONG);
+        while sim.watch().is_some() {
+            sim.commit("Anna wants the third flat, near the river, for 1,450 euros a month.");
+        }
+        assert!(sim.conversation.stack.tokens() <= 120, "{} tokens", sim.conversation.stack.tokens());
+    }
+    assert!(sim.n_markers() > 0);
+}
+
+#[test]
+fn without_compaction_only_what_is_asked_for_runs_and_the_emergency_stays() {
+    let mut sim = filled_to(Tier::Emergency);
+    sim.agent.compaction.enabled = false;
+    assert_eq!(due(&sim), Decision::Idle);
+    assert!(sim.emergency());
+    assert_eq!(due(&sim), Decision::Idle, "not even over the range that it left");
+    sim.manual();
+    let run = sim.conversation.run.clone().unwrap();
+    assert_eq!((run.trigger, run.work), (Trigger::Manual, Work::Sealed));
+}

@@ -1,4 +1,0 @@
-//! The wire format, without a wire.
-
-mod request;
-mod stream;
