@@ -8,6 +8,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod desk;
+mod models;
 pub mod networks;
 pub mod records;
 pub mod registry;

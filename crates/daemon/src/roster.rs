@@ -6,10 +6,11 @@ use std::time::Duration;
 use cairn_actors::{AgentRuntime, Candidate, builtin_tools};
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{ChatModel, Search};
-use cairn_llm::{BadModel, Offline, OpenAi, OpenAiOptions, Timeouts};
+use cairn_llm::BadModel;
 use tokio::sync::OnceCell;
 
-use crate::config::{AgentConfig, Config, Loaded, ModelConfig, OFFLINE, Provider};
+use crate::config::{AgentConfig, Config, Loaded, OFFLINE};
+use crate::models;
 
 /// How long a model's server may take to say how large its window is. It is asked at the start alone.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -93,29 +94,13 @@ impl Roster {
     }
 
     async fn candidate(&self, agent: &AgentConfig, id: &str) -> Result<Candidate, BadModel> {
-        let model: Arc<dyn ChatModel> = match self.loaded.config.model(id) {
-            Some(model) if model.provider == Provider::Openai => Arc::new(self.open_ai(model)?),
-            _ => Arc::new(Offline::new(Arc::clone(&self.search))),
-        };
+        let model = models::client(&self.loaded, self.loaded.config.model(id), &self.search)?;
         let server_window = match agent.context_window.or(model.info().context_window) {
             Some(_) => None,
             None => discover(model.as_ref()).await,
         };
         let settings = self.loaded.config.settings(agent, id, server_window, builtin_tools());
         Ok(Candidate { settings: Arc::new(settings), model })
-    }
-
-    fn open_ai(&self, model: &ModelConfig) -> Result<OpenAi, BadModel> {
-        OpenAi::new(OpenAiOptions {
-            api_key: self.loaded.api_key(&model.id).cloned(),
-            context_window: model.context_window,
-            max_output_tokens: model.max_output_tokens,
-            images: model.images,
-            tools: model.tools,
-            stream: model.stream,
-            timeouts: Timeouts { idle: Duration::from_secs(model.idle_timeout_secs), ..Timeouts::default() },
-            ..OpenAiOptions::new(&*model.id, &*model.base_url, &*model.model)
-        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::check::{Check, is_name, key_path};
 use super::env::Environment;
 use super::secrets::key_file;
-use super::types::{ModelConfig, OFFLINE, Provider};
+use super::types::{ANTHROPIC_URL, ModelConfig, OFFLINE, OPENAI_URL, Provider};
 use super::url;
 
 /// Smallest window that is taken, in tokens: below it not even the prompt fits.
@@ -59,11 +59,6 @@ fn check_id(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
 
 fn check_provider(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize) {
     match model.provider {
-        Provider::Anthropic => check.wrong(
-            &key_path!["models", idx, "provider"],
-            "`provider` = \"anthropic\": this wire format is not in this version",
-            "use provider = \"openai\" with the base_url of a compatible server, or \"offline\"",
-        ),
         Provider::Offline => {
             model.base_url.clear();
             if model.model.is_empty() {
@@ -71,20 +66,31 @@ fn check_provider(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize
             }
         }
         Provider::Openai => {
-            if model.model.is_empty() {
-                let message = format!("model `{}` has no `model`", model.id);
-                let hint = "add the name by which the server knows it, such as model = \"gpt-4.1-mini\"";
-                check.wrong(&key_path!["models", idx, "model"], message, hint);
+            check_name(check, model, idx, "gpt-4.1-mini");
+            check_url(check, model, idx, "/chat/completions");
+        }
+        Provider::Anthropic => {
+            if model.base_url == OPENAI_URL {
+                model.base_url = ANTHROPIC_URL.to_owned();
             }
-            check_url(check, model, idx);
+            check_name(check, model, idx, "claude-sonnet-4-5");
+            check_url(check, model, idx, "/messages");
         }
     }
 }
 
-fn check_url(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize) {
+fn check_name(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize, example: &str) {
+    if model.model.is_empty() {
+        let message = format!("model `{}` has no `model`", model.id);
+        let hint = format!("add the name by which the server knows it, such as model = \"{example}\"");
+        check.wrong(&key_path!["models", idx, "model"], message, &hint);
+    }
+}
+
+/// `call`: what follows the address in a request.
+fn check_url(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize, call: &str) {
     let url = model.base_url.trim_end_matches('/').to_owned();
-    let whole_call =
-        url.ends_with("/chat/completions").then(|| "must end before /chat/completions".to_owned());
+    let whole_call = url.ends_with(call).then(|| format!("must end before {call}"));
     if let Some(trouble) = url::trouble(&url, &["http://", "https://"]).or(whole_call) {
         let message = format!("`base_url` = \"{}\" {trouble}", url::shown(&url));
         check.wrong(
@@ -116,6 +122,7 @@ fn check_numbers(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
     for (key, price) in [
         ("input_price", model.input_price),
         ("cached_price", model.cached_price),
+        ("cache_write_price", model.cache_write_price),
         ("output_price", model.output_price),
     ] {
         check.money(&key_path!["models", idx, key], price.unwrap_or_default());

@@ -21,6 +21,12 @@ use super::network::{Network, NetworkKind};
 /// The id of the embedded model, which is always there.
 pub const OFFLINE: &str = "offline";
 
+/// Where OpenAI's own server is: the default `base_url`.
+pub(super) const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// Where Anthropic's own server is: the default `base_url` of `provider = "anthropic"`.
+pub(super) const ANTHROPIC_URL: &str = "https://api.anthropic.com/v1";
+
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Config {
@@ -171,8 +177,8 @@ pub struct ModelConfig {
     pub id: String,
     /// Its wire format.
     pub provider: Provider,
-    /// Where its server is, up to and with the version, without a slash at the end. OpenAI's own by default; empty
-    /// for the embedded model.
+    /// Where its server is, up to and with the version, without a slash at the end. OpenAI's own by default, for
+    /// the format of Anthropic that one's; empty for the embedded model.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub base_url: String,
     /// The name by which its server knows it.
@@ -220,7 +226,7 @@ impl Default for ModelConfig {
         Self {
             id: String::new(),
             provider: Provider::Openai,
-            base_url: "https://api.openai.com/v1".to_owned(),
+            base_url: OPENAI_URL.to_owned(),
             model: String::new(),
             api_key_env: None,
             api_key_file: None,

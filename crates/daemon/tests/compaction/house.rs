@@ -56,16 +56,27 @@ impl House {
     }
 
     pub(crate) async fn with(name: &str, model: Builder) -> Self {
-        Self::configured(name, model, WINDOW, "").await
+        Self::on("openai", name, model).await
+    }
+
+    /// A house whose model speaks another wire format.
+    pub(crate) async fn on(provider: &str, name: &str, model: Builder) -> Self {
+        Self::configured(provider, name, model, WINDOW, "").await
     }
 
     /// With that window, and more tables of configuration.
-    pub(crate) async fn configured(name: &str, model: Builder, window: u64, more: &str) -> Self {
+    pub(crate) async fn configured(
+        provider: &str,
+        name: &str,
+        model: Builder,
+        window: u64,
+        more: &str,
+    ) -> Self {
         let folder = Folder::new(name);
         let model = model.start().await;
         let config = folder.path().join("config.toml");
         let text = format!(
-            "[defaults.compaction]\nretry_base_ms = 1\n\n[[models]]\nid = \"main\"\nprovider = \"openai\"\n\
+            "[defaults.compaction]\nretry_base_ms = 1\n\n[[models]]\nid = \"main\"\nprovider = \"{provider}\"\n\
              base_url = \"{}\"\nmodel = \"fake\"\ncontext_window = {window}\nmax_output_tokens = 1000\n\n\
              [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n\n{more}",
             model.base_url()

@@ -1,6 +1,7 @@
 //! The main job from outside: the real binary, a fake model server that refuses bad requests, and time to compact.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod anthropic;
 mod faults;
 mod house;
 mod kills;

@@ -24,7 +24,7 @@ fn lasting(request: &Value) -> Vec<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn results_shrink_at_the_threshold_no_run_starts_and_the_history_is_whole() {
     let model = FakeModel::builder().window(WINDOW);
-    let house = House::configured("prune", model, WINDOW, PRUNING).await;
+    let house = House::configured("openai", "prune", model, WINDOW, PRUNING).await;
     let mut events = house.events().await;
     for n in 0..4 {
         house.say(&format!("{LONG} ({n})")).await;

@@ -1,12 +1,17 @@
 //! Events out of the chunks of an answer: words at once, tool calls when they are whole.
 
+use eventsource_stream::Event;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
 
+use crate::answer::{self, Assemble, Heard};
 use crate::failure;
+
+/// Says that the answer is complete.
+const DONE: &str = "[DONE]";
 
 /// One chunk of a stream, or a whole answer: the same but for `delta` and `message`.
 #[derive(Deserialize)]
@@ -77,20 +82,48 @@ pub(super) struct Assembler {
     finish: Option<Finish>,
     usage: Option<Usage>,
     spoke: bool,
+    /// The server said `[DONE]`, or the answer came whole.
+    marked: bool,
+}
+
+impl Assemble for Assembler {
+    fn hear(&mut self, event: &Event) -> Result<Heard, ModelError> {
+        if event.data.trim() == DONE {
+            self.marked = true;
+            return Ok(Heard::End);
+        }
+        // An error event's data is wrapped, so that it is told from an answer.
+        if event.event == "error" && !event.data.contains("\"error\"") {
+            let error = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.as_str().into());
+            return Err(failure::from_object(&error));
+        }
+        self.take(event.data.as_bytes()).map(Heard::Piece)
+    }
+
+    fn whole(&mut self, body: &str) -> Result<Vec<ModelEvent>, ModelError> {
+        self.marked = true;
+        self.take(body.as_bytes())
+    }
+
+    fn end(self) -> Result<Vec<ModelEvent>, ModelError> {
+        self.last()
+    }
 }
 
 impl Assembler {
     pub(super) fn new(n_messages: usize) -> Self {
-        Self { n_messages, calls: Vec::new(), finish: None, usage: None, spoke: false }
+        Self { n_messages, calls: Vec::new(), finish: None, usage: None, spoke: false, marked: false }
     }
 
     /// Takes in one chunk: the data of an event, or a whole body.
-    pub(super) fn take(&mut self, data: &[u8]) -> Result<Vec<ModelEvent>, ModelError> {
-        let value: Value = serde_json::from_slice(data).map_err(|error| malformed(&error, data))?;
+    fn take(&mut self, data: &[u8]) -> Result<Vec<ModelEvent>, ModelError> {
+        let value: Value = serde_json::from_slice(data)
+            .map_err(|error| failure::malformed(&error, data, "is no chat completion"))?;
         if let Some(error) = error_in(&value) {
             return Err(failure::from_object(error));
         }
-        let chunk: Chunk = serde_json::from_value(value).map_err(|error| malformed(&error, data))?;
+        let chunk: Chunk = serde_json::from_value(value)
+            .map_err(|error| failure::malformed(&error, data, "is no chat completion"))?;
         if let Some(usage) = chunk.usage.as_ref().and_then(usage_of) {
             self.usage = Some(usage);
         }
@@ -165,8 +198,9 @@ impl Assembler {
         }
     }
 
-    /// The end of the answer. `marked`: the server said `[DONE]`, or the answer came whole.
-    pub(super) fn end(self, marked: bool) -> Result<Vec<ModelEvent>, ModelError> {
+    /// The end of the answer.
+    fn last(self) -> Result<Vec<ModelEvent>, ModelError> {
+        let marked = self.marked;
         if self.finish.is_none() && !(marked && (self.spoke || !self.calls.is_empty())) {
             let missing =
                 if marked { "the answer is empty" } else { "the stream ended before the answer did" };
@@ -193,7 +227,7 @@ impl Assembler {
             events.push(ModelEvent::ToolCall(ToolCall {
                 id,
                 name: call.name,
-                arguments: parsed(call.arguments),
+                arguments: answer::arguments_of(call.arguments),
             }));
         }
         events.push(ModelEvent::Done { finish, usage: self.usage, quotes: false });
@@ -211,18 +245,6 @@ fn error_in(value: &Value) -> Option<&Value> {
     (is_error("object") || is_error("type")).then_some(value)
 }
 
-/// Tells what is wrong without quoting it: an answer's words do not belong in a log.
-fn malformed(error: &serde_json::Error, data: &[u8]) -> ModelError {
-    let n_bytes = data.len();
-    let problem = match error.classify() {
-        _ if failure::looks_like_html(&String::from_utf8_lossy(data)) => "is an HTML page",
-        serde_json::error::Category::Eof => "is cut off or empty",
-        serde_json::error::Category::Data => "is no chat completion",
-        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "is not JSON",
-    };
-    ModelError::Protocol(format!("a chunk of {n_bytes} bytes {problem} (column {})", error.column()))
-}
-
 /// Words of a content: a string, or parts with words.
 fn words_of(content: Value) -> String {
     match content {
@@ -232,13 +254,6 @@ fn words_of(content: Value) -> String {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
     }
-}
-
-fn parsed(arguments: String) -> Value {
-    if arguments.trim().is_empty() {
-        return json!({});
-    }
-    serde_json::from_str(&arguments).unwrap_or(Value::String(arguments))
 }
 
 fn finish_of(reason: &str) -> Result<Finish, ModelError> {

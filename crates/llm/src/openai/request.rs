@@ -1,25 +1,29 @@
 //! A request in the words of OpenAI's chat completions.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest};
 
-use super::OpenAiOptions;
+use crate::options::ServerOptions;
+use crate::told;
 
 /// Stands where a server would refuse a message without words.
 const NO_WORDS: &str = "(no text)";
 
 /// The body of a request.
-pub(super) fn body(options: &OpenAiOptions, limit_key: &str, request: &ChatRequest) -> Value {
+pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatRequest) -> Value {
     let mut messages = Vec::with_capacity(request.messages.len() + 1);
     let blocks: Vec<&str> =
         request.system.iter().map(String::as_str).filter(|block| !block.trim().is_empty()).collect();
     if !blocks.is_empty() {
         messages.push(json!({"role": "system", "content": blocks.join("\n\n")}));
     }
+    let tools = options.tools && !request.tools.is_empty();
     for draft in drafts(&request.messages) {
-        messages.extend(draft.into_wire(options));
+        messages.extend(draft.into_wire(options.images, tools));
     }
     let mut body = json!({
         "model": options.model,
@@ -30,7 +34,7 @@ pub(super) fn body(options: &OpenAiOptions, limit_key: &str, request: &ChatReque
     if options.stream {
         body["stream_options"] = json!({"include_usage": true});
     }
-    if options.tools && !request.tools.is_empty() {
+    if tools {
         body["tools"] = request
             .tools
             .iter()
@@ -48,16 +52,22 @@ pub(super) fn body(options: &OpenAiOptions, limit_key: &str, request: &ChatReque
 enum Draft<'a> {
     User { parts: &'a [Part], context: Vec<&'a str> },
     Assistant { text: &'a str, tool_calls: &'a [ToolCall] },
-    Tool { call_id: &'a str, text: &'a str },
+    Tool { call_id: &'a str, name: Option<&'a str>, text: &'a str },
 }
 
 fn drafts(messages: &[ChatMessage]) -> Vec<Draft<'_>> {
     let mut drafts: Vec<Draft<'_>> = Vec::with_capacity(messages.len());
+    let mut names: HashMap<&str, &str> = HashMap::new();
     for message in messages {
         match message {
             ChatMessage::User { parts } => drafts.push(Draft::User { parts, context: Vec::new() }),
-            ChatMessage::Assistant { text, tool_calls } => drafts.push(Draft::Assistant { text, tool_calls }),
-            ChatMessage::Tool { call_id, text } => drafts.push(Draft::Tool { call_id, text }),
+            ChatMessage::Assistant { text, tool_calls } => {
+                names.extend(tool_calls.iter().map(|call| (call.id.as_str(), call.name.as_str())));
+                drafts.push(Draft::Assistant { text, tool_calls });
+            }
+            ChatMessage::Tool { call_id, text } => {
+                drafts.push(Draft::Tool { call_id, name: names.get(call_id.as_str()).copied(), text });
+            }
             ChatMessage::Context { text } => match drafts.last_mut() {
                 Some(Draft::User { context, .. }) => context.push(text),
                 Some(Draft::Assistant { .. } | Draft::Tool { .. }) | None => {
@@ -70,12 +80,13 @@ fn drafts(messages: &[ChatMessage]) -> Vec<Draft<'_>> {
 }
 
 impl Draft<'_> {
-    fn into_wire(self, options: &OpenAiOptions) -> Option<Value> {
+    /// `tools`: the request has tools; without them calls of the past are told in words, as servers refuse them.
+    fn into_wire(self, images: bool, tools: bool) -> Option<Value> {
         match self {
             Self::User { parts, context } => {
-                Some(json!({"role": "user", "content": user_content(parts, &context, options.images)}))
+                Some(json!({"role": "user", "content": user_content(parts, &context, images)}))
             }
-            Self::Assistant { text, tool_calls } if options.tools && !tool_calls.is_empty() => {
+            Self::Assistant { text, tool_calls } if tools && !tool_calls.is_empty() => {
                 let content = if text.is_empty() { Value::Null } else { text.into() };
                 let calls: Vec<Value> = tool_calls.iter().map(wire_call).collect();
                 Some(json!({"role": "assistant", "content": content, "tool_calls": calls}))
@@ -85,17 +96,15 @@ impl Draft<'_> {
                 if !text.is_empty() {
                     lines.push(text.to_owned());
                 }
-                lines.extend(
-                    tool_calls.iter().map(|call| format!("[called {} {}]", call.name, call.arguments)),
-                );
+                lines.extend(tool_calls.iter().map(told::call));
                 (!lines.is_empty()).then(|| json!({"role": "assistant", "content": lines.join("\n")}))
             }
-            Self::Tool { call_id, text } if options.tools => {
+            Self::Tool { call_id, text, .. } if tools => {
                 let text = if text.is_empty() { NO_WORDS } else { text };
                 Some(json!({"role": "tool", "tool_call_id": call_id, "content": text}))
             }
-            Self::Tool { text, .. } => {
-                Some(json!({"role": "user", "content": format!("[result of the call]\n{text}")}))
+            Self::Tool { name, text, .. } => {
+                Some(json!({"role": "user", "content": told::result(name, text)}))
             }
         }
     }
@@ -169,12 +178,17 @@ mod tests {
         }
     }
 
-    fn options() -> OpenAiOptions {
-        OpenAiOptions::new("m", "http://127.0.0.1:1/v1", "any")
+    fn options() -> ServerOptions {
+        ServerOptions::new("m", "http://127.0.0.1:1/v1", "any")
     }
 
-    fn messages(options: &OpenAiOptions, messages: Vec<ChatMessage>) -> Value {
-        body(options, "max_tokens", &request(messages))["messages"].clone()
+    fn tool() -> ToolDef {
+        ToolDef { name: "f".to_owned(), description: "d".to_owned(), parameters: json!({"type": "object"}) }
+    }
+
+    fn messages(options: &ServerOptions, messages: Vec<ChatMessage>) -> Value {
+        let request = ChatRequest { tools: vec![tool()], ..request(messages) };
+        body(options, "max_tokens", &request)["messages"].clone()
     }
 
     fn user(parts: Vec<Part>) -> ChatMessage {
@@ -197,11 +211,7 @@ mod tests {
     fn the_frame_of_a_request() {
         let mut request = request(vec![user(vec![Part::text("hi")])]);
         request.system = vec!["prompt".to_owned(), String::new(), "summaries".to_owned()];
-        request.tools = vec![ToolDef {
-            name: "f".to_owned(),
-            description: "d".to_owned(),
-            parameters: json!({"type": "object"}),
-        }];
+        request.tools = vec![tool()];
         let expected = json!({
             "model": "any",
             "messages": [{"role": "system", "content": "prompt\n\nsummaries"}, {"role": "user", "content": "hi"}],
@@ -212,7 +222,7 @@ mod tests {
         });
         assert_eq!(body(&options(), "max_tokens", &request), expected);
         let whole = body(
-            &OpenAiOptions { stream: false, tools: false, ..options() },
+            &ServerOptions { stream: false, tools: false, ..options() },
             "max_completion_tokens",
             &request,
         );
@@ -229,7 +239,7 @@ mod tests {
         assert_eq!(sent, json!([{"role": "user", "content": "a"}, {"role": "user", "content": "b\n\nnow"}]));
         assert_eq!(messages(&options(), vec![context("now")]), json!([{"role": "user", "content": "now"}]));
         let sent = messages(
-            &OpenAiOptions { images: true, ..options() },
+            &ServerOptions { images: true, ..options() },
             vec![user(vec![Part::text("a"), image()]), context("now")],
         );
         assert_eq!(
@@ -271,12 +281,14 @@ mod tests {
         assert_eq!(sent[1]["tool_calls"][1]["function"]["arguments"], r#"{"raw":"{oops"}"#);
         assert_eq!(sent[2], json!({"role": "tool", "tool_call_id": "1", "content": NO_WORDS}));
         assert_eq!(sent[4], json!({"role": "user", "content": "now"}));
-        let told = messages(&OpenAiOptions { tools: false, ..options() }, talk());
+        let told = messages(&ServerOptions { tools: false, ..options() }, talk());
         assert_eq!(
             told[1],
             json!({"role": "assistant", "content": "[called f {\"a\":1}]\n[called f \"{oops\"]"})
         );
-        assert_eq!(told[3]["role"], "user");
+        assert_eq!(told[3], json!({"role": "user", "content": "[result of f]\nbad"}));
+        // The same where the request has no tools: it was found out that the model takes none.
+        assert_eq!(body(&options(), "max_tokens", &request(talk()))["messages"], told);
     }
 
     #[test]

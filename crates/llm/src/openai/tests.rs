@@ -1,19 +1,23 @@
 //! The wire format, without a wire: cuts, truncations, the dialects of servers.
 
+use std::time::Duration;
+
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
 
-use super::answer::{event_data, read};
 use super::assemble::Assembler;
+use crate::answer::{Bounds, read};
+use crate::sse;
 
 type Events = Vec<Result<ModelEvent, ModelError>>;
 
 async fn answer_of(chunks: Vec<Vec<u8>>) -> Events {
     let bytes = stream::iter(chunks.into_iter().map(Ok)).boxed();
-    read(event_data(bytes), Assembler::new(7)).collect().await
+    let bounds = Bounds { progress: Duration::from_secs(60), tokens: 100 };
+    read(sse::events(bytes).boxed(), Assembler::new(7), bounds).collect().await
 }
 
 async fn answer_to(body: &str) -> Events {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use cairn_core::model::ToolDef;
 use cairn_llm::{BadModel, OpenAi, Timeouts};
-use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_testkit::model::{Answer, FakeModel, Kind, Streaming, Wording};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -80,6 +81,68 @@ async fn a_body_without_bounds_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_flood_is_given_up() {
+    let words = || Answer::text("one two three four five six seven eight nine ten").flooding();
+    assert_eq!(failure_of(words(), true).await.code(), "protocol");
+    assert_eq!(failure_of(words(), false).await.code(), "protocol");
+}
+
+#[tokio::test]
+async fn an_overflow_in_each_servers_words_names_the_window() {
+    for wording in Wording::ALL {
+        let error = failure_of(wording.overflow(8_192, 9_000, 1_000), true).await;
+        let ModelError::ContextOverflow { limit, .. } = error else { panic!("{wording:?}: {error:?}") };
+        assert_eq!(limit, wording.names_window().then_some(8_192), "{wording:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_without_tools_is_known_in_each_servers_words() {
+    for wording in Wording::ALL {
+        let server = FakeModel::builder().no_tools(*wording).start().await;
+        let model = model(&server.base_url(), true);
+        let mut talk = request("x");
+        talk.tools = vec![ToolDef {
+            name: "find".to_owned(),
+            description: "d".to_owned(),
+            parameters: json!({"type": "object"}),
+        }];
+        assert_eq!(ask(&model, talk).await.unwrap_err().code(), "no_tools", "{wording:?}");
+        assert_eq!(ask(&model, request("x")).await.unwrap().text, "echo: x");
+        // A request without tools is not refused for them, whatever the server says.
+        server.push(Kind::Reply, wording.no_tools());
+        assert_eq!(ask(&model, request("x")).await.unwrap_err().code(), "bad_request", "{wording:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_asked_for_whole_answers() {
+    for streaming in [Streaming::Refused, Streaming::Ignored] {
+        let server = FakeModel::builder().streaming(streaming).start().await;
+        let model = model(&server.base_url(), true);
+        for n in 0..3 {
+            assert_eq!(ask(&model, request("x")).await.unwrap().text, "echo: x", "request {n}");
+        }
+        let asked: Vec<_> = server.requests().iter().map(|body| body["stream"] == true).collect();
+        let expected: &[bool] = match streaming {
+            Streaming::Refused => &[true, false, false, false],
+            Streaming::Ignored | Streaming::Yes => &[true, false, false],
+        };
+        assert_eq!(asked, expected, "{streaming:?}");
+        assert!(server.requests()[1..].iter().all(|body| body.get("stream_options").is_none()));
+    }
+    // One that fails without streaming, too, is asked for a stream again.
+    let server = FakeModel::start().await;
+    let model = model(&server.base_url(), true);
+    for _ in 0..2 {
+        server.push(Kind::Reply, Answer::error(400, "streaming is not supported"));
+    }
+    assert_eq!(ask(&model, request("x")).await.unwrap_err().code(), "bad_request");
+    assert_eq!(ask(&model, request("x")).await.unwrap().text, "echo: x");
+    assert_eq!(server.requests()[2]["stream"], true);
+}
+
+#[tokio::test]
 async fn redirects_are_not_followed() {
     let elsewhere = FakeModel::start().await;
     let to = format!("{}/chat/completions", elsewhere.base_url());
@@ -97,7 +160,7 @@ async fn silence_is_a_timeout() {
     };
     let server = FakeModel::start().await;
     let with = |timeouts| {
-        OpenAi::new(OpenAiOptions { timeouts, ..OpenAiOptions::new("m", server.base_url(), "fake") }).unwrap()
+        OpenAi::new(ServerOptions { timeouts, ..ServerOptions::new("m", server.base_url(), "fake") }).unwrap()
     };
     server.push(Kind::Reply, Answer::text("one two three four five six seven eight nine ten").hanging());
     let error = ask(&with(timeouts(60_000, 50)), request("x")).await.unwrap_err();
@@ -150,7 +213,7 @@ async fn a_server_without_types_and_length_is_understood() {
 
 #[test]
 fn addresses_and_keys_that_cannot_be_used_are_refused() {
-    let refused = |base_url: &str| OpenAi::new(OpenAiOptions::new("m", base_url, "x")).err();
+    let refused = |base_url: &str| OpenAi::new(ServerOptions::new("m", base_url, "x")).err();
     for base_url in [
         "",
         "localhost:8080",
@@ -164,6 +227,6 @@ fn addresses_and_keys_that_cannot_be_used_are_refused() {
     assert!(!refused("http://me:pass@host/v1").unwrap().to_string().contains("pass@"));
     assert_eq!(refused(" https://host/v1/ "), None);
     let key = Some(secrecy::SecretString::from("a\nb"));
-    let options = OpenAiOptions { api_key: key, ..OpenAiOptions::new("m", "http://host/v1", "x") };
+    let options = ServerOptions { api_key: key, ..ServerOptions::new("m", "http://host/v1", "x") };
     assert!(matches!(OpenAi::new(options), Err(BadModel::ApiKey { .. })));
 }

@@ -1,5 +1,6 @@
 //! The OpenAI-compatible adapter over real sockets: against the fake model, and against servers that misbehave.
 
+mod anthropic;
 mod faults;
 mod talk;
 
@@ -7,7 +8,7 @@ use cairn_core::ids::{AgentId, ChannelId};
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, Usage};
 use cairn_core::ports::ChatModel;
-use cairn_llm::{OpenAi, OpenAiOptions};
+use cairn_llm::{OpenAi, ServerOptions};
 use futures::StreamExt;
 
 /// A request with one message.
@@ -24,7 +25,7 @@ fn request(text: &str) -> ChatRequest {
 
 /// A model at an address; `stream` as in its options.
 fn model(base_url: &str, stream: bool) -> OpenAi {
-    OpenAi::new(OpenAiOptions { stream, ..OpenAiOptions::new("m", base_url, "fake") }).expect("good options")
+    OpenAi::new(ServerOptions { stream, ..ServerOptions::new("m", base_url, "fake") }).expect("good options")
 }
 
 /// What an answer says, put together.
@@ -37,7 +38,7 @@ struct Whole {
     usage: Option<Usage>,
 }
 
-async fn ask(model: &OpenAi, request: ChatRequest) -> Result<Whole, ModelError> {
+async fn ask(model: &dyn ChatModel, request: ChatRequest) -> Result<Whole, ModelError> {
     let mut events = model.stream(request);
     let mut whole = Whole {
         text: String::new(),

@@ -61,7 +61,7 @@ async fn a_tool_loop_is_one_conversation_to_the_server() {
 async fn the_key_is_sent_and_shown_nowhere_else() {
     let server = FakeModel::start().await;
     let key = SecretString::from("sk-very-secret\n");
-    let options = OpenAiOptions { api_key: Some(key), ..OpenAiOptions::new("m", server.base_url(), "fake") };
+    let options = ServerOptions { api_key: Some(key), ..ServerOptions::new("m", server.base_url(), "fake") };
     let model = OpenAi::new(options.clone()).unwrap();
     assert!(!format!("{model:?} {options:?}").contains("very-secret"));
     server.push(Kind::Reply, Answer::error(401, "Incorrect API key: sk-very-secret"));

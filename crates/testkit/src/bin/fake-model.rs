@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cairn_testkit::model::{Builder, Count, FakeModel, Kind};
+use cairn_testkit::model::{Answer, Builder, Count, FakeModel, Kind, Streaming, Wording};
 
 const HELP: &str = "\
-A fake model server: replies echo the user's words, compactions get a short summary.
+A fake model server: replies echo the user's words, compactions get a short summary. It speaks OpenAI's chat completions
+and Anthropic's messages (provider = \"anthropic\"), both at the same base_url.
 
   --port N                 loopback port to listen at (default 8080; 0: any)
   --window N               list this window, and refuse requests over it
@@ -15,6 +16,14 @@ A fake model server: replies echo the user's words, compactions get a short summ
   --compaction-delay SECONDS   wait before each summary (default 0)
   --o200k                  count tokens exactly instead of by estimate
   --lenient                refuse nothing
+  --wording SERVER         refuse requests over --window in the words of: openai, openai-newer, openrouter, vllm,
+                           llama.cpp, ollama, lmstudio, anthropic, anthropic-sum, gemini, bedrock, xai, cohere, tgi,
+                           mistral (default: the wire format's own)
+  --no-tools SERVER        refuse requests with tools, in those words
+  --no-streaming HOW       refuse: refuse requests for a stream; ignore: answer them whole
+  --fault NAME             answer every reply so: flood (words without end), stall (half an answer, then silence),
+                           truncated (half an answer), overloaded, rate-limited, auth, error (500),
+                           overflow:SERVER (too large, in those words)
 ";
 
 fn main() -> ExitCode {
@@ -52,6 +61,10 @@ fn options(arguments: &[String]) -> Result<Builder, String> {
             "--compaction-delay" => builder = builder.delay(Kind::Compaction, seconds(name, value()?)?),
             "--o200k" => builder = builder.count(Count::O200k),
             "--lenient" => builder = builder.lenient(),
+            "--wording" => builder = builder.wording(wording(value()?)?),
+            "--no-tools" => builder = builder.no_tools(wording(value()?)?),
+            "--no-streaming" => builder = builder.streaming(streaming(value()?)?),
+            "--fault" => builder = builder.fault(fault(value()?)?),
             _ => return Err(format!("unknown option {name}")),
         }
     }
@@ -60,6 +73,36 @@ fn options(arguments: &[String]) -> Result<Builder, String> {
 
 fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("{name} needs a number, not `{value}`"))
+}
+
+fn wording(name: &str) -> Result<Wording, String> {
+    let names: Vec<&str> = Wording::ALL.iter().map(|wording| wording.name()).collect();
+    Wording::named(name).ok_or_else(|| format!("no server `{name}` is known: {}", names.join(", ")))
+}
+
+fn streaming(how: &str) -> Result<Streaming, String> {
+    match how {
+        "refuse" => Ok(Streaming::Refused),
+        "ignore" => Ok(Streaming::Ignored),
+        _ => Err(format!("--no-streaming needs `refuse` or `ignore`, not `{how}`")),
+    }
+}
+
+fn fault(name: &str) -> Result<Answer, String> {
+    let words = || Answer::text("some words of an answer that will not be whole");
+    Ok(match name {
+        "flood" => words().flooding(),
+        "stall" => words().hanging(),
+        "truncated" => words().truncated(),
+        "overloaded" => Answer::anthropic_error(529, "overloaded_error", "Overloaded"),
+        "rate-limited" => Answer::error(429, "slow down").header("retry-after", "2"),
+        "auth" => Answer::error(401, "invalid key"),
+        "error" => Answer::error(500, "internal error"),
+        _ => match name.strip_prefix("overflow:") {
+            Some(server) => wording(server)?.overflow(8_192, 9_000, 1_000),
+            None => return Err(format!("no fault `{name}` is known")),
+        },
+    })
 }
 
 fn seconds(name: &str, value: &str) -> Result<Duration, String> {

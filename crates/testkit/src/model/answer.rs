@@ -39,6 +39,8 @@ pub(super) enum End {
     Truncated,
     /// Nothing more comes after half of the words; the connection stays open.
     Hanging,
+    /// After half of the words others follow, without end.
+    Flooding,
     /// An error object after half of the words.
     Error(Value),
 }
@@ -71,6 +73,11 @@ impl Answer {
             "message": message, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded",
         }});
         Self::raw(400, "application/json", error.to_string())
+    }
+
+    /// A refusal in Anthropic's form, such as `overloaded_error` with 529.
+    pub fn anthropic_error(status: u16, kind: &str, message: &str) -> Self {
+        Self::raw(status, "application/json", super::wording::anthropic(kind, message).to_string())
     }
 
     /// Any status and body.
@@ -111,6 +118,11 @@ impl Answer {
     /// Says half of the words and then nothing more, with the connection open.
     pub fn hanging(self) -> Self {
         self.with(|said| said.end = End::Hanging)
+    }
+
+    /// Says half of the words and then others, without end.
+    pub fn flooding(self) -> Self {
+        self.with(|said| said.end = End::Flooding)
     }
 
     /// Breaks off after half of the words with an error object.

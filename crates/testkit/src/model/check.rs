@@ -27,6 +27,10 @@ pub enum Rule {
     Empty,
     /// A call is followed by its result, a result follows its call, before anything else is said.
     Parted,
+    /// People and the model take turns (Anthropic's format alone).
+    Roles,
+    /// At most four breakpoints, none on what is never read again (Anthropic's format alone).
+    Cache,
     /// With its answer it fits the window.
     Window,
     /// It goes on from an earlier request of its conversation, unless its system block is a new one.

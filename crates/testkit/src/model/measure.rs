@@ -1,6 +1,6 @@
 //! Tokens of requests, and what a prompt cache would have held of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Value, json};
@@ -19,13 +19,16 @@ pub enum Count {
     O200k,
 }
 
-/// Tokens of a picture, whatever its size.
-const PICTURE_TOKENS: u64 = 1_000;
-
-/// Tokens of the frame of a message or a tool.
-const FRAME_TOKENS: u64 = 4;
+/// Blocks before a breakpoint over which Anthropic's cache looks back for what it holds.
+const LOOK_BACK: usize = 20;
 
 impl Count {
+    /// Tokens of a picture, whatever its size.
+    pub(super) const PICTURE_TOKENS: u64 = 1_000;
+
+    /// Tokens of the frame of a message or a tool.
+    pub(super) const FRAME_TOKENS: u64 = 4;
+
     /// Tokens of a text.
     pub fn tokens(self, text: &str) -> u64 {
         match self {
@@ -41,7 +44,9 @@ impl Count {
             Some(Value::Array(parts)) => parts
                 .iter()
                 .map(|part| {
-                    part.get("text").and_then(Value::as_str).map_or(PICTURE_TOKENS, |text| self.tokens(text))
+                    part.get("text")
+                        .and_then(Value::as_str)
+                        .map_or(Self::PICTURE_TOKENS, |text| self.tokens(text))
                 })
                 .sum(),
             _ => 0,
@@ -49,9 +54,11 @@ impl Count {
         let calls = message.get("tool_calls").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let call = |call: &Value| {
             let text = |pointer: &str| call.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            self.tokens(text("/function/name")) + self.tokens(text("/function/arguments")) + FRAME_TOKENS
+            self.tokens(text("/function/name"))
+                + self.tokens(text("/function/arguments"))
+                + Self::FRAME_TOKENS
         };
-        FRAME_TOKENS + content + calls.iter().map(call).sum::<u64>()
+        Self::FRAME_TOKENS + content + calls.iter().map(call).sum::<u64>()
     }
 
     /// Tokens of the tool definitions, then of each message.
@@ -61,7 +68,7 @@ impl Count {
             let function = tool.get("function").cloned().unwrap_or_default();
             let text = |key: &str| function.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
             let parameters = function.get("parameters").map(Value::to_string).unwrap_or_default();
-            FRAME_TOKENS
+            Self::FRAME_TOKENS
                 + self.tokens(&text("name"))
                 + self.tokens(&text("description"))
                 + self.tokens(&parameters)
@@ -73,23 +80,35 @@ impl Count {
     }
 }
 
-fn hash(value: &Value) -> u64 {
+pub(super) fn hash(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.to_string().hash(&mut hasher);
     hasher.finish()
 }
 
-/// Input tokens of a request, and how many of them a cache held.
+/// Input tokens of a request, and how many of them a cache held, and took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Input {
     pub(super) tokens: u64,
     pub(super) cached: u64,
+    /// Those written at breakpoints.
+    pub(super) written: u64,
+}
+
+/// A block of a request in Anthropic's format.
+pub(super) struct Piece {
+    pub(super) hash: u64,
+    pub(super) tokens: u64,
+    /// It has a breakpoint.
+    pub(super) mark: bool,
 }
 
 /// Prefixes seen before: by the hash of everything up to and with a message.
 #[derive(Default)]
 pub(super) struct Cache {
     prefixes: HashMap<u64, ()>,
+    /// Prefixes that end at a breakpoint.
+    written: HashSet<u64>,
     input_tokens: u64,
     cached_tokens: u64,
 }
@@ -103,7 +122,7 @@ impl Cache {
         if self.prefixes.len() > MAX_PREFIXES {
             self.prefixes.clear();
         }
-        let mut input = Input { tokens: 0, cached: 0 };
+        let mut input = Input { tokens: 0, cached: 0, written: 0 };
         let mut prefix = DefaultHasher::new();
         let mut known = true;
         for (hash, tokens) in count.pieces(request) {
@@ -112,11 +131,40 @@ impl Cache {
             input.tokens += tokens;
             input.cached += if known { tokens } else { 0 };
         }
+        self.count(input, counts);
+        input
+    }
+
+    /// Measures a request whose breakpoints say what the cache is to hold. Read is the longest prefix that an earlier
+    /// request has written, at a breakpoint or a few blocks before one; written is the rest up to the last breakpoint.
+    pub(super) fn take_marked(&mut self, pieces: &[Piece], counts: bool) -> Input {
+        if self.written.len() > MAX_PREFIXES {
+            self.written.clear();
+        }
+        let mut prefix = DefaultHasher::new();
+        let mut tokens = 0;
+        let mut ends = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            piece.hash.hash(&mut prefix);
+            tokens += piece.tokens;
+            ends.push((prefix.finish(), tokens));
+        }
+        let marks: Vec<usize> = (0..pieces.len()).filter(|&idx| pieces[idx].mark).collect();
+        let near = marks.iter().flat_map(|&mark| mark.saturating_sub(LOOK_BACK)..=mark);
+        let held = near.filter(|&idx| self.written.contains(&ends[idx].0)).map(|idx| ends[idx].1);
+        let cached = held.max().unwrap_or(0);
+        let written = marks.last().map_or(0, |&last| ends[last].1.saturating_sub(cached));
+        self.written.extend(marks.iter().map(|&mark| ends[mark].0));
+        let input = Input { tokens, cached, written };
+        self.count(input, counts);
+        input
+    }
+
+    fn count(&mut self, input: Input, counts: bool) {
         if counts {
             self.input_tokens += input.tokens;
             self.cached_tokens += input.cached;
         }
-        input
     }
 
     pub(super) fn share(&self) -> f64 {

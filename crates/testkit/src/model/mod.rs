@@ -1,4 +1,4 @@
-//! A fake model server: OpenAI's chat completions over loopback TCP, streaming and not.
+//! A fake model server: OpenAI's chat completions and Anthropic's messages over loopback TCP, streaming and not.
 //!
 //! It checks every request as a strict server would and more: see [`Violation`]. A request that fails a check gets
 //! HTTP 400 and is recorded. Answers are scripted, or made up: replies echo the newest words of the user, compactions
@@ -20,12 +20,15 @@
 //! ```
 
 mod answer;
+mod anthropic;
 mod check;
 mod measure;
+mod openai;
 mod prefix;
 mod respond;
 mod serve;
 mod wire;
+mod wording;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -43,6 +46,7 @@ pub use answer::Answer;
 pub use check::{Rule, Violation};
 pub use measure::Count;
 pub use wire::{last_user_text, memory_save_call, text_of, tool_names};
+pub use wording::Wording;
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,10 +64,34 @@ pub struct Seen {
     pub n: usize,
     /// What it is for.
     pub kind: Kind,
-    /// Its body.
+    /// The wire format.
+    pub wire: Wire,
+    /// Its body in the form of chat completions, whatever the format.
     pub body: Value,
-    /// Its `Authorization` header.
+    /// Its body as it arrived, where that is another one.
+    pub raw: Option<Value>,
+    /// Its `Authorization` header, or `x-api-key`.
     pub authorization: Option<String>,
+}
+
+/// A wire format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// OpenAI's chat completions.
+    OpenAi,
+    /// Anthropic's messages.
+    Anthropic,
+}
+
+/// What a server does that cannot stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streaming {
+    /// It streams.
+    Yes,
+    /// It refuses a request for a stream.
+    Refused,
+    /// It answers whole all the same.
+    Ignored,
 }
 
 /// How often something happened to requests of a kind.
@@ -94,6 +122,10 @@ pub struct Builder {
     recorded: bool,
     delays: [Duration; 2],
     address: SocketAddr,
+    wording: Option<Wording>,
+    no_tools: Option<Wording>,
+    streaming: Streaming,
+    fault: Option<Answer>,
 }
 
 impl Default for Builder {
@@ -110,6 +142,10 @@ impl Default for Builder {
             recorded: true,
             delays: [Duration::ZERO; 2],
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            wording: None,
+            no_tools: None,
+            streaming: Streaming::Yes,
+            fault: None,
         }
     }
 }
@@ -180,6 +216,30 @@ impl Builder {
     /// Listens at this address instead of a free loopback port.
     pub fn address(mut self, address: SocketAddr) -> Self {
         self.address = address;
+        self
+    }
+
+    /// Refuses requests over the window in the words of that server. Unset: of the wire format's own.
+    pub fn wording(mut self, wording: Wording) -> Self {
+        self.wording = Some(wording);
+        self
+    }
+
+    /// Refuses requests with tools, in the words of that server.
+    pub fn no_tools(mut self, wording: Wording) -> Self {
+        self.no_tools = Some(wording);
+        self
+    }
+
+    /// Whether it streams when it is asked to.
+    pub fn streaming(mut self, streaming: Streaming) -> Self {
+        self.streaming = streaming;
+        self
+    }
+
+    /// Answers every reply that has no scripted answer so.
+    pub fn fault(mut self, fault: Answer) -> Self {
+        self.fault = Some(fault);
         self
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::check::{Rule, Violation, check};
 use super::measure::Input;
-use super::{Answer, Kind, Seen, Shared, State, wire};
+use super::{Answer, Kind, Seen, Shared, State, Streaming, Wire, Wording, anthropic, wire};
 
 /// A request on its way: counted as abandoned unless it ends.
 pub(super) struct Flight {
@@ -40,18 +40,38 @@ pub(super) struct Taken {
     pub(super) answer: Result<Answer, Answer>,
 }
 
+/// A request as it comes in.
+pub(super) struct Arrived {
+    pub(super) wire: Wire,
+    pub(super) body: Value,
+    pub(super) authorization: Option<String>,
+    /// It names the version of its format.
+    pub(super) versioned: bool,
+}
+
 /// Records and checks a request, and chooses its answer.
-pub(super) fn take(shared: &Arc<Shared>, body: Value, authorization: Option<String>) -> Taken {
+pub(super) fn take(shared: &Arc<Shared>, arrived: Arrived) -> Taken {
     let builder = &shared.builder;
+    let Arrived { wire, body, authorization, versioned } = arrived;
+    let (body, raw) = match wire {
+        Wire::OpenAi => (body, None),
+        Wire::Anthropic => (anthropic::canonical(&body), Some(body)),
+    };
     let kind = (builder.classify)(&body);
     let (seen, input, refusal) = shared.update(|state| {
-        let seen = Seen { n: state.n_seen(), kind, body, authorization };
+        let seen = Seen { n: state.n_seen(), kind, wire, body, raw, authorization };
         if builder.recorded {
             state.seen.push(seen.clone());
         }
         state.tallies[kind as usize].arrived += 1;
-        let input = state.cache.take(builder.count, &seen.body, kind == Kind::Reply);
-        let refusal = if builder.strict { refuse(builder, state, &seen, input) } else { None };
+        let counts = kind == Kind::Reply;
+        let input = match &seen.raw {
+            Some(raw) => state.cache.take_marked(&anthropic::pieces(builder.count, raw), counts),
+            None => state.cache.take(builder.count, &seen.body, counts),
+        };
+        let refusal = lack(builder, &seen);
+        let refusal = refusal
+            .or_else(|| if builder.strict { refuse(builder, state, &seen, input, versioned) } else { None });
         (seen, input, refusal)
     });
     let flight = Flight { shared: shared.clone(), kind, ended: false };
@@ -62,35 +82,65 @@ pub(super) fn take(shared: &Arc<Shared>, body: Value, authorization: Option<Stri
     Taken { seen, flight, input, answer }
 }
 
-fn refuse(builder: &super::Builder, state: &mut State, seen: &Seen, input: Input) -> Option<Answer> {
+/// Refuses what the server is not able to do; no fault of the request.
+fn lack(builder: &super::Builder, seen: &Seen) -> Option<Answer> {
+    let has_tools = !wire::tool_names(&seen.body).is_empty();
+    if let Some(wording) = builder.no_tools.filter(|_| has_tools) {
+        return Some(wording.no_tools());
+    }
+    let streams = seen.body.get("stream").and_then(Value::as_bool) == Some(true);
+    (streams && builder.streaming == Streaming::Refused).then(|| {
+        let message = "Unsupported value: 'stream' does not support true with this model. Only the default (false) \
+                       value is supported.";
+        let error = json!({"message": message, "type": "invalid_request_error", "param": "stream"});
+        Answer::raw(400, "application/json", json!({"error": error}).to_string())
+    })
+}
+
+fn refuse(
+    builder: &super::Builder,
+    state: &mut State,
+    seen: &Seen,
+    input: Input,
+    versioned: bool,
+) -> Option<Answer> {
     let wanted = ["max_tokens", "max_completion_tokens"].iter().find_map(|key| seen.body.get(key)?.as_u64());
     let wanted = wanted.unwrap_or(0);
-    let found = check(&seen.body).and_then(|()| match builder.window {
-        Some(window) if input.tokens + wanted > window => Err((
-            Rule::Window,
-            format!(
-                "This model's maximum context length is {window} tokens. However, you requested {} tokens ({} in \
-                 the messages, {wanted} in the completion)",
-                input.tokens + wanted,
-                input.tokens
-            ),
-        )),
+    let by_format = seen.raw.as_ref().map_or(Ok(()), |raw| anthropic::check(raw, seen.kind, versioned));
+    let found = by_format.and_then(|()| check(&seen.body)).and_then(|()| match builder.window {
+        Some(window) if input.tokens + wanted > window => {
+            Err((Rule::Window, format!("{} tokens and {wanted} of the answer, {window} fit", input.tokens)))
+        }
         _ if builder.stable_prefix && seen.kind == Kind::Reply => {
             state.conversations.take(&seen.body).map_err(|text| (Rule::Prefix, text))
         }
         _ => Ok(()),
     });
     let (rule, text) = found.err()?;
-    let code = if rule == Rule::Window { "context_length_exceeded" } else { "invalid_request" };
-    let error = json!({"error": {"message": &text, "type": "invalid_request_error", "code": code}});
+    let refusal = match (rule, builder.window, seen.wire) {
+        (Rule::Window, Some(window), wire) => {
+            let own = match wire {
+                Wire::OpenAi => Wording::OpenAi,
+                Wire::Anthropic if input.tokens > window => Wording::Anthropic,
+                Wire::Anthropic => Wording::AnthropicSum,
+            };
+            builder.wording.unwrap_or(own).overflow(window, input.tokens, wanted)
+        }
+        (_, _, Wire::OpenAi) => {
+            let error = json!({"message": &text, "type": "invalid_request_error", "code": "invalid_request"});
+            Answer::raw(400, "application/json", json!({"error": error}).to_string())
+        }
+        (_, _, Wire::Anthropic) => Answer::anthropic_error(400, "invalid_request_error", &text),
+    };
     state.violations.push(Violation { n: seen.n, rule, text });
-    Some(Answer::raw(400, "application/json", error.to_string()))
+    Some(refusal)
 }
 
 fn choose(shared: &Arc<Shared>, seen: &Seen) -> Answer {
     let scripted = shared.state.lock().scripts[seen.kind as usize].pop_front();
     let made_up = || shared.builder.respond.as_ref().and_then(|respond| respond(seen));
-    scripted.or_else(made_up).unwrap_or_else(|| usual(shared, seen))
+    let fault = || shared.builder.fault.clone().filter(|_| seen.kind == Kind::Reply);
+    scripted.or_else(made_up).or_else(fault).unwrap_or_else(|| usual(shared, seen))
 }
 
 fn usual(shared: &Arc<Shared>, seen: &Seen) -> Answer {

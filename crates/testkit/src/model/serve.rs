@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::answer::{End, Form, Said};
 use super::check::Rule;
 use super::measure::Input;
-use super::respond::{Flight, Taken, take};
-use super::{Answer, Seen, Shared, Violation};
+use super::respond::{Arrived, Flight, Taken, take};
+use super::{Answer, Seen, Shared, Streaming, Violation, Wire, anthropic, openai};
 use crate::gate;
 
 /// Largest request: a window of a million tokens with pictures.
@@ -26,10 +26,15 @@ const MAX_REQUEST_BYTES: usize = 64 << 20;
 /// Words come in chunks of about so many characters.
 const CHUNK_CHARS: usize = 16;
 
+/// What a flood says over and over.
+const FLOOD: &str = "and on and on it goes without any end in sight; ";
+
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(complete))
+        .route("/v1/messages", post(message))
         .route("/v1/models", get(models))
+        .route("/v1/models/{id}", get(model))
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
         .with_state(shared)
 }
@@ -42,8 +47,25 @@ async fn models(State(shared): State<Arc<Shared>>) -> Response {
     axum::Json(json!({"object": "list", "data": [model]})).into_response()
 }
 
+/// One model, as Anthropic lists it.
+async fn model(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Response {
+    let mut model = json!({"type": "model", "id": id, "display_name": "Fake", "max_tokens": 1000});
+    if let Some(window) = shared.builder.advertised {
+        model["max_input_tokens"] = window.into();
+    }
+    axum::Json(model).into_response()
+}
+
 async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
-    let body: Value = match serde_json::from_slice(&body) {
+    serve(shared, Wire::OpenAi, &headers, &body).await
+}
+
+async fn message(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    serve(shared, Wire::Anthropic, &headers, &body).await
+}
+
+async fn serve(shared: Arc<Shared>, wire: Wire, headers: &HeaderMap, body: &Bytes) -> Response {
+    let body: Value = match serde_json::from_slice(body) {
         Ok(body) => body,
         Err(error) => {
             let text = format!("the body is not JSON: {error}");
@@ -54,9 +76,14 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
             return (StatusCode::BAD_REQUEST, text).into_response();
         }
     };
-    let authorization =
-        headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let Taken { seen, flight, input, answer } = take(&shared, body, authorization);
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let authorization = match wire {
+        Wire::OpenAi => header(header::AUTHORIZATION.as_str()),
+        Wire::Anthropic => header("x-api-key"),
+    };
+    let versioned = header("anthropic-version").is_some();
+    let arrived = Arrived { wire, body, authorization, versioned };
+    let Taken { seen, flight, input, answer } = take(&shared, arrived);
     let answer = match answer {
         Ok(answer) => {
             gate::pass(shared.gates.of(&seen.kind)).await;
@@ -71,12 +98,13 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
             raw(status, &headers, body)
         }
         Form::Said(ref said) => {
-            let usage = answer.usage.then(|| usage(&shared, said, input));
-            if seen.body.get("stream").and_then(Value::as_bool) == Some(true) {
-                streamed(&answer, said, &seen, usage, flight)
+            let counted = answer.usage.then(|| count(&shared, said, input));
+            let asked = seen.body.get("stream").and_then(Value::as_bool) == Some(true);
+            if asked && shared.builder.streaming == Streaming::Yes {
+                streamed(&answer, said, &seen, counted, flight)
             } else {
                 pause(answer.pace).await;
-                whole(said, &seen, usage, flight).await
+                whole(said, &seen, counted, flight).await
             }
         }
     }
@@ -98,69 +126,65 @@ fn raw(status: u16, headers: &[(String, String)], body: String) -> Response {
     response.body(Body::from(body)).unwrap_or_else(explain)
 }
 
-fn usage(shared: &Shared, said: &Said, input: Input) -> Value {
+/// Tokens of a request and its answer.
+#[derive(Clone, Copy)]
+pub(super) struct Counted {
+    pub(super) input: Input,
+    pub(super) output: u64,
+}
+
+fn count(shared: &Shared, said: &Said, input: Input) -> Counted {
     let count = shared.builder.count;
     let calls: u64 =
         said.calls.iter().map(|(name, args)| count.tokens(name) + count.tokens(&args.to_string())).sum();
-    let output = count.tokens(&said.text) + count.tokens(&said.reasoning) + calls;
-    json!({
-        "prompt_tokens": input.tokens,
-        "completion_tokens": output,
-        "total_tokens": input.tokens + output,
-        "prompt_tokens_details": {"cached_tokens": input.cached},
-    })
+    Counted { input, output: count.tokens(&said.text) + count.tokens(&said.reasoning) + calls }
 }
 
-fn finish_of(said: &Said) -> &str {
-    match &said.finish {
-        Some(finish) => finish,
-        None if said.calls.is_empty() => "stop",
-        None => "tool_calls",
-    }
-}
-
-fn wire_calls(said: &Said, n: usize) -> Vec<Value> {
-    let call = |(idx, (name, arguments)): (usize, &(String, Value))| {
-        json!({
-            "index": idx, "id": format!("call_f{n}_{idx}"), "type": "function",
-            "function": {"name": name, "arguments": arguments.to_string()},
-        })
+async fn whole(said: &Said, seen: &Seen, counted: Option<Counted>, flight: Flight) -> Response {
+    let json = [("content-type".to_owned(), "application/json".to_owned())];
+    let body = match seen.wire {
+        Wire::OpenAi => openai::whole(said, seen, counted),
+        Wire::Anthropic => anthropic::whole(said, seen, counted),
     };
-    said.calls.iter().enumerate().map(call).collect()
-}
-
-async fn whole(said: &Said, seen: &Seen, usage: Option<Value>, flight: Flight) -> Response {
-    if said.end == End::Hanging {
-        return std::future::pending().await;
-    }
-    let content = if said.text.is_empty() { Value::Null } else { said.text.as_str().into() };
-    let mut message = json!({"role": "assistant", "content": content});
-    if !said.reasoning.is_empty() {
-        message["reasoning_content"] = said.reasoning.as_str().into();
-    }
-    if !said.calls.is_empty() {
-        message["tool_calls"] = wire_calls(said, seen.n).into();
-    }
-    let mut body = json!({
-        "id": format!("fake-{}", seen.n), "object": "chat.completion", "created": 0, "model": seen.body["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": finish_of(said)}],
-    });
-    if let Some(usage) = usage {
-        body["usage"] = usage;
-    }
-    let mut text = match &said.end {
+    let text = match &said.end {
+        End::Hanging => return std::future::pending().await,
+        End::Flooding => {
+            let body = endless("{\"content\": \"".to_owned(), FLOOD.to_owned(), flight);
+            return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
+        }
         End::Error(error) => json!({"error": error}).to_string(),
-        End::Complete | End::Truncated | End::Hanging => body.to_string(),
+        End::Complete => body.to_string(),
+        End::Truncated => {
+            let text = body.to_string();
+            text.chars().take(text.chars().count() / 2).collect()
+        }
     };
-    if said.end == End::Truncated {
-        text = text.chars().take(text.chars().count() / 2).collect();
-    }
     flight.end();
-    raw(200, &[("content-type".to_owned(), "application/json".to_owned())], text)
+    raw(200, &json, text)
 }
 
-fn streamed(answer: &Answer, said: &Said, seen: &Seen, usage: Option<Value>, flight: Flight) -> Response {
-    let events = events(said, seen, usage);
+/// A body that never ends; whoever gives it up counts as gone.
+fn endless(head: String, again: String, flight: Flight) -> Body {
+    Body::from_stream(stream::unfold((Some(head), again, flight), |(head, again, flight)| async move {
+        // Others get their turn: a flood would fill the socket in one go.
+        tokio::task::yield_now().await;
+        let piece = head.unwrap_or_else(|| again.clone());
+        Some((Ok::<_, Infallible>(piece), (None, again, flight)))
+    }))
+}
+
+fn streamed(answer: &Answer, said: &Said, seen: &Seen, counted: Option<Counted>, flight: Flight) -> Response {
+    let (events, flood) = match seen.wire {
+        Wire::OpenAi => (openai::events(said, seen, counted), openai::piece(seen, FLOOD)),
+        Wire::Anthropic => {
+            let idx = usize::from(!said.reasoning.is_empty());
+            (anthropic::events(said, seen, counted), anthropic::piece(idx, FLOOD))
+        }
+    };
+    let sse = [(header::CONTENT_TYPE, "text/event-stream")];
+    if said.end == End::Flooding {
+        return (sse, endless(events.concat(), flood, flight)).into_response();
+    }
     let hanging = said.end == End::Hanging;
     let pace = answer.pace;
     let body =
@@ -179,58 +203,11 @@ fn streamed(answer: &Answer, said: &Said, seen: &Seen, usage: Option<Value>, fli
                 }
             }
         });
-    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(body)).into_response()
+    (sse, Body::from_stream(body)).into_response()
 }
 
-/// The events of a streamed answer, as text.
-fn events(said: &Said, seen: &Seen, usage: Option<Value>) -> Vec<String> {
-    let chunk = |choices: Value, usage: Option<&Value>| {
-        let mut chunk = json!({
-            "id": format!("fake-{}", seen.n), "object": "chat.completion.chunk", "created": 0,
-            "model": seen.body["model"], "choices": choices,
-        });
-        if let Some(usage) = usage {
-            chunk["usage"] = usage.clone();
-        }
-        format!("data: {chunk}\n\n")
-    };
-    let delta = |delta: Value| chunk(json!([{"index": 0, "delta": delta, "finish_reason": null}]), None);
-    let mut events = vec![delta(json!({"role": "assistant", "content": ""}))];
-    events.extend(pieces(&said.reasoning).into_iter().map(|text| delta(json!({"reasoning_content": text}))));
-    let words = pieces(&said.text);
-    let n_words = if said.end == End::Complete { words.len() } else { words.len().div_ceil(2) };
-    events.extend(words.into_iter().take(n_words).map(|text| delta(json!({"content": text}))));
-    match &said.end {
-        End::Complete => {}
-        End::Truncated | End::Hanging => return events,
-        End::Error(error) => {
-            events.push(format!("data: {}\n\n", json!({"error": error})));
-            return events;
-        }
-    }
-    for call in wire_calls(said, seen.n) {
-        events.extend(call_pieces(&call).into_iter().map(|call| delta(json!({"tool_calls": [call]}))));
-    }
-    events.push(chunk(json!([{"index": 0, "delta": {}, "finish_reason": finish_of(said)}]), None));
-    let asked = seen.body.pointer("/stream_options/include_usage").and_then(Value::as_bool) == Some(true);
-    if let Some(usage) = usage.filter(|_| asked) {
-        events.push(chunk(json!([]), Some(&usage)));
-    }
-    events.push("data: [DONE]\n\n".to_owned());
-    events
-}
-
-/// A call in pieces: its head with half of the arguments, then the other half.
-fn call_pieces(call: &Value) -> [Value; 2] {
-    let arguments = call.pointer("/function/arguments").and_then(Value::as_str).unwrap_or_default();
-    let middle = arguments.char_indices().nth(arguments.chars().count() / 2).map_or(0, |(at, _)| at);
-    let (head, tail) = arguments.split_at(middle);
-    let mut first = call.clone();
-    first["function"]["arguments"] = head.into();
-    [first, json!({"index": call["index"], "function": {"arguments": tail}})]
-}
-
-fn pieces(text: &str) -> Vec<String> {
+/// A text in the pieces in which it is streamed.
+pub(super) fn pieces(text: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut piece = String::new();
     for word in text.split_inclusive(' ') {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-mod bytes_of {
+pub(super) mod bytes_of {
     use http_body_util::{BodyExt, Full};
     use hyper::body::Bytes;
     use hyper_util::rt::TokioIo;
@@ -15,12 +15,18 @@ mod bytes_of {
 
     /// Sends a request, returns status and body.
     pub(super) async fn post(model: &FakeModel, body: &Value) -> (u16, String) {
+        post_to(model, "/v1/chat/completions", body).await
+    }
+
+    /// The same, to any path.
+    pub(crate) async fn post_to(model: &FakeModel, path: &str, body: &Value) -> (u16, String) {
         let socket = tokio::net::TcpStream::connect(model.address).await.unwrap();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.unwrap();
         let connection = tokio::spawn(connection);
-        let request = hyper::Request::post("/v1/chat/completions")
+        let request = hyper::Request::post(path)
             .header("host", "fake")
+            .header("anthropic-version", "2023-06-01")
             .body(Full::new(Bytes::from(body.to_string())))
             .unwrap();
         let response = sender.send_request(request).await.unwrap();

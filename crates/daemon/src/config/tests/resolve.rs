@@ -82,6 +82,19 @@ fn a_model_that_takes_no_tools_is_given_none() {
     }
 }
 
+#[rstest]
+#[case::openai("", "https://api.openai.com/v1")]
+#[case::anthropic("provider = \"anthropic\"", "https://api.anthropic.com/v1")]
+#[case::anthropic_elsewhere(
+    "provider = \"anthropic\"\nbase_url = \"http://127.0.0.1:1/v1/\"",
+    "http://127.0.0.1:1/v1"
+)]
+#[case::offline("provider = \"offline\"", "")]
+fn a_model_without_an_address_is_at_its_providers(#[case] lines: &str, #[case] expected: &str) {
+    let config = fine(&format!("[[models]]\nid = \"m\"\nmodel = \"x\"\n{lines}")).config;
+    assert_eq!(config.model("m").unwrap().base_url, expected);
+}
+
 #[test]
 fn a_model_is_read_with_all_that_is_said_of_it() {
     let text = "[[models]]\nid = \"m\"\nprovider = \"openai\"\nbase_url = \"http://127.0.0.1:8080/v1/\"\nmodel = \"any\"\n\

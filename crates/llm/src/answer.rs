@@ -1,0 +1,425 @@
+//! From a request to the events of its answer, whatever the wire format.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eventsource_stream::Event;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, stream};
+use reqwest::Response;
+use reqwest::header::CONTENT_TYPE;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use cairn_core::model::{ModelError, ModelEvent};
+
+use crate::failure::{self, Refusal};
+use crate::options::Timeouts;
+use crate::server::{Server, causes};
+use crate::sse;
+
+/// Largest answer that comes whole; a picture-free answer of 128,000 tokens has about a megabyte.
+const MAX_BODY_BYTES: usize = 16 << 20;
+
+/// Of a refusal, only so much is read.
+const MAX_REFUSAL_BYTES: usize = 64 << 10;
+
+/// Words of an answer may have so many bytes for each token that was allowed, and a free megabyte: reasoning is not
+/// counted everywhere. A server that says more does not keep to `max_tokens` and may never end.
+const BYTES_PER_TOKEN: u64 = 64;
+const FREE_BYTES: u64 = 1 << 20;
+
+/// The server-sent events of an answer.
+pub(crate) type Events = BoxStream<'static, Result<Event, ModelError>>;
+
+/// Puts an answer together from its pieces: one for each wire format.
+pub(crate) trait Assemble: Send + Sized + 'static {
+    /// Takes in one event of a stream.
+    fn hear(&mut self, event: &Event) -> Result<Heard, ModelError>;
+
+    /// Takes in an answer that came whole.
+    fn whole(&mut self, body: &str) -> Result<Vec<ModelEvent>, ModelError>;
+
+    /// What is left to say at the end; an error when the end is missing.
+    fn end(self) -> Result<Vec<ModelEvent>, ModelError>;
+}
+
+/// What an event of a stream says.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Heard {
+    /// A piece of the answer, which may hold nothing to pass on yet.
+    Piece(Vec<ModelEvent>),
+    /// Only that the server is alive.
+    Alive,
+    /// That the answer is complete.
+    End,
+}
+
+/// What an answer may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Longest time between two pieces that say something.
+    pub(crate) progress: Duration,
+    /// Most tokens that were asked for.
+    pub(crate) tokens: u64,
+}
+
+impl Bounds {
+    fn new(timeouts: Timeouts, tokens: u64) -> Self {
+        Self { progress: timeouts.first.max(timeouts.idle), tokens }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.tokens.saturating_mul(BYTES_PER_TOKEN).saturating_add(FREE_BYTES)
+    }
+}
+
+/// A request on its way.
+pub(crate) struct Call {
+    pub(crate) server: Arc<Server>,
+    /// The body; `stream` and `stream_options` are set by whether the server streams.
+    pub(crate) body: Value,
+    /// Most tokens of the answer.
+    pub(crate) max_output_tokens: u64,
+}
+
+/// Sends the request and yields the answer; nothing after the first error or after the end. Dropped, it closes the
+/// connection.
+pub(crate) fn stream<A: Assemble>(
+    call: Call,
+    assembler: A,
+) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
+    let opened = async move {
+        let server = call.server.clone();
+        let bounds = Bounds::new(server.options.timeouts, call.max_output_tokens);
+        let answer = match open(call).await {
+            Ok(Opened::Events(events)) => read(events, assembler, bounds).boxed(),
+            Ok(Opened::Whole(body)) => stream::iter(read_whole(&body, assembler, bounds)).boxed(),
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        };
+        answer.map(move |event| event.map_err(|error| server.without_key(error)))
+    };
+    stream::once(opened).flatten()
+}
+
+enum Opened {
+    Events(Events),
+    Whole(String),
+}
+
+/// Opens the answer. A server that refuses to stream is asked once more for a whole answer, and when it gives one, for
+/// whole answers from then on.
+async fn open(call: Call) -> Result<Opened, ModelError> {
+    let Call { server, mut body, .. } = call;
+    let streaming = server.streams();
+    if !streaming {
+        ask_whole(&mut body);
+    }
+    let refusal = match send(&server, &body, streaming).await {
+        Ok(opened) => return Ok(opened),
+        Err(refusal) => refusal,
+    };
+    if !(streaming && refusal.of_streaming) {
+        return Err(typed(refusal, &body));
+    }
+    ask_whole(&mut body);
+    let opened = send(&server, &body, false).await.map_err(|refusal| typed(refusal, &body))?;
+    server.stop_streaming("it refuses to stream");
+    Ok(opened)
+}
+
+fn ask_whole(body: &mut Value) {
+    body["stream"] = false.into();
+    if let Some(body) = body.as_object_mut() {
+        body.remove("stream_options");
+    }
+}
+
+/// A request without tools cannot be refused for its tools.
+fn typed(refusal: Refusal, body: &Value) -> ModelError {
+    match refusal.error {
+        ModelError::NoTools(text) if body.get("tools").is_none() => ModelError::BadRequest(text),
+        error => error,
+    }
+}
+
+async fn send(server: &Server, body: &Value, streaming: bool) -> Result<Opened, Refusal> {
+    let Timeouts { connect, first, idle } = server.options.timeouts;
+    let response = match tokio::time::timeout(first, server.post(body)?.send()).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) if error.is_timeout() && error.is_connect() => {
+            return Err(ModelError::Timeout(connect).into());
+        }
+        Ok(Err(error)) => return Err(ModelError::Transport(causes(&error)).into()),
+        Err(_) => return Err(ModelError::Timeout(first).into()),
+    };
+    let status = response.status();
+    if !status.is_success() {
+        let headers = response.headers().clone();
+        // A refusal stays one, whether or not its words arrive.
+        let (words, _) = read_body(response, (idle, idle), MAX_REFUSAL_BYTES).await;
+        return Err(failure::from_status(status.as_u16(), &headers, &words));
+    }
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let mime = content_type.map(|text| text.split(';').next().unwrap_or_default().trim().to_lowercase());
+    let events = |response| Opened::Events(sse::events(timed(chunks(response), first, idle)).boxed());
+    match mime.as_deref() {
+        Some("text/event-stream") => Ok(events(response)),
+        None if streaming => Ok(events(response)),
+        Some(mime) if !is_json(mime) => Err(ModelError::Protocol(format!(
+            "the answer is {}, not an event stream or JSON; check `base_url`, which mostly ends in /v1",
+            failure::shorten(mime)
+        ))
+        .into()),
+        Some(_) | None => {
+            let text = whole(response, first, idle).await?;
+            if streaming && is_answer(&text) {
+                server.stop_streaming("it was asked to stream and answered whole");
+            }
+            Ok(Opened::Whole(text))
+        }
+    }
+}
+
+fn is_json(mime: &str) -> bool {
+    matches!(mime, "application/json" | "text/json" | "application/x-ndjson") || mime.ends_with("+json")
+}
+
+/// Whether a whole body is an answer and no error.
+fn is_answer(text: &str) -> bool {
+    let value: Option<Value> = serde_json::from_str(text).ok();
+    value.is_some_and(|value| ["choices", "content"].iter().any(|key| value.get(key).is_some()))
+}
+
+async fn whole(response: Response, first: Duration, idle: Duration) -> Result<String, ModelError> {
+    let (bytes, failed) = read_body(response, (first, idle), MAX_BODY_BYTES).await;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let text =
+        String::from_utf8(bytes).map_err(|_| ModelError::Protocol("the answer is not UTF-8".to_owned()))?;
+    if text.trim().is_empty() {
+        return Err(ModelError::Protocol("the answer is empty".to_owned()));
+    }
+    Ok(text)
+}
+
+/// Reads a body up to a limit, within times as for [`timed`]; what came, and why no more.
+async fn read_body(
+    response: Response,
+    times: (Duration, Duration),
+    limit: usize,
+) -> (Vec<u8>, Option<ModelError>) {
+    let mut bytes = Vec::new();
+    let mut timed = timed(chunks(response), times.0, times.1);
+    while let Some(chunk) = timed.next().await {
+        match chunk {
+            Ok(chunk) if bytes.len() + chunk.len() > limit => {
+                let error = ModelError::Protocol(format!("the answer is larger than {limit} bytes"));
+                return (bytes, Some(error));
+            }
+            Ok(chunk) => bytes.extend_from_slice(&chunk),
+            Err(error) => return (bytes, Some(error)),
+        }
+    }
+    (bytes, None)
+}
+
+/// The chunks of a body.
+fn chunks(response: Response) -> BoxStream<'static, Result<Vec<u8>, ModelError>> {
+    let chunks = response.bytes_stream();
+    chunks
+        .map(|chunk| match chunk {
+            Ok(chunk) => Ok(chunk.to_vec()),
+            Err(error) => Err(ModelError::Transport(causes(&error))),
+        })
+        .boxed()
+}
+
+/// The chunks of a body, each within its time; the first may take as long as the reading of a whole prompt. A failed
+/// one is the last.
+fn timed(
+    chunks: BoxStream<'static, Result<Vec<u8>, ModelError>>,
+    first: Duration,
+    idle: Duration,
+) -> BoxStream<'static, Result<Vec<u8>, ModelError>> {
+    stream::unfold(Some((chunks, first)), move |state| async move {
+        let (mut chunks, limit) = state?;
+        match tokio::time::timeout(limit, chunks.next()).await {
+            Ok(Some(Ok(chunk))) => Some((Ok(chunk), Some((chunks, idle)))),
+            Ok(Some(Err(error))) => Some((Err(error), None)),
+            Ok(None) => None,
+            Err(_) => Some((Err(ModelError::Timeout(limit)), None)),
+        }
+    })
+    .boxed()
+}
+
+fn read_whole<A: Assemble>(
+    body: &str,
+    mut assembler: A,
+    bounds: Bounds,
+) -> Vec<Result<ModelEvent, ModelError>> {
+    let read = assembler.whole(body).and_then(|mut events| {
+        within(&events, 0, bounds)?;
+        events.extend(assembler.end()?);
+        Ok(events)
+    });
+    match read {
+        Ok(events) => events.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error)],
+    }
+}
+
+/// A tool call's arguments; what is no JSON stays a string.
+pub(crate) fn arguments_of(text: String) -> Value {
+    if text.trim().is_empty() {
+        return Value::Object(serde_json::Map::new());
+    }
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+/// What is under way in [`read`].
+struct Reading<A> {
+    events: Events,
+    assembler: A,
+    /// When the next piece must have come.
+    deadline: Instant,
+    n_bytes: u64,
+}
+
+/// Reads events until the answer is complete, or to the end of the stream.
+pub(crate) fn read<A: Assemble>(
+    events: Events,
+    assembler: A,
+    bounds: Bounds,
+) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
+    let reading = Reading { events, assembler, deadline: Instant::now() + bounds.progress, n_bytes: 0 };
+    stream::unfold((Some(reading), VecDeque::new()), move |(mut reading, mut ready)| async move {
+        loop {
+            if let Some(event) = ready.pop_front() {
+                return Some((event, (reading, ready)));
+            }
+            match step(reading.take()?, bounds).await {
+                Ok((heard, rest)) => {
+                    ready.extend(heard.into_iter().map(Ok));
+                    reading = rest;
+                }
+                Err(error) => ready.push_back(Err(error)),
+            }
+        }
+    })
+}
+
+async fn step<A: Assemble>(
+    mut reading: Reading<A>,
+    bounds: Bounds,
+) -> Result<(Vec<ModelEvent>, Option<Reading<A>>), ModelError> {
+    let next = tokio::time::timeout_at(reading.deadline, reading.events.next()).await;
+    let event = match next {
+        Ok(Some(event)) => event?,
+        Ok(None) => return Ok((reading.assembler.end()?, None)),
+        Err(_) => return Err(ModelError::Timeout(bounds.progress)),
+    };
+    match reading.assembler.hear(&event)? {
+        Heard::Piece(heard) => {
+            reading.deadline = Instant::now() + bounds.progress;
+            reading.n_bytes = within(&heard, reading.n_bytes, bounds)?;
+            Ok((heard, Some(reading)))
+        }
+        Heard::Alive => Ok((Vec::new(), Some(reading))),
+        Heard::End => Ok((reading.assembler.end()?, None)),
+    }
+}
+
+/// Bytes said so far; an error when they are more than the answer may have.
+fn within(events: &[ModelEvent], n_bytes: u64, bounds: Bounds) -> Result<u64, ModelError> {
+    let said = events.iter().map(|event| match event {
+        ModelEvent::Text(text) | ModelEvent::Reasoning(text) => text.len() as u64,
+        ModelEvent::ToolCall(_) | ModelEvent::Done { .. } => 0,
+    });
+    let n_bytes = n_bytes + said.sum::<u64>();
+    if n_bytes <= bounds.bytes() {
+        return Ok(n_bytes);
+    }
+    Err(ModelError::Protocol(format!(
+        "the answer does not end: over {} bytes, where {} tokens were asked for",
+        bounds.bytes(),
+        bounds.tokens
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many chunks arrive, and the error, when each comes after its pause in seconds.
+    async fn arrived(pauses: &'static [u64]) -> (usize, Option<ModelError>) {
+        let chunks = stream::iter(pauses).then(|pause| async {
+            tokio::time::sleep(Duration::from_secs(*pause)).await;
+            Ok(Vec::new())
+        });
+        let timed = timed(chunks.boxed(), Duration::from_secs(300), Duration::from_secs(60));
+        let all: Vec<_> = timed.collect().await;
+        (all.iter().filter(|chunk| chunk.is_ok()).count(), all.into_iter().find_map(Result::err))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_chunk_has_its_own_time_and_the_whole_has_none() {
+        assert_eq!(arrived(&[299, 59, 59, 59, 59, 59, 59]).await, (7, None));
+        assert_eq!(arrived(&[301, 1]).await, (0, Some(ModelError::Timeout(Duration::from_secs(300)))));
+        assert_eq!(arrived(&[1, 59, 61, 1]).await, (2, Some(ModelError::Timeout(Duration::from_secs(60)))));
+    }
+
+    /// Says each event's data; `ping` is a sign of life, `end` the end.
+    struct Parrot;
+
+    impl Assemble for Parrot {
+        fn hear(&mut self, event: &Event) -> Result<Heard, ModelError> {
+            Ok(match event.data.as_str() {
+                "ping" => Heard::Alive,
+                "end" => Heard::End,
+                words => Heard::Piece(vec![ModelEvent::Text(words.to_owned())]),
+            })
+        }
+
+        fn whole(&mut self, body: &str) -> Result<Vec<ModelEvent>, ModelError> {
+            Ok(vec![ModelEvent::Text(body.to_owned())])
+        }
+
+        fn end(self) -> Result<Vec<ModelEvent>, ModelError> {
+            Ok(Vec::new())
+        }
+    }
+
+    const BOUNDS: Bounds = Bounds { progress: Duration::from_secs(300), tokens: 100 };
+
+    /// The error that ends an answer whose events all come a minute apart, and how many pieces came before.
+    async fn ended(events: impl Stream<Item = String> + Send + 'static) -> (usize, Option<ModelError>) {
+        let events = events.then(|data| async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            Ok(Event { data, ..Event::default() })
+        });
+        let all: Vec<_> = read(events.boxed(), Parrot, BOUNDS).collect().await;
+        (all.iter().filter(|event| event.is_ok()).count(), all.into_iter().find_map(Result::err))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn signs_of_life_do_not_keep_an_answer_open_for_ever() {
+        let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let fine = words(&["a", "ping", "ping", "ping", "b", "ping", "ping", "ping", "c", "end"]);
+        assert_eq!(ended(stream::iter(fine)).await, (3, None));
+        let endless = stream::iter(words(&["a"])).chain(stream::repeat("ping".to_owned()));
+        assert_eq!(ended(endless).await, (1, Some(ModelError::Timeout(BOUNDS.progress))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_does_not_end_is_given_up() {
+        let (n_pieces, error) = ended(stream::repeat("x".repeat(100_000))).await;
+        assert_eq!(n_pieces as u64, BOUNDS.bytes() / 100_000);
+        assert!(matches!(error, Some(ModelError::Protocol(_))), "{error:?}");
+        let whole = "x".repeat(usize::try_from(BOUNDS.bytes()).unwrap() + 1);
+        assert!(matches!(read_whole(&whole, Parrot, BOUNDS)[..], [Err(ModelError::Protocol(_))]));
+    }
+}

@@ -1,0 +1,77 @@
+//! Anthropic's messages, as spoken by Anthropic and by servers that offer the same calls.
+
+mod assemble;
+mod request;
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use reqwest::header::HeaderName;
+use tokio::sync::OnceCell;
+
+use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
+use cairn_core::ports::ChatModel;
+
+use crate::answer::{self, Call};
+use crate::options::{BadModel, ServerOptions};
+use crate::server::{Format, Server};
+use crate::window::listed_window;
+
+/// The version of the format that we speak.
+const VERSION: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
+
+/// A model behind a server of Anthropic's messages.
+pub struct Anthropic {
+    server: Arc<Server>,
+    window: OnceCell<Option<u64>>,
+}
+
+impl fmt::Debug for Anthropic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Anthropic").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl Anthropic {
+    /// Takes the options, asks nothing of anybody yet.
+    ///
+    /// # Errors
+    /// The address is no HTTP address, or the key cannot be sent.
+    pub fn new(options: ServerOptions) -> Result<Self, BadModel> {
+        let format = Format {
+            path: &["messages"],
+            key_header: HeaderName::from_static("x-api-key"),
+            key_prefix: "",
+            headers: VERSION,
+        };
+        Ok(Self { server: Arc::new(Server::new(options, &format)?), window: OnceCell::new() })
+    }
+
+    /// Asks the server about the model; `None` when it does not answer or does not name the window.
+    async fn ask_window(&self) -> Option<u64> {
+        let address = self.server.address(&["models", &self.server.options.model]);
+        listed_window(&self.server.get(address).await?)
+    }
+}
+
+impl ChatModel for Anthropic {
+    fn info(&self) -> &ModelInfo {
+        &self.server.info
+    }
+
+    fn discover_window(&self) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(async { *self.window.get_or_init(|| self.ask_window()).await })
+    }
+
+    fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        let body = request::body(&self.server.options, &request);
+        let call = Call { server: self.server.clone(), body, max_output_tokens: request.max_output_tokens };
+        answer::stream(call, assemble::Assembler::default()).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! A request in the words of Anthropic's messages.
+//!
+//! Roles alternate there: neighbours of one role are blocks of one message. A block, once sent, is sent again byte for
+//! byte; what is volatile is a block of its own at the end.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use cairn_core::message::{Part, ToolCall};
+use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
+
+use crate::options::ServerOptions;
+use crate::told;
+
+/// Stands where a server would refuse a block without words.
+const NO_WORDS: &str = "(no text)";
+
+/// Stands first where the conversation in sight begins with the model's words: a person must speak first.
+const GOES_ON: &str = "(the conversation goes on)";
+
+/// Pictures that the format takes.
+const PICTURES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
+
+/// How long the server keeps what it has read unless it is asked to keep it for an hour.
+const SHORT_TTL: Duration = Duration::from_secs(300);
+
+/// The body of a request.
+pub(super) fn body(options: &ServerOptions, request: &ChatRequest) -> Value {
+    let tools = options.tools && !request.tools.is_empty();
+    let mut talk = Talk { images: options.images, tools, ..Talk::default() };
+    for message in &request.messages {
+        talk.take(message);
+    }
+    let mut system: Vec<Value> = request.system.iter().filter_map(|text| text_block(text)).collect();
+    if matches!(request.purpose, Purpose::Reply { .. }) {
+        let mark = cache_mark(options.cache_ttl);
+        mark_system(&mut system, &mark);
+        talk.mark(&mark);
+    }
+    let mut body = json!({
+        "model": options.model,
+        "max_tokens": request.max_output_tokens,
+        "messages": talk.into_messages(),
+        "stream": options.stream,
+    });
+    if !system.is_empty() {
+        body["system"] = system.into();
+    }
+    if tools {
+        let tool = |tool: &cairn_core::model::ToolDef| json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters});
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    body
+}
+
+/// What tells the server to keep all up to a block in its cache.
+fn cache_mark(ttl: Duration) -> Value {
+    if ttl > SHORT_TTL { json!({"type": "ephemeral", "ttl": "1h"}) } else { json!({"type": "ephemeral"}) }
+}
+
+/// Two of the four breakpoints: the end of the system prompt, which covers the tools, and the end of the summaries.
+fn mark_system(system: &mut [Value], mark: &Value) {
+    let n_blocks = system.len();
+    for (idx, block) in system.iter_mut().enumerate() {
+        if idx == 0 || idx + 1 == n_blocks {
+            block["cache_control"] = mark.clone();
+        }
+    }
+}
+
+fn text_block(text: &str) -> Option<Value> {
+    (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speaker {
+    User,
+    Assistant,
+}
+
+/// One block, and whose it is.
+struct Block {
+    speaker: Speaker,
+    /// It changes from request to request.
+    volatile: bool,
+    value: Value,
+}
+
+/// The conversation on its way to the wire.
+#[derive(Default)]
+struct Talk {
+    images: bool,
+    tools: bool,
+    blocks: Vec<Block>,
+    /// Calls by their own ids: how they are sent, and the tool's name.
+    calls: HashMap<String, (String, String)>,
+    ids: HashSet<String>,
+}
+
+impl Talk {
+    fn take(&mut self, message: &ChatMessage) {
+        match message {
+            ChatMessage::User { parts } => self.user(parts),
+            ChatMessage::Assistant { text, tool_calls } => self.assistant(text, tool_calls),
+            ChatMessage::Tool { call_id, text } => self.result(call_id, text),
+            ChatMessage::Context { text } => {
+                if let Some(value) = text_block(text) {
+                    self.blocks.push(Block { speaker: Speaker::User, volatile: true, value });
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, speaker: Speaker, value: Value) {
+        self.blocks.push(Block { speaker, volatile: false, value });
+    }
+
+    fn user(&mut self, parts: &[Part]) {
+        let mut said = false;
+        for part in parts {
+            let block = match part {
+                Part::Image { media_type, data, .. }
+                    if self.images && PICTURES.contains(&media_type.as_str()) =>
+                {
+                    let source = json!({"type": "base64", "media_type": media_type, "data": data});
+                    Some(json!({"type": "image", "source": source}))
+                }
+                Part::Text { .. } | Part::Image { .. } | Part::File { .. } => {
+                    text_block(&cairn_core::message::text_of(std::slice::from_ref(part)))
+                }
+            };
+            if let Some(block) = block {
+                said = true;
+                self.say(Speaker::User, block);
+            }
+        }
+        if !said {
+            self.say(Speaker::User, json!({"type": "text", "text": NO_WORDS}));
+        }
+    }
+
+    fn assistant(&mut self, text: &str, calls: &[ToolCall]) {
+        if let Some(block) = text_block(text) {
+            self.say(Speaker::Assistant, block);
+        }
+        for call in calls {
+            let id = self.unused_id(&call.id);
+            self.calls.insert(call.id.clone(), (id.clone(), call.name.clone()));
+            let block = if self.tools {
+                let input = match &call.arguments {
+                    Value::Object(_) => call.arguments.clone(),
+                    other => json!({"raw": other}),
+                };
+                json!({"type": "tool_use", "id": id, "name": allowed(&call.name), "input": input})
+            } else {
+                json!({"type": "text", "text": told::call(call)})
+            };
+            self.say(Speaker::Assistant, block);
+        }
+    }
+
+    fn result(&mut self, call_id: &str, text: &str) {
+        let (id, name) = match self.calls.get(call_id) {
+            Some((id, name)) => (id.clone(), Some(name.as_str())),
+            None => (allowed(call_id), None),
+        };
+        let block = if self.tools {
+            let text = if text.trim().is_empty() { NO_WORDS } else { text };
+            json!({"type": "tool_result", "tool_use_id": id, "content": text})
+        } else {
+            json!({"type": "text", "text": told::result(name, text)})
+        };
+        self.say(Speaker::User, block);
+    }
+
+    /// An id as the format takes it, once in a request: other models of the chain may have given it.
+    fn unused_id(&mut self, id: &str) -> String {
+        let allowed = allowed(id);
+        let mut unused = allowed.clone();
+        let mut n = 1;
+        while !self.ids.insert(unused.clone()) {
+            n += 1;
+            unused = format!("{allowed}_{n}");
+        }
+        unused
+    }
+
+    /// The other two breakpoints: the last block before the volatile tail, and where the request before this one had
+    /// its last: before the model's latest words. The server looks back over a few blocks only, so that a turn
+    /// with many calls would otherwise find nothing. The tail has none: it is never read again.
+    fn mark(&mut self, mark: &Value) {
+        let Some(last) = self.blocks.iter().rposition(|block| !block.volatile) else { return };
+        let before = &self.blocks[..=last];
+        let answer = before.iter().rposition(|block| block.speaker == Speaker::Assistant);
+        let asked = answer.and_then(|answer| {
+            before[..answer].iter().rposition(|block| block.speaker == Speaker::User && !block.volatile)
+        });
+        for idx in [Some(last), asked].into_iter().flatten() {
+            self.blocks[idx].value["cache_control"] = mark.clone();
+        }
+    }
+
+    fn into_messages(self) -> Vec<Value> {
+        let mut messages: Vec<(Speaker, Vec<Value>)> = Vec::new();
+        if self.blocks.first().is_some_and(|block| block.speaker == Speaker::Assistant) {
+            messages.push((Speaker::User, vec![json!({"type": "text", "text": GOES_ON})]));
+        }
+        for block in self.blocks {
+            match messages.last_mut() {
+                Some((speaker, blocks)) if *speaker == block.speaker => blocks.push(block.value),
+                _ => messages.push((block.speaker, vec![block.value])),
+            }
+        }
+        let wire = |(speaker, blocks)| {
+            let role = if speaker == Speaker::User { "user" } else { "assistant" };
+            json!({"role": role, "content": Value::Array(blocks)})
+        };
+        messages.into_iter().map(wire).collect()
+    }
+}
+
+/// An id or name with the characters that the format takes; what had others gets a mark, so that two stay two.
+fn allowed(text: &str) -> String {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !text.is_empty() && text.len() <= 64 && text.chars().all(fine) {
+        return text.to_owned();
+    }
+    let clean: String = text.chars().take(40).map(|c| if fine(c) { c } else { '_' }).collect();
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{clean}_{:08x}", hasher.finish() & 0xffff_ffff)
+}

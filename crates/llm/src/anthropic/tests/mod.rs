@@ -1,0 +1,4 @@
+//! The wire format, without a wire.
+
+mod request;
+mod stream;

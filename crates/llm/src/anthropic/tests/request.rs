@@ -1,0 +1,243 @@
+//! What is sent, and where the breakpoints stand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use cairn_core::ids::{AgentId, ChannelId};
+use cairn_core::message::{Part, ToolCall};
+use cairn_core::model::{ChatMessage, ChatRequest, Purpose, ToolDef};
+
+use super::super::request::body;
+use crate::options::ServerOptions;
+
+fn options() -> ServerOptions {
+    ServerOptions { images: true, ..ServerOptions::new("m", "http://127.0.0.1:1/v1", "claude") }
+}
+
+fn request(messages: Vec<ChatMessage>) -> ChatRequest {
+    ChatRequest {
+        channel: ChannelId::local(&AgentId::new("main"), "c").unwrap(),
+        purpose: Purpose::Reply { question: String::new() },
+        system: vec!["prompt".to_owned(), "summaries".to_owned()],
+        messages,
+        tools: vec![ToolDef {
+            name: "find".to_owned(),
+            description: "d".to_owned(),
+            parameters: json!({"type": "object"}),
+        }],
+        max_output_tokens: 100,
+    }
+}
+
+fn user(text: &str) -> ChatMessage {
+    ChatMessage::User { parts: vec![Part::text(text)] }
+}
+
+fn said(text: &str) -> ChatMessage {
+    ChatMessage::Assistant { text: text.to_owned(), tool_calls: Vec::new() }
+}
+
+fn calls(text: &str, ids: &[&str]) -> ChatMessage {
+    let call =
+        |id: &&str| ToolCall { id: (*id).to_owned(), name: "find".to_owned(), arguments: json!({"q": 1}) };
+    ChatMessage::Assistant { text: text.to_owned(), tool_calls: ids.iter().map(call).collect() }
+}
+
+fn result(id: &str, text: &str) -> ChatMessage {
+    ChatMessage::Tool { call_id: id.to_owned(), text: text.to_owned() }
+}
+
+fn now(text: &str) -> ChatMessage {
+    ChatMessage::Context { text: text.to_owned() }
+}
+
+/// Each message's role and its blocks in short; `*` after a block with a breakpoint.
+fn shape(body: &Value) -> Vec<String> {
+    let block = |block: &Value| {
+        let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+        let words = match block["type"].as_str().unwrap() {
+            "text" => text("text"),
+            "tool_use" => format!("+{}", text("id")),
+            "tool_result" => format!("={}", text("tool_use_id")),
+            other => other.to_owned(),
+        };
+        let mark = if block.get("cache_control").is_some() { "*" } else { "" };
+        words + mark
+    };
+    let list = |blocks: &Value| blocks.as_array().unwrap().iter().map(block).collect::<Vec<_>>().join(" ");
+    let messages = body["messages"].as_array().unwrap().iter();
+    messages
+        .map(|message| format!("{}: {}", message["role"].as_str().unwrap(), list(&message["content"])))
+        .collect()
+}
+
+#[test]
+fn the_frame_of_a_request() {
+    let mark = json!({"type": "ephemeral"});
+    let expected = json!({
+        "model": "claude",
+        "max_tokens": 100,
+        "stream": true,
+        "system": [
+            {"type": "text", "text": "prompt", "cache_control": mark},
+            {"type": "text", "text": "summaries", "cache_control": mark},
+        ],
+        "tools": [{"name": "find", "description": "d", "input_schema": {"type": "object"}}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": mark}]}],
+    });
+    assert_eq!(body(&options(), &request(vec![user("hi")])), expected);
+    let plain = ChatRequest { system: vec![" ".to_owned()], tools: Vec::new(), ..request(vec![user("hi")]) };
+    let sent = body(&options(), &plain);
+    assert!(sent.get("system").is_none() && sent.get("tools").is_none(), "{sent}");
+    let hour = ServerOptions { cache_ttl: Duration::from_secs(3600), ..options() };
+    assert_eq!(body(&hour, &request(vec![user("hi")]))["system"][0]["cache_control"]["ttl"], "1h");
+}
+
+#[rstest]
+#[case::a_first_message(vec![user("a"), now("t")], &["user: a* t"])]
+#[case::neighbours_are_blocks(vec![user("a"), user("b"), now("t")], &["user: a b* t"])]
+#[case::a_second_turn(
+    vec![user("a"), said("b"), user("c"), now("t")],
+    &["user: a*", "assistant: b", "user: c* t"]
+)]
+#[case::a_tool_round(
+    vec![user("a"), calls("b", &["1", "2"]), result("1", "x"), result("2", "y"), now("t")],
+    &["user: a*", "assistant: b +1 +2", "user: =1 =2* t"]
+)]
+#[case::after_a_tool_round(
+    vec![user("a"), calls("", &["1"]), result("1", "x"), said("b"), user("c"), now("t")],
+    &["user: a", "assistant: +1", "user: =1*", "assistant: b", "user: c* t"]
+)]
+#[case::the_model_first(vec![said("b"), user("c"), now("t")], &["user: (the conversation goes on)", "assistant: b", "user: c* t"])]
+#[case::the_model_twice(vec![user("a"), said("b"), said("c"), now("t")], &["user: a*", "assistant: b c*", "user: t"])]
+#[case::nothing_but_the_tail(vec![now("t")], &["user: t"])]
+#[case::nothing_empty(vec![user(" "), said(""), said("b"), user("c")], &["user: (no text)*", "assistant: b", "user: c*"])]
+fn roles_alternate_and_breakpoints_stand_before_the_tail(
+    #[case] messages: Vec<ChatMessage>,
+    #[case] expected: &[&str],
+) {
+    assert_eq!(shape(&body(&options(), &request(messages))), expected);
+}
+
+#[test]
+fn compactions_are_not_cached() {
+    let purposes = [
+        Purpose::Summarise { entries: Arc::new([]), target_tokens: 1 },
+        Purpose::Merge { sources: Arc::new([]), target_tokens: 1 },
+    ];
+    for purpose in purposes {
+        let sent = body(&options(), &ChatRequest { purpose, ..request(vec![user("a")]) });
+        assert!(!sent.to_string().contains("cache_control"), "{sent}");
+    }
+}
+
+/// Without breakpoints and tail.
+fn lasting(body: &Value) -> Vec<String> {
+    let mut blocks: Vec<Value> = body["system"].as_array().unwrap().clone();
+    for message in body["messages"].as_array().unwrap() {
+        blocks.extend(message["content"].as_array().unwrap().iter().cloned());
+    }
+    let plain = |mut block: Value| {
+        block.as_object_mut().unwrap().remove("cache_control");
+        block.to_string()
+    };
+    let blocks = blocks.into_iter().filter(|block| block["text"] != "tail");
+    blocks.map(plain).collect()
+}
+
+#[test]
+fn a_conversation_goes_on_byte_for_byte_and_each_request_reads_what_the_one_before_wrote() {
+    let mut talk = vec![user("first"), now("tail")];
+    let mut before: Option<(Vec<String>, usize)> = None;
+    for n in 0..12 {
+        let sent = body(&options(), &request(talk.clone()));
+        let marks = sent.to_string().matches("cache_control").count();
+        assert!(marks <= 4, "{marks} breakpoints");
+        let blocks = lasting(&sent);
+        let marked: Vec<usize> = sent["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|message| message["content"].as_array().unwrap())
+            .enumerate()
+            .filter(|(_, block)| block.get("cache_control").is_some())
+            .map(|(idx, _)| idx)
+            .collect();
+        if let Some((earlier, last_mark)) = before {
+            assert!(blocks.starts_with(&earlier), "round {n} rewrites what was sent");
+            assert!(
+                marked.contains(&last_mark),
+                "round {n} has no breakpoint where the last was written: {marked:?}"
+            );
+        }
+        before = Some((blocks, *marked.last().unwrap()));
+        talk.pop();
+        if n % 3 == 2 {
+            talk.extend([said(&format!("answer {n}")), user(&format!("question {n}")), user("and more")]);
+        } else {
+            let ids: Vec<String> = (0..30).map(|idx| format!("c{n}_{idx}")).collect();
+            talk.push(calls("look", &ids.iter().map(String::as_str).collect::<Vec<_>>()));
+            talk.extend(ids.iter().map(|id| result(id, "found")));
+        }
+        talk.push(now("tail"));
+    }
+}
+
+#[test]
+fn pictures_files_and_calls_of_other_providers_are_taken() {
+    let image = |media_type: &str| Part::Image {
+        name: Some("a".to_owned()),
+        media_type: media_type.to_owned(),
+        data: "AAAA".to_owned(),
+    };
+    let parts = vec![Part::text("see"), image("image/png"), image("image/tiff")];
+    let sent = body(&options(), &request(vec![ChatMessage::User { parts: parts.clone() }]));
+    let source = json!({"type": "base64", "media_type": "image/png", "data": "AAAA"});
+    assert_eq!(sent["messages"][0]["content"][1], json!({"type": "image", "source": source}));
+    assert_eq!(sent["messages"][0]["content"][2]["text"], "[image: a]");
+    let blind = ServerOptions { images: false, ..options() };
+    let sent = body(&blind, &request(vec![ChatMessage::User { parts }]));
+    assert_eq!(sent["messages"][0]["content"][1]["text"], "[image: a]");
+
+    let foreign = "functions.find:0";
+    let messages = vec![
+        user("a"),
+        calls("", &[foreign]),
+        result(foreign, ""),
+        calls("", &[foreign]),
+        result(foreign, "y"),
+    ];
+    let sent = body(&options(), &request(messages));
+    let id =
+        |message: usize, key: &str| sent["messages"][message]["content"][0][key].as_str().unwrap().to_owned();
+    let (first, second) = (id(1, "id"), id(3, "id"));
+    assert!(first.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{first}");
+    assert_ne!(first, second, "ids stand once in a request");
+    assert_eq!((id(2, "tool_use_id"), id(4, "tool_use_id")), (first, second));
+    assert_eq!(sent["messages"][2]["content"][0]["content"], "(no text)");
+    let broken = ToolCall { id: "1".to_owned(), name: "find".to_owned(), arguments: json!("{oops") };
+    let broken = ChatMessage::Assistant { text: String::new(), tool_calls: vec![broken] };
+    let sent = body(&options(), &request(vec![user("a"), broken]));
+    assert_eq!(sent["messages"][1]["content"][0]["input"], json!({"raw": "{oops"}));
+}
+
+#[test]
+fn without_tools_calls_of_the_past_are_told_in_words() {
+    let talk = vec![user("a"), calls("wait", &["1", "2"]), result("1", "x"), result("2", "y"), now("t")];
+    let no_tools = ServerOptions { tools: false, ..options() };
+    let told = body(&no_tools, &request(talk.clone()));
+    assert_eq!(
+        shape(&told),
+        [
+            "user: a*",
+            "assistant: wait [called find {\"q\":1}] [called find {\"q\":1}]",
+            "user: [result of find]\nx [result of find]\ny* t",
+        ]
+    );
+    // The same where the request has no tools: it was found out that the model takes none.
+    let found_out = ChatRequest { tools: Vec::new(), ..request(talk) };
+    assert_eq!(body(&options(), &found_out)["messages"], told["messages"]);
+}

@@ -1,0 +1,97 @@
+//! What is configured of a model behind a server, whatever its wire format.
+
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+/// How long to wait for a server. There is no limit for a whole answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For the connection.
+    pub connect: Duration,
+    /// From the request to the first byte of the answer. Without streaming that is the whole answer; with it, the
+    /// reading of the prompt, which takes a small machine minutes. Also between two pieces of an answer that say
+    /// something, when a server sends mere signs of life between them.
+    pub first: Duration,
+    /// Between two pieces of the answer.
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first: Duration::from_secs(300),
+            idle: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A model behind a server.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// Its id in the configuration.
+    pub id: String,
+    /// The server's address up to and with `/v1`.
+    pub base_url: String,
+    /// The model's name on the server.
+    pub model: String,
+    /// The key; none is sent when there is none.
+    pub api_key: Option<SecretString>,
+    /// Its window in tokens, when set in the configuration.
+    pub context_window: Option<u64>,
+    /// Most tokens of an answer, when set in the configuration.
+    pub max_output_tokens: Option<u64>,
+    /// It takes pictures; otherwise they are only named.
+    pub images: bool,
+    /// It takes tools; otherwise calls of the past are told in words.
+    pub tools: bool,
+    /// Ask for the answer piece by piece. A server that refuses is asked for whole answers from then on.
+    pub stream: bool,
+    /// How long to wait.
+    pub timeouts: Timeouts,
+    /// How long the server is to keep what it has read in its cache, where the format lets one say so.
+    pub cache_ttl: Duration,
+}
+
+impl ServerOptions {
+    /// A streaming model with tools, without pictures, without a key.
+    pub fn new(id: impl Into<String>, base_url: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            base_url: base_url.into(),
+            model: model.into(),
+            api_key: None,
+            context_window: None,
+            max_output_tokens: None,
+            images: false,
+            tools: true,
+            stream: true,
+            timeouts: Timeouts::default(),
+            cache_ttl: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Options by which no server can be asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadModel {
+    /// The address is none.
+    #[error("model `{id}`: base_url = {base_url:?}: {reason}, such as \"http://127.0.0.1:8080/v1\"")]
+    BaseUrl {
+        /// The model's id.
+        id: String,
+        /// What was given.
+        base_url: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The key cannot be sent.
+    #[error(
+        "model `{id}`: the key has a line break or another character that no header takes; check its file"
+    )]
+    ApiKey {
+        /// The model's id.
+        id: String,
+    },
+}

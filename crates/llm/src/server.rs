@@ -1,0 +1,229 @@
+//! The server of a model: its address, its key, its connections. The same for all wire formats.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, RequestBuilder, Url};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use cairn_core::model::{ModelError, ModelInfo};
+
+use crate::options::{BadModel, ServerOptions};
+
+/// A daemon that starts does not wait longer for a server that may be down.
+const ASK_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Most bytes of an answer about models; OpenRouter's list of all its models has under a megabyte.
+const MAX_LIST_BYTES: usize = 8 << 20;
+
+/// How a wire format is spoken over HTTP.
+pub(crate) struct Format {
+    /// Where requests go, after the base address.
+    pub(crate) path: &'static [&'static str],
+    /// The header that carries the key.
+    pub(crate) key_header: HeaderName,
+    /// What stands before the key in its header.
+    pub(crate) key_prefix: &'static str,
+    /// Headers of every request.
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+}
+
+/// A model's server. The connection pool is made with the first request.
+pub(crate) struct Server {
+    pub(crate) options: ServerOptions,
+    pub(crate) info: ModelInfo,
+    base_url: Url,
+    path: &'static [&'static str],
+    headers: HeaderMap,
+    client: OnceLock<Result<Client, String>>,
+    streams: AtomicBool,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Takes the options, asks nothing of anybody yet.
+    ///
+    /// # Errors
+    /// The address is no HTTP address, or the key cannot be sent.
+    pub(crate) fn new(options: ServerOptions, format: &Format) -> Result<Self, BadModel> {
+        let base_url = checked_url(&options, format.path)?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in format.headers {
+            headers.insert(*name, HeaderValue::from_static(value));
+        }
+        if let Some(key) = &options.api_key {
+            let bad = |_| BadModel::ApiKey { id: options.id.clone() };
+            let text = format!("{}{}", format.key_prefix, key.expose_secret().trim());
+            let mut value = HeaderValue::from_str(&text).map_err(bad)?;
+            value.set_sensitive(true);
+            headers.insert(format.key_header.clone(), value);
+        }
+        let info = ModelInfo {
+            id: options.id.clone(),
+            context_window: options.context_window,
+            max_output_tokens: options.max_output_tokens,
+            images: options.images,
+            tools: options.tools,
+        };
+        let streams = AtomicBool::new(options.stream);
+        let path = format.path;
+        Ok(Self { options, info, base_url, path, headers, client: OnceLock::new(), streams })
+    }
+
+    /// Whether answers are asked for piece by piece.
+    pub(crate) fn streams(&self) -> bool {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// Asks for whole answers from now on: the server does not stream. `why`: what it did.
+    pub(crate) fn stop_streaming(&self, why: &'static str) {
+        if self.streams.swap(false, Ordering::Relaxed) {
+            tracing::info!(
+                model = %self.info.id, why,
+                "the model's server does not stream; it is asked for whole answers (stream = false says so at once)"
+            );
+        }
+    }
+
+    /// A request with that body to where answers come from.
+    ///
+    /// # Errors
+    /// No connection pool can be made.
+    pub(crate) fn post(&self, body: &Value) -> Result<RequestBuilder, ModelError> {
+        let request = self.client()?.post(self.address(self.path)).headers(self.headers.clone());
+        let request = request.header(CONTENT_TYPE, "application/json");
+        Ok(request.header(ACCEPT, "text/event-stream, application/json").body(body.to_string()))
+    }
+
+    /// What stands at an address, if it is JSON and comes soon.
+    pub(crate) async fn get(&self, url: Url) -> Option<Value> {
+        let request = self.client().ok()?.get(url).headers(self.headers.clone());
+        let asked = async {
+            let mut response = request.send().await.ok().filter(|response| response.status().is_success())?;
+            let mut bytes = Vec::new();
+            while let Some(chunk) = response.chunk().await.ok()? {
+                bytes.extend_from_slice(&chunk);
+                if bytes.len() > MAX_LIST_BYTES {
+                    return None;
+                }
+            }
+            serde_json::from_slice(&bytes).ok()
+        };
+        let answer = tokio::time::timeout(ASK_TIMEOUT, asked).await.ok().flatten();
+        if answer.is_none() {
+            tracing::debug!(model = %self.info.id, "the model's server lists no window; set context_window");
+        }
+        answer
+    }
+
+    /// The connection pool, made on first use: its root certificates would weigh on an idle daemon. A proxy from the
+    /// environment is passed over for servers on this machine.
+    fn client(&self) -> Result<&Client, ModelError> {
+        let built = self.client.get_or_init(|| {
+            let builder = Client::builder()
+                .connect_timeout(self.options.timeouts.connect)
+                .redirect(reqwest::redirect::Policy::none())
+                .user_agent(concat!("cairn/", env!("CARGO_PKG_VERSION")));
+            let builder = if is_loopback(&self.base_url) { builder.no_proxy() } else { builder };
+            builder.build().map_err(|error| causes(&error))
+        });
+        built.as_ref().map_err(|error| ModelError::Transport(error.clone()))
+    }
+
+    /// An address of the server: the path goes on, a query (as Azure has one) stays.
+    pub(crate) fn address(&self, path: &[&str]) -> Url {
+        let mut url = self.base_url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        url
+    }
+
+    /// The server's address as configured.
+    pub(crate) fn base_url(&self) -> &Url {
+        &self.base_url
+    }
+
+    /// Takes the key out of what the server says about it.
+    pub(crate) fn without_key(&self, error: ModelError) -> ModelError {
+        without_key(error, self.options.api_key.as_ref())
+    }
+}
+
+fn checked_url(options: &ServerOptions, path: &[&str]) -> Result<Url, BadModel> {
+    let bad = |reason: &str| BadModel::BaseUrl {
+        id: options.id.clone(),
+        // An address may carry a password before its host.
+        base_url: options.base_url.rsplit('@').next().unwrap_or_default().to_owned(),
+        reason: reason.to_owned(),
+    };
+    let url: Url = options.base_url.trim().parse().map_err(|_| bad("it must be a full address"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(bad("it must begin with http:// or https:// and name a host"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(bad(
+            "it must not hold a name or password; the key goes into api_key_env or api_key_file",
+        ));
+    }
+    let call = format!("/{}", path.join("/"));
+    if url.path().trim_end_matches('/').ends_with(&call) {
+        return Err(bad(&format!("it must end before {call}")));
+    }
+    Ok(url)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// An error with all its causes, without the address: its query may hold a key.
+pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = match error.downcast_ref::<reqwest::Error>() {
+        Some(error) if error.is_connect() => "no connection".to_owned(),
+        Some(error) if error.is_body() || error.is_decode() => "the connection broke".to_owned(),
+        Some(_) => "the request failed".to_owned(),
+        None => error.to_string(),
+    };
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+fn without_key(error: ModelError, key: Option<&SecretString>) -> ModelError {
+    let Some(key) = key.map(|key| key.expose_secret().trim()).filter(|key| !key.is_empty()) else {
+        return error;
+    };
+    let clean = |text: String| text.replace(key, "[key]");
+    match error {
+        ModelError::ContextOverflow { message, limit } => {
+            ModelError::ContextOverflow { message: clean(message), limit }
+        }
+        ModelError::NoTools(text) => ModelError::NoTools(clean(text)),
+        ModelError::RateLimited { message, retry_after } => {
+            ModelError::RateLimited { message: clean(message), retry_after }
+        }
+        ModelError::Overloaded { message, retry_after } => {
+            ModelError::Overloaded { message: clean(message), retry_after }
+        }
+        ModelError::Auth(text) => ModelError::Auth(clean(text)),
+        ModelError::BadRequest(text) => ModelError::BadRequest(clean(text)),
+        ModelError::Timeout(wait) => ModelError::Timeout(wait),
+        ModelError::Transport(text) => ModelError::Transport(clean(text)),
+        ModelError::Protocol(text) => ModelError::Protocol(clean(text)),
+    }
+}

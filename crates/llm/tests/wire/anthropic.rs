@@ -1,0 +1,232 @@
+//! Anthropic's messages, with the fake model and its cache.
+
+use std::time::Duration;
+
+use cairn_core::model::ToolDef;
+use cairn_llm::{Anthropic, BadModel, ServerOptions, Timeouts};
+use cairn_testkit::model::{Answer, FakeModel, Kind, Rule, Streaming, Wire, Wording};
+use secrecy::SecretString;
+use serde_json::json;
+
+use super::*;
+
+fn claude(base_url: &str, stream: bool) -> Anthropic {
+    let options = ServerOptions { stream, images: true, ..ServerOptions::new("m", base_url, "claude") };
+    Anthropic::new(options).expect("good options")
+}
+
+fn find() -> ToolDef {
+    ToolDef { name: "find".to_owned(), description: "d".to_owned(), parameters: json!({"type": "object"}) }
+}
+
+fn now(text: &str) -> ChatMessage {
+    ChatMessage::Context { text: format!("<context>\n{text}\n</context>") }
+}
+
+#[tokio::test]
+async fn words_reasoning_calls_and_usage_arrive_streaming_and_not() {
+    for stream in [true, false] {
+        let server = FakeModel::start().await;
+        server.push(
+            Kind::Reply,
+            Answer::text("Grüße aus dem Süden, \u{1F980} und zurück")
+                .reasoning("I think for a while about it")
+                .and_call("find", json!({"q": "é\u{1F980}"}))
+                .and_call("read", json!({})),
+        );
+        let said = ask(&claude(&server.base_url(), stream), request("hello")).await.unwrap();
+        assert_eq!(said.text, "Grüße aus dem Süden, \u{1F980} und zurück", "streaming: {stream}");
+        assert_eq!(said.reasoning, "I think for a while about it");
+        let calls: Vec<_> =
+            said.calls.iter().map(|call| (call.name.as_str(), call.arguments.clone())).collect();
+        assert_eq!(calls, [("find", json!({"q": "é\u{1F980}"})), ("read", json!({}))]);
+        assert_eq!(said.finish, Finish::ToolCalls);
+        assert!(said.usage.is_some_and(|usage| usage.input_tokens > 0 && usage.output_tokens > 0));
+        assert_eq!(server.seen()[0].wire, Wire::Anthropic);
+        server.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_with_calls_and_pictures_is_well_formed_and_read_from_the_cache() {
+    let server = FakeModel::start().await;
+    let model = claude(&server.base_url(), true);
+    let mut talk = request("look at this");
+    talk.system.push("[Compaction Summary]: what came before".to_owned());
+    talk.tools = vec![find()];
+    talk.messages[0] = ChatMessage::User {
+        parts: vec![
+            Part::text("look at this"),
+            Part::Image { name: None, media_type: "image/png".to_owned(), data: "AAAA".to_owned() },
+        ],
+    };
+    let mut before: Option<Usage> = None;
+    for n in 0..4 {
+        server
+            .push(Kind::Reply, Answer::call("find", json!({"q": n})).and_call("find", json!({"q": "more"})));
+        talk.messages.push(now("10:00"));
+        let first = ask(&model, talk.clone()).await.unwrap();
+        talk.messages.pop();
+        let ids: Vec<_> = first.calls.iter().map(|call| call.id.clone()).collect();
+        talk.messages.push(ChatMessage::Assistant { text: first.text, tool_calls: first.calls });
+        for id in ids {
+            talk.messages.push(ChatMessage::Tool { call_id: id, text: format!("found {n}") });
+        }
+        talk.messages.push(now("10:01"));
+        let second = ask(&model, talk.clone()).await.unwrap();
+        talk.messages.pop();
+        talk.messages.push(ChatMessage::Assistant { text: second.text, tool_calls: Vec::new() });
+        talk.messages.push(ChatMessage::User { parts: vec![Part::text(format!("and then? {n}"))] });
+        for usage in [first.usage.unwrap(), second.usage.unwrap()] {
+            if let Some(before) = before {
+                // All that the request before it wrote, and what that one read.
+                assert_eq!(usage.cached_tokens, before.cached_tokens + before.cache_write_tokens, "turn {n}");
+            }
+            assert!(usage.cache_write_tokens > 0);
+            before = Some(usage);
+        }
+    }
+    assert!(server.cached_share() > 0.5, "{}", server.cached_share());
+    server.assert_clean();
+}
+
+#[tokio::test]
+async fn compactions_have_no_breakpoints_and_the_fake_would_say_so() {
+    let server = FakeModel::start().await;
+    let model = claude(&server.base_url(), true);
+    let mut talk = request("<transcript>hello</transcript>");
+    talk.purpose = Purpose::Summarise { entries: Vec::new().into(), target_tokens: 100 };
+    assert!(ask(&model, talk.clone()).await.unwrap().text.contains("fake summary 1"));
+    server.assert_clean();
+    talk.purpose = Purpose::Reply { question: String::new() };
+    assert_eq!(ask(&model, talk).await.unwrap_err().code(), "bad_request");
+    assert_eq!(server.violations()[0].rule, Rule::Cache);
+}
+
+#[tokio::test]
+async fn the_key_is_sent_in_its_header_and_shown_nowhere() {
+    let server = FakeModel::start().await;
+    let key = SecretString::from("sk-ant-secret\n");
+    let options =
+        ServerOptions { api_key: Some(key), ..ServerOptions::new("m", server.base_url(), "claude") };
+    let model = Anthropic::new(options.clone()).unwrap();
+    assert!(!format!("{model:?} {options:?}").contains("ant-secret"));
+    server.push(
+        Kind::Reply,
+        Answer::anthropic_error(401, "authentication_error", "invalid x-api-key: sk-ant-secret"),
+    );
+    let error = ask(&model, request("x")).await.unwrap_err();
+    assert_eq!(server.seen()[0].authorization.as_deref(), Some("sk-ant-secret"));
+    assert_eq!(error, ModelError::Auth("HTTP 401: invalid x-api-key: [key]".to_owned()));
+    let whole_call = ServerOptions::new("m", "http://host/v1/messages", "x");
+    assert!(matches!(Anthropic::new(whole_call), Err(BadModel::BaseUrl { .. })));
+}
+
+#[tokio::test]
+async fn the_window_is_what_the_server_says_of_the_model() {
+    let server = FakeModel::builder().advertise(200_000).start().await;
+    assert_eq!(claude(&server.base_url(), true).discover_window().await, Some(200_000));
+    let silent = FakeModel::start().await;
+    assert_eq!(claude(&silent.base_url(), true).discover_window().await, None);
+}
+
+#[tokio::test]
+async fn refusals_are_typed_over_the_wire() {
+    for stream in [true, false] {
+        let cases = [
+            (429, "rate_limit_error", "rate_limited"),
+            (529, "overloaded_error", "overloaded"),
+            (500, "api_error", "overloaded"),
+            (400, "invalid_request_error", "bad_request"),
+            (403, "permission_error", "auth"),
+            (413, "request_too_large", "context_overflow"),
+        ];
+        for (status, kind, code) in cases {
+            let server = FakeModel::start().await;
+            let refusal = Answer::anthropic_error(status, kind, "no").header("retry-after", "7");
+            server.push(Kind::Reply, refusal);
+            let error = ask(&claude(&server.base_url(), stream), request("x")).await.unwrap_err();
+            assert_eq!(error.code(), code, "{status}: {error}");
+            if ["rate_limited", "overloaded"].contains(&code) {
+                assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_over_the_window_names_it() {
+    let server = FakeModel::builder().window(1_000).start().await;
+    for (text, max_output_tokens) in [("long ".repeat(2_000), 100), ("short".to_owned(), 1_000)] {
+        let talk = ChatRequest { max_output_tokens, ..request(&text) };
+        let error = ask(&claude(&server.base_url(), true), talk).await.unwrap_err();
+        assert!(matches!(error, ModelError::ContextOverflow { limit: Some(1_000), .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn answers_that_break_off_stall_or_do_not_end_are_failures() {
+    let words = || Answer::text("one two three four five six seven eight nine ten");
+    let idle = Duration::from_millis(50);
+    let failure = async |answer: Answer, stream: bool| {
+        let server = FakeModel::start().await;
+        server.push(Kind::Reply, answer);
+        let timeouts = Timeouts { idle, first: Duration::from_secs(60), ..Timeouts::default() };
+        let options =
+            ServerOptions { stream, timeouts, ..ServerOptions::new("m", server.base_url(), "claude") };
+        ask(&Anthropic::new(options).unwrap(), request("x")).await.expect_err("a failure")
+    };
+    for stream in [true, false] {
+        assert_eq!(failure(words().truncated(), stream).await.code(), "protocol");
+        assert_eq!(failure(words().flooding(), stream).await.code(), "protocol");
+        let overloaded = json!({"type": "overloaded_error", "message": "Overloaded"});
+        assert_eq!(failure(words().failing(overloaded), stream).await.code(), "overloaded");
+    }
+    assert_eq!(failure(words().hanging(), true).await, ModelError::Timeout(idle));
+}
+
+#[tokio::test]
+async fn ends_are_told() {
+    let server = FakeModel::start().await;
+    for (finish, expected) in [
+        ("max_tokens", Finish::Length),
+        ("refusal", Finish::ContentFilter),
+        ("pause_turn", Finish::Length),
+        ("stop_sequence", Finish::Stop),
+    ] {
+        server.push(Kind::Reply, Answer::text("half").finish(finish));
+        assert_eq!(ask(&claude(&server.base_url(), true), request("x")).await.unwrap().finish, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_model_without_tools_is_told_of_calls_in_words() {
+    let server = FakeModel::builder().no_tools(Wording::Bedrock).start().await;
+    let model = claude(&server.base_url(), true);
+    let mut talk = request("look it up");
+    talk.tools = vec![find()];
+    let call = ToolCall { id: "1".to_owned(), name: "find".to_owned(), arguments: json!({}) };
+    talk.messages.push(ChatMessage::Assistant { text: String::new(), tool_calls: vec![call] });
+    talk.messages.push(ChatMessage::Tool { call_id: "1".to_owned(), text: "found".to_owned() });
+    assert_eq!(ask(&model, talk.clone()).await.unwrap_err().code(), "no_tools");
+    talk.tools.clear();
+    assert_eq!(ask(&model, talk).await.unwrap().text, "echo: [result of find]\nfound");
+    server.assert_clean();
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_asked_for_whole_answers() {
+    for streaming in [Streaming::Refused, Streaming::Ignored] {
+        let server = FakeModel::builder().streaming(streaming).start().await;
+        let model = claude(&server.base_url(), true);
+        for n in 0..3 {
+            assert_eq!(ask(&model, request("x")).await.unwrap().text, "echo: x", "request {n}");
+        }
+        let asked: Vec<_> = server.requests().iter().map(|body| body["stream"] == true).collect();
+        let expected: &[bool] = match streaming {
+            Streaming::Refused => &[true, false, false, false],
+            Streaming::Ignored | Streaming::Yes => &[true, false, false],
+        };
+        assert_eq!(asked, expected, "{streaming:?}");
+    }
+}

@@ -1,0 +1,214 @@
+//! Refusals in the words of real servers.
+
+use serde_json::{Value, json};
+
+use super::Answer;
+
+/// A server whose words a refusal is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wording {
+    /// OpenAI's own.
+    OpenAi,
+    /// OpenAI's own, of the newer models: it names no window.
+    OpenAiNewer,
+    /// OpenRouter.
+    OpenRouter,
+    /// vLLM.
+    Vllm,
+    /// llama.cpp's server.
+    LlamaCpp,
+    /// Ollama: it names no window.
+    Ollama,
+    /// LM Studio.
+    LmStudio,
+    /// Anthropic, for a request that is too large by itself.
+    Anthropic,
+    /// Anthropic, for one that is too large with its answer.
+    AnthropicSum,
+    /// Gemini.
+    Gemini,
+    /// Bedrock: it names no window.
+    Bedrock,
+    /// xAI.
+    Xai,
+    /// Cohere.
+    Cohere,
+    /// Text Generation Inference.
+    Tgi,
+    /// Mistral.
+    Mistral,
+}
+
+/// A refused request, in tokens.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    window: u64,
+    input: u64,
+    answer: u64,
+}
+
+impl Wording {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::OpenAi,
+        Self::OpenAiNewer,
+        Self::OpenRouter,
+        Self::Vllm,
+        Self::LlamaCpp,
+        Self::Ollama,
+        Self::LmStudio,
+        Self::Anthropic,
+        Self::AnthropicSum,
+        Self::Gemini,
+        Self::Bedrock,
+        Self::Xai,
+        Self::Cohere,
+        Self::Tgi,
+        Self::Mistral,
+    ];
+
+    /// Its name on command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::OpenAiNewer => "openai-newer",
+            Self::OpenRouter => "openrouter",
+            Self::Vllm => "vllm",
+            Self::LlamaCpp => "llama.cpp",
+            Self::Ollama => "ollama",
+            Self::LmStudio => "lmstudio",
+            Self::Anthropic => "anthropic",
+            Self::AnthropicSum => "anthropic-sum",
+            Self::Gemini => "gemini",
+            Self::Bedrock => "bedrock",
+            Self::Xai => "xai",
+            Self::Cohere => "cohere",
+            Self::Tgi => "tgi",
+            Self::Mistral => "mistral",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|wording| wording.name() == name)
+    }
+
+    /// Whether its words for a request that is too large name the window.
+    pub fn names_window(self) -> bool {
+        !matches!(self, Self::OpenAiNewer | Self::Ollama | Self::Bedrock)
+    }
+
+    /// The refusal of a request that is larger than the window: its tokens, those of its answer, the window's.
+    pub fn overflow(self, window: u64, input: u64, answer: u64) -> Answer {
+        let sizes = Sizes { window, input, answer };
+        let status = if self == Self::Tgi { 422 } else { 400 };
+        Answer::raw(status, "application/json", self.overflow_body(sizes).to_string())
+    }
+
+    fn overflow_body(self, Sizes { window, input, answer }: Sizes) -> Value {
+        let sum = input + answer;
+        match self {
+            Self::OpenAi => open_ai(
+                "context_length_exceeded",
+                &format!(
+                    "This model's maximum context length is {window} tokens. However, your messages resulted in \
+                     {input} tokens. Please reduce the length of the messages."
+                ),
+            ),
+            Self::OpenAiNewer => open_ai(
+                "context_length_exceeded",
+                "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            ),
+            Self::OpenRouter => json!({"error": {"code": 400, "message": format!(
+                "This endpoint's maximum context length is {window} tokens. However, you requested about {sum} tokens \
+                 ({input} of text input, {answer} in the output). Please reduce the length of either one."
+            )}}),
+            Self::Vllm => {
+                json!({"object": "error", "type": "BadRequestError", "code": 400, "message": format!(
+                    "This model's maximum context length is {window} tokens. However, you requested {sum} tokens ({input} \
+                     in the messages, {answer} in the completion). Please reduce the length of the messages or completion."
+                )})
+            }
+            Self::LlamaCpp => json!({"error": {
+                "code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": input, "n_ctx": window,
+                "message": format!(
+                    "request ({input} tokens) exceeds the available context size ({window} tokens), try increasing it"
+                ),
+            }}),
+            Self::Ollama => json!({"error": {
+                "message": "the input length exceeds the context length", "type": "api_error",
+            }}),
+            Self::LmStudio => json!({"error": format!(
+                "Trying to keep the first {input} tokens when context the overflows. However, the model is loaded with \
+                 context length of only {window} tokens, which is not enough."
+            )}),
+            Self::Anthropic => anthropic(
+                "invalid_request_error",
+                &format!("prompt is too long: {input} tokens > {window} maximum"),
+            ),
+            Self::AnthropicSum => anthropic(
+                "invalid_request_error",
+                &format!(
+                    "input length and `max_tokens` exceed context limit: {input} + {answer} > {window}, decrease input \
+                     length or `max_tokens` and try again"
+                ),
+            ),
+            Self::Gemini => json!([{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": format!(
+                "The input token count ({input}) exceeds the maximum number of tokens allowed ({window})."
+            )}}]),
+            Self::Bedrock => json!({"message": "Input is too long for requested model."}),
+            Self::Xai => json!({"code": "invalid-argument", "error": format!(
+                "This model's maximum prompt length is {window} but the request contains {input} tokens."
+            )}),
+            Self::Cohere => json!({"message": format!(
+                "too many tokens: size limit exceeded by {} tokens. Try using shorter or fewer inputs. The limit for \
+                 this model is {window} tokens.",
+                sum.saturating_sub(window)
+            )}),
+            Self::Tgi => json!({"error_type": "validation", "error": format!(
+                "Input validation error: `inputs` tokens + `max_new_tokens` must be <= {window}. Given: {input} \
+                 `inputs` tokens and {answer} `max_new_tokens`"
+            )}),
+            Self::Mistral => json!({"object": "error", "code": 3051, "message": format!(
+                "Prompt contains {input} tokens and 0 draft tokens, too large for model with {window} maximum context \
+                 length"
+            )}),
+        }
+    }
+
+    /// The refusal of a request with tools by a model that takes none. Those that have no words of their own for it speak as
+    /// OpenAI does.
+    pub fn no_tools(self) -> Answer {
+        let message = match self {
+            Self::OpenRouter => {
+                "No endpoints found that support tool use. To learn more about provider routing, visit: \
+                 https://openrouter.ai/docs/provider-routing"
+            }
+            Self::Vllm => {
+                "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"
+            }
+            Self::LlamaCpp => "tools param requires --jinja flag",
+            Self::Ollama => "registry.ollama.ai/library/llama3:latest does not support tools",
+            Self::Gemini => "Function calling is not enabled for models/gemma-3-27b-it",
+            Self::Bedrock => "This model doesn't support tool use.",
+            Self::Mistral => "Function calling is not enabled for this model",
+            _ => "Unsupported parameter: 'tools' is not supported with this model.",
+        };
+        let status = match self {
+            Self::OpenRouter => 404,
+            Self::LlamaCpp => 500,
+            _ => 400,
+        };
+        Answer::raw(status, "application/json", json!({"error": {"message": message}}).to_string())
+    }
+}
+
+/// An error in OpenAI's form.
+fn open_ai(code: &str, message: &str) -> Value {
+    json!({"error": {"message": message, "type": "invalid_request_error", "param": "messages", "code": code}})
+}
+
+/// An error in Anthropic's form.
+pub(super) fn anthropic(kind: &str, message: &str) -> Value {
+    json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_fake"})
+}
