@@ -2,67 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
-use cairn_core::command::Command;
-use cairn_core::ids::{AgentId, ChannelId, MessageId, TurnId};
-use cairn_core::message::{Amendment, Author, Inbound, Part};
+use cairn_core::ids::{AgentId, MessageId, TurnId};
+use cairn_core::message::Part;
 use cairn_core::model::Usage;
-use cairn_core::ports::{
-    Admission, Answer, Clock, Intake, Progress, Refusal, Reply, StoreError, TurnFailure,
-};
+use cairn_core::ports::{Answer, Intake, Progress, Refusal, Reply, StoreError, TurnFailure};
 use cairn_platforms::local::{LocalApi, router};
-use futures::future::BoxFuture;
-use futures::{StreamExt, stream};
+use cairn_testkit::clock::{TEST_EPOCH, TestClock};
+use cairn_testkit::house::House;
 use http_body_util::BodyExt;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 const MAX_TEXT: usize = 1_000;
-
-struct StillClock;
-
-impl Clock for StillClock {
-    fn now(&self) -> Timestamp {
-        "2026-11-20T10:00:00Z".parse().unwrap()
-    }
-}
-
-/// Takes messages in and answers with what was laid out for it.
-#[derive(Default)]
-struct Desk {
-    taken: Mutex<Vec<Inbound>>,
-    results: Mutex<VecDeque<Result<Vec<Progress>, Refusal>>>,
-}
-
-impl Intake for Desk {
-    fn submit(&self, inbound: Inbound) -> BoxFuture<'_, Result<Admission, Refusal>> {
-        self.taken.lock().unwrap().push(inbound);
-        let result = self.results.lock().unwrap().pop_front().expect("a result is laid out");
-        Box::pin(std::future::ready(
-            result.map(|steps| Admission { turn: TurnId::from("t1"), progress: stream::iter(steps).boxed() }),
-        ))
-    }
-
-    fn amend(&self, _: Amendment) -> BoxFuture<'_, Result<(), Refusal>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn claim(
-        &self,
-        _: ChannelId,
-        _: MessageId,
-        _: Command,
-        _: Author,
-    ) -> BoxFuture<'_, Result<bool, Refusal>> {
-        Box::pin(async { Ok(true) })
-    }
-}
 
 fn reply() -> Progress {
     Progress::Ended(Answer::Reply(Reply {
@@ -80,16 +36,24 @@ fn failure(code: &str) -> Progress {
     Progress::Ended(Answer::Failed(TurnFailure { code: code.to_owned(), message, hint }))
 }
 
-fn app(results: Vec<Result<Vec<Progress>, Refusal>>) -> (Router, Arc<Desk>) {
-    let desk = Arc::new(Desk { results: Mutex::new(results.into()), ..Desk::default() });
+fn app(results: Vec<Result<Vec<Progress>, Refusal>>) -> (Router, Arc<House>) {
+    let house = House::new();
+    house.state.update(|state| {
+        for result in results {
+            match result {
+                Ok(progress) => state.progress.push_back(progress),
+                Err(refusal) => state.refusals.push_back(refusal),
+            }
+        }
+    });
     let api = LocalApi {
-        intake: Arc::clone(&desk) as Arc<dyn Intake>,
-        clock: Arc::new(StillClock),
+        intake: Arc::clone(&house) as Arc<dyn Intake>,
+        clock: Arc::new(TestClock::default()),
         default_agent: AgentId::from("main"),
         max_text_bytes: MAX_TEXT,
         mint: Arc::default(),
     };
-    (router(api), desk)
+    (router(api), house)
 }
 
 async fn post(app: &Router, channel: &str, accept: &str, body: impl Into<Body>) -> Response<Body> {
@@ -106,7 +70,7 @@ async fn text(response: Response<Body>) -> String {
 
 #[tokio::test]
 async fn an_answer_has_the_shape_of_the_contract() {
-    let (app, desk) = app(vec![Ok(vec![Progress::Delta("he".to_owned()), reply()])]);
+    let (app, house) = app(vec![Ok(vec![Progress::Delta("he".to_owned()), reply()])]);
     let body = json!({ "user": "ann", "text": "hi", "id": "m1", "at": "2026-01-02T03:04:05Z" });
     let response = post(&app, "ops", "application/json", body.to_string()).await;
     assert_eq!(response.status(), StatusCode::OK);
@@ -117,7 +81,7 @@ async fn an_answer_has_the_shape_of_the_contract() {
         "recalled": ["m0123456789abcdef"],
     });
     assert_eq!(answer, expected);
-    let taken = desk.taken.lock().unwrap();
+    let taken = &house.state.lock().taken;
     assert_eq!(taken[0].channel.as_str(), "main/local/ops");
     assert_eq!(taken[0].author.id, "local/ann");
     assert_eq!(taken[0].at.to_string(), "2026-01-02T03:04:05Z");
@@ -133,7 +97,7 @@ async fn events_come_in_order_and_end_with_the_reply() {
         Progress::Delta("hello".to_owned()),
         reply(),
     ];
-    let (app, _desk) = app(vec![Ok(steps)]);
+    let (app, _house) = app(vec![Ok(steps)]);
     let response =
         post(&app, "ops", "text/event-stream", json!({ "user": "a", "text": "x", "id": "m1" }).to_string())
             .await;
@@ -149,7 +113,7 @@ async fn every_end_of_a_turn_has_its_status_and_its_event() {
     for (code, status) in
         [("stopped", 499), ("turn_failed", 502), ("compaction_failure", 502), ("stopping", 503)]
     {
-        let (app, _desk) = app(vec![Ok(vec![failure(code)]), Ok(vec![failure(code)])]);
+        let (app, _house) = app(vec![Ok(vec![failure(code)]), Ok(vec![failure(code)])]);
         let body = json!({ "user": "a", "text": "x" }).to_string();
         let response = post(&app, "ops", "*/*", body.clone()).await;
         assert_eq!(response.status().as_u16(), status, "{code}");
@@ -174,7 +138,7 @@ async fn every_refusal_has_its_status() {
         (Refusal::Store(full), 503, "disk_full", None),
     ];
     for (refusal, status, code, retry_after) in cases {
-        let (app, _desk) = app(vec![Err(refusal)]);
+        let (app, _house) = app(vec![Err(refusal)]);
         let response = post(&app, "ops", "*/*", json!({ "user": "a", "text": "x" }).to_string()).await;
         assert_eq!(response.status().as_u16(), status, "{code}");
         let header = response.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
@@ -207,21 +171,21 @@ async fn bad_messages_are_refused_before_they_are_taken_in() {
         ("ops", r#"{"user":"a","text":" \n\t "}"#.to_owned(), 422),
     ];
     for (channel, body, status) in cases {
-        let (app, desk) = app(vec![]);
+        let (app, house) = app(vec![]);
         let shown: String = body.chars().take(60).collect();
         let response = post(&app, channel, "*/*", body).await;
         assert_eq!(response.status().as_u16(), status, "{channel} {shown}");
         let answer: Value = serde_json::from_str(&text(response).await).unwrap();
         assert!(!answer["error"]["message"].as_str().unwrap().is_empty(), "{shown}");
-        assert!(desk.taken.lock().unwrap().is_empty(), "{shown}");
+        assert!(house.state.lock().taken.is_empty(), "{shown}");
     }
-    let (app, _desk) = app(vec![]);
+    let (app, _house) = app(vec![]);
     assert_eq!(post(&app, "ops", "*/*", vec![b'{', 0xff]).await.status(), StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
 async fn names_agents_and_minted_ids_find_their_way() {
-    let (app, desk) = app((0..4).map(|_| Ok(vec![reply()])).collect());
+    let (app, house) = app((0..4).map(|_| Ok(vec![reply()])).collect());
     let plain = json!({ "user": "a", "text": "x" }).to_string();
     for (channel, body) in [
         ("ops", plain.clone()),
@@ -231,9 +195,9 @@ async fn names_agents_and_minted_ids_find_their_way() {
     ] {
         assert_eq!(post(&app, channel, "*/*", body).await.status(), StatusCode::OK);
     }
-    let taken = desk.taken.lock().unwrap();
+    let taken = &house.state.lock().taken;
     let channels: Vec<_> = taken.iter().map(|inbound| inbound.channel.to_string()).collect();
     assert_eq!(channels, ["main/local/ops", "main/local/ops", "bob/local/ops", "bob/local/ops/thread"]);
     assert_ne!(taken[0].message, taken[1].message, "each message gets an id of its own");
-    assert_eq!(taken[0].at, StillClock.now());
+    assert_eq!(taken[0].at, TEST_EPOCH);
 }

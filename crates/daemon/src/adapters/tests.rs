@@ -2,14 +2,9 @@
 
 use std::collections::VecDeque;
 
-use cairn_core::command::{Command, CommandAnswer, CommandCall};
-use cairn_core::conversation::Conversation;
-use cairn_core::ids::{ChannelId, MessageId, Seq};
-use cairn_core::message::{Amendment, Author, Entry, Inbound};
-use cairn_core::ports::{
-    Admission, Archive, ChannelRow, Desk, Intake, Platform, PlatformTraits, Refusal, Seen, SendError,
-    SendPart, StoreError,
-};
+use cairn_core::ids::{ChannelId, MessageId};
+use cairn_core::ports::{Platform, PlatformTraits, SendError, SendPart};
+use cairn_testkit::house::House;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -104,70 +99,8 @@ impl Adapter for Scripted {
     }
 }
 
-/// Ports that nobody uses.
-struct Unused;
-
-impl Intake for Unused {
-    fn submit(&self, _: Inbound) -> BoxFuture<'_, Result<Admission, Refusal>> {
-        Box::pin(std::future::ready(Err(Refusal::Unavailable("stopping"))))
-    }
-
-    fn amend(&self, _: Amendment) -> BoxFuture<'_, Result<(), Refusal>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn claim(
-        &self,
-        _: ChannelId,
-        _: MessageId,
-        _: Command,
-        _: Author,
-    ) -> BoxFuture<'_, Result<bool, Refusal>> {
-        Box::pin(std::future::ready(Ok(false)))
-    }
-}
-
-impl Desk for Unused {
-    fn run(&self, _: CommandCall) -> BoxFuture<'_, Option<CommandAnswer>> {
-        Box::pin(std::future::ready(None))
-    }
-}
-
-impl Archive for Unused {
-    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
-
-    fn restore(&self, _: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-
-    fn keep_head(&self, _: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn entries(
-        &self,
-        _: &ChannelId,
-        _: Seq,
-        _: Seq,
-        _: usize,
-    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
-
-    fn said(&self, _: &ChannelId, _: &MessageId) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
-
-    fn seen(&self, _: &ChannelId, _: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>> {
-        Box::pin(std::future::ready(Ok(Seen::New)))
-    }
-}
-
 fn start(adapters: Vec<Arc<dyn Adapter>>) -> Adapters {
-    let ports = AdapterPorts { intake: Arc::new(Unused), desk: Arc::new(Unused), archive: Arc::new(Unused) };
-    Adapters::start(adapters.into(), &ports)
+    Adapters::start(adapters.into(), &House::new().ports())
 }
 
 #[tokio::test(start_paused = true)]

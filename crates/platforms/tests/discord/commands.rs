@@ -4,7 +4,7 @@ use cairn_core::command::{COMMANDS, Command};
 use cairn_testkit::discord::{Fault, Route};
 use serde_json::json;
 
-use crate::house::{CHANNEL, CHANNEL_NAME, House, connected, discord, id};
+use crate::house::{CHANNEL, CHANNEL_NAME, CODE, House, connected, discord, id};
 
 #[tokio::test]
 async fn commands_are_registered_once() {
@@ -33,7 +33,7 @@ async fn a_command_is_put_off_run_and_answered() {
     let answer = discord.wait_answer(call).await;
     assert!(answer.deferred && !answer.ephemeral, "{answer:?}");
     assert_eq!(answer.words(), "remembered");
-    let calls = house.called(1).await;
+    let calls = house.wait_called(1).await;
     assert_eq!(calls[0].channel.as_str(), CHANNEL_NAME);
     assert_eq!(calls[0].message, id(call));
     assert_eq!(calls[0].command, Ok(Command::Remember { text: "the key is under the mat".to_owned() }));
@@ -86,11 +86,11 @@ async fn who_is_not_served_is_told_so_privately() {
     let answer = discord.wait_answer(call).await;
     assert!(answer.ephemeral && !answer.deferred && answer.words().contains("not set up"), "{answer:?}");
     let stranger = discord.slash(discord.dm("eve"), "eve", "help", &[]);
-    assert!(discord.wait_answer(stranger).await.words().contains("QUARTZ"));
+    assert!(discord.wait_answer(stranger).await.words().contains(CODE));
     house.answers("hello", false);
     let served = discord.slash(CHANNEL, "alice", "help", &[]);
     discord.wait_answer(served).await;
-    assert_eq!(house.called(1).await.len(), 1, "only the served one came to the house");
+    assert_eq!(house.wait_called(1).await.len(), 1, "only the served one came to the house");
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn a_command_among_others_is_not_run() {
     assert!(all.iter().all(|known| known["contexts"] == json!([0, 1])), "{all:?}");
     assert!(all.iter().all(|known| known["integration_types"] == json!([0])), "{all:?}");
     house.answers("all about you", true);
-    house.pair(discord.user("alice"));
+    house.pair(&format!("discord/{}", discord.user("alice")));
     let dm = discord.dm("alice");
     let own = discord.slash(dm, "alice", "export", &[]);
     discord.wait_answer(own).await;
@@ -119,7 +119,7 @@ async fn a_command_among_others_is_not_run() {
     discord.wait_for(Route::Callback, 2).await;
     let again = discord.slash(dm, "alice", "export", &[]);
     discord.wait_answer(again).await;
-    assert_eq!(house.called(2).await.len(), 2, "the one among others did not come to the house");
+    assert_eq!(house.wait_called(2).await.len(), 2, "the one among others did not come to the house");
 }
 
 #[tokio::test]
@@ -148,8 +148,8 @@ async fn only_who_was_told_a_code_is_reminded_of_it() {
         let call = discord.slash(discord.dm(who), who, "help", &[]);
         discord.wait_answer(call)
     };
-    assert!(ask("eve").await.words().contains("QUARTZ"));
-    house.is_full();
+    assert!(ask("eve").await.words().contains(CODE));
+    house.state.update(|state| state.full = true);
     assert!(ask("eve").await.words().contains("have been told a code"));
     let late = ask("mallory").await.words();
     assert!(late.contains("too many") && !late.contains("told a code"), "{late}");

@@ -12,11 +12,11 @@ async fn a_broken_connection_is_resumed_and_nothing_is_lost() {
     let (discord, house) = (discord().await, House::new());
     let running = connected(&discord, &house).await;
     discord.say(CHANNEL, "alice", "one");
-    house.submitted(1).await;
+    house.wait_taken(1).await;
     discord.disconnect();
     discord.say(CHANNEL, "alice", "two");
     discord.say(CHANNEL, "alice", "three");
-    let taken = house.submitted(3).await;
+    let taken = house.wait_taken(3).await;
     assert_eq!(taken.iter().map(words).collect::<Vec<_>>(), ["one", "two", "three"]);
     discord.wait_until("a resume", |discord| discord.resumed() == 1).await;
     assert_eq!(discord.identified(), 1);
@@ -31,7 +31,7 @@ async fn a_wish_for_a_new_connection_is_met_with_a_resume() {
     discord.ask_reconnect();
     discord.wait_until("a resume", |discord| discord.resumed() == 1).await;
     discord.say(CHANNEL, "alice", "one");
-    house.submitted(1).await;
+    house.wait_taken(1).await;
     discord.assert_clean();
 }
 
@@ -40,11 +40,11 @@ async fn a_session_that_may_not_be_resumed_is_begun_anew_and_what_was_missed_is_
     let (discord, house) = (discord().await, House::new());
     let _running = connected(&discord, &house).await;
     discord.say(CHANNEL, "alice", "one");
-    house.submitted(1).await;
+    house.wait_taken(1).await;
     discord.forget_sessions();
     discord.post(CHANNEL, "alice", "two").undelivered().send();
     discord.disconnect();
-    let taken = house.submitted(2).await;
+    let taken = house.wait_taken(2).await;
     assert_eq!(taken.iter().map(words).collect::<Vec<_>>(), ["one", "two"]);
     assert_eq!(discord.identified(), 2);
     discord.assert_clean();
@@ -59,7 +59,7 @@ async fn a_silent_connection_is_dead() {
     discord.stop_acks();
     discord.wait_until("a resume", |discord| discord.resumed() == 1).await;
     discord.say(CHANNEL, "alice", "heard again");
-    house.submitted(1).await;
+    house.wait_taken(1).await;
     assert_eq!(running.status().state, LinkState::Connected);
     discord.assert_clean();
 }

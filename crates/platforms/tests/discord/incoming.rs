@@ -7,7 +7,8 @@ use cairn_testkit::discord::{Fault, Route};
 use serde_json::json;
 
 use crate::house::{
-    CHANNEL, CHANNEL_NAME, GUILD, House, OTHER, OTHER_NAME, Running, connected, discord, id, settings, words,
+    CHANNEL, CHANNEL_NAME, CODE, GUILD, House, OTHER, OTHER_NAME, Running, connected, discord, id, settings,
+    words,
 };
 
 #[tokio::test]
@@ -16,7 +17,7 @@ async fn a_message_comes_in_with_its_author_its_words_and_whether_it_is_addresse
     let _running = connected(&discord, &house).await;
     let aside = discord.say(CHANNEL, "alice", "good morning");
     let question = discord.post(CHANNEL, "bob", "what is up?").mention_bot().send();
-    let taken = house.submitted(2).await;
+    let taken = house.wait_taken(2).await;
     assert_eq!((taken[0].message.clone(), taken[0].addressed), (id(aside), false));
     assert_eq!((taken[1].message.clone(), taken[1].addressed), (id(question), true));
     assert_eq!(taken[1].channel.as_str(), CHANNEL_NAME);
@@ -36,7 +37,7 @@ async fn threads_and_forum_posts_are_channels_of_their_own() {
     discord.forum(GUILD, 103);
     discord.thread(103, 501);
     discord.post(501, "alice", "in the post").mention_bot().send();
-    let taken = house.submitted(2).await;
+    let taken = house.wait_taken(2).await;
     let mut channels: Vec<&str> = taken.iter().map(|inbound| inbound.channel.as_str()).collect();
     channels.sort_unstable();
     assert_eq!(channels, ["main/discord/101/500", "main/discord/103/501"]);
@@ -52,7 +53,7 @@ async fn a_thread_that_nobody_told_of_is_asked_for() {
     discord
         .dispatch("THREAD_DELETE", json!({"id": "500", "guild_id": "100", "parent_id": "101", "type": 11}));
     discord.say(500, "alice", "hello");
-    let taken = house.submitted(1).await;
+    let taken = house.wait_taken(1).await;
     assert_eq!(taken[0].channel.as_str(), "main/discord/101/500");
     assert_eq!(discord.arrived(Route::Channel), 1);
 }
@@ -69,7 +70,7 @@ async fn a_thread_that_cannot_be_looked_up_is_not_served_until_it_can() {
     let troubled = |status: &PlatformStatus| status.troubles.iter().any(|trouble| trouble.contains("500"));
     running.wait_status(troubled).await;
     discord.say(500, "alice", "seen");
-    let taken = house.submitted(1).await;
+    let taken = house.wait_taken(1).await;
     assert_eq!((words(&taken[0]).as_str(), taken[0].channel.as_str()), ("seen", "main/discord/101/500"));
     assert!(!troubled(&running.status()));
 }
@@ -85,7 +86,7 @@ async fn bots_webhooks_system_messages_and_other_servers_are_passed_over() {
     discord.post(CHANNEL, "alice", "").system(7).send();
     discord.post(201, "alice", "hello?").mention_bot().send();
     discord.say(CHANNEL, "alice", "the last");
-    assert_eq!(words(&house.submitted(1).await[0]), "the last");
+    assert_eq!(words(&house.wait_taken(1).await[0]), "the last");
 }
 
 #[tokio::test]
@@ -96,7 +97,7 @@ async fn bots_are_heard_where_the_rules_say_so() {
     let _running = Running::start(settings, &house);
     discord.wait_ready().await;
     discord.post(CHANNEL, "robot", "beep").mention_bot().from_bot().send();
-    assert!(house.submitted(1).await[0].addressed);
+    assert!(house.wait_taken(1).await[0].addressed);
 }
 
 #[tokio::test]
@@ -106,12 +107,12 @@ async fn an_edit_is_a_change_a_preview_is_none_and_deletions_are_changes() {
     let one = discord.say(CHANNEL, "alice", "see https://a.example");
     let two = discord.say(CHANNEL, "alice", "two");
     let three = discord.say(CHANNEL, "alice", "three");
-    house.submitted(3).await;
+    house.wait_taken(3).await;
     discord.unfurl(CHANNEL, one, "https://a.example");
     discord.edit(CHANNEL, one, "see nothing");
     discord.delete(CHANNEL, &[one]);
     discord.delete(CHANNEL, &[two, three]);
-    let changes = house.amended(4).await;
+    let changes = house.wait_amended(4).await;
     assert_eq!(changes.len(), 4, "the preview changed no words");
     let Change::Edited { parts, .. } = &changes[0].change else { panic!("edited first: {changes:?}") };
     assert_eq!(cairn_core::message::text_of(parts), "see nothing");
@@ -128,17 +129,17 @@ async fn a_stranger_is_told_a_code_once_and_heard_when_let_in() {
     let dm = discord.dm("eve");
     discord.say(dm, "eve", "hi");
     let sent = discord.wait_sent(dm, 1).await;
-    assert!(sent[0].content.contains("cairn pair approve QUARTZ"), "{sent:?}");
+    assert!(sent[0].content.contains(&format!("cairn pair approve {CODE}")), "{sent:?}");
     discord.say(dm, "eve", "hello?");
-    house.pair(discord.user("eve"));
+    house.pair(&format!("discord/{}", discord.user("eve")));
     discord.say(dm, "eve", "now?");
-    let taken = house.submitted(1).await;
+    let taken = house.wait_taken(1).await;
     let last = taken.last().expect("one came in");
     assert_eq!(words(last), "now?");
     assert!(last.direct && last.addressed);
     assert_eq!(last.channel.as_str(), format!("main/discord/{dm}"));
     assert_eq!(discord.sent(dm).len(), 1, "the code is told once");
-    assert_eq!(house.strangers()[0].1, dm.to_string());
+    assert_eq!(house.state.lock().asked[0].1, dm.to_string());
     discord.assert_clean();
 }
 
@@ -146,14 +147,14 @@ async fn a_stranger_is_told_a_code_once_and_heard_when_let_in() {
 async fn a_channel_that_waits_holds_no_other_up_and_keeps_its_order() {
     let (discord, house) = (discord().await, House::new());
     let _running = connected(&discord, &house).await;
-    house.shut(CHANNEL_NAME);
+    let gate = house.hold(CHANNEL);
     let first = discord.say(CHANNEL, "alice", "one");
     let second = discord.say(CHANNEL, "alice", "two");
     let third = discord.say(OTHER, "alice", "three");
-    assert_eq!(house.submitted(1).await[0].message, id(third));
+    assert_eq!(house.wait_taken(1).await[0].message, id(third));
     house.refuse(first, vec![Refusal::Busy { retry_after_secs: 1 }, Refusal::Unavailable("starting")]);
-    house.open(CHANNEL_NAME);
-    let order: Vec<_> = house.submitted(3).await.iter().map(|inbound| inbound.message.clone()).collect();
+    gate.open();
+    let order: Vec<_> = house.wait_taken(3).await.iter().map(|inbound| inbound.message.clone()).collect();
     assert_eq!(order, [id(third), id(first), id(second)]);
 }
 
@@ -168,7 +169,7 @@ async fn a_limit_is_told_once_and_the_message_given_up() {
     house.refuse(two, vec![limited(false)]);
     discord.release(false);
     let last = discord.say(CHANNEL, "alice", "last");
-    assert_eq!(house.submitted(1).await[0].message, id(last));
+    assert_eq!(house.wait_taken(1).await[0].message, id(last));
     let sent = discord.sent(CHANNEL);
     assert_eq!(sent.len(), 1);
     assert_eq!((sent[0].content.as_str(), sent[0].reply_to), ("slow down, please", Some(one)));
@@ -189,7 +190,7 @@ async fn events_that_cannot_be_read_are_passed_over() {
         discord.dispatch("SOMETHING_NEW", data);
     }
     discord.say(CHANNEL, "alice", "still there?");
-    assert_eq!(words(&house.submitted(1).await[0]), "still there?");
+    assert_eq!(words(&house.wait_taken(1).await[0]), "still there?");
     assert_eq!(discord.connected(), 1, "the connection was kept");
 }
 
@@ -202,9 +203,9 @@ async fn a_place_may_have_an_agent_of_its_own() {
     let _running = Running::start(settings, &house);
     discord.wait_ready().await;
     let message = discord.say(OTHER, "alice", "hello");
-    assert_eq!(house.submitted(1).await[0].channel.as_str(), OTHER_NAME.replace("main", "poet"));
+    assert_eq!(house.wait_taken(1).await[0].channel.as_str(), OTHER_NAME.replace("main", "poet"));
     discord.delete(OTHER, &[message]);
-    assert_eq!(house.amended(1).await[0].channel.as_str(), "poet/discord/102");
+    assert_eq!(house.wait_amended(1).await[0].channel.as_str(), "poet/discord/102");
 }
 
 #[tokio::test]
@@ -222,7 +223,7 @@ async fn files_are_read_where_they_can_be_and_named_otherwise() {
         .attach_zeros("film.mp4", "video/mp4", 100_000_000)
         .attach_zeros("huge.txt", "text/plain", 100_000_000)
         .send();
-    let taken = house.submitted(1).await;
+    let taken = house.wait_taken(1).await;
     let [Part::Text { .. }, Part::Image { media_type, .. }, Part::File { text, .. }, film, huge] =
         &taken[0].parts[..]
     else {
@@ -242,7 +243,7 @@ async fn a_picture_for_a_model_that_takes_none_is_named() {
     let (discord, house) = (discord().await, House::new());
     let _running = connected(&discord, &house).await;
     discord.post(CHANNEL, "alice", "").attach("cat.png", "image/png", "bytes").send();
-    let taken = house.submitted(1).await;
+    let taken = house.wait_taken(1).await;
     assert!(
         matches!(&taken[0].parts[..], [Part::File { name, text: None, .. }] if name.starts_with("cat.png"))
     );

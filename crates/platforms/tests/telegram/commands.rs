@@ -1,10 +1,7 @@
 //! Commands: who runs them, and who sees the answer.
 
-use std::sync::Arc;
-
 use cairn_core::command::{COMMANDS, Command, CommandAnswer};
 use cairn_testkit::telegram::{FakeTelegram, Say};
-use tokio::sync::Semaphore;
 
 use crate::{Rig, open_to};
 
@@ -78,15 +75,14 @@ async fn a_private_answer_in_a_group_goes_to_the_private_chat_or_asks_for_one() 
 async fn a_slow_command_holds_nobody_up_and_is_answered_when_it_is_done() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let ann = rig.fake.person("Ann");
-    let gate = Arc::new(Semaphore::new(0));
-    rig.house.state.lock().slow_command = Some(("compact", gate.clone()));
+    let gate = rig.house.hold("/compact");
     answers(&rig, "compacted", false);
     rig.fake.command(ann.id, &ann, "/compact");
     rig.fake.say(ann.id, &ann, "meanwhile");
     rig.house.wait_taken(1).await;
     rig.fake.wait_confirmed().await;
     assert!(rig.fake.sent(ann.id).is_empty());
-    gate.add_permits(1);
+    gate.pass(1);
     assert_eq!(rig.fake.wait_sent(ann.id, 1).await[0].text, "compacted");
 }
 
@@ -94,7 +90,7 @@ async fn a_slow_command_holds_nobody_up_and_is_answered_when_it_is_done() {
 async fn stop_passes_messages_that_wait_for_room() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
     let ann = rig.fake.person("Ann");
-    rig.house.state.lock().busy.push(ann.id.to_string());
+    rig.house.state.lock().busy.insert(ann.id.to_string());
     rig.fake.say(ann.id, &ann, "waits");
     rig.fake.say(ann.id, &ann, Say::text("/stop"));
     rig.run();

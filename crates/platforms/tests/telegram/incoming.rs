@@ -3,10 +3,10 @@
 use cairn_core::access::DirectPolicy;
 use cairn_core::message::{Change, Part};
 use cairn_core::ports::{Platform as _, Refusal};
+use cairn_testkit::house::{CODE, text};
 use cairn_testkit::telegram::{Attachment, FakeTelegram, Say};
 use serde_json::json;
 
-use crate::house::text;
 use crate::{Rig, open_to};
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_stranger_is_told_a_code_once_and_nothing_of_theirs_is_kept() {
     let ann = rig.fake.person("Ann");
     rig.fake.say(ann.id, &ann, "let me in");
     let told = rig.fake.wait_sent(ann.id, 1).await;
-    assert!(told[0].text.contains("cairn pair approve K7QX2M"), "{}", told[0].text);
+    assert!(told[0].text.contains(&format!("cairn pair approve {CODE}")), "{}", told[0].text);
     rig.fake.say(ann.id, &ann, "please");
     rig.house.wait_until("the second time", |state| state.asked.len() == 2).await;
     rig.fake.wait_confirmed().await;

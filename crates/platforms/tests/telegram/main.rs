@@ -1,7 +1,6 @@
 //! The Telegram adapter against the fake Telegram.
 
 mod commands;
-mod house;
 mod incoming;
 mod missed;
 mod outgoing;
@@ -20,7 +19,7 @@ use cairn_testkit::telegram::FakeTelegram;
 use secrecy::SecretString;
 use tokio::task::JoinHandle;
 
-use house::House;
+use cairn_testkit::house::House;
 
 /// An adapter at a fake, in a house.
 struct Rig {

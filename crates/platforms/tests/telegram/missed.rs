@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use cairn_core::ids::MessageId;
 use cairn_testkit::clock::{TestClock, wall_time};
+use cairn_testkit::house::text;
 use cairn_testkit::telegram::{FakeTelegram, Say};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::house::text;
 use crate::{Rig, open_to};
 
 /// What came in, and whether it is answered.
@@ -29,7 +28,7 @@ async fn a_message_that_was_answered_before_does_not_stand_for_an_older_new_one(
         let ann = rig.fake.person("Ann");
         rig.fake.say(ann.id, &ann, Say::text("new").age_secs(60));
         let before = rig.fake.say(ann.id, &ann, Say::text("answered before").age_secs(60));
-        rig.house.state.lock().seen.insert(MessageId::from(before.to_string()));
+        rig.house.has(&format!("main/telegram/{}", ann.id), before);
         rig.run();
         rig.house.wait_taken(1).await;
         rig.fake.wait_confirmed().await;
@@ -41,7 +40,7 @@ async fn a_message_that_was_answered_before_does_not_stand_for_an_older_new_one(
 async fn a_message_whose_first_copy_is_still_on_its_way_in_does_not_stand_for_a_new_one() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
     let ann = rig.fake.person("Ann");
-    let gate = rig.house.gate(ann.id);
+    let gate = rig.house.hold(ann.id);
     let first = rig.fake.say(ann.id, &ann, Say::text("first").age_secs(60));
     rig.run();
     rig.house.wait_until("the first to be at the gate", |state| state.at_gates == 1).await;
@@ -51,7 +50,7 @@ async fn a_message_whose_first_copy_is_still_on_its_way_in_does_not_stand_for_a_
     drop(held);
     let polls = rig.fake.calls("getUpdates").len();
     rig.fake.wait_for("getUpdates", polls + 3).await;
-    gate.add_permits(3);
+    gate.pass(3);
     rig.house.wait_taken(2).await;
     rig.fake.wait_confirmed().await;
     assert_eq!(answered(&rig), [said("first", true), said("second", true)]);

@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use cairn_core::ports::{LinkState, Platform as _, Refusal, StoreError};
+use cairn_testkit::house::text;
 use cairn_testkit::telegram::{FakeTelegram, Fault, Say};
 use serde_json::json;
 
-use crate::house::text;
 use crate::{Rig, open_to};
 
 #[tokio::test]
 async fn nothing_is_confirmed_before_the_house_has_it() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let ann = rig.fake.person("Ann");
-    let gate = rig.house.gate(ann.id);
+    let gate = rig.house.hold(ann.id);
     let polls = rig.fake.calls("getUpdates").len();
     rig.fake.say(ann.id, &ann, "keep this");
     rig.fake.wait_for("getUpdates", polls + 3).await;
     assert_eq!(rig.fake.unconfirmed(), 1);
-    gate.add_permits(1);
+    gate.pass(1);
     rig.fake.wait_confirmed().await;
     assert_eq!(rig.house.state.lock().taken.len(), 1);
     rig.fake.assert_clean();
@@ -28,7 +28,7 @@ async fn nothing_is_confirmed_before_the_house_has_it() {
 async fn a_chat_that_is_held_up_holds_up_no_other() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let (ann, bob) = (rig.fake.person("Ann"), rig.fake.person("Bob"));
-    let gate = rig.house.gate(ann.id);
+    let gate = rig.house.hold(ann.id);
     rig.fake.say(ann.id, &ann, "first of Ann");
     rig.fake.say(ann.id, &ann, "second of Ann");
     rig.fake.say(bob.id, &bob, "first of Bob");
@@ -36,7 +36,7 @@ async fn a_chat_that_is_held_up_holds_up_no_other() {
     rig.fake.say(bob.id, &bob, "second of Bob");
     let taken = rig.house.wait_taken(2).await;
     assert_eq!(taken.iter().map(text).collect::<Vec<_>>(), ["first of Bob", "second of Bob"]);
-    gate.add_permits(2);
+    gate.pass(2);
     let taken = rig.house.wait_taken(4).await;
     assert_eq!(taken[2..].iter().map(text).collect::<Vec<_>>(), ["first of Ann", "second of Ann"]);
     rig.fake.wait_confirmed().await;
@@ -60,7 +60,7 @@ async fn what_the_house_cannot_take_yet_is_submitted_again_in_order() {
 async fn a_full_channel_makes_others_deaf_only_until_it_has_waited_long_enough() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
     let (ann, bob) = (rig.fake.person("Ann"), rig.fake.person("Bob"));
-    rig.house.state.lock().busy.push(ann.id.to_string());
+    rig.house.state.lock().busy.insert(ann.id.to_string());
     let stuck = rig.fake.say(ann.id, &ann, "stuck");
     for n in 0..120 {
         rig.fake.say(bob.id, &bob, format!("{n}"));

@@ -41,11 +41,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use crate::gate::Gate;
 use crate::gate::Gates;
+use crate::watched::{Watched, listen};
 pub use fault::Fault;
 pub use people::{Answer, Followup, Shown};
 pub use rules::{Route, Rule, Violation};
@@ -147,18 +147,14 @@ impl Builder {
 struct Shared {
     builder: Builder,
     address: SocketAddr,
-    state: Mutex<State>,
+    state: Watched<State>,
     gates: Gates<Route>,
-    /// Rises with every change of the state.
-    changed: watch::Sender<u64>,
 }
 
 impl Shared {
     /// Changes the state and wakes whoever waits for a change.
     fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let result = change(&mut self.state.lock());
-        self.changed.send_modify(|n| *n += 1);
-        result
+        self.state.update(change)
     }
 
     fn violation(&self, rule: Rule, text: String) {
@@ -173,9 +169,6 @@ impl Shared {
         format!("ws://{}", self.address)
     }
 }
-
-/// How long the waiting methods wait before they give up on a test that went wrong.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
 /// A running fake Discord; dropping it stops it.
 pub struct FakeDiscord {
@@ -204,15 +197,12 @@ impl FakeDiscord {
     }
 
     async fn with(builder: Builder) -> Self {
-        let listener = tokio::net::TcpListener::bind(builder.address).await;
-        let listener =
-            listener.unwrap_or_else(|error| panic!("cannot listen at {}: {error}", builder.address));
+        let listener = listen(builder.address).await;
         let address = listener.local_addr().unwrap_or(builder.address);
         let shared = Arc::new(Shared {
             address,
-            state: Mutex::new(State::new(&builder)),
+            state: Watched::new(State::new(&builder)),
             gates: Gates::default(),
-            changed: watch::Sender::new(0),
             builder,
         });
         let server = tokio::spawn(serve::accept(shared.clone(), listener));
@@ -241,7 +231,7 @@ impl FakeDiscord {
 
     /// Rises with everything that happens here, for whoever looks on.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.shared.changed.subscribe()
+        self.shared.state.changes()
     }
 
     /// Waits until a condition on this server holds; it is looked at with everything that happens.
@@ -249,20 +239,11 @@ impl FakeDiscord {
     /// # Panics
     /// It does not within a minute.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
-        let mut changed = self.shared.changed.subscribe();
-        let waiting = async {
-            while !condition(self) {
-                if changed.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        if tokio::time::timeout(GIVE_UP_AFTER, waiting).await.is_err() {
+        let more = || {
             let (arrived, violations) = (self.shared.state.lock().arrived.clone(), self.violations());
-            panic!(
-                "waited {GIVE_UP_AFTER:?} in vain for {what}; requests: {arrived:?}; violations: {violations:?}"
-            );
-        }
+            format!("requests: {arrived:?}; violations: {violations:?}")
+        };
+        self.shared.state.wait(what, || condition(self).then_some(()), more).await;
     }
 
     /// Waits until the bot listens: it has a session and is connected.

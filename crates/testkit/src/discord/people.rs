@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use super::gateway::session::intent;
 use super::state::Interaction;
 use super::world::{Act, BOT_ID, Channel, Sent, kind};
-use super::{FakeDiscord, GIVE_UP_AFTER, Route, Say, State, shapes};
+use super::{FakeDiscord, Route, Say, State, shapes};
 use crate::clock::wall_time;
+use crate::watched::GIVE_UP_AFTER;
 
 /// What a message of an answer shows.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +40,8 @@ pub struct Followup {
 pub struct Answer {
     /// First it was said that an answer follows.
     pub deferred: bool,
+    /// Flags of the first answer, or of the word that one follows.
+    pub flags: u64,
     /// Only the caller sees it.
     pub ephemeral: bool,
     /// The answer itself.

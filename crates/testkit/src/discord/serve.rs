@@ -89,7 +89,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     if &head == b"GET /?" || &head == b"GET / " {
         return gateway::serve(shared, stream).await;
     }
-    let mut changed = shared.changed.subscribe();
+    let mut changed = shared.state.changes();
     let service = service_fn(|request| answer(shared.clone(), request));
     let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let cut = changed.wait_for(|_| shared.state.lock().unreachable);

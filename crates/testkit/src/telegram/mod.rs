@@ -40,11 +40,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::watch as change;
 use tokio::task::JoinHandle;
 
 use crate::clock::wall_time;
 use crate::gate::Gates;
+use crate::watched::{Watched, listen};
 pub use fault::{Fault, Stage};
 pub use rules::{Rule, Violation};
 pub use say::{Attachment, Say};
@@ -166,18 +166,14 @@ impl Builder {
 pub(crate) struct Shared {
     builder: Builder,
     token: String,
-    state: Mutex<world::State>,
+    state: Watched<world::State>,
     gates: Gates<(String, Stage)>,
-    /// Rises with everything that the waiting methods and polls look at.
-    changed: change::Sender<u64>,
 }
 
 impl Shared {
     /// Changes the state and wakes whoever waits for a change.
     fn update<T>(&self, change: impl FnOnce(&mut world::State) -> T) -> T {
-        let result = change(&mut self.state.lock());
-        self.changed.send_modify(|n| *n += 1);
-        result
+        self.state.update(change)
     }
 }
 
@@ -220,14 +216,8 @@ impl FakeTelegram {
         let id = token.split(':').next().and_then(|id| id.parse().ok()).unwrap_or(1);
         let username = Some(builder.username.clone());
         let bot = Person { id, name: "Cairn".to_owned(), username, is_bot: true };
-        let state = Mutex::new(world::State::new(bot));
-        let shared = Arc::new(Shared {
-            builder,
-            token,
-            state,
-            gates: Gates::default(),
-            changed: change::Sender::new(0),
-        });
+        let state = Watched::new(world::State::new(bot));
+        let shared = Arc::new(Shared { builder, token, state, gates: Gates::default() });
         let telegram = Self { shared, address, server: Mutex::new(None) };
         telegram.run(listener);
         telegram
@@ -274,11 +264,6 @@ impl FakeTelegram {
     pub fn bot(&self) -> Person {
         self.shared.state.lock().bot.clone()
     }
-}
-
-async fn listen(address: SocketAddr) -> TcpListener {
-    let listener = TcpListener::bind(address).await;
-    listener.unwrap_or_else(|error| panic!("cannot listen at {address}: {error}"))
 }
 
 #[cfg(test)]

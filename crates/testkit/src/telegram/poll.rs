@@ -22,7 +22,7 @@ pub(super) async fn get_updates(shared: &Arc<Shared>, params: &Params) -> Result
     let timeout = params.integer("timeout").and_then(|secs| u64::try_from(secs).ok()).unwrap_or(0);
     let deadline = Instant::now() + Duration::from_secs(timeout.min(TIMEOUT_MAX_SECS));
     let offset = params.integer("offset").unwrap_or(0);
-    let mut changed = shared.changed.subscribe();
+    let mut changed = shared.state.changes();
     let mine = shared.update(|state| {
         if let Some(Value::Array(kinds)) = params.json("allowed_updates") {
             state.allowed = Some(kinds.iter().filter_map(|kind| Some(kind.as_str()?.to_owned())).collect());

@@ -1,16 +1,11 @@
 //! What a test looks at, waits for and turns the wrong way.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use super::fault::{Fault, Stage};
 use super::world::Waiting;
 use super::{Act, Call, FakeTelegram, Sent, Violation, What};
 use crate::gate::Gate;
-
-/// How long the waiting methods wait before they give up on a test that went wrong.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
 /// Something that a test has made the server do, until this is dropped.
 #[must_use = "it ends when it is dropped"]
@@ -105,7 +100,7 @@ impl FakeTelegram {
 
     /// Changes with everything that happens here.
     pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.shared.changed.subscribe()
+        self.shared.state.changes()
     }
 
     /// Waits until the bot has so many messages in a chat; all of them.
@@ -138,20 +133,8 @@ impl FakeTelegram {
     /// # Panics
     /// It does not within a minute.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
-        let mut changed = self.shared.changed.subscribe();
-        let waiting = async {
-            while !condition(self) {
-                if changed.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        let waited = tokio::time::timeout(GIVE_UP_AFTER, waiting).await;
-        assert!(
-            waited.is_ok(),
-            "waited {GIVE_UP_AFTER:?} in vain for {what}; violations: {:?}",
-            self.violations()
-        );
+        let more = || format!("violations: {:?}", self.violations());
+        self.shared.state.wait(what, || condition(self).then_some(()), more).await;
     }
 }
 

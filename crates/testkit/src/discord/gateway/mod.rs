@@ -53,7 +53,7 @@ pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
 }
 
 async fn converse(shared: &Arc<Shared>, id: u64, socket: &mut Socket) {
-    let mut changed = shared.changed.subscribe();
+    let mut changed = shared.state.changes();
     let mut last_beat = Instant::now();
     loop {
         changed.borrow_and_update();

@@ -35,10 +35,12 @@ pub(super) fn callback(shared: &Shared, call: &Call, path: &Path) -> Outcome {
                 return Err(Refusal::form("type", "BASE_TYPE_CHOICES", "Value must be one of {4, 5}."));
             }
         };
-        let ephemeral = data["flags"].as_u64().unwrap_or_default() & content::EPHEMERAL != 0;
+        let flags = data["flags"].as_u64().unwrap_or_default();
+        let ephemeral = flags & content::EPHEMERAL != 0;
         if let Some(found) = state.interactions.get_mut(&path.major) {
             found.acknowledged = true;
             found.answer.deferred = shown.is_none();
+            found.answer.flags = flags;
             found.answer.ephemeral = ephemeral;
             found.answer.shown = shown;
         }
