@@ -6,6 +6,9 @@ use serde_json::json;
 
 use crate::house::{CHANNEL, CHANNEL_NAME, CODE, House, connected, discord, id};
 
+/// The flag of a message that shows no preview of links.
+const QUIET: u64 = 1 << 2;
+
 #[tokio::test]
 async fn commands_are_registered_once() {
     let (discord, house) = (discord().await, House::new());
@@ -32,6 +35,7 @@ async fn a_command_is_put_off_run_and_answered() {
     let call = discord.slash(CHANNEL, "alice", "remember", &[("text", "the key is under the mat")]);
     let answer = discord.wait_answer(call).await;
     assert!(answer.deferred && !answer.ephemeral, "{answer:?}");
+    assert_eq!((answer.flags, answer.shown.as_ref().map(|shown| shown.flags)), (QUIET, Some(QUIET)));
     assert_eq!(answer.words(), "remembered");
     let calls = house.wait_called(1).await;
     assert_eq!(calls[0].channel.as_str(), CHANNEL_NAME);
@@ -48,7 +52,8 @@ async fn a_private_answer_is_seen_by_the_caller_alone() {
     discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
     house.answers("all about you", true);
     let export = discord.slash(CHANNEL, "alice", "export", &[]);
-    assert!(discord.wait_answer(export).await.ephemeral);
+    let answer = discord.wait_answer(export).await;
+    assert!(answer.ephemeral && answer.flags & QUIET != 0, "{answer:?}");
     // Nobody knew beforehand that this one would be private.
     let status = discord.slash(CHANNEL, "alice", "status", &[]);
     discord
@@ -71,7 +76,7 @@ async fn a_long_answer_goes_on_behind_the_first_part() {
     discord.wait_until("two more parts", |discord| discord.answer(call).followups.len() == 2).await;
     let answer = discord.answer(call);
     assert_eq!(answer.words().matches("a line of it").count(), 400);
-    assert!(answer.followups.iter().all(|more| !more.ephemeral));
+    assert!(answer.followups.iter().all(|more| !more.ephemeral && more.shown.flags == QUIET));
     discord.assert_clean();
 }
 

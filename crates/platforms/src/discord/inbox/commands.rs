@@ -152,7 +152,7 @@ impl Porter {
         let message = CreateInteractionResponseMessage::new()
             .content(markup::render(words))
             .allowed_mentions(nobody())
-            .flags(InteractionResponseFlags::SUPPRESS_EMBEDS | InteractionResponseFlags::EPHEMERAL);
+            .flags(flags(true));
         let response = CreateInteractionResponse::Message(message);
         if let Err(error) = self.rest.respond(interaction.id, &interaction.token, &response).await {
             tracing::warn!(platform = "discord", %error, "a command could not be refused");
@@ -161,8 +161,8 @@ impl Porter {
 
     /// Tells Discord that the answer follows. False: it is too late for one.
     async fn put_off(&self, interaction: &Interaction, hidden: bool) -> bool {
-        let response =
-            CreateInteractionResponse::Defer(CreateInteractionResponseMessage::new().ephemeral(hidden));
+        let message = CreateInteractionResponseMessage::new().flags(flags(hidden));
+        let response = CreateInteractionResponse::Defer(message);
         // Not patiently: after three seconds nobody wants it any more.
         match self.rest.respond(interaction.id, &interaction.token, &response).await {
             Ok(()) | Err(RestError::Refused { code: ALREADY_ANSWERED, .. }) => true,
@@ -214,6 +214,12 @@ impl Porter {
             }
         }
     }
+}
+
+/// No preview of a link is shown, as with every message of the bot; `hidden`: for the caller's eyes alone.
+fn flags(hidden: bool) -> InteractionResponseFlags {
+    let quiet = InteractionResponseFlags::SUPPRESS_EMBEDS;
+    if hidden { quiet | InteractionResponseFlags::EPHEMERAL } else { quiet }
 }
 
 /// An argument as it would be typed.
