@@ -337,11 +337,18 @@ fn limited(limit: Limit, retry_after_secs: u64, tell: bool) -> Limited {
     Limited { retry_after_secs, words, tell }
 }
 
-/// A wait, rounded up: nobody comes back too early.
+/// A wait as people say it, rounded up: nobody comes back much too early.
 fn in_words(secs: u64) -> String {
+    /// So many minutes over an hour are the hour still.
+    const SLACK: u64 = 5;
     match secs.div_ceil(60) {
         0 | 1 => "in a minute".to_owned(),
-        minutes @ 2..=99 => format!("in {minutes} minutes"),
-        minutes => format!("in {} hours", minutes.div_ceil(60)),
+        minutes @ 2..55 => format!("in {minutes} minutes"),
+        minutes => match minutes.saturating_sub(SLACK).div_ceil(30) {
+            0..=2 => "in about an hour".to_owned(),
+            3 => "in about an hour and a half".to_owned(),
+            halves @ 4..47 => format!("in about {} hours", halves.div_ceil(2)),
+            _ => "in about a day".to_owned(),
+        },
     }
 }

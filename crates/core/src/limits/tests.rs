@@ -190,3 +190,23 @@ fn a_clock_that_was_hours_ahead_locks_nobody_out() {
     meter.admit(&channel("1"), "a", at(0)).expect("the clock was wrong");
     assert!(meter.admit(&channel("1"), "a", at(1)).expect_err("is counted").retry_after_secs <= 3660);
 }
+
+#[rstest]
+#[case(1, "in a minute")]
+#[case(60, "in a minute")]
+#[case(61, "in 2 minutes")]
+#[case(54 * 60, "in 54 minutes")]
+#[case(54 * 60 + 1, "in about an hour")]
+#[case(61 * 60, "in about an hour")]
+#[case(65 * 60, "in about an hour")]
+#[case(65 * 60 + 1, "in about an hour and a half")]
+#[case(95 * 60, "in about an hour and a half")]
+#[case(96 * 60, "in about 2 hours")]
+#[case(125 * 60, "in about 2 hours")]
+#[case(126 * 60, "in about 3 hours")]
+#[case(12 * 3600, "in about 12 hours")]
+#[case(23 * 3600, "in about 23 hours")]
+#[case(24 * 3600, "in about a day")]
+fn a_wait_is_told_as_people_say_it(#[case] secs: u64, #[case] words: &str) {
+    assert_eq!(in_words(secs), words);
+}
