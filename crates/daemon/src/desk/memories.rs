@@ -2,7 +2,7 @@
 
 use cairn_core::command::CommandCall;
 use cairn_core::event::{Event, NewRecord};
-use cairn_core::ids::AgentId;
+use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Fingerprint, Memory, MemoryKind, MemorySave, Scope, Source, mint_id};
 use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
 
@@ -81,7 +81,20 @@ impl DaemonDesk {
             Scope::User { .. } => "for you alone",
             Scope::Chat { .. } | Scope::Agent => "for everybody in this chat",
         };
-        Ok(format!("Remembered, {whose} (`{id}`). `/forget {id}` takes it back."))
+        Ok(format!("Remembered, {whose} (`{id}`). {}", self.taken_back(call, &id)))
+    }
+
+    /// Who takes a memory back, and how.
+    fn taken_back(&self, call: &CommandCall, id: &MemoryId) -> String {
+        let commands = &self.deps.config.commands;
+        let may = |operator| commands.forget.allows(call.direct, operator);
+        match () {
+            () if may(commands.is_operator(&call.caller.id)) => format!("`/forget {id}` takes it back."),
+            () if may(true) && !commands.operators.is_empty() => {
+                format!("Operators take it back with `/forget {id}`.")
+            }
+            () => format!("Whoever runs me takes it back with `cairn memory forget {id}`."),
+        }
     }
 
     /// `/forget WHAT`: a memory by its id, or by words that only one has.

@@ -179,6 +179,23 @@ async fn the_status_tells_of_this_conversation_alone() {
 }
 
 #[tokio::test]
+async fn who_may_take_a_memory_back_is_told() {
+    let operators = "operators = [\"telegram/8\"]\n";
+    for (keys, channel, caller, expected) in [
+        ("", PRIVATE, ann(), "`/forget "),
+        ("", GROUP, ann(), "Whoever runs me takes it back with `cairn memory forget "),
+        (operators, GROUP, ann(), "Operators take it back with `/forget "),
+        (operators, GROUP, bob(), "). `/forget "),
+        ("forget = \"everyone\"\n", GROUP, ann(), "). `/forget "),
+        ("forget = \"nobody\"\noperators = [\"telegram/8\"]\n", PRIVATE, bob(), "`cairn memory forget "),
+    ] {
+        let fixture = fixture(&format!("[commands]\n{keys}")).await;
+        let words = fixture.words(channel, caller, "remember the shed is green").await;
+        assert!(words.contains(expected), "{keys} {channel}: {words}");
+    }
+}
+
+#[tokio::test]
 async fn a_memory_is_shown_in_its_place_alone_and_privately() {
     let fixture = fixture("").await;
     fixture.words(GROUP, ann(), "remember the *shed* is green").await;
