@@ -6,14 +6,14 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use cairn_actors::AgentRuntime;
 use cairn_core::ids::AgentId;
-use cairn_core::ports::{Archive, PlatformStatus};
+use cairn_core::ports::{Archive, OutboxStore, PlatformStatus};
 use cairn_platforms::local::ApiError;
 use cairn_store::VerifyReport;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Identity, Shared};
+use super::{Identity, OutboxCounts, Shared};
 use crate::adapters::statuses;
 
 /// The state of a daemon.
@@ -51,6 +51,9 @@ pub struct StatusRecord {
     pub restarts: u64,
     /// The store.
     pub store: StoreStatus,
+    /// What chat networks have not confirmed.
+    #[serde(default)]
+    pub outbox: OutboxCounts,
     /// The chat networks that are used.
     #[serde(default)]
     pub platforms: Vec<PlatformStatus>,
@@ -115,6 +118,7 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
     let stopped = StatusRecord {
         uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
         channels: admin.store.channels().await?.len() as u64,
+        outbox: OutboxCounts::of(&admin.store.deliveries().await?),
         ..StatusRecord::of_stopped(identity, agents(admin.runtimes().await?), store)
     };
     Ok(Json(match health {
@@ -162,6 +166,7 @@ impl StatusRecord {
             runs: 0,
             restarts: 0,
             store,
+            outbox: OutboxCounts::default(),
             platforms: Vec::new(),
         }
     }

@@ -32,7 +32,7 @@ use crate::registry::DaemonRegistry;
 use crate::roster::Roster;
 
 pub use daemon::StatusRecord;
-pub use outbox::OutboxRecord;
+pub use outbox::{OutboxCounts, OutboxRecord};
 pub use pairings::PairingRecord;
 
 /// What the admin API needs.

@@ -40,6 +40,32 @@ pub struct OutboxRecord {
     pub text: String,
 }
 
+/// How many deliveries platforms have not confirmed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxCounts {
+    /// Still to be sent.
+    pub owed: u64,
+    /// The platform will not take them.
+    pub dead: u64,
+    /// They may be there, or not.
+    pub unknown: u64,
+}
+
+impl OutboxCounts {
+    /// Counts deliveries.
+    pub(super) fn of(items: &[OutboxItem]) -> Self {
+        let mut counts = Self::default();
+        for item in items {
+            match item.state {
+                DeliveryState::Owed => counts.owed += 1,
+                DeliveryState::Dead { .. } => counts.dead += 1,
+                DeliveryState::Unknown { .. } => counts.unknown += 1,
+            }
+        }
+        counts
+    }
+}
+
 /// `GET /v1/outbox`: oldest first.
 pub(super) async fn list(State(admin): State<Shared>) -> Result<Json<Vec<OutboxRecord>>, ApiError> {
     let mut records = Vec::new();

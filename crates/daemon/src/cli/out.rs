@@ -45,6 +45,11 @@ pub(crate) fn note(text: &str) {
     let _closed = writeln!(std::io::stderr().lock(), "{text}");
 }
 
+/// Columns that a line may take which can go on below: the terminal's; when piped, for `grep` and its like, no end.
+pub(crate) fn room() -> usize {
+    if Term::stdout().is_term() { width() } else { usize::MAX }
+}
+
 /// Columns that a line may take: the terminal's, or a fixed number when piped.
 pub(crate) fn width() -> usize {
     let term = Term::stdout();

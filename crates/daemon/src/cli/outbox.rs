@@ -7,9 +7,9 @@ use super::client::encode;
 use super::connect::Surroundings;
 use super::failure::Failure;
 use super::table::Table;
-use super::text::one_line;
+use super::text::{grouped, one_line};
 use super::{Global, out};
-use crate::admin::OutboxRecord;
+use crate::admin::{OutboxCounts, OutboxRecord};
 
 /// Characters of a delivery's words that the list shows.
 const TEXT_SHOWN: usize = 72;
@@ -103,6 +103,23 @@ async fn list(surroundings: &Surroundings, global: &Global) -> Result<(), Failur
     Ok(())
 }
 
+/// The outbox in `cairn status`; nothing, when nothing is in it.
+pub(crate) fn drawn(counts: OutboxCounts) -> Vec<String> {
+    let counted = [(counts.unknown, "of unknown fate"), (counts.dead, "dead"), (counts.owed, "owed")];
+    let some: Vec<String> =
+        counted.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", grouped(*n))).collect();
+    if some.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![format!("outbox    {}", some.join(", "))];
+    if counts.unknown + counts.dead > 0 {
+        lines.push(
+            "          > `cairn outbox list` shows them, `retry ID` and `drop ID` settle them".to_owned(),
+        );
+    }
+    lines
+}
+
 /// An age in its largest unit.
 fn age(seconds: u64) -> String {
     match seconds {
@@ -110,5 +127,20 @@ fn age(seconds: u64) -> String {
         60..3_600 => format!("{} min", seconds / 60),
         3_600..86_400 => format!("{} h", seconds / 3_600),
         _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_tells_what_was_not_delivered_and_where_to_look() {
+        let lines = |unknown, dead, owed| drawn(OutboxCounts { owed, dead, unknown }).join("\n");
+        assert_eq!(lines(0, 0, 0), "");
+        assert_eq!(lines(0, 0, 3), "outbox    3 owed");
+        let hint = "\n          > `cairn outbox list` shows them, `retry ID` and `drop ID` settle them";
+        assert_eq!(lines(2, 1, 3), format!("outbox    2 of unknown fate, 1 dead, 3 owed{hint}"));
+        assert_eq!(lines(0, 1, 0), format!("outbox    1 dead{hint}"));
     }
 }

@@ -9,7 +9,7 @@ use super::connect::{Surroundings, channel_path};
 use super::failure::Failure;
 use super::table::Table;
 use super::text::{columns, counted, cut, grouped, minute, one_line, percent, plain};
-use super::{ChannelArg, Global, out, platforms};
+use super::{ChannelArg, Global, out, outbox, platforms};
 use crate::admin::StatusRecord;
 use crate::records::{ChannelRecord, EntryRecord, Wakefulness};
 
@@ -104,6 +104,7 @@ pub(crate) async fn status(global: Global, _args: StatusArgs) -> Result<(), Fail
         .collect();
     out::line(&format!("agents    {}", agents.join(", ")))?;
     out::line(&format!("channels  {}, {} awake", grouped(status.channels), grouped(status.awake)))?;
+    outbox::drawn(status.outbox).iter().try_for_each(|line| out::line(line))?;
     status.platforms.iter().flat_map(platforms::drawn).try_for_each(|line| out::line(&line))
 }
 
@@ -120,7 +121,7 @@ pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), 
     }
     let mut table =
         Table::new(&["channel", "state", "entries", "usage", "tier", "summaries", "last"], &[2, 3, 5])
-            .flexible(0);
+            .whole(0);
     for record in &records {
         table.row(vec![
             record.channel.to_string(),
@@ -132,7 +133,7 @@ pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), 
             minute(record.last_at),
         ]);
     }
-    out::raw(table.render(out::width()).as_bytes())
+    out::raw(table.render(out::room()).as_bytes())
 }
 
 /// `cairn history`.

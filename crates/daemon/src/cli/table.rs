@@ -1,4 +1,5 @@
-//! Tables: columns as wide as their cells; the flexible one gives way when a line is wider than the terminal.
+//! Tables: columns as wide as their cells; the flexible one gives way when a line is wider than the terminal: its cells
+//! are cut, or, where they are names, stand on a line of their own.
 
 use super::text::{columns, cut};
 
@@ -7,6 +8,7 @@ pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     right: &'static [usize],
     flexible: usize,
+    whole: bool,
 }
 
 /// Columns that the flexible column keeps in any case.
@@ -16,12 +18,13 @@ impl Table {
     /// A table with that heading; columns in `right` are set flush right. The last column is the flexible one.
     pub(crate) fn new(heading: &[&str], right: &'static [usize]) -> Self {
         let rows = vec![heading.iter().map(|cell| (*cell).to_owned()).collect()];
-        Self { rows, right, flexible: heading.len().saturating_sub(1) }
+        Self { rows, right, flexible: heading.len().saturating_sub(1), whole: false }
     }
 
-    /// Another column is the flexible one.
-    pub(crate) fn flexible(mut self, column: usize) -> Self {
-        self.flexible = column;
+    /// That column is the flexible one, and none of its cells is cut: one that finds no room stands on a line of its
+    /// own above the rest of its row.
+    pub(crate) fn whole(mut self, column: usize) -> Self {
+        (self.flexible, self.whole) = (column, true);
         self
     }
 
@@ -30,7 +33,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as text, no line wider than `width`.
+    /// The table as text, no line wider than `width` but for cells that are not cut.
     pub(crate) fn render(&self, width: usize) -> String {
         let n_columns = self.rows.first().map_or(0, Vec::len);
         let mut widths: Vec<usize> = (0..n_columns)
@@ -44,9 +47,17 @@ impl Table {
         let mut out = String::new();
         for row in &self.rows {
             let mut line = String::new();
+            let wide = row
+                .get(self.flexible)
+                .filter(|cell| self.whole && columns(cell) > widths.get(self.flexible).copied().unwrap_or(0));
+            if let Some(cell) = wide {
+                out.push_str(cell);
+                out.push('\n');
+            }
             for (idx, cell) in row.iter().enumerate() {
                 let room = widths.get(idx).copied().unwrap_or(0);
-                let cell = &cut(cell, room);
+                let above = wide.is_some() && idx == self.flexible;
+                let cell = &if above { String::new() } else { cut(cell, room) };
                 let pad = " ".repeat(room.saturating_sub(columns(cell)));
                 if idx > 0 {
                     line.push_str("  ");
@@ -80,10 +91,22 @@ mod tests {
     }
 
     #[test]
-    fn the_flexible_column_gives_way_to_the_others() {
-        let mut table = Table::new(&["name", "n"], &[1]).flexible(0);
+    fn a_name_that_finds_no_room_stands_whole_above_its_row() {
+        let mut table = Table::new(&["name", "n"], &[1]).whole(0);
         table.row(vec!["a name longer than the room that there is".into(), "1".into()]);
-        let expected = format!("name{}  n\na name longer than the roo…  1\n", " ".repeat(23));
+        table.row(vec!["a short one".into(), "2".into()]);
+        let gap = " ".repeat(16);
+        let expected = format!(
+            "name{}  n\na name longer than the room that there is\n{}  1\na short one{gap}  2\n",
+            " ".repeat(23),
+            " ".repeat(27),
+        );
         assert_eq!(table.render(30), expected);
+        let wide = table.render(usize::MAX);
+        assert!(
+            wide.lines()
+                .nth(1)
+                .is_some_and(|line| line.starts_with("a name longer") && line.ends_with("is  1"))
+        );
     }
 }

@@ -109,11 +109,15 @@ async fn what_cannot_be_delivered_goes_to_the_dead_letters_and_harms_no_other_ch
     };
     let item = house.until("a dead letter", dead).await;
     assert!(item["reason"].as_str().unwrap().contains("10003"), "{item}");
+    let status = house.cairn_with(&["status"]).await.stdout;
+    assert!(status.contains("outbox    1 dead") && status.contains("`cairn outbox list`"), "{status}");
     house.ask(OTHER_ROOM, "alice", "and here?").await;
     let id = item["id"].as_str().unwrap();
     let run = house.cairn_with(&["outbox", "drop", id]).await;
     assert_eq!(run.code, Some(0), "{run:?}");
     assert_eq!(house.json_of(&["outbox", "list"]).await, serde_json::json!([]));
+    let none = serde_json::json!({ "owed": 0, "dead": 0, "unknown": 0 });
+    assert_eq!(house.json_of(&["status"]).await["outbox"], none);
     house.assert_clean();
 }
 

@@ -16,7 +16,12 @@ async fn assert_failed(house: &House, reason: &str, hint: &str) {
     let health = house.client().get("/v1/health").await.unwrap();
     assert_eq!(health["status"], "ok", "{health}");
     let run = house.cairn_with(&["status"]).await;
-    assert!(run.stdout.contains("discord") && run.code == Some(0), "{run:?}");
+    assert!(run.stdout.contains("discord   failed") && run.code == Some(0), "{run:?}");
+    let shown = |key: &str, mark: &str| {
+        let text = platform[key].as_str().unwrap_or_default();
+        run.stdout.contains(&format!("          {mark} {text}"))
+    };
+    assert!(shown("reason", "!") && shown("hint", ">"), "{run:?}");
     assert!(house.log().to_lowercase().contains(hint), "the log does not say what to do: {}", house.log());
     house.assert_clean();
 }
@@ -82,7 +87,11 @@ async fn a_server_that_cannot_be_reached_is_called_again() {
     let mut house = Setup::default().build().await;
     house.discord.set_unreachable(true);
     house.run().await;
-    house.wait_platform("in trouble", |platform| platform["reason"].is_string()).await;
+    let platform = house.wait_platform("in trouble", |platform| platform["reason"].is_string()).await;
+    let shown = house.cairn_with(&["status"]).await.stdout;
+    let why = format!("! {}", platform["reason"].as_str().unwrap());
+    assert!(shown.contains(&why), "{why} is not in: {shown}");
+    assert_eq!(house.client().get("/v1/health").await.unwrap()["status"], "ok", "it lives");
     house.discord.set_unreachable(false);
     house.discord.wait_ready().await;
     house.ask(ROOM, "alice", "hello").await;

@@ -14,6 +14,11 @@ async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
     assert_eq!(home.cairn(&["channels", "--json"]).ended(0).json()[0]["state"], "awake");
     assert_eq!(home.cairn(&["status", "--json"]).ended(0).json()["running"], true);
     home.cairn_with(&["chat"], b"again\n").ended(0);
+    let long = "a-name-as-long-as-names-may-be-so-that-no-terminal-has-room-for-it";
+    daemon.client().say(&long[..64], "hello").await.unwrap();
+    let listed = home.cairn(&["channels"]).ended(0).stdout;
+    let whole = format!("main/local/{}  awake", &long[..64]);
+    assert!(listed.lines().any(|line| line.starts_with(&whole)), "{listed}");
     let mode = std::fs::metadata(home.state().join("cairn.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
