@@ -244,6 +244,7 @@ fn chats() -> Vec<Event> {
         Event::PairingApproved { user: "telegram/7".into() },
         Event::PairingRevoked { user: "telegram/7".into() },
         Event::ChatMigrated { platform: "telegram".into(), from: "-7".into(), to: "-1007".into() },
+        Event::MessageRefused { message: "m3".into() },
     ]
 }
 

@@ -145,18 +145,20 @@ fn command(id: &str) -> Event {
 }
 
 #[tokio::test]
-async fn a_command_is_seen_and_ended_and_makes_its_channel_known() {
+async fn a_command_and_what_was_refused_are_seen_and_ended_and_make_their_channel_known() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut chat = Chat::new(&store, "main");
     let main = channel("main");
-    chat.append(vec![command("77")]).await;
-    for _ in 0..2 {
-        let Seen::Ended { end, .. } = store.seen(&main, &"77".into()).await.unwrap() else {
-            panic!("not ended")
-        };
-        assert_eq!(end.outcome, TurnOutcome::Unanswered);
-        chat.append(vec![command("77")]).await;
+    for (id, event) in [("76", Event::MessageRefused { message: "76".into() }), ("77", command("77"))] {
+        chat.append(vec![event.clone()]).await;
+        for _ in 0..2 {
+            let Seen::Ended { end, .. } = store.seen(&main, &id.into()).await.unwrap() else {
+                panic!("not ended")
+            };
+            assert_eq!(end.outcome, TurnOutcome::Unanswered);
+            chat.append(vec![event.clone()]).await;
+        }
     }
     let rows = store.channels().await.unwrap();
     assert_eq!((rows.len(), rows[0].unfinished), (1, false));

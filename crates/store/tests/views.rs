@@ -84,6 +84,7 @@ async fn lived_in(dir: &Path) -> String {
     let caller = Author { id: "discord/1".to_owned(), name: "ana".to_owned() };
     chat.append(vec![
         Event::CommandTaken { message: "command".into(), command: "new".to_owned(), caller: caller.clone() },
+        Event::MessageRefused { message: "refused".into() },
         Event::UsageSpent { model: "small".to_owned(), usage: usage(30) },
         Event::PairingRequested { user: caller, chat: "7".to_owned(), code: "KIWI-42".to_owned() },
     ])

@@ -94,6 +94,17 @@ impl ChannelState {
         self.cell.id.platform() != LOCAL_PLATFORM
     }
 
+    /// A chat network may deliver what was refused again, after a restart that begins the hour anew: it stays refused.
+    /// On the local platform whoever sent it sends it again, and then it is let in.
+    async fn note_refused(&mut self, message: &MessageId) -> Result<(), Fault> {
+        if self.is_chat()
+            && let Err(error) = self.commit(vec![Event::MessageRefused { message: message.clone() }]).await?
+        {
+            tracing::warn!(channel = %self.cell.id, %error, "that a limit kept a message out is not journalled");
+        }
+        Ok(())
+    }
+
     async fn newer_words(&mut self, inbound: &Inbound) -> Result<Result<Admission, Refusal>, Fault> {
         let change = Change::Edited {
             author: inbound.author.clone(),
@@ -122,6 +133,7 @@ impl ChannelState {
         if inbound.addressed
             && let Err(limited) = self.shared.admit(&self.cell.id, &inbound.author.id)
         {
+            self.note_refused(&inbound.message).await?;
             let Limited { retry_after_secs, words, tell } = limited;
             return Ok(Err(Refusal::Limited { retry_after_secs, words, tell }));
         }

@@ -161,17 +161,33 @@ async fn a_limit_is_told_once_and_binds_neither_repeats_nor_asides_nor_the_local
     let live = world.start().await;
     ask(&live, "a", "one").await;
     ask(&live, "b", "two").await;
-    for tells in [true, false] {
-        match live.submit(message(&group(), "c", "three")).await.err() {
+    for (id, tells) in [("c", true), ("d", false)] {
+        match live.submit(message(&group(), id, "three")).await.err() {
             Some(Refusal::Limited { tell, .. }) => assert_eq!(tell, tells),
             other => panic!("{other:?}"),
         }
     }
     assert_eq!(ask(&live, "a", "one").await, "re: one", "a repeat is no new message");
-    let mut aside = message(&group(), "d", "aside");
+    let mut aside = message(&group(), "e", "aside");
     aside.addressed = false;
     assert!(live.submit(aside).await.is_ok());
     assert_eq!(live.ask("l", "local").await, "re: local");
     tokio::time::sleep(std::time::Duration::from_secs(3_700)).await;
-    assert_eq!(ask(&live, "c", "three").await, "re: aside\nthree");
+    assert_eq!(ask(&live, "f", "four").await, "re: aside\nfour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_limit_refused_stays_refused_when_it_comes_again_after_a_restart() {
+    let mut world = World::new();
+    world.talk = TalkLimits { user_messages_per_hour: 1, ..TalkLimits::default() };
+    let live = world.start().await;
+    ask(&live, "a", "one").await;
+    let refused = live.submit(message(&group(), "b", "two")).await;
+    assert!(matches!(refused.err(), Some(Refusal::Limited { .. })));
+    let again = world.killed();
+    let live = again.start().await;
+    assert!(live.submit(message(&group(), "b", "two")).await.is_ok(), "it is taken, and passed over");
+    assert_eq!(ask(&live, "c", "three").await, "re: three");
+    assert!(!last_request(&again).contains("two"));
+    assert_eq!(again.store.count(|event| matches!(event, Event::MessageRefused { .. })), 1);
 }

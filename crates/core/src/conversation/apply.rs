@@ -83,6 +83,7 @@ impl Conversation {
             Event::DaemonStarted { .. }
             | Event::DaemonStopped
             | Event::CommandTaken { .. }
+            | Event::MessageRefused { .. }
             | Event::PairingRequested { .. }
             | Event::PairingApproved { .. }
             | Event::PairingRevoked { .. }

@@ -318,6 +318,12 @@ pub enum Event {
         /// Who gave it.
         caller: Author,
     },
+    /// A limit kept a message of a chat network out, with its words: it is not taken in either when the platform
+    /// delivers it again.
+    MessageRefused {
+        /// The message.
+        message: MessageId,
+    },
     /// Tokens were used beside a turn: by a run.
     UsageSpent {
         /// The model, by its id in the configuration.

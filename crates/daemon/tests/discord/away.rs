@@ -82,3 +82,21 @@ async fn what_is_older_than_the_limit_is_not_answered() {
     assert_eq!(house.discord.sent(ROOM).len(), 1);
     house.assert_clean();
 }
+
+#[tokio::test]
+async fn what_a_limit_refused_is_not_answered_after_a_restart() {
+    let tables = "[limits]\nuser_messages_per_hour = 2\n".to_owned();
+    let mut house = Setup { tables, ..Setup::default() }.start().await;
+    house.ask(ROOM, "alice", "one").await;
+    house.ask(ROOM, "alice", "two").await;
+    house.discord.post(ROOM, "alice", "refused").mention_bot().send();
+    house.discord.wait_sent(ROOM, 3).await;
+    house.kill().await;
+    house.discord.forget_sessions();
+    // The hour begins anew, and the last five minutes are read again.
+    house.back().await;
+    house.ask(ROOM, "bob", "after").await;
+    assert_eq!(house.discord.sent(ROOM).len(), 4, "{:?}", house.discord.sent(ROOM));
+    assert!(house.requests().iter().all(|request| !request.contains("refused")));
+    house.assert_clean();
+}

@@ -89,7 +89,9 @@ fn in_channel(
             edit(changes, channel, record, message, fingerprint)?;
         }
         Event::MessageDeleted { message, seqs } => delete(changes, channel, message, seqs)?,
-        Event::CommandTaken { message, .. } => take_command(changes, state, channel, record, message)?,
+        Event::CommandTaken { message, .. } | Event::MessageRefused { message } => {
+            see_only(changes, state, channel, record, message)?;
+        }
         Event::OutboxIntended { .. }
         | Event::OutboxAttempted { .. }
         | Event::OutboxPutOff { .. }
@@ -151,8 +153,8 @@ fn accept(
     remember(changes, state, channel, &pending.message, &row)
 }
 
-/// A command is seen and done with as soon as it is taken: delivered again, it is not run again.
-fn take_command(
+/// A command, or what a limit refused, is seen and done with at once: delivered again, it is passed over.
+fn see_only(
     changes: &mut Changes<'_>,
     state: &mut ChannelState,
     channel: &ChannelId,

@@ -73,7 +73,7 @@ impl Reads<'_> {
             Some(Event::TurnEnded(end)) => {
                 Ok(Seen::Ended { turn: end.turn.clone(), fingerprint, end: Box::new(end) })
             }
-            Some(Event::CommandTaken { .. }) => {
+            Some(Event::CommandTaken { .. } | Event::MessageRefused { .. }) => {
                 let end = TurnEnd {
                     turn: turn.clone(),
                     outcome: TurnOutcome::Unanswered,

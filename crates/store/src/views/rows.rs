@@ -15,7 +15,7 @@ use crate::journal::segment::Position;
 /// Version of the rows; views of another version are made anew.
 pub(crate) const FORMAT: u32 = 2;
 
-/// Stands in the place of a turn's id for a command, which has none.
+/// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";
 
 /// How far the journal is applied, with the number of rows of each table: written with every batch.

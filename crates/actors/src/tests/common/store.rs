@@ -251,7 +251,9 @@ impl Archive for MemStore {
                     print.clone_from(&pending.fingerprint);
                     seen = Seen::Open { turn: pending.turn.clone(), fingerprint: print.clone() };
                 }
-                Event::CommandTaken { message: command, .. } if command == message => {
+                Event::CommandTaken { message: given, .. } | Event::MessageRefused { message: given }
+                    if given == message =>
+                {
                     let (turn, outcome) = (TurnId::from("command"), TurnOutcome::Unanswered);
                     let (model, recalled) = (None, Vec::new());
                     let end =
