@@ -7,6 +7,7 @@ mod config;
 mod connect;
 mod context;
 mod draw;
+mod export;
 mod failure;
 mod memory;
 mod out;

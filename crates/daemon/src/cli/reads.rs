@@ -1,11 +1,14 @@
 //! Commands that only read: status, channels, history, search.
 
+use std::path::PathBuf;
+
 use cairn_core::ports::{Hit, HitKind};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::client::with_params;
 use super::connect::{Surroundings, channel_path};
+use super::export::export;
 use super::failure::Failure;
 use super::table::Table;
 use super::text::{columns, counted, cut, grouped, minute, one_line, percent, plain};
@@ -29,7 +32,8 @@ pub(crate) struct ChannelsArgs {}
 Examples:
   cairn history main                      the first 100 entries
   cairn history main --from 101           the next page: starts at the last seq + 1
-  cairn history main --limit 10000 --json")]
+  cairn history main --limit 10000 --json
+  cairn history main --export ~/main      the whole of it, as ~/main/dialog/YYYY-MM-DD.jsonl")]
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
     channel: ChannelArg,
@@ -42,6 +46,9 @@ pub(crate) struct HistoryArgs {
     /// Most entries, up to 10000
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit_parser())]
     limit: u64,
+    /// Write the whole history into this folder, one file a day (UTC), one entry a line as --json has it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["from", "to", "limit"])]
+    export: Option<PathBuf>,
 }
 
 /// Arguments of `search`.
@@ -141,6 +148,11 @@ pub(crate) async fn history(global: Global, args: HistoryArgs) -> Result<(), Fai
     let surroundings = Surroundings::load(&global)?;
     let channel = surroundings.channel(&args.channel.channel, None)?;
     let session = surroundings.reading().await?;
+    if let Some(dir) = &args.export {
+        let exported = export(&session.client, &channel, dir).await;
+        let exported = session.finish(exported).await?;
+        return if global.json { out::json(&exported) } else { out::raw(exported.drawn().as_bytes()) };
+    }
     let params = [
         ("from", args.from.map(|from| from.to_string())),
         ("to", args.to.map(|to| to.to_string())),

@@ -5,6 +5,7 @@
 mod chat;
 mod codes;
 mod daemon;
+mod export;
 mod home;
 mod http;
 mod memory;
