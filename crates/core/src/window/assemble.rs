@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::fit::{self, Draft};
 use super::measure::{stack_tokens, system_tokens, tools_tokens};
-use super::render::{marker_text, summary_text, tail_text, tail_tokens, user_parts};
-use super::{Assembled, Tail};
+use super::render::{guide_text, marker_text, summary_text, tail_text, tail_tokens, user_parts};
+use super::{Assembled, Lookup, Tail};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::message::{Entry, Role, text_of};
@@ -52,10 +52,12 @@ pub fn assemble(
     if !leaves_room(correction.apply(frame), usable) {
         return Err(AssembleError::NoRoom { needed: correction.apply(frame), usable });
     }
+    let lookup = Lookup::of(&agent.tools);
+    let items = conversation.stack.items().iter();
     let mut draft = Draft {
         frame,
-        stack: conversation.stack.items().iter().map(|item| (render_item(item), item.tokens())).collect(),
-        stack_overhead: stack_tokens(conversation) - conversation.stack.tokens(),
+        stack: items.map(|item| (render_item(item, lookup), item.tokens())).collect(),
+        stack_overhead: stack_tokens(conversation, agent) - conversation.stack.tokens(),
         entries: conversation.live.iter().map(|entry| conversation.sent(entry)).collect(),
         tail: tail.clone(),
         shortened: Vec::new(),
@@ -65,8 +67,12 @@ pub fn assemble(
     let messages = messages(&draft.entries, &draft.tail);
     let mut system = vec![agent.system_prompt.clone()];
     if !draft.stack.is_empty() {
-        let blocks: Vec<_> = draft.stack.iter().map(|(text, _)| text.as_str()).collect();
-        system.push(blocks.join("\n\n"));
+        let mut block = guide_text(lookup);
+        for (text, _tokens) in &draft.stack {
+            block.push_str("\n\n");
+            block.push_str(text);
+        }
+        system.push(block);
     }
     let request = ChatRequest {
         channel: conversation.channel.clone(),
@@ -99,10 +105,10 @@ impl Draft {
     }
 }
 
-fn render_item(item: &StackItem) -> String {
+fn render_item(item: &StackItem, lookup: Lookup) -> String {
     match item {
-        StackItem::Summary(summary) => summary_text(summary),
-        StackItem::Marker(marker) => marker_text(marker),
+        StackItem::Summary(summary) => summary_text(summary, lookup),
+        StackItem::Marker(marker) => marker_text(marker, lookup),
     }
 }
 

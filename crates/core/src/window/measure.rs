@@ -1,6 +1,7 @@
 //! The measure of the window, region by region.
 
-use super::{Gauge, Region, Regions};
+use super::render::guide_tokens;
+use super::{Gauge, Lookup, Region, Regions};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::model::ToolDef;
@@ -8,9 +9,6 @@ use crate::tokens::estimate;
 
 /// Tokens of the tail without any memory: the clock, always there.
 const BARE_TAIL_TOKENS: u32 = 48;
-
-/// Tokens of the line that leads the stack, and of the frame of the system message.
-const STACK_OVERHEAD: u64 = 6;
 
 /// Tokens of the system prompt, before correction.
 pub(crate) fn system_tokens(agent: &AgentSettings) -> u64 {
@@ -25,11 +23,11 @@ pub(crate) fn tools_tokens(tools: &[ToolDef]) -> u64 {
     tools.iter().map(|tool| u64::from(one(tool))).sum()
 }
 
-/// Tokens of the stack's block, before correction.
-pub(crate) fn stack_tokens(conversation: &Conversation) -> u64 {
+/// Tokens of the stack's block, with the line that leads it, before correction.
+pub(crate) fn stack_tokens(conversation: &Conversation, agent: &AgentSettings) -> u64 {
     match conversation.stack.tokens() {
         0 => 0,
-        tokens => tokens + STACK_OVERHEAD,
+        tokens => tokens + guide_tokens(Lookup::of(&agent.tools)),
     }
 }
 
@@ -43,7 +41,7 @@ pub fn measure(conversation: &Conversation, agent: &AgentSettings) -> Gauge {
         conversation.live.range(range).map(|entry| conversation.weight(entry)).sum()
     };
     let (system, tools) = (system_tokens(agent), tools_tokens(&agent.tools));
-    let summaries = stack_tokens(conversation);
+    let summaries = stack_tokens(conversation, agent);
     let (sealed, live) = (weigh(0..n_sealed), weigh(n_sealed..conversation.live.len()));
     let recalled = u64::from(conversation.recalled_tokens.max(BARE_TAIL_TOKENS));
     let pending: u64 = conversation.pending.iter().map(|pending| u64::from(pending.tokens)).sum();

@@ -16,8 +16,8 @@ pub use assemble::{AssembleError, assemble, question};
 pub(crate) use fit::cut_middle;
 pub use measure::measure;
 pub use render::{
-    entry_tokens, escape_name, escape_text, marker_text, marker_tokens, pending_tokens, short_date,
-    short_time, summary_text, summary_tokens, tail_tokens,
+    Lookup, entry_tokens, escape_name, escape_text, guide_text, marker_text, marker_tokens, pending_tokens,
+    short_date, short_time, summary_text, summary_tokens, tail_tokens,
 };
 
 /// Tokens and entries of one region of the window.

@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::Tail;
 use crate::message::{Author, Entry, Part, Pending, Role};
+use crate::model::ToolDef;
 use crate::summary::{Marker, MarkerKind, Summary};
 use crate::tokens::estimate;
 
@@ -164,25 +165,78 @@ pub(crate) fn parts_tokens(parts: &[Part]) -> u32 {
         .fold(0, u32::saturating_add)
 }
 
-/// A summary as the window shows it: `[Compaction Summary]: …` with its range and dates.
-pub fn summary_text(summary: &Summary) -> String {
+/// By which tools an agent looks into what has left the window: texts of the stack name no tool that it lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lookup {
+    /// `history_read`: message by message.
+    pub reads: bool,
+    /// `history_search`: by words.
+    pub searches: bool,
+}
+
+impl Lookup {
+    /// By all tools: as things of the stack are weighed, so that no weight is too small.
+    pub const ALL: Self = Self { reads: true, searches: true };
+
+    /// By what is among these tools.
+    pub fn of(tools: &[ToolDef]) -> Self {
+        let has = |name: &str| tools.iter().any(|tool| tool.name == name);
+        Self { reads: has("history_read"), searches: has("history_search") }
+    }
+}
+
+/// The line before the stack: what follows is to be continued, not repeated, and how to look into it.
+pub fn guide_text(lookup: Lookup) -> String {
+    let mut text = "[System: archive] What follows, oldest first, is the earlier part of this same conversation: work that \
+                    was done before. Continue it; do not do or say again what stands here as done."
+        .to_owned();
+    match lookup {
+        Lookup { reads: true, searches } => {
+            text.push_str(
+                " Where the exact words matter, read the messages behind a summary with history_read",
+            );
+            text.push_str(if searches { ", or find them with history_search" } else { "" });
+            text.push_str("; look at the latest first.");
+        }
+        Lookup { reads: false, searches: true } => {
+            text.push_str(
+                " Where the exact words matter, find them with history_search; the latest count most.",
+            );
+        }
+        Lookup { reads: false, searches: false } => {}
+    }
+    text
+}
+
+/// Tokens of the line before the stack and of the frame of its system message, before correction.
+pub(crate) fn guide_tokens(lookup: Lookup) -> u64 {
+    u64::from(estimate(&guide_text(lookup))) + u64::from(MESSAGE_OVERHEAD) + 2
+}
+
+/// A summary as the window shows it: `[Compaction Summary]: …` with its range, its dates, the number of messages that it
+/// stands for and how to read them, and below it the text.
+pub fn summary_text(summary: &Summary, lookup: Lookup) -> String {
+    let Summary { from_seq, to_seq, messages, .. } = summary;
     let (from, to) = (short_date(summary.from_at), short_date(summary.to_at));
     let days = if from == to { from } else { format!("{from} to {to}") };
-    format!(
-        "[Compaction Summary]: messages {} to {}, {days}\n{}",
-        summary.from_seq,
-        summary.to_seq,
-        escape_text(&summary.text)
-    )
+    let plural = if *messages == 1 { "" } else { "s" };
+    let mut text =
+        format!("[Compaction Summary]: messages {from_seq} to {to_seq} ({messages} message{plural}), {days}");
+    if lookup.reads {
+        let _ = write!(text, "; word for word: history_read {from_seq} {to_seq}, latest first");
+    }
+    text.push('\n');
+    text.push_str(&escape_text(&summary.text));
+    text
 }
 
 /// Tokens of a summary in the window, before correction.
 pub fn summary_tokens(summary: &Summary) -> u32 {
-    estimate(&summary_text(summary)) + 1
+    estimate(&summary_text(summary, Lookup::ALL)) + 1
 }
 
 /// A marker as the window and `cairn context` show it: `[System: N older messages …]` and the digest.
-pub fn marker_text(marker: &Marker) -> String {
+pub fn marker_text(marker: &Marker, lookup: Lookup) -> String {
     let n = marker.messages;
     match marker.kind {
         MarkerKind::Truncated => {
@@ -193,15 +247,16 @@ pub fn marker_text(marker: &Marker) -> String {
             }
             text
         }
-        MarkerKind::Retired => {
+        MarkerKind::Retired if lookup.searches => {
             format!("[System: {n} older messages have left the window; history_search finds them]")
         }
+        MarkerKind::Retired => format!("[System: {n} older messages have left the window]"),
     }
 }
 
 /// Tokens of a marker in the window, before correction.
 pub fn marker_tokens(marker: &Marker) -> u32 {
-    estimate(&marker_text(marker)) + 1
+    estimate(&marker_text(marker, Lookup::ALL)) + 1
 }
 
 /// The volatile context at the tail: the clock and the recalled memories, as data.

@@ -6,7 +6,7 @@ use cairn_core::event::Event;
 use cairn_core::ids::Seq;
 use cairn_core::memory::{DraftMemory, MemoryKind, Scope};
 use cairn_core::message::{DELETED_TEXT, Part};
-use cairn_core::window::measure;
+use cairn_core::window::{Lookup, marker_text, measure};
 
 use crate::sim::Sim;
 
@@ -139,8 +139,9 @@ fn a_marker_quotes_no_deleted_message() {
     for event in compaction::emergency_on_overflow(&sim.conversation, &sim.agent) {
         sim.journal(event);
     }
-    let shown =
-        |sim: &Sim| sim.conversation.stack.markers().map(cairn_core::window::marker_text).collect::<String>();
+    let shown = |sim: &Sim| -> String {
+        sim.conversation.stack.markers().map(|marker| marker_text(marker, Lookup::ALL)).collect()
+    };
     assert!(shown(&sim).contains("Xq2z") && !shown(&sim).contains("Xq1z"), "{}", shown(&sim));
     assert!(sim.delete(2).is_some(), "it is known from the archive");
     for event in compaction::emergency_on_overflow(&sim.conversation, &sim.agent) {

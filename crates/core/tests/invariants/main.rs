@@ -4,6 +4,7 @@
 
 mod amended;
 mod generated;
+mod guide;
 mod pruning;
 mod rules;
 mod sim;

@@ -7,7 +7,7 @@ use cairn_core::message::Part;
 use cairn_core::model::ChatMessage;
 use cairn_core::summary::MarkerKind;
 use cairn_core::tier::{CompactionSettings, Tier};
-use cairn_core::window::{escape_name, escape_text, measure};
+use cairn_core::window::{Lookup, escape_name, escape_text, marker_text, measure};
 use rstest::rstest;
 
 use crate::sim::Sim;
@@ -110,7 +110,7 @@ fn an_emergency_drops_half_and_owes_a_run() {
     assert_eq!(marker.kind, MarkerKind::Truncated);
     assert!(marker.messages.abs_diff(live / 2) <= 1);
     assert!(!marker.digest.is_empty());
-    let shown = cairn_core::window::marker_text(&marker);
+    let shown = marker_text(&marker, Lookup::ALL);
     let opening =
         format!("[System: {} older messages were truncated due to context limits]", marker.messages);
     assert!(shown.starts_with(&opening), "{shown}");
@@ -167,7 +167,7 @@ fn a_commit_after_new_is_dropped() {
 
 #[test]
 fn levels_merge_and_never_across_a_marker() {
-    let mut sim = Sim::new(2_000);
+    let mut sim = Sim::new(3_000);
     let mut most_level = 0;
     for _ in 0..200 {
         sim.turn(LONG, LONG);

@@ -2,12 +2,13 @@
 
 use cairn_core::agent::{AgentSettings, WindowSource};
 use cairn_core::conversation::Conversation;
+use cairn_core::engine;
 use cairn_core::event::{Outcome, Run, Trigger};
 use cairn_core::ids::{AgentId, ChannelId, Generation, RunId, Seq, SummaryId};
 use cairn_core::summary::{Marker, Summary};
 use cairn_core::tier::Tier;
 use cairn_core::tokens::Correction;
-use cairn_core::window::{self, Regions};
+use cairn_core::window::{self, Lookup, Regions};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,9 @@ pub struct ContextRecord {
     pub channel: ChannelId,
     /// Its agent.
     pub agent: AgentId,
+    /// The context engine: what decides about the window.
+    #[serde(default)]
+    pub engine: EngineRecord,
     /// The model that answers, by its id in the configuration.
     pub model: String,
     /// Tokens of request and answer together.
@@ -51,6 +55,19 @@ pub struct ContextRecord {
     pub correction: CorrectionRecord,
     /// Share of all input tokens that came from the provider's cache.
     pub cached_share: f64,
+}
+
+/// A context engine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineRecord {
+    /// By which the configuration names it.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// It makes room by itself: it gets no runs.
+    pub owns_compaction: bool,
 }
 
 /// Where the tiers begin, as usage ratios.
@@ -152,6 +169,7 @@ impl ContextRecord {
         Self {
             channel: conversation.channel.clone(),
             agent: conversation.channel.agent(),
+            engine: EngineRecord::of(agent),
             model: agent.model.clone(),
             window_tokens: agent.window.window_tokens,
             window_source: agent.window.source,
@@ -171,7 +189,7 @@ impl ContextRecord {
                 .summaries()
                 .map(|summary| SummaryRecord::of(summary, &correction))
                 .collect(),
-            markers: conversation.stack.markers().map(MarkerRecord::of).collect(),
+            markers: conversation.stack.markers().map(|marker| MarkerRecord::of(marker, agent)).collect(),
             run: conversation.run.as_ref().map(RunRecord::of),
             outcomes: conversation.outcomes.iter().cloned().collect(),
             correction: CorrectionRecord {
@@ -201,6 +219,21 @@ impl PrunedRecord {
     }
 }
 
+impl EngineRecord {
+    fn of(agent: &AgentSettings) -> Self {
+        let Some(engine) = engine::by_name(&agent.engine) else {
+            return Self { id: agent.engine.clone(), ..Self::default() };
+        };
+        let info = engine.info();
+        Self {
+            id: info.id.to_owned(),
+            name: info.name.to_owned(),
+            version: info.version.to_owned(),
+            owns_compaction: info.owns_compaction,
+        }
+    }
+}
+
 impl SummaryRecord {
     fn of(summary: &Summary, correction: &Correction) -> Self {
         Self {
@@ -218,12 +251,12 @@ impl SummaryRecord {
 }
 
 impl MarkerRecord {
-    fn of(marker: &Marker) -> Self {
+    fn of(marker: &Marker, agent: &AgentSettings) -> Self {
         Self {
             from_seq: marker.from_seq,
             to_seq: marker.to_seq,
             messages: marker.messages,
-            text: window::marker_text(marker),
+            text: window::marker_text(marker, Lookup::of(&agent.tools)),
         }
     }
 }

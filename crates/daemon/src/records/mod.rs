@@ -15,7 +15,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use context::{
-    ContextRecord, CorrectionRecord, MarkerRecord, PrunedRecord, RunRecord, SummaryRecord, Thresholds,
+    ContextRecord, CorrectionRecord, EngineRecord, MarkerRecord, PrunedRecord, RunRecord, SummaryRecord,
+    Thresholds,
 };
 pub use history::{AuthorRecord, EntryRecord, PartRecord, pending_records};
 
