@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::conversation::Conversation;
+use cairn_core::engine::{self, ContextEngine, Standard};
 use cairn_core::ids::AgentId;
 use cairn_core::ports::ChatModel;
 
@@ -16,6 +17,9 @@ pub struct Candidate {
     pub model: Arc<dyn ChatModel>,
 }
 
+/// Makes a context engine for one channel.
+pub type EngineMaker = Arc<dyn Fn() -> Arc<dyn ContextEngine> + Send + Sync>;
+
 /// An agent with its models.
 #[derive(Clone)]
 pub struct AgentRuntime {
@@ -26,12 +30,14 @@ pub struct AgentRuntime {
     others: Vec<Candidate>,
     /// The model that summarises, when it is one of its own.
     pub compactor: Option<Candidate>,
+    /// Its context engine, when it is none of those that are registered by name.
+    maker: Option<EngineMaker>,
 }
 
 impl AgentRuntime {
     /// An agent with one model.
     pub fn new(first: Candidate) -> Self {
-        Self { id: first.settings.id.clone(), first, others: Vec::new(), compactor: None }
+        Self { id: first.settings.id.clone(), first, others: Vec::new(), compactor: None, maker: None }
     }
 
     /// The same with more models, tried after those that it has.
@@ -46,6 +52,22 @@ impl AgentRuntime {
     pub fn summarised_by(mut self, compactor: Option<Candidate>) -> Self {
         self.compactor = compactor;
         self
+    }
+
+    /// The same with a context engine of its own, whatever its settings name.
+    #[must_use]
+    pub fn with_engine(mut self, maker: EngineMaker) -> Self {
+        self.maker = Some(maker);
+        self
+    }
+
+    /// A fresh context engine for a channel: the one that the settings name.
+    pub(crate) fn engine(&self) -> Arc<dyn ContextEngine> {
+        match &self.maker {
+            Some(make) => make(),
+            // The configuration was checked: an unknown name cannot come here.
+            None => engine::by_name(&self.first_settings().engine).unwrap_or_else(|| Arc::new(Standard)),
+        }
     }
 
     /// The models, in the order in which they are tried.

@@ -4,14 +4,17 @@
 //! and never across an await; all others take snapshots.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use cairn_core::agent::AgentSettings;
+use cairn_core::compaction::Decision;
 use cairn_core::conversation::{Conversation, FoldError};
-use cairn_core::engine::{self, ContextEngine, Standard};
+use cairn_core::engine::{self, ContextEngine, EngineInfo};
 use cairn_core::event::Record;
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::ChatModel;
+use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -35,6 +38,8 @@ pub(crate) struct Cell {
     pub(crate) agent: Arc<AgentRuntime>,
     /// What decides about its window.
     pub(crate) engine: Arc<dyn ContextEngine>,
+    /// The engine was told that nothing more comes.
+    disposed: AtomicBool,
     /// Who waits.
     pub(crate) hub: Hub,
     conversation: RwLock<Conversation>,
@@ -47,13 +52,13 @@ pub(crate) struct Cell {
 impl Cell {
     /// A cell without actors yet.
     pub(crate) fn new(agent: Arc<AgentRuntime>, conversation: Conversation) -> Self {
-        // The configuration was checked: an unknown name cannot come here.
-        let engine = engine::by_name(&agent.first_settings().engine).unwrap_or_else(|| Arc::new(Standard));
+        let engine = agent.engine();
         engine.bootstrap(&conversation);
         Self {
             id: conversation.channel.clone(),
             agent,
             engine,
+            disposed: AtomicBool::new(false),
             hub: Hub::default(),
             changed: watch::Sender::new(conversation.last_n),
             conversation: RwLock::new(conversation),
@@ -78,6 +83,35 @@ impl Cell {
         self.read(|conversation| Arc::clone(&self.agent.serving(conversation).model))
     }
 
+    /// What its engine is.
+    pub(crate) fn engine_info(&self) -> EngineInfo {
+        self.engine.info()
+    }
+
+    /// What is due in a copy or a reading of its conversation, as the engine decides.
+    pub(crate) fn due(
+        &self,
+        conversation: &Conversation,
+        settings: &AgentSettings,
+        now: Timestamp,
+    ) -> Decision {
+        if self.is_disposed() {
+            return Decision::Idle;
+        }
+        engine::due(&*self.engine, conversation, settings, now)
+    }
+
+    /// The channel falls asleep, or the house stops: the engine is told so, once, and asked nothing more.
+    pub(crate) fn dispose(&self) {
+        if !self.disposed.swap(true, Ordering::AcqRel) {
+            self.engine.dispose();
+        }
+    }
+
+    fn is_disposed(&self) -> bool {
+        self.disposed.load(Ordering::Acquire)
+    }
+
     /// A copy; entries are shared.
     pub(crate) fn snapshot(&self) -> Conversation {
         self.conversation.read().clone()
@@ -94,7 +128,9 @@ impl Cell {
             for record in records {
                 conversation.apply(record)?;
             }
-            self.engine.ingest_many(&conversation, records);
+            if !self.is_disposed() {
+                self.engine.ingest_many(&conversation, records);
+            }
         }
         metrics::histogram!("cairn_write_lock_seconds").record(begun.elapsed().as_secs_f64());
         if let Some(record) = records.last() {

@@ -119,11 +119,14 @@ impl CompactorState {
             timer.abort();
         }
         let now = self.shared.now();
-        let Some(run) = self.cell.read(|conversation| conversation.run.clone()) else {
+        // An engine without runs has the one ended that another engine left.
+        let has_runs = !self.cell.engine_info().owns_compaction;
+        let run = self.cell.read(|conversation| conversation.run.clone()).filter(|_| has_runs);
+        let Some(run) = run else {
             // A run that ended otherwise (`/new`, superseded) takes its worker along.
             self.attempt = None;
             let settings = &self.cell.settings();
-            match self.cell.read(|conversation| self.cell.engine.after_turn(conversation, settings, now)) {
+            match self.cell.read(|conversation| self.cell.due(conversation, settings, now)) {
                 Decision::Idle => {}
                 Decision::WaitUntil(until) => self.look_at(until, now),
                 Decision::Start(_) | Decision::Apply(_) => self.cell.tell_channel(ChannelMsg::Propose),

@@ -64,6 +64,9 @@ pub struct HouseDeps {
     pub clean_stop: bool,
 }
 
+/// Longest instruction to a compaction, in characters.
+const INSTRUCTION_MAX_CHARS: usize = 4_000;
+
 /// Why the house could not do what was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum HouseError {
@@ -85,6 +88,15 @@ pub enum HouseError {
     /// The day's money is spent.
     #[error("{0}")]
     Limited(String),
+    /// More is asked of a compaction than it can attend to.
+    #[error(
+        "the instruction has {chars} characters, {INSTRUCTION_MAX_CHARS} at most are taken; say in a few sentences what \
+         the summary is to attend to"
+    )]
+    InstructionTooLong {
+        /// Its characters.
+        chars: usize,
+    },
     /// The daemon stops.
     #[error("the daemon is stopping")]
     Stopping,
@@ -104,12 +116,45 @@ pub enum HouseError {
     Store(#[from] StoreError),
 }
 
-/// A compaction that was asked for.
+/// What a request for a compaction leads to.
+pub enum Compaction {
+    /// There is nothing to compact: all that is left is the reserved tail.
+    Nothing,
+    /// A run, in the background.
+    Run(RunTicket),
+    /// Room was made at once: by a context engine without runs.
+    Made(RoomMade),
+}
+
+impl Compaction {
+    /// The run, if it is one.
+    pub fn run(self) -> Option<RunTicket> {
+        match self {
+            Self::Run(ticket) => Some(ticket),
+            Self::Nothing | Self::Made(_) => None,
+        }
+    }
+}
+
+/// Room that was made at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoomMade {
+    /// Entries that left the window.
+    pub messages: u64,
+    /// Window tokens before, after correction.
+    pub tokens_before: u64,
+    /// Window tokens after, after correction.
+    pub tokens_after: u64,
+}
+
+/// A run that was asked for.
 pub struct RunTicket {
     /// The run; of one that is queued behind another, the id that it will have.
     pub run: RunId,
     /// It waits for the one under way.
     pub queued: bool,
+    /// It was under way, or queued, before it was asked for.
+    pub joined: bool,
     /// Its end. `None` when it never will be: `/new`, or the daemon stopped first.
     pub ended: BoxFuture<'static, Option<RunEnd>>,
 }
@@ -191,16 +236,22 @@ impl House {
         first.map_or_else(|| AgentId::from("main"), |agent| agent.id.clone())
     }
 
-    /// Asks for a compaction. `None`: there is nothing to compact.
+    /// Asks for a compaction. `tell`: the chat is told how it ends.
     ///
     /// # Errors
-    /// The channel was never seen, its agent is unknown, the store failed, or the daemon stops.
+    /// The instruction is too long, the day's money is spent, the channel was never seen, its agent is unknown, the store
+    /// failed, or the daemon stops.
     pub async fn compact(
         &self,
         channel: &ChannelId,
         instruction: Option<String>,
-    ) -> Result<Option<RunTicket>, HouseError> {
-        let ask = |reply| ChannelMsg::Compact { instruction: instruction.clone(), reply };
+        tell: bool,
+    ) -> Result<Compaction, HouseError> {
+        let chars = instruction.as_ref().map_or(0, |text| text.chars().count());
+        if chars > INSTRUCTION_MAX_CHARS {
+            return Err(HouseError::InstructionTooLong { chars });
+        }
+        let ask = |reply| ChannelMsg::Compact { instruction: instruction.clone(), tell, reply };
         self.shared.ask(channel, Create::No, ask).await?
     }
 
@@ -299,8 +350,8 @@ impl House {
             let settings = &cell.settings();
             let now = self.shared.now();
             let calm = cell.read(|conversation| {
-                let due =
-                    || matches!(cell.engine.after_turn(conversation, settings, now), Decision::Start(_));
+                let decision = || cell.due(conversation, settings, now);
+                let due = || matches!(decision(), Decision::Start(_) | Decision::Apply(_));
                 measure(conversation, settings).tier < below || (conversation.run.is_none() && !due())
             });
             drop(cell);
@@ -368,6 +419,7 @@ impl House {
             tracing::warn!("tasks are slow to stop");
         }
         for cell in cells {
+            cell.dispose();
             let head = Arc::new(cell.snapshot());
             if let Err(error) = self.shared.deps.archive.keep_head(head).await {
                 tracing::warn!(channel = %cell.id, %error, "a head was not kept; the next start takes longer");

@@ -31,8 +31,8 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use agent::{AgentRuntime, Candidate};
-pub use house::{Health, House, HouseDeps, HouseError, RunTicket};
+pub use agent::{AgentRuntime, Candidate, EngineMaker};
+pub use house::{Compaction, Health, House, HouseDeps, HouseError, RoomMade, RunTicket};
 pub use limits::HouseLimits;
 pub use notice::Notice;
 pub use tools::builtin_tools;

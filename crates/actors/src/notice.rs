@@ -112,6 +112,17 @@ pub enum Notice {
         /// Window tokens after, after correction.
         tokens_after: u64,
     },
+    /// The oldest turns left the window of an agent whose context engine has no summaries.
+    WindowSlid {
+        /// The channel.
+        channel: ChannelId,
+        /// Entries that left.
+        messages: u64,
+        /// Window tokens before, after correction.
+        tokens_before: u64,
+        /// Window tokens after, after correction.
+        tokens_after: u64,
+    },
     /// The oldest part left the window at once.
     Emergency {
         /// The channel.
@@ -135,6 +146,7 @@ impl Notice {
             Self::RunStarted { .. } => "run_started",
             Self::RunEnded { .. } => "run_ended",
             Self::Pruned { .. } => "pruned",
+            Self::WindowSlid { .. } => "window_slid",
             Self::Emergency { .. } => "emergency",
         }
     }
@@ -148,6 +160,7 @@ impl Notice {
             | Self::RunStarted { channel, .. }
             | Self::RunEnded { channel, .. }
             | Self::Pruned { channel, .. }
+            | Self::WindowSlid { channel, .. }
             | Self::Emergency { channel, .. } => channel,
         }
     }

@@ -87,6 +87,7 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         retry_at: None,
         tokens_before: 0,
         checkpoint: None,
+        tell: false,
     };
     apply(&mut base, Event::RunStarted { run });
     let summary = Summary {

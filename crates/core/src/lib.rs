@@ -18,6 +18,7 @@ pub mod limits;
 pub mod memory;
 pub mod message;
 pub mod model;
+pub mod notice;
 pub mod ports;
 pub mod prune;
 pub mod registry;

@@ -81,6 +81,8 @@ pub struct CompactionSettings {
     pub max_messages: u64,
     /// Most tokens of the summary stack, beside its share; 0: the share alone.
     pub stack_tokens: u64,
+    /// A chat is told when something was lost from view or a run failed for good.
+    pub notices: bool,
 }
 
 impl Default for CompactionSettings {
@@ -108,6 +110,7 @@ impl Default for CompactionSettings {
             when_cold: false,
             max_messages: 0,
             stack_tokens: 0,
+            notices: true,
         }
     }
 }

@@ -124,6 +124,7 @@ fn run(work: Work, trigger: Trigger) -> Event {
             retry_at: Some(at()),
             tokens_before: 5_000,
             checkpoint: None,
+            tell: false,
         },
     }
 }
@@ -159,7 +160,7 @@ fn compaction() -> Vec<Event> {
         |kind, digest| Marker { kind, from_seq: Seq(1), to_seq: Seq(4), messages: 4, digest, tokens: 30 };
     let line = DigestLine { seq: Seq(2), text: "Anna: the third one".into() };
     let retired = marker(MarkerKind::Retired, Vec::new());
-    let request = RunRequest { trigger: Trigger::Manual, instruction: None };
+    let request = RunRequest { trigger: Trigger::Manual, instruction: None, tell: false };
     vec![
         run(Work::Sealed, Trigger::Threshold),
         run(Work::Truncated, Trigger::Emergency),
@@ -175,6 +176,9 @@ fn compaction() -> Vec<Event> {
         },
         Event::StackRetired { marker: retired },
         Event::GenerationStarted { generation: Generation(2) },
+        Event::RunQueued {
+            request: RunRequest { trigger: Trigger::Manual, instruction: Some("names".into()), tell: true },
+        },
     ]
 }
 

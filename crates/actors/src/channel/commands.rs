@@ -1,28 +1,45 @@
 //! What people and other parts of the house ask of a channel.
 
 use cairn_core::compaction::{give_up, request_manual};
-use cairn_core::event::{Event, RunOutcome};
+use cairn_core::conversation::Conversation;
+use cairn_core::engine::MakeRoom;
+use cairn_core::event::{Event, RunOutcome, RunRequest, Trigger};
 use cairn_core::ids::{Generation, RunId};
 
 use super::ChannelState;
 use super::journal::Fault;
 use crate::compactor::CompactorMsg;
-use crate::house::{HouseError, RunTicket};
+use crate::house::{Compaction, HouseError, RoomMade, RunTicket};
+
+/// Runs that may wait behind the one under way because people asked for them.
+const QUEUED_MAX: usize = 4;
 
 impl ChannelState {
     /// Starts a compaction, or queues one behind the run under way; when that run leaves nothing more to compact, it
-    /// is the one that was asked for.
+    /// is the one that was asked for. An engine without runs makes room at once. `tell`: the chat is told how it ends.
     pub(super) async fn compact(
         &mut self,
         instruction: Option<String>,
-    ) -> Result<Result<Option<RunTicket>, HouseError>, Fault> {
+        tell: bool,
+    ) -> Result<Result<Compaction, HouseError>, Fault> {
+        if self.cell.engine_info().owns_compaction {
+            return self.make_room().await;
+        }
         let now = self.shared.now();
         let settings = &self.cell.settings();
         if let Err(limited) = self.shared.admit_spend() {
             return Ok(Err(HouseError::Limited(limited.words)));
         }
-        let asked = self.cell.read(|conversation| request_manual(conversation, settings, instruction, now));
-        let Some(event) = asked else { return Ok(Ok(self.run_under_way())) };
+        if let Some(run) = self.cell.read(|conversation| queued_already(conversation, &instruction)) {
+            return Ok(Ok(Compaction::Run(self.ticket(run, true, true))));
+        }
+        if self.cell.read(|conversation| conversation.queued_runs.len()) >= QUEUED_MAX {
+            let words = format!("{QUEUED_MAX} compactions wait already; ask again when they are done");
+            return Ok(Err(HouseError::Limited(words)));
+        }
+        let asked =
+            self.cell.read(|conversation| request_manual(conversation, settings, instruction, tell, now));
+        let Some(event) = asked else { return Ok(Ok(self.run_under_way(tell))) };
         if let Err(error) = self.commit(vec![event]).await? {
             return Ok(Err(HouseError::Store(error)));
         }
@@ -31,15 +48,42 @@ impl ChannelState {
             let n_queued = conversation.queued_runs.len() as u64;
             (n_queued, RunId::from(format!("r{}", conversation.runs + n_queued)))
         });
-        let ended = self.cell.hub.join_run(&run);
+        let ticket = self.ticket(run, n_queued > 0, false);
         self.cell.tell_compactor(CompactorMsg::Look);
-        Ok(Ok(Some(RunTicket { run, queued: n_queued > 0, ended })))
+        Ok(Ok(Compaction::Run(ticket)))
     }
 
-    fn run_under_way(&self) -> Option<RunTicket> {
-        let run = self.cell.read(|conversation| conversation.run.as_ref().map(|run| run.id.clone()))?;
+    fn ticket(&self, run: RunId, queued: bool, joined: bool) -> RunTicket {
         let ended = self.cell.hub.join_run(&run);
-        Some(RunTicket { run, queued: false, ended })
+        RunTicket { run, queued, joined, ended }
+    }
+
+    fn run_under_way(&mut self, tell: bool) -> Compaction {
+        let run = self.cell.read(|conversation| conversation.run.as_ref().map(|run| run.id.clone()));
+        let Some(run) = run else { return Compaction::Nothing };
+        if tell {
+            self.told_of.insert(run.clone());
+        }
+        Compaction::Run(self.ticket(run, false, true))
+    }
+
+    async fn make_room(&mut self) -> Result<Result<Compaction, HouseError>, Fault> {
+        let (now, settings) = (self.shared.now(), self.cell.settings());
+        let conversation = self.cell.snapshot();
+        let events = self.cell.engine.compact(&conversation, &settings, MakeRoom::Manual, now);
+        drop(conversation);
+        let made = events.iter().find_map(|event| match event {
+            Event::WindowSlid { messages, tokens_before, tokens_after, .. } => Some(RoomMade {
+                messages: *messages,
+                tokens_before: *tokens_before,
+                tokens_after: *tokens_after,
+            }),
+            _ => None,
+        });
+        if let Err(error) = self.commit(events).await? {
+            return Ok(Err(HouseError::Store(error)));
+        }
+        Ok(Ok(made.map_or(Compaction::Nothing, Compaction::Made)))
     }
 
     /// Archives everything and begins afresh.
@@ -86,4 +130,12 @@ impl ChannelState {
     pub(super) async fn stop_turn(&mut self) -> Result<Result<bool, HouseError>, Fault> {
         Ok(self.stop_open_turn().await?.map_err(HouseError::Store))
     }
+}
+
+/// The run that the same was asked of before, and that has not begun yet.
+fn queued_already(conversation: &Conversation, instruction: &Option<String>) -> Option<RunId> {
+    let is_same =
+        |queued: &RunRequest| queued.trigger == Trigger::Manual && queued.instruction == *instruction;
+    let idx = conversation.queued_runs.iter().position(is_same)?;
+    Some(RunId::from(format!("r{}", conversation.runs + idx as u64 + 1)))
 }

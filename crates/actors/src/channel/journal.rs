@@ -45,6 +45,7 @@ impl ChannelState {
         };
         self.cell.apply(&records)?;
         self.report(&records);
+        self.watch_losses(&records);
         Ok(Ok(()))
     }
 

@@ -9,6 +9,7 @@ mod closing;
 mod commands;
 mod deliveries;
 mod journal;
+mod notices;
 mod report;
 mod restore;
 mod runs;
@@ -16,7 +17,7 @@ mod sleep;
 mod take;
 mod turns;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
@@ -34,7 +35,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::cell::Cell;
-use crate::house::{HouseError, RunTicket};
+use crate::house::{Compaction, HouseError};
 use crate::shared::Shared;
 use crate::tasks::Ended;
 use crate::turn::{Cause, Run};
@@ -63,8 +64,10 @@ pub(crate) enum ChannelMsg {
     Compact {
         /// What the summary is to attend to.
         instruction: Option<String>,
+        /// The chat is told how it ends.
+        tell: bool,
         /// Where the answer goes.
-        reply: Reply<Result<Option<RunTicket>, HouseError>>,
+        reply: Reply<Result<Compaction, HouseError>>,
     },
     /// Begin a new generation.
     NewGeneration {
@@ -196,6 +199,8 @@ pub(crate) enum ChannelMsg {
         /// Why.
         reason: String,
     },
+    /// Look whether the chat is to be told that something was lost from view.
+    TellLoss,
     /// Look whether the channel may sleep.
     Tick,
     /// Start no more turns; answer when none is open.
@@ -256,6 +261,7 @@ impl ChannelMsg {
             | Self::Finish { .. }
             | Self::FailAttempt { .. }
             | Self::GiveUp { .. }
+            | Self::TellLoss
             | Self::Tick
             | Self::Drain { .. }
             | Self::Abandon { .. } => {}
@@ -305,6 +311,8 @@ pub(crate) struct ChannelState {
     unrest: UnrestWatch,
     draining: bool,
     drained: Vec<Reply<()>>,
+    /// Runs that began by themselves and that somebody in the chat has asked for since.
+    told_of: BTreeSet<RunId>,
     /// Last record of the head that was kept last.
     head_n: u64,
     /// Records since then.
@@ -341,6 +349,7 @@ impl Actor for Channel {
             unrest: UnrestWatch::default(),
             draining: false,
             drained: Vec::new(),
+            told_of: BTreeSet::new(),
             since_head: 0,
         })
     }
@@ -369,7 +378,9 @@ impl Actor for Channel {
                 drop(credit);
                 drop(reply.send(admitted));
             }
-            ChannelMsg::Compact { instruction, reply } => drop(reply.send(state.compact(instruction).await?)),
+            ChannelMsg::Compact { instruction, tell, reply } => {
+                drop(reply.send(state.compact(instruction, tell).await?));
+            }
             ChannelMsg::NewGeneration { reply } => drop(reply.send(state.new_generation().await?)),
             ChannelMsg::Stop { reply } => drop(reply.send(state.stop_turn().await?)),
             ChannelMsg::Amend { amendment, credit, reply } => {
@@ -402,6 +413,7 @@ impl Actor for Channel {
                 state.fail_attempt(&run, attempt, &reason, retry_after_ms).await?;
             }
             ChannelMsg::GiveUp { run, outcome, reason } => state.give_up(&run, outcome, &reason).await?,
+            ChannelMsg::TellLoss => state.tell_loss().await?,
             ChannelMsg::Tick => state.tick(),
             ChannelMsg::Drain { done } => state.drain(done),
             ChannelMsg::Abandon { done } => {

@@ -15,8 +15,7 @@ impl ChannelState {
             return Ok(());
         }
         let (now, settings) = (self.shared.now(), self.cell.settings());
-        let decision =
-            self.cell.read(|conversation| self.cell.engine.after_turn(conversation, &settings, now));
+        let decision = self.cell.read(|conversation| self.cell.due(conversation, &settings, now));
         let events = match decision {
             Decision::Start(run) => vec![Event::RunStarted { run: *run }],
             Decision::Apply(events) => events,
@@ -72,7 +71,10 @@ impl ChannelState {
     /// Journals what became of a run and has the compactor look again; what the store refuses it brings again.
     async fn conclude(&mut self, events: Option<Vec<Event>>) -> Result<(), Fault> {
         let refused = match events {
-            Some(events) => self.commit(events).await?.is_err(),
+            Some(events) => {
+                let events = self.with_notes(events);
+                self.commit(events).await?.is_err()
+            }
             None => false,
         };
         if refused {

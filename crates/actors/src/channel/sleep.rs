@@ -41,7 +41,7 @@ impl ChannelState {
         self.cell.read(|conversation| {
             conversation.open_turn.is_none()
                 && conversation.run.is_none()
-                && matches!(self.cell.engine.after_turn(conversation, &settings, now), Decision::Idle)
+                && matches!(self.cell.due(conversation, &settings, now), Decision::Idle)
         })
     }
 

@@ -317,6 +317,7 @@ impl RouterState {
             }
             Ok(None) => {
                 if let Some(cell) = self.shared.cells.write().remove(&channel) {
+                    cell.dispose();
                     cell.hub.close(&failure::lost());
                 }
                 refuse_all(waking.queue, &HouseError::NoSuchChannel(channel));
@@ -396,7 +397,10 @@ impl RouterState {
             compactor.stop(Some("idle".to_owned()));
         }
         self.slots.remove(channel);
-        self.shared.cells.write().remove(channel);
+        let cell = self.shared.cells.write().remove(channel);
+        if let Some(cell) = cell {
+            cell.dispose();
+        }
         metrics::gauge!("cairn_channels_awake").set(self.slots.len() as f64);
         tracing::debug!(%channel, "channel falls asleep");
     }

@@ -14,12 +14,16 @@ async fn a_compaction_that_is_asked_for_attends_to_the_instruction() {
     for n in 0..10 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
-    let ticket = live.house.compact(&local(), Some("the weather".to_owned())).await.unwrap().unwrap();
+    let ticket =
+        live.house.compact(&local(), Some("the weather".to_owned()), false).await.unwrap().run().unwrap();
     assert!(!ticket.queued);
     let end = ticket.ended.await.unwrap();
     assert_eq!((end.run, end.outcome), (ticket.run, RunOutcome::Committed));
     assert!(words(&world.model.requests(Kind::Run)[0]).contains("the weather"));
-    assert!(live.house.compact(&local(), None).await.unwrap().is_none(), "only the reserve is left");
+    assert!(
+        live.house.compact(&local(), None, false).await.unwrap().run().is_none(),
+        "only the reserve is left"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -28,7 +32,7 @@ async fn a_compaction_behind_another_is_queued_under_the_id_that_it_gets() {
     let live = world.start().await;
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
-    let ticket = live.house.compact(&local(), Some("names".to_owned())).await.unwrap().unwrap();
+    let ticket = live.house.compact(&local(), Some("names".to_owned()), false).await.unwrap().run().unwrap();
     assert!(ticket.queued);
     gate.add_permits(100);
     let end = ticket.ended.await.unwrap();
@@ -44,7 +48,7 @@ async fn a_queued_compaction_whose_range_an_emergency_took_ends_as_superseded() 
     let live = world.start().await;
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
-    let ticket = live.house.compact(&local(), None).await.unwrap().unwrap();
+    let ticket = live.house.compact(&local(), None, false).await.unwrap().run().unwrap();
     assert!(ticket.queued);
     // One giant turn drives all others out of the window.
     live.ask("giant", &chatter(7).repeat(400)).await;
@@ -64,8 +68,8 @@ async fn a_request_for_which_the_run_under_way_leaves_nothing_is_about_that_run(
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
     let gate = world.model.hold(Kind::Run);
-    let first = live.house.compact(&local(), None).await.unwrap().unwrap();
-    let second = live.house.compact(&local(), None).await.unwrap().unwrap();
+    let first = live.house.compact(&local(), None, false).await.unwrap().run().unwrap();
+    let second = live.house.compact(&local(), None, false).await.unwrap().run().unwrap();
     assert_eq!((&second.run, second.queued), (&first.run, false));
     gate.add_permits(100);
     let (first, second) = (first.ended.await.unwrap(), second.ended.await.unwrap());
@@ -78,7 +82,7 @@ async fn a_channel_never_seen_is_not_made_by_a_command() {
     let world = World::new();
     let live = world.start().await;
     let missing = HouseError::NoSuchChannel(local());
-    assert_eq!(live.house.compact(&local(), None).await.err(), Some(missing.clone()));
+    assert_eq!(live.house.compact(&local(), None, false).await.err(), Some(missing.clone()));
     assert_eq!(live.house.new_generation(&local()).await.err(), Some(missing.clone()));
     assert_eq!(live.house.stop_turn(&local()).await.err(), Some(missing));
     assert!(live.house.conversation(&local()).await.unwrap().is_none());

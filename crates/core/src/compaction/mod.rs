@@ -20,6 +20,7 @@ use crate::summary::{due_retirement, stack_cap};
 pub use commit::{Rejection, check, commit, fail_attempt, give_up};
 pub use emergency::{emergency, emergency_on_overflow};
 pub use plan::{Decision, next_run, over_budget, request_manual};
+pub(crate) use plan::{closed_turns, compactable};
 pub use relief::{relieve, relieve_on_overflow};
 pub use transcript::{compaction_request, digest_draft, memory_save_tool, parse_memory};
 

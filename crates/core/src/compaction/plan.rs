@@ -43,7 +43,7 @@ pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timesta
     let planner = Planner::new(conversation, agent, now);
     if let Some(queued) = conversation.queued_runs.front() {
         return match planner.manual(queued.instruction.clone()) {
-            Some(run) => Decision::Start(Box::new(run)),
+            Some(run) => Decision::Start(Box::new(Run { tell: queued.tell, ..run })),
             None => Decision::Apply(planner.moot(queued)),
         };
     }
@@ -70,20 +70,21 @@ pub fn over_budget(conversation: &Conversation, agent: &AgentSettings, now: Time
 }
 
 /// What a person's request for a compaction leads to: `RunStarted`, or `RunQueued` behind the one under way;
-/// `None` when there is nothing to compact (all is within the reserved tail).
+/// `None` when there is nothing to compact (all is within the reserved tail). `tell`: the chat is told how it ends.
 pub fn request_manual(
     conversation: &Conversation,
     agent: &AgentSettings,
     instruction: Option<String>,
+    tell: bool,
     now: Timestamp,
 ) -> Option<Event> {
     let planner = Planner::new(conversation, agent, now);
     let run = planner.manual(instruction.clone())?;
     if conversation.run.is_some() {
-        let request = RunRequest { trigger: Trigger::Manual, instruction };
+        let request = RunRequest { trigger: Trigger::Manual, instruction, tell };
         return Some(Event::RunQueued { request });
     }
-    Some(Event::RunStarted { run })
+    Some(Event::RunStarted { run: Run { tell, ..run } })
 }
 
 /// The pause after failed runs: the base, doubled with each further failure.
@@ -99,6 +100,34 @@ pub(super) fn backoff(base_ms: u64, n: u32) -> SignedDuration {
     let factor = 1_u64 << n.saturating_sub(1).min(16);
     let pause = base_ms.saturating_mul(factor).min(BACKOFF_MAX.as_millis() as u64);
     SignedDuration::from_millis(pause as i64)
+}
+
+/// Turns of the live history that have ended, oldest first.
+pub(crate) fn closed_turns(conversation: &Conversation) -> Vec<Span> {
+    let open = conversation.open_turn.as_ref().map(|open| &open.id);
+    let mut closed = spans(conversation);
+    closed.retain(|span| Some(&span.turn) != open);
+    closed
+}
+
+/// Turns that may leave the window when there is time: all but the reserved tail, the open turn, and what is sealed.
+pub(crate) fn compactable(conversation: &Conversation, agent: &AgentSettings) -> Vec<Span> {
+    let sealed_to = conversation.sealed_range().map(|(_, to)| to);
+    let mut closed = closed_turns(conversation);
+    closed.retain(|span| sealed_to.is_none_or(|to| span.from_seq > to));
+    let correction = conversation.correction(&agent.model);
+    let reserve = agent.compaction.reserve_ratio * agent.window.usable_tokens() as f64;
+    let mut spared_tokens = 0.0;
+    let mut n_spared = 0;
+    while let Some(span) = closed.last() {
+        if n_spared >= RESERVED_TURNS && spared_tokens >= reserve {
+            break;
+        }
+        n_spared += 1;
+        spared_tokens += correction.apply(span.tokens) as f64;
+        closed.pop();
+    }
+    closed
 }
 
 struct Planner<'a> {
@@ -130,35 +159,13 @@ impl<'a> Planner<'a> {
             retry_at: None,
             tokens_before: self.tokens_before,
             checkpoint: None,
+            tell: false,
         }
-    }
-
-    /// Closed turns that a run may take: all but the reserved tail, the open turn, and what is sealed.
-    fn candidates(&self) -> Vec<Span> {
-        let open = self.conversation.open_turn.as_ref().map(|open| &open.id);
-        let sealed_to = self.conversation.sealed_range().map(|(_, to)| to);
-        let mut closed: Vec<Span> = spans(self.conversation)
-            .into_iter()
-            .filter(|span| Some(&span.turn) != open && sealed_to.is_none_or(|to| span.from_seq > to))
-            .collect();
-        let correction = self.conversation.correction(&self.agent.model);
-        let reserve = self.agent.compaction.reserve_ratio * self.agent.window.usable_tokens() as f64;
-        let mut spared_tokens = 0.0;
-        let mut n_spared = 0;
-        while let Some(span) = closed.last() {
-            if n_spared >= RESERVED_TURNS && spared_tokens >= reserve {
-                break;
-            }
-            n_spared += 1;
-            spared_tokens += correction.apply(span.tokens) as f64;
-            closed.pop();
-        }
-        closed
     }
 
     /// The oldest `fraction` of the live messages, cut at the nearest turn boundary, at least one turn.
     fn sealed(&self, trigger: Trigger, fraction: f64) -> Option<Run> {
-        let candidates = self.candidates();
+        let candidates = compactable(self.conversation, self.agent);
         let target = self.conversation.live.len() as f64 * fraction;
         let mut n_messages = 0.0;
         let mut to_seq = None;
@@ -189,7 +196,8 @@ impl<'a> Planner<'a> {
             return None;
         }
         let fraction = self.agent.compaction.background_fraction;
-        let free: u64 = self.candidates().iter().map(|span| span.messages).sum();
+        let candidates = compactable(self.conversation, self.agent);
+        let free: u64 = candidates.iter().map(|span| span.messages).sum();
         if (free as f64) < n_live as f64 * fraction {
             return None;
         }
@@ -226,8 +234,8 @@ impl<'a> Planner<'a> {
     fn moot(&self, queued: &RunRequest) -> Vec<Event> {
         let from_seq = self.conversation.first_seq;
         let run = self.run(queued.trigger, Work::Sealed, from_seq, Seq(from_seq.0 - 1));
-        let mut events =
-            vec![Event::RunStarted { run: Run { instruction: queued.instruction.clone(), ..run } }];
+        let run = Run { instruction: queued.instruction.clone(), tell: queued.tell, ..run };
+        let mut events = vec![Event::RunStarted { run }];
         let begun = after(self.conversation, &events);
         let reason = "nothing is left to compact: what it was asked for has been dealt with otherwise";
         events.extend(give_up(&begun, self.agent, RunOutcome::Superseded, reason, self.now));

@@ -100,6 +100,7 @@ impl Conversation {
         match &record.event {
             Event::OutboxIntended { id, turn, note, draft, .. } => {
                 self.intend(id, turn, note.is_some(), *draft);
+                self.fold_notice(id, record.at);
             }
             Event::OutboxAttempted { id, .. } => {
                 if let Some(draft) = self.draft_mut(id) {
@@ -241,6 +242,7 @@ impl Conversation {
         self.stack.place(item);
         self.forget_deleted();
         self.recount_markers();
+        self.fold_find();
     }
 
     /// Takes entries up to and including `to_seq` out of the window.
@@ -268,6 +270,7 @@ impl Conversation {
         self.run = None;
         self.queued_runs.clear();
         self.failures = Failures::default();
+        self.lost = None;
         self.recalled.clear();
         self.recalled_tokens = 0;
     }

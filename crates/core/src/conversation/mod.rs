@@ -25,6 +25,7 @@ use crate::event::{Outcome, Run, RunRequest, Work};
 use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, TurnId};
 use crate::message::{Entry, Pending, Role};
 use crate::model::Usage;
+use crate::notice::Lost;
 use crate::prune::PrunedResult;
 use crate::summary::Stack;
 use crate::tokens::Correction;
@@ -143,6 +144,12 @@ pub struct Conversation {
     /// Emergencies ever applied.
     #[serde(default)]
     pub emergencies: u64,
+    /// What the newest emergency took out of view, while no summary stands for it.
+    #[serde(default)]
+    pub lost: Option<Lost>,
+    /// When the chat was last told that something was lost from view, or that a run failed for good.
+    #[serde(default)]
+    pub noticed_at: Option<Timestamp>,
     /// Summaries and markers, oldest first; together with `live` they cover the generation.
     pub stack: Stack,
     /// Sealed and live entries, oldest first, without a gap but for turns that were undone.
@@ -228,6 +235,8 @@ impl Conversation {
             accepted: 0,
             runs: 0,
             emergencies: 0,
+            lost: None,
+            noticed_at: None,
             stack: Stack::default(),
             live: VecDeque::new(),
             undone: Vec::new(),

@@ -23,6 +23,7 @@ impl Conversation {
                 self.drop_live(marker.to_seq);
                 self.place_item(marker.clone().into());
                 self.emergencies += 1;
+                self.fold_loss(record.at, marker.to_seq);
             }
             Event::WindowSlid { marker, .. } => {
                 self.drop_live(marker.to_seq);

@@ -2,7 +2,12 @@
 //!
 //! An engine is as pure as all of this crate: it is told what became durable, and answers with requests and with events
 //! that the channel journals. What it keeps beside the conversation it must be able to make anew from it.
+//!
+//! Actors ask [`due`], not the engine itself, what is to be done: it keeps runs away from an engine that owns compaction,
+//! so that an agent's engine may be changed from one start to the next.
 
+mod handover;
+mod sliding;
 mod standard;
 
 use std::sync::Arc;
@@ -15,13 +20,17 @@ use crate::conversation::Conversation;
 use crate::event::{Event, Record};
 use crate::window::{AssembleError, Assembled, Tail};
 
+pub use sliding::Sliding;
 pub use standard::Standard;
 
 /// The engine that agents have who name none.
 pub const STANDARD: &str = "standard";
 
+/// The engine that drops the oldest turns and needs no model for it.
+pub const SLIDING: &str = "sliding";
+
 /// What an engine is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct EngineInfo {
     /// By which the configuration names it.
     pub id: &'static str,
@@ -45,11 +54,15 @@ pub enum MakeRoom {
 }
 
 /// A context engine, one for each channel that is awake.
+///
+/// What holds for every engine, whatever it does (`core/tests/invariants/engines.rs` checks it of each): a request fits;
+/// turns leave whole, and the open one never does; between two decisions the beginning of requests stays as it is; a
+/// fresh engine with the same conversation decides the same.
 pub trait ContextEngine: Send + Sync + 'static {
     /// What it is.
     fn info(&self) -> EngineInfo;
 
-    /// The channel wakes with this conversation.
+    /// The channel wakes with this conversation, or it was restored after a failure: whatever was known before is void.
     fn bootstrap(&self, conversation: &Conversation);
 
     /// A record became durable and is folded in.
@@ -89,19 +102,43 @@ pub trait ContextEngine: Send + Sync + 'static {
     /// `/new`: the conversation begins anew.
     fn reset(&self, conversation: &Conversation);
 
-    /// The channel falls asleep, or the house stops.
+    /// The channel falls asleep, or the house stops. Nothing is asked of the engine after it.
     fn dispose(&self);
 }
 
+/// What is due in a conversation. An engine that owns compaction gets no runs: those that another engine left, under way
+/// or queued, end as cancelled first, and a run that it proposes is passed over.
+pub fn due(
+    engine: &dyn ContextEngine,
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    now: Timestamp,
+) -> Decision {
+    if !engine.info().owns_compaction {
+        return engine.after_turn(conversation, agent, now);
+    }
+    let ended = handover::end_runs(conversation, agent, now);
+    if !ended.is_empty() {
+        return Decision::Apply(ended);
+    }
+    match engine.after_turn(conversation, agent, now) {
+        Decision::Start(_) => Decision::Idle,
+        decision => decision,
+    }
+}
+
+/// Makes an engine.
+type Make = fn() -> Arc<dyn ContextEngine>;
+
+/// All engines by name, the default one first.
+const ENGINES: &[(&str, Make)] = &[(STANDARD, || Arc::new(Standard)), (SLIDING, || Arc::new(Sliding))];
+
 /// Names of all engines, the default one first.
 pub fn names() -> Vec<&'static str> {
-    vec![STANDARD]
+    ENGINES.iter().map(|(name, _)| *name).collect()
 }
 
 /// A fresh engine of that name; `None` when there is none.
 pub fn by_name(name: &str) -> Option<Arc<dyn ContextEngine>> {
-    match name {
-        STANDARD => Some(Arc::new(Standard)),
-        _ => None,
-    }
+    ENGINES.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
 }

@@ -86,6 +86,9 @@ pub struct Run {
     /// What is done of it: a retry, a restart or a crash goes on from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
+    /// It was asked for in the chat, which is told how it ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tell: bool,
 }
 
 /// What the finished chunks of a long run have come to.
@@ -111,6 +114,9 @@ pub struct RunRequest {
     /// What a person asked the summary to attend to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
+    /// It was asked for in the chat, which is told how it ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tell: bool,
 }
 
 /// The end of a run.

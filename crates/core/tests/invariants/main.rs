@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod amended;
+mod engines;
 mod generated;
 mod guide;
+mod latest;
 mod pruning;
 mod rules;
 mod sim;

@@ -93,9 +93,9 @@ fn the_reserved_tail_and_the_open_turn_are_spared() {
     sim.turn(LONG, LONG);
     sim.accept(LONG);
     sim.start_turn();
-    assert_eq!(compaction::request_manual(&sim.conversation, &sim.agent, None, sim.now), None);
+    assert_eq!(compaction::request_manual(&sim.conversation, &sim.agent, None, false, sim.now), None);
     sim.answer(LONG);
-    let event = compaction::request_manual(&sim.conversation, &sim.agent, None, sim.now);
+    let event = compaction::request_manual(&sim.conversation, &sim.agent, None, false, sim.now);
     let Some(Event::RunStarted { run }) = event else { panic!("nothing to compact: {event:?}") };
     assert_eq!((run.from_seq, run.to_seq), (Seq(1), Seq(2)));
 }

@@ -328,7 +328,7 @@ impl Sim {
     }
 
     pub(crate) fn manual(&mut self) {
-        let event = compaction::request_manual(&self.conversation, &self.agent, None, self.now);
+        let event = compaction::request_manual(&self.conversation, &self.agent, None, false, self.now);
         if let Some(event) = event {
             self.journal(event);
         }

@@ -5,13 +5,14 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use cairn_actors::{Compaction, RoomMade};
 use cairn_core::tier::Tier;
 use cairn_platforms::local::ApiError;
 use serde::Deserialize;
 
 use super::params::{Segment, body, segment};
 use super::{Shared, house_error};
-use crate::records::{CompactRecord, GaugeRecord, NewGenerationRecord, StopRecord};
+use crate::records::{CompactRecord, GaugeRecord, NewGenerationRecord, RoomRecord, StopRecord};
 
 /// The body of `compact`.
 #[derive(Debug, Default, Deserialize)]
@@ -27,8 +28,8 @@ pub(super) struct WaitBody {
     below: Option<Tier>,
 }
 
-/// `POST /v1/channels/{C}/compact`: 202 with the run, 200 with its end when that is waited for, or with `null` when
-/// there is nothing to compact.
+/// `POST /v1/channels/{C}/compact`: 202 with the run, 200 with its end and its summary when that is waited for, or with
+/// `null` when there is nothing to compact or room was made at once.
 pub(super) async fn compact(
     State(admin): State<Shared>,
     channel: Segment,
@@ -41,11 +42,17 @@ pub(super) async fn compact(
     }
     let instruction = instruction.filter(|text| !text.trim().is_empty());
     let house = admin.house()?;
-    let Some(ticket) = house.compact(&channel, instruction).await.map_err(house_error)? else {
-        return Ok(Json(CompactRecord { run: None, outcome: None, end: None }).into_response());
+    let ticket = match house.compact(&channel, instruction, false).await.map_err(house_error)? {
+        Compaction::Nothing => return Ok(Json(CompactRecord::default()).into_response()),
+        Compaction::Made(RoomMade { messages, tokens_before, tokens_after }) => {
+            let made = Some(RoomRecord { messages, tokens_before, tokens_after });
+            return Ok(Json(CompactRecord { made, ..CompactRecord::default() }).into_response());
+        }
+        Compaction::Run(ticket) => ticket,
     };
     if !wait {
-        let record = CompactRecord { run: Some(ticket.run), outcome: None, end: None };
+        let (run, queued) = (Some(ticket.run), ticket.queued);
+        let record = CompactRecord { run, queued, ..CompactRecord::default() };
         return Ok((StatusCode::ACCEPTED, Json(record)).into_response());
     }
     let Some(end) = ticket.ended.await else {
@@ -56,8 +63,14 @@ pub(super) async fn compact(
             "look at `cairn context` for what became of it",
         ));
     };
-    let record =
-        CompactRecord { run: Some(end.run.clone()), outcome: Some(end.outcome), end: Some(end.to_outcome()) };
+    let record = CompactRecord {
+        run: Some(end.run.clone()),
+        outcome: Some(end.outcome),
+        end: Some(end.to_outcome()),
+        queued: ticket.queued,
+        summary: end.summary.map(|summary| summary.text),
+        made: None,
+    };
     Ok(Json(record).into_response())
 }
 

@@ -202,6 +202,12 @@ fn house_error(error: HouseError) -> ApiError {
             error.to_string(),
             "raise spend_per_day under [limits]",
         ),
+        HouseError::InstructionTooLong { .. } => ApiError::new(
+            axum::http::StatusCode::PAYLOAD_TOO_LARGE,
+            "instruction_too_long",
+            error.to_string(),
+            "what is to hold for every summary belongs into `instructions` under [agents.compaction]",
+        ),
         HouseError::NothingToUndo(_) => ApiError::new(
             axum::http::StatusCode::CONFLICT,
             "nothing_to_undo",

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::connect::{Surroundings, channel_path};
 use super::failure::Failure;
-use super::text::{counted, grouped};
+use super::text::{counted, grouped, plain};
 use super::{ChannelArg, Global, exit, out};
-use crate::records::{CompactRecord, NewGenerationRecord};
+use crate::records::{CompactRecord, NewGenerationRecord, RoomRecord};
 
 /// Arguments of `compact`.
 #[derive(Debug, Args)]
@@ -18,14 +18,16 @@ Examples:
   cairn compact main --wait
   cairn compact main 'keep every figure of the budget' --wait
 
-Without --wait the run goes on in the daemon. When no daemon runs, the command waits in any case.")]
+All but the newest part is summarised, below every threshold, too; during a run it waits for that run.
+Without --wait the run goes on in the daemon. When no daemon runs, the command waits in any case.
+An agent with engine = \"sliding\" has no runs: its oldest messages leave the window at once.")]
 pub(crate) struct CompactArgs {
     #[command(flatten)]
     channel: ChannelArg,
     /// What the summary is to attend to
     #[arg(value_name = "INSTRUCTION")]
     instruction: Option<String>,
-    /// Wait for the end of the run and print its outcome
+    /// Wait for the end of the run and print its outcome and its summary
     #[arg(long)]
     wait: bool,
 }
@@ -65,12 +67,24 @@ pub(crate) async fn compact(global: Global, args: CompactArgs) -> Result<(), Fai
     }
 }
 
-/// What became of a compaction, in a sentence.
+/// What became of a compaction: a sentence, and below it the summary.
 pub(crate) fn told(record: &CompactRecord) -> String {
+    if let Some(RoomRecord { messages, tokens_before, tokens_after }) = &record.made {
+        return format!(
+            "{} left the window at once: {} -> {} tokens; they stay in the history",
+            counted(*messages, "message", "messages"),
+            grouped(*tokens_before),
+            grouped(*tokens_after),
+        );
+    }
     match (&record.run, &record.end) {
         (None, _) => "nothing to compact".to_owned(),
+        (Some(run), None) if record.queued => format!("a run is under way; run {run} follows it"),
         (Some(run), None) => format!("run {run} is under way"),
-        (Some(_), Some(end)) => told_end(end),
+        (Some(_), Some(end)) => match &record.summary {
+            Some(summary) => format!("{}\n\n{}", told_end(end), plain(summary)),
+            None => told_end(end),
+        },
     }
 }
 

@@ -22,8 +22,8 @@ pub(crate) fn context(record: &ContextRecord, width: usize) -> String {
             "{}  {}",
             style(record.channel.to_string()).bold(),
             style(format!(
-                "agent {}, model {}, generation {}",
-                record.agent, record.model, record.generation.0
+                "agent {}, model {}, engine {}, generation {}",
+                record.agent, record.model, record.engine.id, record.generation.0
             ))
             .dim()
         ),
@@ -182,6 +182,13 @@ fn first_line(text: &str) -> String {
 }
 
 fn run(record: &ContextRecord) -> Vec<String> {
+    if record.engine.owns_compaction && record.run.is_none() {
+        return vec![format!(
+            "{} none: the engine {} makes room by itself",
+            style("run").bold(),
+            record.engine.id
+        )];
+    }
     let Some(run) = &record.run else {
         return vec![format!("{} none", style("run").bold())];
     };

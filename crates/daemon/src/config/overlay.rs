@@ -58,6 +58,7 @@ overlay! {
             identifiers: IdentifierPolicy,
             when_cold: bool,
             max_messages: u64,
+            notices: bool,
         }
         optional {
             model: String,

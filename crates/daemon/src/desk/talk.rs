@@ -1,9 +1,10 @@
 //! Commands to a conversation: `/compact`, `/new`, `/undo`, `/stop`.
 
-use cairn_actors::HouseError;
+use cairn_actors::{Compaction, HouseError, RoomMade};
 use cairn_core::command::CommandCall;
 
 use super::{DaemonDesk, Trouble};
+use crate::cli::text::{counted, grouped};
 
 impl DaemonDesk {
     /// `/compact [INSTRUCTION]`.
@@ -12,16 +13,23 @@ impl DaemonDesk {
         call: &CommandCall,
         instruction: Option<String>,
     ) -> Result<String, Trouble> {
-        let ticket = self.deps.house.compact(&call.channel, instruction).await?;
-        Ok(match ticket {
-            None => "There is nothing to compact yet.".to_owned(),
-            Some(ticket) if ticket.queued => {
-                format!("A compaction is under way; `{}` follows it. Talk on meanwhile.", ticket.run)
-            }
-            Some(ticket) => format!(
-                "Compaction `{}` has begun. Talk on meanwhile; `/context` shows what comes of it.",
-                ticket.run
+        let asked = self.deps.house.compact(&call.channel, instruction, true).await?;
+        let ticket = match asked {
+            Compaction::Nothing => return Ok("There is nothing to compact yet.".to_owned()),
+            Compaction::Made(made) => return Ok(made_room(made)),
+            Compaction::Run(ticket) => ticket,
+        };
+        let run = ticket.run;
+        Ok(match (ticket.queued, ticket.joined) {
+            (true, _) => format!(
+                "A compaction is under way; `{run}` follows it. Talk on meanwhile; I will say here what comes of it."
             ),
+            (false, true) => format!(
+                "Compaction `{run}` is under way already, over all that there is. I will say here what comes of it."
+            ),
+            (false, false) => {
+                format!("Compaction `{run}` has begun. Talk on meanwhile; I will say here what comes of it.")
+            }
         })
     }
 
@@ -47,4 +55,14 @@ impl DaemonDesk {
         let stopped = self.deps.house.stop_turn(&call.channel).await?;
         Ok(if stopped { "Stopped." } else { "I am not answering anything just now." }.to_owned())
     }
+}
+
+/// Room that was made at once, in a sentence.
+fn made_room(made: RoomMade) -> String {
+    format!(
+        "{} left my window: {} to {} tokens. They are kept and can be searched.",
+        counted(made.messages, "message", "messages"),
+        grouped(made.tokens_before),
+        grouped(made.tokens_after)
+    )
 }

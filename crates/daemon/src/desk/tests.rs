@@ -283,3 +283,23 @@ async fn the_last_turn_is_taken_back_and_an_idle_bot_has_nothing_to_stop() {
     assert!(fixture.words(PRIVATE, ann(), "undo").await.contains("taken back"));
     assert!(fixture.words(PRIVATE, ann(), "undo").await.contains("I took nothing back"));
 }
+
+#[tokio::test]
+async fn an_instruction_without_end_is_refused_with_the_limit() {
+    let fixture = fixture("").await;
+    fixture.say(PRIVATE, ann(), "the harbour office closes at noon").await;
+    let words = fixture.words(PRIVATE, ann(), &format!("compact {}", "x".repeat(5_000))).await;
+    assert!(words.contains("5000 characters, 4000 at most"), "{words}");
+}
+
+#[tokio::test]
+async fn a_sliding_window_is_made_smaller_at_once() {
+    let fixture = fixture("[defaults]\nengine = \"sliding\"\n").await;
+    for n in 0..12 {
+        fixture
+            .say(PRIVATE, ann(), &format!("number {n} {}", "the harbour office closes at noon ".repeat(200)))
+            .await;
+    }
+    let words = fixture.words(PRIVATE, ann(), "compact").await;
+    assert!(words.contains("left my window") && words.contains("can be searched"), "{words}");
+}

@@ -163,6 +163,9 @@ fn run(record: &ContextRecord) -> String {
         );
     }
     match record.outcomes.last() {
+        _ if record.engine.owns_compaction => {
+            format!("No runs: the engine `{}` makes room by itself", record.engine.id)
+        }
         None => "No run under way".to_owned(),
         Some(end) => format!(
             "No run under way; the last, `{}`, {}: {} to {} tokens",

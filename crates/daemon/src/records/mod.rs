@@ -104,7 +104,7 @@ impl GaugeRecord {
 }
 
 /// The answer of `POST …/compact`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompactRecord {
     /// The run; none when there is nothing to compact.
     pub run: Option<RunId>,
@@ -114,6 +114,26 @@ pub struct CompactRecord {
     /// The end of it, when that was waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Outcome>,
+    /// It waits for the run under way.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queued: bool,
+    /// The summary that it came to, when it was waited for and committed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// The room that was made at once, by a context engine without runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<RoomRecord>,
+}
+
+/// Room that was made at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomRecord {
+    /// Entries that left the window.
+    pub messages: u64,
+    /// Window tokens before, after correction.
+    pub tokens_before: u64,
+    /// Window tokens after, after correction.
+    pub tokens_after: u64,
 }
 
 /// The answer of `POST …/new`.

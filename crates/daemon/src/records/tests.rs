@@ -77,6 +77,7 @@ fn conversation() -> Conversation {
         retry_at: None,
         tokens_before: 100,
         checkpoint: None,
+        tell: false,
     });
     conversation.outcomes.push_back(Outcome {
         run: "r1".into(),

@@ -86,6 +86,15 @@ impl House {
         Self { folder, model, daemon, config }
     }
 
+    /// Stops the daemon and starts it with that context engine of the agent.
+    pub(crate) async fn with_engine(self, engine: &str) -> Self {
+        let text = std::fs::read_to_string(&self.config).unwrap();
+        let others: String =
+            text.lines().filter(|line| !line.starts_with("engine")).map(|line| format!("{line}\n")).collect();
+        let (config, text) = (self.config.clone(), format!("{others}engine = \"{engine}\"\n"));
+        self.stop_and(|_state| std::fs::write(&config, text).unwrap()).await
+    }
+
     /// Kills the daemon as a power cut does and starts it again.
     pub(crate) async fn crash(self) -> Self {
         let Self { folder, model, daemon, config } = self;

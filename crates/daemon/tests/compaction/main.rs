@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod anthropic;
+mod engines;
 mod faults;
 mod house;
 mod kills;

@@ -73,6 +73,26 @@ fn compacting_a_short_conversation_is_nothing_to_do() {
 }
 
 #[test]
+fn compacting_prints_what_came_of_it() {
+    let home = Home::new();
+    home.config("[defaults]\ncontext_window = 8000\n");
+    let lines: String = (0..30)
+        .map(|n| {
+            format!(
+                "Flat {n} in Lisbon costs 1,45{n} euros a month, has two balconies and is near the river.\n"
+            )
+        })
+        .collect();
+    home.cairn_with(&["chat"], lines.as_bytes()).ended(0);
+    let run = home.cairn(&["compact", "main", "keep the prices", "--wait"]).ended(0);
+    let (first, summary) = run.stdout.split_once("\n\n").unwrap_or_else(|| panic!("no summary: {run:?}"));
+    assert!(first.starts_with("run r1 committed: ") && first.contains(" messages, "), "{run:?}");
+    assert!(first.contains(" tokens, ") && summary.contains("Lisbon"), "{run:?}");
+    let run = home.cairn(&["compact", "main", &"x".repeat(4_001)]).ended(1);
+    assert!(run.stderr.contains("4001 characters, 4000 at most"), "{run:?}");
+}
+
+#[test]
 fn a_drawn_context_fits_its_width_and_has_no_colours_in_a_pipe() {
     let home = Home::new();
     home.cairn_with(&["chat"], b"hello\n").ended(0);

@@ -145,6 +145,7 @@ impl Chat {
             retry_at: None,
             tokens_before: 100,
             checkpoint: None,
+            tell: false,
         };
         self.append(vec![Event::RunStarted { run: run.clone() }]).await;
         let summary = Summary {

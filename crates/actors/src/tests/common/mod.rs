@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{AgentRuntime, Candidate, House, HouseDeps, HouseLimits, Notice, builtin_tools};
+use crate::{AgentRuntime, Candidate, EngineMaker, House, HouseDeps, HouseLimits, Notice, builtin_tools};
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::Event;
@@ -49,6 +49,8 @@ pub(crate) struct World {
     pub(crate) limits: HouseLimits,
     pub(crate) talk: TalkLimits,
     pub(crate) clean_stop: bool,
+    /// A context engine of the test's own.
+    pub(crate) engine: Option<EngineMaker>,
     /// Lit: whoever reads the clock next panics.
     pub(crate) bomb: Arc<AtomicBool>,
 }
@@ -87,6 +89,7 @@ impl World {
             limits: HouseLimits::default(),
             talk: TalkLimits::default(),
             clean_stop: true,
+            engine: None,
             bomb: Arc::default(),
         }
     }
@@ -98,10 +101,13 @@ impl World {
     }
 
     pub(crate) async fn start(&self) -> Live {
-        let agent = AgentRuntime::new(Candidate {
+        let mut agent = AgentRuntime::new(Candidate {
             settings: Arc::new(self.settings.clone()),
             model: Arc::clone(&self.model) as Arc<dyn cairn_core::ports::ChatModel>,
         });
+        if let Some(maker) = &self.engine {
+            agent = agent.with_engine(Arc::clone(maker));
+        }
         let deps = HouseDeps {
             journal: Arc::clone(&self.store) as _,
             archive: Arc::clone(&self.store) as _,
@@ -138,6 +144,7 @@ impl World {
             limits: self.limits.clone(),
             talk: self.talk.clone(),
             clean_stop: false,
+            engine: self.engine.clone(),
             bomb: Arc::default(),
         }
     }

@@ -1,0 +1,230 @@
+//! What a chat is told beside answers: that a compaction somebody asked for is done, that words have left view without a
+//! summary, that a run failed for good. Pure: the channel journals these as notes that the outbox owes.
+//!
+//! The first is an answer and always comes. The others come only where something was lost, never more often than once an
+//! hour in a chat, and not at all with `compaction.notices = false`.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::agent::AgentSettings;
+use crate::conversation::Conversation;
+use crate::event::{Event, Run, RunEnd, RunOutcome};
+use crate::ids::{LOCAL_PLATFORM, OutboxId, Seq, TurnId};
+use crate::summary::{MADE_BY_DIGEST, MarkerKind};
+
+/// How long a run over what an emergency took may last before the chat is told of it.
+const SOON: SignedDuration = SignedDuration::from_secs(60);
+
+/// Least time between two notices in one chat.
+const APART: SignedDuration = SignedDuration::from_hours(1);
+
+/// Characters of a summary that a report in a chat quotes.
+const QUOTE_CHARS: usize = 600;
+
+const LOST: &str = "Older messages have left my view for the moment; they are kept, can still be searched, and will be \
+                    summarised.";
+
+const DIGESTED: &str = "My language model could not summarise the older part of this conversation, so I go on with an \
+                        extract of it. Every message is kept and can still be searched.";
+
+const FAILED: &str = "I could not summarise the older part of this conversation. Nothing of it is lost, and I will try \
+                      again later.";
+
+/// What left view without a summary, and has none yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// When.
+    pub at: Timestamp,
+    /// The last entry that left.
+    pub to_seq: Seq,
+    /// The chat was told.
+    pub told: bool,
+}
+
+/// Whether the chat is to be told of what was lost from view.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Due {
+    /// No.
+    Nothing,
+    /// Not before then, should it still be lost.
+    At(Timestamp),
+    /// Now, by this event.
+    Now(Box<Event>),
+}
+
+/// Whether the chat is to be told that messages left view in an emergency and no summary has followed: once for each
+/// emergency.
+pub fn due(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Due {
+    let Some(lost) = conversation.lost.filter(|lost| !lost.told && is_told(conversation, agent)) else {
+        return Due::Nothing;
+    };
+    let soon = later(lost.at, SOON);
+    let at = conversation.noticed_at.map_or(soon, |noticed| soon.max(later(noticed, APART)));
+    // Further away only after the clock was set back.
+    if at > now && at.duration_since(now) <= APART {
+        return Due::At(at);
+    }
+    Due::Now(Box::new(note(conversation, lost_id(conversation, lost.to_seq), LOST.to_owned())))
+}
+
+/// These events, and behind each end of a run the note that it makes due.
+pub fn with_notes(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    events: Vec<Event>,
+    now: Timestamp,
+) -> Vec<Event> {
+    let mut out = Vec::with_capacity(events.len() + 1);
+    for event in events {
+        let note = match &event {
+            Event::RunEnded(end) => {
+                let begun = out.iter().find_map(|event| match event {
+                    Event::RunStarted { run } if run.id == end.run => Some(run),
+                    _ => None,
+                });
+                let run = begun.or(conversation.run.as_ref()).filter(|run| run.id == end.run);
+                run.and_then(|run| of_end(conversation, agent, run, end, now))
+            }
+            _ => None,
+        };
+        out.push(event);
+        out.extend(note);
+    }
+    out
+}
+
+/// The note that the end of a run makes due.
+fn of_end(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    run: &Run,
+    end: &RunEnd,
+    now: Timestamp,
+) -> Option<Event> {
+    if conversation.channel.platform() == LOCAL_PLATFORM {
+        return None;
+    }
+    if run.tell {
+        let id = OutboxId::from(format!("{}:report:{}", conversation.channel, run.id));
+        return Some(note(conversation, id, report(end)));
+    }
+    let words = match (end.outcome, &end.summary) {
+        (RunOutcome::Committed, Some(summary)) if summary.made_by == MADE_BY_DIGEST => DIGESTED,
+        (RunOutcome::Failed | RunOutcome::Rejected, _) => FAILED,
+        _ => return None,
+    };
+    // After the clock was set back nobody knows how long ago the last one was.
+    let is_recent = |noticed: Timestamp| noticed <= now && now.duration_since(noticed) < APART;
+    if !is_told(conversation, agent) || conversation.noticed_at.is_some_and(is_recent) {
+        return None;
+    }
+    let id = OutboxId::from(format!("{}run:{}", notice_prefix(conversation), run.id));
+    Some(note(conversation, id, words.to_owned()))
+}
+
+/// How a run ended that somebody asked for in the chat.
+pub fn report(end: &RunEnd) -> String {
+    match (end.outcome, &end.summary) {
+        (RunOutcome::Committed, Some(summary)) => {
+            let quote: String = summary.text.trim().chars().take(QUOTE_CHARS).collect();
+            let cut = if quote.len() < summary.text.trim().len() { " …" } else { "" };
+            let quoted: Vec<String> = quote.lines().map(|line| format!("> {line}")).collect();
+            format!(
+                "Compaction `{}` is done: {}, {} to {} tokens in my window.\n{}{cut}",
+                end.run,
+                messages(end.messages, "is summarised", "are summarised"),
+                grouped(end.tokens_before),
+                grouped(end.tokens_after),
+                quoted.join("\n"),
+            )
+        }
+        (RunOutcome::Committed | RunOutcome::Superseded, _) => {
+            format!("Compaction `{}` had nothing left to do.", end.run)
+        }
+        (RunOutcome::Cancelled, _) => format!("Compaction `{}` was cancelled.", end.run),
+        (RunOutcome::Rejected | RunOutcome::Failed, _) => format!(
+            "Compaction `{}` failed; the conversation is as it was. Whoever runs me finds the reason in the log.",
+            end.run
+        ),
+    }
+}
+
+/// `1 message is …`, `2 messages are …`.
+pub fn messages(n: u64, one: &str, many: &str) -> String {
+    match n {
+        1 => format!("1 message {one}"),
+        n => format!("{} messages {many}", grouped(n)),
+    }
+}
+
+/// Thousands in groups: `12,345`.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (idx, digit) in digits.chars().enumerate() {
+        if idx > 0 && (digits.len() - idx).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// People are there to be told, and are to be.
+fn is_told(conversation: &Conversation, agent: &AgentSettings) -> bool {
+    agent.compaction.notices && conversation.channel.platform() != LOCAL_PLATFORM
+}
+
+fn notice_prefix(conversation: &Conversation) -> String {
+    format!("{}:notice:", conversation.channel)
+}
+
+fn lost_id(conversation: &Conversation, to_seq: Seq) -> OutboxId {
+    OutboxId::from(format!("{}lost:{to_seq}", notice_prefix(conversation)))
+}
+
+fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+fn note(conversation: &Conversation, id: OutboxId, words: String) -> Event {
+    let open = conversation.open_turn.as_ref().map(|open| open.id.clone());
+    let newest = || conversation.live.back().map(|entry| entry.turn.clone());
+    Event::OutboxIntended {
+        id,
+        turn: open.or_else(newest).unwrap_or_else(|| TurnId::from("t0")),
+        seq: Seq(conversation.next_seq.0.saturating_sub(1)),
+        note: Some(words),
+        reply_to: None,
+        edits: None,
+        draft: false,
+    }
+}
+
+impl Conversation {
+    /// Folds in that the chat is told something beside answers.
+    pub(crate) fn fold_notice(&mut self, id: &OutboxId, at: Timestamp) {
+        if !id.as_str().starts_with(&notice_prefix(self)) {
+            return;
+        }
+        self.noticed_at = Some(at);
+        if let Some(lost) = self.lost
+            && *id == lost_id(self, lost.to_seq)
+        {
+            self.lost = Some(Lost { told: true, ..lost });
+        }
+    }
+
+    /// Folds in that messages left view in an emergency.
+    pub(crate) fn fold_loss(&mut self, at: Timestamp, to_seq: Seq) {
+        self.lost = Some(Lost { at, to_seq, told: false });
+    }
+
+    /// Nothing is lost from view any more when no range is without its summary.
+    pub(crate) fn fold_find(&mut self) {
+        if !self.stack.markers().any(|marker| marker.kind == MarkerKind::Truncated) {
+            self.lost = None;
+        }
+    }
+}
