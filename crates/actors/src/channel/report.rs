@@ -45,7 +45,7 @@ impl ChannelState {
                         self.cell.hub.end(messages, |message| answer_of(message, end, String::new()));
                     }
                     self.report_turn(end, &gauge);
-                    let unrest = self.unrest.turn(gauge.tier, self.shared.now());
+                    let unrest = self.unrest.turn(gauge.tier, record.at);
                     self.report_unrest(unrest, &gauge);
                     self.cell.tell_compactor(CompactorMsg::Look);
                 }
@@ -53,7 +53,7 @@ impl ChannelState {
                 Event::RunEnded(end) => {
                     self.report_end(end);
                     let usable = settings.window.usable_tokens();
-                    let unrest = self.unrest.run(end, usable, self.shared.now());
+                    let unrest = self.unrest.run(end, usable, record.at);
                     self.report_unrest(unrest, &gauge);
                     keep = true;
                 }

@@ -100,7 +100,7 @@ impl Turn {
     /// A request that fits. What is due before it comes first: results are pruned, and in an emergency the oldest half
     /// leaves the window. No reply waits for a compaction.
     async fn assembled(&self, tail: &Tail) -> Result<Assembled, TurnFailure> {
-        let (engine, now) = (&self.args.cell.engine, self.args.shared.now());
+        let (engine, now) = (&self.args.cell.engine, tail.now);
         let mut conversation = self.args.cell.snapshot();
         if !engine.compact(&conversation, &self.settings, MakeRoom::Tier, now).is_empty() {
             self.relieve(Cause::Tier).await?;
