@@ -1,9 +1,9 @@
 //! Runs that go wrong leave the conversation as it was; then the next one succeeds.
 
-use cairn_testkit::model::{Answer, Kind};
+use cairn_testkit::model::{Answer, FakeModel, Kind};
 use serde_json::Value;
 
-use crate::house::{House, LONG};
+use crate::house::{House, LONG, WINDOW};
 
 /// Two bad answers make a failed attempt where a corrective retry is allowed; one does where the call itself fails.
 async fn a_bad_attempt_is_harmless(name: &str, bad: Vec<Answer>) {
@@ -77,4 +77,23 @@ async fn when_the_model_of_a_run_is_down_the_digest_stands_in() {
     assert_eq!(context["summaries"][0]["made_by"], "digest");
     assert!(context["summaries"][0]["text"].as_str().unwrap().contains("Lisbon"), "{context}");
     house.check_places().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_never_ends_is_given_up_and_asked_for_again() {
+    for provider in ["openai", "anthropic"] {
+        let model = FakeModel::builder().window(WINDOW);
+        let house = House::on(provider, &format!("flood-{provider}"), model).await;
+        house.model.push(Kind::Reply, Answer::text("well, as I said before").flooding());
+        let reply = house.say("hello").await;
+        assert!(reply["reply"].as_str().unwrap().ends_with("echo: hello"), "{reply}");
+        house.model.wait_until("the hang-up", |model| model.tally(Kind::Reply).abandoned == 1).await;
+        house.say("go on").await;
+        house.model.assert_clean();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_answer_never_ends_is_harmless() {
+    a_bad_attempt_is_harmless("flooded", vec![Answer::text("people talked").flooding()]).await;
 }

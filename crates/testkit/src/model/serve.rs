@@ -26,6 +26,9 @@ const MAX_REQUEST_BYTES: usize = 64 << 20;
 /// Words come in chunks of about so many characters.
 const CHUNK_CHARS: usize = 16;
 
+/// Size of a flood's waves.
+const FLOOD_BYTES: usize = 64 << 10;
+
 /// What a flood says over and over.
 const FLOOD: &str = "and on and on it goes without any end in sight; ";
 
@@ -149,7 +152,7 @@ async fn whole(said: &Said, seen: &Seen, counted: Option<Counted>, flight: Fligh
     let text = match &said.end {
         End::Hanging => return std::future::pending().await,
         End::Flooding => {
-            let body = endless("{\"content\": \"".to_owned(), FLOOD.to_owned(), flight);
+            let body = endless("{\"content\": \"".to_owned(), FLOOD, flight);
             return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
         }
         End::Error(error) => json!({"error": error}).to_string(),
@@ -164,7 +167,8 @@ async fn whole(said: &Said, seen: &Seen, counted: Option<Counted>, flight: Fligh
 }
 
 /// A body that never ends; whoever gives it up counts as gone.
-fn endless(head: String, again: String, flight: Flight) -> Body {
+fn endless(head: String, again: &str, flight: Flight) -> Body {
+    let again = again.repeat(FLOOD_BYTES / again.len() + 1);
     Body::from_stream(stream::unfold((Some(head), again, flight), |(head, again, flight)| async move {
         // Others get their turn: a flood would fill the socket in one go.
         tokio::task::yield_now().await;
@@ -183,7 +187,7 @@ fn streamed(answer: &Answer, said: &Said, seen: &Seen, counted: Option<Counted>,
     };
     let sse = [(header::CONTENT_TYPE, "text/event-stream")];
     if said.end == End::Flooding {
-        return (sse, endless(events.concat(), flood, flight)).into_response();
+        return (sse, endless(events.concat(), &flood, flight)).into_response();
     }
     let hanging = said.end == End::Hanging;
     let pace = answer.pace;
