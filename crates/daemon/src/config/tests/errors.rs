@@ -120,7 +120,6 @@ fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_
     "[[models]]\nid = \"m\"\nmodel = \"x\"\nprovider = \"anthropic\"\nbase_url = \"http://h/v1/messages\"",
     "must end before /messages"
 )]
-#[case("[[models]]\nid = \"m\"\nmodel = \"x\"\nprovider = \"antropic\"", "anthropic")]
 #[case(
     "[[models]]\nid = \"m\"\nmodel = \"x\"\nbase_url = \"localhost:8080\"",
     "must begin with http:// or https://"

@@ -127,7 +127,8 @@ async fn the_cache_holds_what_ends_at_a_breakpoint() {
         let number = |key: &str| usage[key].as_u64().unwrap();
         (number("input_tokens"), number("cache_read_input_tokens"), number("cache_creation_input_tokens"))
     };
-    let (rest, read, first) = usage(json!([user(json!([marked("hello there"), words("tail")]))])).await;
+    let tail = words("<context>\nnow\n</context>");
+    let (rest, read, first) = usage(json!([user(json!([marked("hello there"), tail]))])).await;
     assert!(rest > 0 && first > 0);
     assert_eq!(read, 0);
     let talk = json!([
