@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::agent::AgentRuntime;
 use crate::channel::ChannelMsg;
 use crate::limits::HouseLimits;
+use crate::models::{ModelStatus, statuses};
 use crate::notice::Notice;
 use crate::outbox::{OutboxMsg, Owed};
 use crate::shared::{Create, Phase, Shared};
@@ -183,6 +184,12 @@ impl House {
     /// The agent of that name.
     pub fn agent(&self, id: &AgentId) -> Option<Arc<AgentRuntime>> {
         self.shared.agents.get(id).cloned()
+    }
+
+    /// The chain of an agent's models, in its order, and how each of them is.
+    pub fn models(&self, agent: &AgentRuntime) -> Vec<ModelStatus> {
+        let models = &self.shared.models;
+        statuses(agent, |model| models.health(model), self.shared.now())
     }
 
     /// The agent that is meant when none is named: the first.

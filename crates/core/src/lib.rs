@@ -7,6 +7,7 @@
 pub mod access;
 pub mod agent;
 pub mod artifact;
+pub mod chain;
 pub mod command;
 pub mod compaction;
 pub mod conversation;
@@ -20,6 +21,7 @@ pub mod message;
 pub mod model;
 pub mod ports;
 pub mod prune;
+mod ranges;
 pub mod registry;
 pub mod sentences;
 pub mod settings;

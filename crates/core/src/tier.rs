@@ -151,8 +151,8 @@ impl CompactionSettings {
     /// Checks ranges and order.
     ///
     /// # Errors
-    /// The first setting that is out of range (shares lie above 0 and below 1, counts above 0) or thresholds
-    /// that do not rise from background to emergency.
+    /// The first setting that is out of range (shares lie above 0 and below 1, counts above 0), thresholds that do not
+    /// rise from background to emergency, or limits that contradict each other.
     pub fn validate(&self) -> Result<(), BadSetting> {
         let shares = [
             ("background_threshold", self.background_threshold),
@@ -188,7 +188,7 @@ impl CompactionSettings {
         if self.timeout_secs == 0 {
             return Err(bad("timeout_secs", 0.0, "must be 1 or more"));
         }
-        Ok(())
+        crate::ranges::runs(self)
     }
 }
 

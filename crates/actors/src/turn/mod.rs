@@ -3,6 +3,7 @@
 
 mod budget;
 mod call;
+mod chain;
 mod patience;
 
 use std::sync::Arc;
@@ -106,25 +107,25 @@ struct Turn {
     budget: Arc<Budget>,
     /// How it bears a model that does not answer.
     patience: Patience,
-    /// The agent's settings; narrowed when the model's window turns out to be smaller.
+    /// The agent's settings on the model that answers; narrowed when its window turns out to be smaller.
     settings: Arc<AgentSettings>,
 }
 
 impl Turn {
     async fn run(mut self) -> Result<Said, TurnFailure> {
+        self.choose().await?;
         let recalled = self.recall().await?;
         let zone = TimeZone::get(&self.settings.timezone).unwrap_or_else(|error| {
             tracing::warn!(%error, "the agent's time zone is unknown; dates are shown in UTC");
             TimeZone::UTC
         });
         let tools = Toolbox::new(Arc::clone(&self.args.shared), Arc::clone(&self.args.cell));
-        let model = self.args.cell.model().info().id.clone();
         let mut usage = Usage::default();
         for round in 1..=self.settings.max_rounds.max(1) {
             let tail = Tail { now: self.args.shared.now(), zone: zone.clone(), recalled: recalled.clone() };
             let call = self.call(tail).await?;
             usage += call.usage.unwrap_or_default();
-            let reported = call.reported(&model);
+            let (reported, model) = (call.reported(), call.model.clone());
             if call.tool_calls.is_empty() {
                 return Ok(Said { entry: self.entry(call), reported, usage, model });
             }

@@ -14,7 +14,7 @@ use crate::tier::Tier;
 pub(crate) use assemble::leaves_room;
 pub use assemble::{AssembleError, assemble, question};
 pub(crate) use fit::cut_middle;
-pub use measure::measure;
+pub use measure::{has_room, least_tokens, measure};
 pub use render::{
     entry_tokens, escape_name, escape_text, marker_text, marker_tokens, pending_tokens, short_date,
     short_time, summary_text, summary_tokens, tail_tokens,

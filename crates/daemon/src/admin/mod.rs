@@ -31,7 +31,8 @@ use jiff::Timestamp;
 use crate::registry::DaemonRegistry;
 use crate::roster::Roster;
 
-pub use daemon::StatusRecord;
+pub(crate) use daemon::agents as agent_statuses;
+pub use daemon::{AgentStatus, ChainStatus, StatusRecord};
 pub use outbox::OutboxRecord;
 pub use pairings::PairingRecord;
 

@@ -42,7 +42,7 @@ impl Search for NothingToFind {
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
     let (roster, identity) = &*shared;
-    let agents = agents(roster.runtimes().await.map_err(|error| bad_model(&error))?);
+    let agents = agents(roster.runtimes().await.map_err(|error| bad_model(&error))?, None);
     let store = StoreStatus { journal_bytes: 0, segments: 0, last: 0, applied: 0, error: None };
     Ok(Json(StatusRecord::of_stopped(identity, agents, store)))
 }

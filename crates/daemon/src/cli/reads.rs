@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::table::Table;
 use super::text::{columns, counted, cut, grouped, minute, one_line, percent, plain};
 use super::{ChannelArg, Global, out, platforms};
-use crate::admin::StatusRecord;
+use crate::admin::{AgentStatus, StatusRecord};
 use crate::records::{ChannelRecord, EntryRecord, Wakefulness};
 
 /// Arguments of `status`.
@@ -97,14 +97,23 @@ pub(crate) async fn status(global: Global, _args: StatusArgs) -> Result<(), Fail
             minute(status.started_at)
         ))?;
     }
-    let agents: Vec<_> = status
-        .agents
-        .iter()
-        .map(|agent| format!("{} ({}, {} tokens)", agent.id, agent.model, grouped(agent.window_tokens)))
-        .collect();
-    out::line(&format!("agents    {}", agents.join(", ")))?;
+    status.agents.iter().flat_map(drawn_agent).try_for_each(|line| out::line(&line))?;
+    if let Some(spend) = &status.spend {
+        let cap = spend.per_day.map(|cap| format!(" of {cap:.2}")).unwrap_or_default();
+        out::line(&format!("spent     {:.2}{cap} today (UTC)", spend.today))?;
+    }
     out::line(&format!("channels  {}, {} awake", grouped(status.channels), grouped(status.awake)))?;
     status.platforms.iter().flat_map(platforms::drawn).try_for_each(|line| out::line(&line))
+}
+
+/// An agent, and below it the models of its chain in the order in which they are tried.
+fn drawn_agent(agent: &AgentStatus) -> Vec<String> {
+    let head = format!("agent     {} ({}, {} tokens)", agent.id, agent.model, grouped(agent.window_tokens));
+    let chain = agent.chain.iter().map(|one| {
+        let (window, origin) = (grouped(one.window_tokens), one.window_source.origin());
+        format!("            {}: window {window} tokens ({origin}), {}", one.model, one_line(&one.told()))
+    });
+    [head].into_iter().chain(chain).collect()
 }
 
 /// `cairn channels`.

@@ -20,6 +20,9 @@ pub struct ContextRecord {
     pub agent: AgentId,
     /// The model that answers, by its id in the configuration.
     pub model: String,
+    /// Why it is that one, when another one answered here before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_reason: Option<String>,
     /// Tokens of request and answer together.
     pub window_tokens: u64,
     /// Who set the size of the window.
@@ -153,6 +156,10 @@ impl ContextRecord {
             channel: conversation.channel.clone(),
             agent: conversation.channel.agent(),
             model: agent.model.clone(),
+            model_reason: conversation
+                .model_reason
+                .clone()
+                .filter(|_| conversation.model.as_ref() == Some(&agent.model)),
             window_tokens: agent.window.window_tokens,
             window_source: agent.window.source,
             output_reserve_tokens: agent.window.output_reserve_tokens,

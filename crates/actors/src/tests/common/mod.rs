@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) store: Arc<MemStore>,
     pub(crate) artifacts: Arc<MemArtifacts>,
     pub(crate) model: Arc<FakeModel>,
+    /// Further models of the chain, with the settings on them.
+    pub(crate) others: Vec<(AgentSettings, Arc<FakeModel>)>,
     pub(crate) net: Arc<FakeNet>,
     pub(crate) settings: AgentSettings,
     pub(crate) limits: HouseLimits,
@@ -82,6 +84,7 @@ impl World {
             store: MemStore::new(),
             artifacts: Arc::default(),
             model: FakeModel::new(),
+            others: Vec::new(),
             net: FakeNet::new(),
             settings,
             limits: HouseLimits::default(),
@@ -97,11 +100,21 @@ impl World {
         self
     }
 
+    /// One more model at the end of the chain, with the settings of the first but for what `change` says.
+    pub(crate) fn followed_by(mut self, id: &str, change: impl FnOnce(&mut AgentSettings)) -> Self {
+        let mut settings = AgentSettings { model: id.to_owned(), ..self.settings.clone() };
+        change(&mut settings);
+        self.others.push((settings, FakeModel::named(id)));
+        self
+    }
+
     pub(crate) async fn start(&self) -> Live {
-        let agent = AgentRuntime::new(Candidate {
-            settings: Arc::new(self.settings.clone()),
-            model: Arc::clone(&self.model) as Arc<dyn cairn_core::ports::ChatModel>,
-        });
+        let candidate = |settings: &AgentSettings, model: &Arc<FakeModel>| Candidate {
+            settings: Arc::new(settings.clone()),
+            model: Arc::clone(model) as Arc<dyn cairn_core::ports::ChatModel>,
+        };
+        let others = self.others.iter().map(|(settings, model)| candidate(settings, model));
+        let agent = AgentRuntime::new(candidate(&self.settings, &self.model)).followed_by(others);
         let deps = HouseDeps {
             journal: Arc::clone(&self.store) as _,
             archive: Arc::clone(&self.store) as _,
@@ -133,6 +146,7 @@ impl World {
             store,
             artifacts: Arc::clone(&self.artifacts),
             model: FakeModel::new(),
+            others: self.others.clone(),
             net: Arc::clone(&self.net),
             settings: self.settings.clone(),
             limits: self.limits.clone(),

@@ -64,9 +64,13 @@ pub(crate) struct FakeModel {
 
 impl FakeModel {
     pub(crate) fn new() -> Arc<Self> {
+        Self::named("fake")
+    }
+
+    pub(crate) fn named(id: &str) -> Arc<Self> {
         Arc::new(Self {
             info: ModelInfo {
-                id: "fake".to_owned(),
+                id: id.to_owned(),
                 context_window: None,
                 max_output_tokens: None,
                 images: false,
