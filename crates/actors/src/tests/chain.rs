@@ -227,7 +227,7 @@ async fn a_draft_of_a_model_that_broke_gives_way_to_the_words_of_the_next() {
 async fn the_window_is_fitted_to_the_next_model_before_it_is_asked() {
     let world = World::new().followed_by("second", |settings| settings.window.window_tokens = 1_500);
     let live = world.start().await;
-    for n in 0..18 {
+    for n in 0..24 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
     assert_eq!(world.store.count(is_emergency), 0);

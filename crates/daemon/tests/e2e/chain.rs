@@ -119,7 +119,7 @@ async fn a_model_whose_server_lists_a_small_window_is_passed_over() {
     assert!(shown[0]["why"].as_str().unwrap().contains("min_tokens = 16000"), "{shown:?}");
     assert_eq!(first.tally(Kind::Reply).arrived, 0);
     // Set explicitly, the same window is used.
-    drop(daemon.stop().await.unwrap());
+    assert!(daemon.stop().await.unwrap().success());
     let text = pair(&first.base_url(), &second.base_url(), "")
         .replace("model = \"first\"\n", "model = \"first\"\ncontext_window = 15999\n");
     let config = home.config(&text);
