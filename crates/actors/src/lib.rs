@@ -35,4 +35,4 @@ pub use agent::{AgentRuntime, Candidate};
 pub use house::{Health, House, HouseDeps, HouseError, RunTicket};
 pub use limits::HouseLimits;
 pub use notice::Notice;
-pub use tools::builtin_tools;
+pub use tools::{BadTool, all_tools, builtin_tools};

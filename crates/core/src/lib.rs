@@ -21,6 +21,7 @@ pub mod model;
 pub mod ports;
 pub mod prune;
 pub mod registry;
+pub mod result_guard;
 pub mod sentences;
 pub mod settings;
 pub mod summary;

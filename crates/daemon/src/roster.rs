@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_actors::{AgentRuntime, Candidate, builtin_tools};
+use cairn_actors::{AgentRuntime, Candidate};
 use cairn_core::ids::AgentId;
+use cairn_core::model::ToolDef;
 use cairn_core::ports::{ChatModel, Search};
 use cairn_llm::{BadModel, Offline, OpenAi, OpenAiOptions, Timeouts};
 use tokio::sync::OnceCell;
@@ -18,16 +19,17 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Roster {
     loaded: Arc<Loaded>,
     search: Arc<dyn Search>,
+    tools: Vec<ToolDef>,
     default_agent: AgentId,
     runtimes: OnceCell<Vec<AgentRuntime>>,
 }
 
 impl Roster {
     /// The agents of that configuration; nothing is asked of any server yet. `search`: where the offline model
-    /// looks things up.
-    pub fn new(loaded: Arc<Loaded>, search: Arc<dyn Search>) -> Self {
+    /// looks things up; `tools`: what agents' models may call.
+    pub fn new(loaded: Arc<Loaded>, search: Arc<dyn Search>, tools: Vec<ToolDef>) -> Self {
         let default_agent = loaded.config.default_agent();
-        Self { loaded, search, default_agent, runtimes: OnceCell::new() }
+        Self { loaded, search, tools, default_agent, runtimes: OnceCell::new() }
     }
 
     /// The configuration.
@@ -43,6 +45,16 @@ impl Roster {
     /// All agents, in the order of the configuration.
     pub fn ids(&self) -> Vec<AgentId> {
         self.loaded.config.agents.iter().map(|agent| agent.id.clone()).collect()
+    }
+
+    /// Tools that agents name a class of results for and nobody offers, with their agents.
+    pub fn unknown_classes(&self) -> Vec<(AgentId, String)> {
+        let offered = |name: &str| self.tools.iter().any(|tool| tool.name == name);
+        let agents = self.loaded.config.agents.iter();
+        agents
+            .flat_map(|agent| agent.result_guard.classes.keys().map(|name| (agent.id.clone(), name.clone())))
+            .filter(|(_, name)| !offered(name))
+            .collect()
     }
 
     /// Whether that agent is configured.
@@ -101,7 +113,7 @@ impl Roster {
             Some(_) => None,
             None => discover(model.as_ref()).await,
         };
-        let settings = self.loaded.config.settings(agent, id, server_window, builtin_tools());
+        let settings = self.loaded.config.settings(agent, id, server_window, self.tools.clone());
         Ok(Candidate { settings: Arc::new(settings), model })
     }
 

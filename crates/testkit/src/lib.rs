@@ -11,3 +11,4 @@ pub mod locomo;
 pub mod model;
 mod moments;
 pub mod telegram;
+pub mod tools;

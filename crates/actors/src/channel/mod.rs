@@ -8,6 +8,7 @@ mod amend;
 mod closing;
 mod commands;
 mod deliveries;
+mod expiry;
 mod journal;
 mod report;
 mod restore;
@@ -197,6 +198,8 @@ pub(crate) enum ChannelMsg {
     },
     /// Look whether the channel may sleep.
     Tick,
+    /// Look whether artifacts expire.
+    Expire,
     /// Start no more turns; answer when none is open.
     Drain {
         /// Where the answer goes.
@@ -256,6 +259,7 @@ impl ChannelMsg {
             | Self::FailAttempt { .. }
             | Self::GiveUp { .. }
             | Self::Tick
+            | Self::Expire
             | Self::Drain { .. }
             | Self::Abandon { .. } => {}
         }
@@ -399,6 +403,7 @@ impl Actor for Channel {
             }
             ChannelMsg::GiveUp { run, outcome, reason } => state.give_up(&run, outcome, &reason).await?,
             ChannelMsg::Tick => state.tick(),
+            ChannelMsg::Expire => state.expire().await?,
             ChannelMsg::Drain { done } => state.drain(done),
             ChannelMsg::Abandon { done } => {
                 state.abandon();

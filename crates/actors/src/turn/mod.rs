@@ -4,6 +4,7 @@
 mod budget;
 mod call;
 mod patience;
+mod results;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::event::Event;
 use cairn_core::ids::{Generation, MemoryId, Seq, TurnId};
 use cairn_core::memory::{Memory, Scope};
-use cairn_core::message::{Entry, Part, Role, ToolCall};
+use cairn_core::message::{Entry, Part, Role};
 use cairn_core::model::Usage;
 use cairn_core::ports::TurnFailure;
 use cairn_core::window::{Tail, question, tail_tokens};
@@ -167,23 +168,6 @@ impl Turn {
         let tail = Tail { now: self.args.shared.now(), zone: TimeZone::UTC, recalled };
         self.step(vec![Event::MemoriesRecalled { ids, tokens: tail_tokens(&tail) }]).await?;
         Ok(tail.recalled)
-    }
-
-    /// Calls the tools one after the other and journals all results together.
-    async fn use_tools(&self, tools: &Toolbox, model: &str, calls: Vec<ToolCall>) -> Result<(), TurnFailure> {
-        let hub = &self.args.cell.hub;
-        let mut events = Vec::new();
-        for (ordinal, call) in calls.into_iter().enumerate() {
-            hub.tool(&call.name, "started");
-            let used = tools.call(&call, model, ordinal).await;
-            hub.tool(&call.name, if used.failed { "failed" } else { "done" });
-            events.extend(used.event);
-            let mut entry = draft_entry(Role::Tool, self.args.shared.now());
-            entry.parts = vec![Part::text(used.text)];
-            entry.tool_call_id = Some(call.id);
-            events.push(Event::EntryAdded { entry });
-        }
-        self.step(events).await
     }
 
     fn entry(&self, call: Call) -> Entry {

@@ -2,6 +2,7 @@
 //!
 //! It serves a running daemon, and, without a house, a command that has opened the store to read from it.
 
+mod artifacts;
 mod channels;
 mod commands;
 mod daemon;
@@ -77,6 +78,8 @@ pub fn router(admin: Admin) -> Router {
         .route("/v1/channels/{channel}/context", get(channels::context))
         .route("/v1/channels/{channel}/history", get(history::history))
         .route("/v1/channels/{channel}/search", get(history::search))
+        .route("/v1/channels/{channel}/artifacts", get(artifacts::list))
+        .route("/v1/channels/{channel}/artifacts/{id}", get(artifacts::show))
         .route("/v1/channels/{channel}/compact", post(commands::compact))
         .route("/v1/channels/{channel}/new", post(commands::new))
         .route("/v1/channels/{channel}/stop", post(commands::stop))

@@ -224,5 +224,10 @@ fn figures(record: &ContextRecord) -> Vec<String> {
     );
     let counting =
         format!("estimates x {:.3}, cached {}", record.correction.ratio, percent(record.cached_share));
-    [window, counting].map(|line| style(line).dim().to_string()).into()
+    let mut lines = vec![window, counting];
+    if record.artifacts.count > 0 {
+        let artifacts = counted(record.artifacts.count, "artifact", "artifacts");
+        lines.push(format!("{artifacts} outside of it, {} bytes", grouped(record.artifacts.bytes)));
+    }
+    lines.into_iter().map(|line| style(line).dim().to_string()).collect()
 }

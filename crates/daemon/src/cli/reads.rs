@@ -169,7 +169,8 @@ fn drawn_entry(record: &EntryRecord) -> String {
         (None, cairn_core::message::Role::Tool) => "tool".to_owned(),
         (None, _) => assistant(),
     };
-    let mut block = format!("{seq:>6}  {}  {who}  [{}]\n", minute(record.at), record.place);
+    let artifact = record.artifact.as_ref().map_or_else(String::new, |id| format!("  artifact {id}"));
+    let mut block = format!("{seq:>6}  {}  {who}  [{}]{artifact}\n", minute(record.at), record.place);
     let calls = record.tool_calls.iter().map(|call| format!("calls {} {}", call.name, call.arguments));
     for line in plain(&record.text()).lines().map(str::to_owned).chain(calls) {
         block.push_str(&format!("        {line}\n"));

@@ -7,6 +7,7 @@ use cairn_core::tier::CompactionSettings;
 
 use super::check::{Check, is_name, key_path};
 use super::file::AgentKeys;
+use super::guards::check_result_guard;
 use super::keys::nearest;
 use super::models::{WINDOW_MAX, WINDOW_MIN};
 use super::prompts::{PromptContext, PromptKind, render};
@@ -27,6 +28,8 @@ pub(super) fn defaults(check: &mut Check<'_, '_>, keys: &AgentKeys) -> Defaults 
     let compaction = keys.compaction.over(&base.compaction);
     check_compaction(check, &at, &compaction);
     check_common(check, &at, keys);
+    let result_guard = keys.result_guard.over(&base.result_guard);
+    check_result_guard(check, &at, &result_guard);
     let dir = check.source.dir();
     Defaults {
         models: keys.models.clone().unwrap_or(base.models),
@@ -40,7 +43,7 @@ pub(super) fn defaults(check: &mut Check<'_, '_>, keys: &AgentKeys) -> Defaults 
         compaction,
         window_guard: keys.window_guard.over(&base.window_guard),
         pruning: keys.pruning.over(&base.pruning),
-        result_guard: keys.result_guard.over(&base.result_guard),
+        result_guard,
     }
 }
 
@@ -62,6 +65,7 @@ pub(super) fn resolve(
         if keys.compaction.over(&defaults.compaction) != defaults.compaction {
             check_compaction(check, &at, &agent.compaction);
         }
+        check_result_guard(check, &at, &agent.result_guard);
         check_models(check, &at, keys, &agent, models);
         check_reserve(check, &at, &agent, defaults, models);
         agent.system_prompt = prompt(check, &at, PromptKind::Agent, agent.prompt.as_deref(), &agent);
@@ -254,7 +258,7 @@ fn prompt(
     }
 }
 
-fn below(table: &[Seg], key: &str) -> Vec<Seg> {
+pub(super) fn below(table: &[Seg], key: &str) -> Vec<Seg> {
     table.iter().cloned().chain([Seg::from(key)]).collect()
 }
 

@@ -9,6 +9,7 @@ mod commands;
 mod env;
 mod error;
 mod file;
+mod guards;
 mod keys;
 mod lookup;
 mod models;

@@ -11,6 +11,8 @@ use cairn_core::window::{self, Regions};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::ArtifactsRecord;
+
 /// The window of a channel. Tokens are after correction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextRecord {
@@ -48,6 +50,9 @@ pub struct ContextRecord {
     pub correction: CorrectionRecord,
     /// Share of all input tokens that came from the provider's cache.
     pub cached_share: f64,
+    /// Large results of tools that are kept outside of the window.
+    #[serde(default)]
+    pub artifacts: ArtifactsRecord,
 }
 
 /// Where the tiers begin, as usage ratios.
@@ -167,6 +172,7 @@ impl ContextRecord {
                 ratio: correction.ratio,
             },
             cached_share,
+            artifacts: ArtifactsRecord::of(conversation),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The record of an entry: `cairn history`.
 
 use cairn_core::conversation::Conversation;
-use cairn_core::ids::{Generation, MessageId, Seq, TurnId};
+use cairn_core::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::tokens::Correction;
 use jiff::Timestamp;
@@ -33,6 +33,9 @@ pub struct EntryRecord {
     pub tool_calls: Vec<ToolCall>,
     /// The tool call that it answers.
     pub tool_call_id: Option<String>,
+    /// The artifact that holds the whole of a tool's result.
+    #[serde(default)]
+    pub artifact: Option<ArtifactId>,
     /// Tokens in the window, after correction.
     pub tokens: u64,
     /// `summary:ID`, `marker`, `sealed`, `live`, `archived`, `pending`.
@@ -79,6 +82,7 @@ impl EntryRecord {
             parts: entry.parts.iter().map(PartRecord::of).collect(),
             tool_calls: entry.tool_calls.clone(),
             tool_call_id: entry.tool_call_id.clone(),
+            artifact: entry.artifact.clone(),
             tokens: correction.apply(u64::from(entry.tokens)),
             place,
         }
@@ -112,6 +116,7 @@ pub fn pending_records(conversation: &Conversation, correction: &Correction) -> 
         parts: pending.parts.iter().map(PartRecord::of).collect(),
         tool_calls: Vec::new(),
         tool_call_id: None,
+        artifact: None,
         tokens: correction.apply(u64::from(pending.tokens)),
         place: PENDING.to_owned(),
     };

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{AgentRuntime, Candidate, House, HouseDeps, HouseLimits, Notice, builtin_tools};
+use crate::{AgentRuntime, Candidate, House, HouseDeps, HouseLimits, Notice, all_tools, builtin_tools};
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::Event;
 use cairn_core::ids::{AgentId, ChannelId, MessageId, Seq};
 use cairn_core::limits::TalkLimits;
 use cairn_core::message::{Author, Inbound, Part};
-use cairn_core::ports::{Admission, Answer, Clock, Intake as _, Progress, Refusal};
+use cairn_core::ports::{Admission, Answer, Clock, Intake as _, Progress, Refusal, Tool};
 use cairn_core::tier::CompactionSettings;
 use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
@@ -43,6 +43,7 @@ impl Clock for TokioClock {
 pub(crate) struct World {
     pub(crate) store: Arc<MemStore>,
     pub(crate) artifacts: Arc<MemArtifacts>,
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) model: Arc<FakeModel>,
     pub(crate) net: Arc<FakeNet>,
     pub(crate) settings: AgentSettings,
@@ -81,6 +82,7 @@ impl World {
         Self {
             store: MemStore::new(),
             artifacts: Arc::default(),
+            tools: Vec::new(),
             model: FakeModel::new(),
             net: FakeNet::new(),
             settings,
@@ -93,7 +95,15 @@ impl World {
 
     pub(crate) fn with_tools(mut self) -> Self {
         self.settings.tools = builtin_tools();
-        self.settings.window.window_tokens += 700;
+        self.settings.window.window_tokens += 900;
+        self
+    }
+
+    /// The same with tools beside the built-in ones.
+    pub(crate) fn with_more_tools(mut self, tools: Vec<Arc<dyn Tool>>) -> Self {
+        self = self.with_tools();
+        self.settings.tools = all_tools(&tools).unwrap();
+        self.tools = tools;
         self
     }
 
@@ -109,7 +119,7 @@ impl World {
             memories: Arc::clone(&self.store) as _,
             outbox: Arc::clone(&self.store) as _,
             artifacts: Arc::clone(&self.artifacts) as _,
-            tools: Vec::new(),
+            tools: self.tools.clone(),
             clock: Arc::new(TokioClock(Instant::now(), Arc::clone(&self.bomb))),
             agents: vec![agent],
             platforms: vec![Arc::clone(&self.net) as _],
@@ -132,6 +142,7 @@ impl World {
         Self {
             store,
             artifacts: Arc::clone(&self.artifacts),
+            tools: self.tools.clone(),
             model: FakeModel::new(),
             net: Arc::clone(&self.net),
             settings: self.settings.clone(),

@@ -88,6 +88,24 @@ fn a_threshold_out_of_range_or_order_names_key_value_and_what_would_be_right(
     }
 }
 
+#[rstest]
+#[case("max_bytes = 10", &["2:13", "`max_bytes` = 10", "from 1000 to 10000000"])]
+#[case("free_share = 0.0", &["2:14", "`free_share` = 0", "above 0"])]
+#[case("free_share = 1.5", &["`free_share` = 1.5", "such as 0.5"])]
+#[case("artifact_days = -1", &["artifact_days", "a whole number"])]
+#[case("classes = { browse = \"never\" }", &["never", "always_offload"])]
+fn a_result_guard_out_of_range_names_key_value_and_what_would_be_right(
+    #[case] line: &str,
+    #[case] parts: &[&str],
+) {
+    for table in ["[defaults.result_guard]", "[[agents]]\nid = \"a\"\n[agents.result_guard]"] {
+        let message = error(&format!("{table}\n{line}\n"));
+        for part in parts.iter().filter(|part| !part.starts_with("2:") || table.starts_with("[defaults")) {
+            assert!(message.contains(part), "`{part}` is missing in:\n{message}");
+        }
+    }
+}
+
 #[test]
 fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_it() {
     let text = "[defaults.compaction]\nbackground_threshold = 0.5\naggressive_threshold = 0.6\n\n[[agents]]\n\
