@@ -107,7 +107,7 @@ fn named_line(told: &str) -> u64 {
     told.split("from = ").nth(1).unwrap().split(['.', ']', ',']).next().unwrap().parse().unwrap()
 }
 
-/// Whether a text has exactly the lines of that range among all numbered ones.
+/// The numbered line of that number.
 fn line(whole: &str, n: u64) -> &str {
     whole.lines().nth(n as usize - 1).unwrap()
 }
