@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::compaction::Decision;
+use cairn_core::compaction::INSTRUCTION_MAX_CHARS;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, NewRecord, RunEnd};
 use cairn_core::ids::{AgentId, ChannelId, Generation, OutboxId, RunId, TurnId};
@@ -63,9 +64,6 @@ pub struct HouseDeps {
     /// by a crash.
     pub clean_stop: bool,
 }
-
-/// Longest instruction to a compaction, in characters.
-const INSTRUCTION_MAX_CHARS: usize = 4_000;
 
 /// Why the house could not do what was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

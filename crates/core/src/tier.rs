@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::compaction::check_instruction;
 use crate::settings::IdentifierPolicy;
 
 /// How full the window is. A threshold counts as reached at `>=`.
@@ -58,17 +59,17 @@ pub struct CompactionSettings {
     pub max_attempts: u32,
     /// Pause after the first failed attempt, in milliseconds; doubles with each further one.
     pub retry_base_ms: u64,
-    /// Time limit of all calls of one attempt together, in seconds.
+    /// Time limit of a run over all its attempts, in seconds; it begins anew with every finished chunk.
     pub timeout_secs: u64,
     /// Time limit of one call of the model, in seconds.
     pub call_timeout_secs: u64,
     /// The model that summarises, by its id in the configuration; none: the agent's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Most tokens of a summary; none: its part of the stack's share.
+    /// Most tokens of a summary with its list of identifiers; none: its part of the stack's share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_tokens: Option<u64>,
-    /// What every summary of this agent is to attend to.
+    /// What every summary of this agent is to attend to; 4,000 characters at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     /// What summaries do with identifiers.
@@ -190,6 +191,19 @@ impl CompactionSettings {
         }
         if self.timeout_secs == 0 {
             return Err(bad("timeout_secs", 0.0, "must be 1 or more"));
+        }
+        if self.call_timeout_secs == 0 {
+            return Err(bad("call_timeout_secs", 0.0, "must be 1 or more"));
+        }
+        if self.target_tokens == Some(0) {
+            return Err(bad(
+                "target_tokens",
+                0.0,
+                "must be 1 or more; leave it out for the summaries' own share",
+            ));
+        }
+        if let Some(Err(error)) = self.instructions.as_deref().map(check_instruction) {
+            return Err(bad("instructions", error.chars as f64, &error.to_string()));
         }
         Ok(())
     }

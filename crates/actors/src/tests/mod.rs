@@ -14,4 +14,5 @@ mod restarts;
 mod runs;
 mod shows;
 mod sleep;
+mod stages;
 mod tools;

@@ -160,6 +160,7 @@ impl<'a> Planner<'a> {
             tokens_before: self.tokens_before,
             checkpoint: None,
             tell: false,
+            failure: None,
         }
     }
 

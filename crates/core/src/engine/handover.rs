@@ -38,6 +38,7 @@ pub(super) fn end_runs(conversation: &Conversation, agent: &AgentSettings, now: 
                 retry_at: None,
                 tokens_before: gauge.tokens,
                 checkpoint: None,
+                failure: None,
                 tell: queued.tell,
             },
         };

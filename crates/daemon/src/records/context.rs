@@ -111,6 +111,9 @@ pub struct SummaryRecord {
     pub made_by: String,
     /// The summary.
     pub text: String,
+    /// Identifiers of its source, letter by letter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identifiers: Vec<String>,
 }
 
 /// A marker of the stack.
@@ -246,6 +249,7 @@ impl SummaryRecord {
             tokens: correction.apply(u64::from(summary.tokens)),
             made_by: summary.made_by.clone(),
             text: summary.text.clone(),
+            identifiers: summary.identifiers.clone(),
         }
     }
 }

@@ -161,7 +161,9 @@ fn usual(shared: &Arc<Shared>, seen: &Seen) -> Answer {
                 state.n_summaries += 1;
                 state.n_summaries
             };
-            Answer::text(format!("fake summary {n}: people talked, and nothing was left open."))
+            Answer::text(format!(
+                "## Critical context\n- fake summary {n}: people talked, and nothing was left open."
+            ))
         }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) store: Arc<MemStore>,
     pub(crate) artifacts: Arc<MemArtifacts>,
     pub(crate) model: Arc<FakeModel>,
+    /// A model of its own for runs, with its window and its reserve.
+    pub(crate) compactor: Option<(Arc<FakeModel>, u64, u64)>,
     pub(crate) net: Arc<FakeNet>,
     pub(crate) settings: AgentSettings,
     pub(crate) limits: HouseLimits,
@@ -84,6 +86,7 @@ impl World {
             store: MemStore::new(),
             artifacts: Arc::default(),
             model: FakeModel::new(),
+            compactor: None,
             net: FakeNet::new(),
             settings,
             limits: HouseLimits::default(),
@@ -104,7 +107,17 @@ impl World {
         let mut agent = AgentRuntime::new(Candidate {
             settings: Arc::new(self.settings.clone()),
             model: Arc::clone(&self.model) as Arc<dyn cairn_core::ports::ChatModel>,
-        });
+        })
+        .summarised_by(self.compactor.as_ref().map(
+            |(model, window_tokens, output_reserve_tokens)| {
+                let model = Arc::clone(model) as Arc<dyn cairn_core::ports::ChatModel>;
+                let (window_tokens, output_reserve_tokens) = (*window_tokens, *output_reserve_tokens);
+                let window = WindowSize { window_tokens, output_reserve_tokens, source: WindowSource::Model };
+                let settings =
+                    AgentSettings { window, model: model.info().id.clone(), ..self.settings.clone() };
+                Candidate { settings: Arc::new(settings), model }
+            },
+        ));
         if let Some(maker) = &self.engine {
             agent = agent.with_engine(Arc::clone(maker));
         }
@@ -139,6 +152,13 @@ impl World {
             store,
             artifacts: Arc::clone(&self.artifacts),
             model: FakeModel::new(),
+            compactor: self.compactor.as_ref().map(|(model, window, reserve)| {
+                (
+                    FakeModel::named(&cairn_core::ports::ChatModel::info(model.as_ref()).id, true),
+                    *window,
+                    *reserve,
+                )
+            }),
             net: Arc::clone(&self.net),
             settings: self.settings.clone(),
             limits: self.limits.clone(),
