@@ -27,6 +27,7 @@ pub mod settings;
 pub mod summary;
 pub mod tier;
 pub mod tokens;
+pub mod tune;
 pub mod turn;
 pub mod unrest;
 pub mod window;

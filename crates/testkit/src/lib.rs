@@ -8,6 +8,7 @@ pub mod estimate;
 pub mod gate;
 pub mod house;
 pub mod kills;
+pub mod load;
 pub mod locomo;
 pub mod model;
 mod moments;

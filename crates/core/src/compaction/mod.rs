@@ -22,6 +22,7 @@ pub use emergency::{emergency, emergency_on_overflow};
 pub use plan::{Decision, next_run, over_budget, request_manual};
 pub(crate) use plan::{closed_turns, compactable};
 pub use relief::{relieve, relieve_on_overflow};
+pub(crate) use transcript::summary_limit;
 pub use transcript::{compaction_request, digest_draft, memory_save_tool, parse_memory};
 
 /// What an attempt of a run has made.

@@ -86,7 +86,7 @@ pub fn compaction_request(
 }
 
 /// Most tokens of a summary: a share of its source, so that it never grows, within its part of the stack's share.
-fn summary_limit(agent: &AgentSettings, source_tokens: u64, merge: bool) -> u64 {
+pub(crate) fn summary_limit(agent: &AgentSettings, source_tokens: u64, merge: bool) -> u64 {
     let share = if merge { MERGE_SHARE } else { SUMMARY_SHARE };
     let stack = agent.compaction.stack_share * agent.window.usable_tokens() as f64;
     let part = (stack / (f64::from(agent.compaction.fan_out) * f64::from(LEVELS_IN_SIGHT))) as u64;

@@ -20,6 +20,7 @@ mod run;
 mod store;
 mod table;
 pub(crate) mod text;
+mod tune;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -108,6 +109,8 @@ enum Command {
     Search(reads::SearchArgs),
     /// Compact a channel now
     Compact(commands::CompactArgs),
+    /// Find settings that suit a conversation: its sizes replayed against candidates, without any model
+    Tune(tune::TuneArgs),
     /// Archive a channel's conversation and start afresh
     New(commands::NewArgs),
     /// List, search, show, add, edit and forget memories
@@ -183,6 +186,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::History(args) => Box::pin(reads::history(global, args)).await,
         Command::Search(args) => Box::pin(reads::search(global, args)).await,
         Command::Compact(args) => Box::pin(commands::compact(global, args)).await,
+        Command::Tune(args) => Box::pin(tune::tune(global, args)).await,
         Command::New(args) => Box::pin(commands::new(global, args)).await,
         Command::Memory(command) => Box::pin(memory::memory(global, command)).await,
         Command::Pair(command) => Box::pin(pair::pair(global, command)).await,

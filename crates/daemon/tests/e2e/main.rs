@@ -11,3 +11,4 @@ mod http;
 mod memory;
 mod networks;
 mod replay;
+mod tune;
