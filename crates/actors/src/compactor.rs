@@ -16,7 +16,7 @@ use crate::cell::Cell;
 use crate::channel::ChannelMsg;
 use crate::shared::Shared;
 use crate::tasks::Ended;
-use crate::worker::{self, Failure, Made};
+use crate::worker::{self, Effort, Failure, Made};
 
 /// No pause between attempts is longer.
 const RETRY_MAX: SignedDuration = SignedDuration::from_mins(10);
@@ -68,6 +68,8 @@ pub(crate) struct CompactorState {
     cell: Arc<Cell>,
     myself: ActorRef<CompactorMsg>,
     attempt: Option<Attempt>,
+    /// What is known of the run under way.
+    effort: Option<Arc<Effort>>,
     timer: Option<JoinHandle<Result<(), MessagingErr<CompactorMsg>>>>,
 }
 
@@ -82,7 +84,14 @@ impl Actor for Compactor {
         args: CompactorArgs,
     ) -> Result<CompactorState, ActorProcessingErr> {
         args.cell.set_compactor(myself.clone());
-        Ok(CompactorState { shared: args.shared, cell: args.cell, myself, attempt: None, timer: None })
+        Ok(CompactorState {
+            shared: args.shared,
+            cell: args.cell,
+            myself,
+            attempt: None,
+            effort: None,
+            timer: None,
+        })
     }
 
     async fn post_start(
@@ -153,7 +162,13 @@ impl CompactorState {
 
     fn start(&mut self, run: Run) {
         let token = self.shared.tasks.token();
-        let digest = run.attempt > self.cell.settings().compaction.max_attempts;
+        let limits = &self.cell.settings().compaction;
+        let digest = run.attempt > limits.max_attempts;
+        let effort = match self.effort.take().filter(|effort| effort.run == run.id) {
+            Some(effort) => effort,
+            None => Arc::new(Effort::new(run.id.clone(), Duration::from_secs(limits.timeout_secs))),
+        };
+        self.effort = Some(Arc::clone(&effort));
         self.attempt = Some(Attempt {
             run: run.id.clone(),
             attempt: run.attempt,
@@ -163,7 +178,7 @@ impl CompactorState {
         });
         let (id, attempt) = (run.id.clone(), run.attempt);
         let myself = self.myself.clone();
-        let work = worker::run(Arc::clone(&self.shared), Arc::clone(&self.cell), run, digest);
+        let work = worker::run(Arc::clone(&self.shared), Arc::clone(&self.cell), run, effort, digest);
         self.shared.tasks.watch(token, work, move |ended| {
             // A compactor that is gone starts the attempt anew when it is back.
             let _ = myself.send_message(CompactorMsg::Done { run: id, attempt, ended });

@@ -1,5 +1,7 @@
 //! Failures of a turn, in words that help whoever waits.
 
+use std::collections::BTreeMap;
+
 use cairn_core::model::ModelError;
 use cairn_core::ports::{StoreError, TurnFailure};
 use cairn_core::window::AssembleError;
@@ -57,11 +59,30 @@ pub(crate) fn of_model(model: &str, error: &ModelError) -> TurnFailure {
     failure("turn_failed", format!("model `{model}`: {error}"), hint)
 }
 
+/// The models failed: `model` last, with `error`; `errors` has the last failure of each.
+pub(crate) fn of_models(
+    model: &str,
+    error: &ModelError,
+    errors: &BTreeMap<String, ModelError>,
+) -> TurnFailure {
+    let of_last = of_model(model, error);
+    if errors.len() < 2 {
+        return of_last;
+    }
+    let all: Vec<_> = errors.iter().map(|(model, error)| format!("`{model}`: {error}")).collect();
+    let message = format!("no model of the chain answered: {}", all.join("; "));
+    failure(
+        "turn_failed",
+        message,
+        "`cairn status` shows how each of them is; send the message again when one is well",
+    )
+}
+
 /// The model found every request too large.
 pub(crate) fn overflow(attempts: u32) -> TurnFailure {
-    let message = format!(
-        "the model found the request too large {attempts} times, although it was shortened each time"
-    );
+    let times = if attempts == 1 { "once".to_owned() } else { format!("{attempts} times") };
+    let message =
+        format!("the model found the request too large {times}, although it was shortened each time");
     failure("compaction_failure", message, "lower context_window to what the model really takes")
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::compaction::Decision;
+use cairn_core::compaction::{InstructionTooLong, check_instruction};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, NewRecord, RunEnd};
 use cairn_core::ids::{AgentId, ChannelId, Generation, OutboxId, RunId, TurnId};
@@ -24,6 +25,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::agent::AgentRuntime;
 use crate::channel::ChannelMsg;
 use crate::limits::HouseLimits;
+use crate::models::{ModelStatus, statuses};
 use crate::notice::Notice;
 use crate::outbox::{OutboxMsg, Owed};
 use crate::shared::{Create, Phase, Shared};
@@ -64,9 +66,6 @@ pub struct HouseDeps {
     pub clean_stop: bool,
 }
 
-/// Longest instruction to a compaction, in characters.
-const INSTRUCTION_MAX_CHARS: usize = 4_000;
-
 /// Why the house could not do what was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum HouseError {
@@ -85,18 +84,12 @@ pub enum HouseError {
     /// There is no turn that could be taken back.
     #[error("nothing to undo: {0}")]
     NothingToUndo(String),
+    /// What a summary is to attend to is too long.
+    #[error(transparent)]
+    Instruction(#[from] InstructionTooLong),
     /// The day's money is spent.
     #[error("{0}")]
     Limited(String),
-    /// More is asked of a compaction than it can attend to.
-    #[error(
-        "the instruction has {chars} characters, {INSTRUCTION_MAX_CHARS} at most are taken; say in a few sentences what \
-         the summary is to attend to"
-    )]
-    InstructionTooLong {
-        /// Its characters.
-        chars: usize,
-    },
     /// The daemon stops.
     #[error("the daemon is stopping")]
     Stopping,
@@ -230,6 +223,12 @@ impl House {
         self.shared.agents.get(id).cloned()
     }
 
+    /// The chain of an agent's models, in its order, and how each of them is.
+    pub fn models(&self, agent: &AgentRuntime) -> Vec<ModelStatus> {
+        let models = &self.shared.models;
+        statuses(agent, |model| models.health(model), self.shared.now())
+    }
+
     /// The agent that is meant when none is named: the first.
     pub fn default_agent(&self) -> AgentId {
         let first = self.shared.deps.agents.first();
@@ -247,10 +246,7 @@ impl House {
         instruction: Option<String>,
         tell: bool,
     ) -> Result<Compaction, HouseError> {
-        let chars = instruction.as_ref().map_or(0, |text| text.chars().count());
-        if chars > INSTRUCTION_MAX_CHARS {
-            return Err(HouseError::InstructionTooLong { chars });
-        }
+        instruction.as_deref().map_or(Ok(()), check_instruction)?;
         let ask = |reply| ChannelMsg::Compact { instruction: instruction.clone(), tell, reply };
         self.shared.ask(channel, Create::No, ask).await?
     }

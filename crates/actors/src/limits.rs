@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use cairn_core::chain::CoolDowns;
+
 /// Bounds and times that hold for all channels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HouseLimits {
@@ -34,6 +36,8 @@ pub struct HouseLimits {
     pub tell_after: Duration,
     /// Longest pause between calls of a model that does not answer, once people in a chat were told.
     pub patience_max: Duration,
+    /// How long a model of a chain that failed is let alone.
+    pub cool_downs: CoolDowns,
 }
 
 impl Default for HouseLimits {
@@ -53,6 +57,7 @@ impl Default for HouseLimits {
             delivery_retry_max: Duration::from_secs(60),
             tell_after: Duration::from_secs(5),
             patience_max: Duration::from_secs(60),
+            cool_downs: CoolDowns::default(),
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::agent::AgentRuntime;
 use crate::cell::Cell;
 use crate::channel::ChannelMsg;
 use crate::house::{HouseDeps, HouseError};
+use crate::models::Models;
 use crate::notice::Notice;
 use crate::outbox::OutboxMsg;
 use crate::router::RouterMsg;
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) credits: Arc<Semaphore>,
     /// When a stop must have come to its end; none before it begins.
     pub(crate) stop_by: watch::Sender<Option<Instant>>,
+    /// How the models are.
+    pub(crate) models: Models,
     /// What people have used.
     meter: Mutex<Meter>,
     /// All tasks.
@@ -84,6 +87,7 @@ impl Shared {
         Self {
             agents,
             stop_by: watch::Sender::new(None),
+            models: Models::new(deps.limits.cool_downs),
             meter: Mutex::new(meter),
             cells: RwLock::default(),
             notices: broadcast::Sender::new(NOTICE_QUEUE),

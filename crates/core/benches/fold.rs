@@ -88,6 +88,7 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         tokens_before: 0,
         checkpoint: None,
         tell: false,
+        failure: None,
     };
     apply(&mut base, Event::RunStarted { run });
     let summary = Summary {

@@ -87,6 +87,19 @@ pub enum WindowSource {
     Learnt,
 }
 
+impl WindowSource {
+    /// Where it comes from, in words.
+    pub fn origin(self) -> &'static str {
+        match self {
+            Self::Agent => "set by the agent",
+            Self::Model => "set by the model",
+            Self::Server => "listed by the model's server",
+            Self::Defaults => "of [defaults]",
+            Self::Learnt => "learnt from a refusal of the model's server",
+        }
+    }
+}
+
 /// Largest output reserve when `max_output_tokens` is not set (CONTRACT.md).
 pub const OUTPUT_RESERVE_MAX: u64 = 32_000;
 

@@ -1,9 +1,20 @@
 //! Artifacts: large results of tools, kept outside of the window and referred to by id.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::conversation::Conversation;
 use crate::ids::ArtifactId;
+use crate::ports::ArtifactLines;
+use crate::result_guard::{Room, beginning};
+use crate::settings::ResultGuardSettings;
+use crate::window::short_date;
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes that the lines around a page take at the most.
+pub const PAGE_FRAME_BYTES: usize = 300;
 
 /// An artifact as its channel knows it; its words are in the artifact store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,4 +34,152 @@ pub struct Artifact {
     /// When it expired: its words are gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expired_at: Option<Timestamp>,
+}
+
+/// Why an artifact cannot be read, for whoever asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoArtifact {
+    /// This channel never had it. Artifacts of other channels are unknown here.
+    #[error("there is no artifact `{id}` in this channel; {known}")]
+    Unknown {
+        /// What was asked for, shortened.
+        id: String,
+        /// What there is.
+        known: String,
+    },
+    /// It expired.
+    #[error(
+        "artifact {id} expired on {on}: it had not been read for {days} days; call the tool again for its result"
+    )]
+    Expired {
+        /// The artifact.
+        id: ArtifactId,
+        /// The day.
+        on: String,
+        /// How long it had not been used.
+        days: i64,
+    },
+    /// It ends before.
+    #[error("artifact {id} has {lines} lines: there is no line {from}")]
+    PastItsEnd {
+        /// The artifact.
+        id: ArtifactId,
+        /// How many lines it has.
+        lines: u64,
+        /// The line that was asked for.
+        from: u64,
+    },
+}
+
+/// The number in an artifact's id.
+fn ordinal(id: &ArtifactId) -> Option<u64> {
+    id.as_str().strip_prefix('a')?.parse().ok()
+}
+
+/// The id of the artifact that is stored after `before` others which are not journalled yet. None is ever used twice.
+pub fn next_id(conversation: &Conversation, before: usize) -> ArtifactId {
+    // An entry may name one whose own record was lost.
+    let named = conversation.live.iter().filter_map(|entry| entry.artifact.as_ref());
+    let last = conversation.artifacts.keys().chain(named).filter_map(ordinal).max().unwrap_or(0);
+    ArtifactId::from(format!("a{}", last + 1 + before as u64))
+}
+
+/// The artifact of that id that can be read from a line on.
+///
+/// # Errors
+/// It cannot be: why, and what to do instead.
+pub fn readable(conversation: &Conversation, id: &str, from: u64) -> Result<Artifact, NoArtifact> {
+    let id = id.trim();
+    let Some(artifact) = conversation.artifacts.get(&ArtifactId::from(id)) else {
+        let known = match conversation.artifacts.len() {
+            0 => "it has none".to_owned(),
+            1 => "its only one is a1".to_owned(),
+            n => format!(
+                "it has {n}, the newest is a{}",
+                conversation.artifacts.keys().filter_map(ordinal).max().unwrap_or(0)
+            ),
+        };
+        return Err(NoArtifact::Unknown { id: id.chars().take(40).collect(), known });
+    };
+    if let Some(at) = artifact.expired_at {
+        let days = at.duration_since(artifact.used_at).as_hours() / 24;
+        return Err(NoArtifact::Expired { id: artifact.id.clone(), on: short_date(at), days });
+    }
+    if from > artifact.lines.max(1) {
+        return Err(NoArtifact::PastItsEnd { id: artifact.id.clone(), lines: artifact.lines, from });
+    }
+    Ok(artifact.clone())
+}
+
+/// The artifacts that nobody has read for so many days, in the order of their ids; none at 0 days.
+pub fn due(conversation: &Conversation, days: u32, now: Timestamp) -> Vec<ArtifactId> {
+    if days == 0 {
+        return Vec::new();
+    }
+    let age = SignedDuration::from_hours(24 * i64::from(days));
+    let unused =
+        |artifact: &&Artifact| artifact.expired_at.is_none() && now.duration_since(artifact.used_at) >= age;
+    let mut due: Vec<_> = conversation.artifacts.values().filter(unused).map(|a| a.id.clone()).collect();
+    due.sort_by_key(ordinal);
+    due
+}
+
+/// The artifacts that have expired: their files are to be gone.
+pub fn expired(conversation: &Conversation) -> Vec<ArtifactId> {
+    let gone = conversation.artifacts.values().filter(|artifact| artifact.expired_at.is_some());
+    gone.map(|artifact| artifact.id.clone()).collect()
+}
+
+/// Where to read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadOn {
+    /// The line, from 1.
+    pub from: u64,
+    /// Bytes of that line that have been read.
+    pub offset: u64,
+}
+
+/// Where to read on after `shown`, the beginning of what was found from line `from`; `None` at the artifact's end.
+pub fn read_on(artifact: &Artifact, from: u64, found: &ArtifactLines, shown: &str) -> Option<ReadOn> {
+    let next = if shown.len() < found.text.len() {
+        let breaks = shown.bytes().filter(|byte| *byte == b'\n').count() as u64;
+        let in_line = shown.rfind('\n').map_or(shown.len(), |idx| shown.len() - idx - 1) as u64;
+        let offset = if breaks == 0 { found.offset } else { 0 };
+        ReadOn { from: from + breaks, offset: offset + in_line }
+    } else if found.cut_bytes > 0 {
+        ReadOn { from, offset: found.offset + found.text.len() as u64 }
+    } else {
+        ReadOn { from: from + found.lines, offset: 0 }
+    };
+    (next.from <= artifact.lines).then_some(next)
+}
+
+/// A page of an artifact, as a tool's result: bounded such that the result guard leaves it as it is.
+pub fn page(
+    artifact: &Artifact,
+    from: u64,
+    found: &ArtifactLines,
+    settings: &ResultGuardSettings,
+    room: &Room,
+) -> String {
+    let shown = beginning(&found.text, settings, room);
+    let next = read_on(artifact, from, found, shown);
+    let (id, lines) = (&artifact.id, artifact.lines);
+    let first = match found.offset {
+        0 => format!("line {from}"),
+        offset => format!("line {from}, byte {offset}"),
+    };
+    let end = match next {
+        None => format!("[end of artifact {id}]"),
+        Some(ReadOn { from, offset: 0 }) => {
+            format!("[artifact {id} goes on: call artifact_read with id = \"{id}\", from = {from}]")
+        }
+        Some(ReadOn { from, offset }) => format!(
+            "[line {from} of artifact {id} goes on: call artifact_read with id = \"{id}\", from = {from}, offset = {offset}]"
+        ),
+    };
+    // Cut after a line, its break is there already.
+    let shown =
+        shown.strip_suffix('\n').filter(|_| next.is_some_and(|next| next.offset == 0)).unwrap_or(shown);
+    format!("[artifact {id} from {first}, of {lines} lines]\n{shown}\n{end}")
 }

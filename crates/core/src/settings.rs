@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tier::BadSetting;
-
 /// When a window that was only discovered is too small to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -92,39 +90,6 @@ impl Default for PruningSettings {
     }
 }
 
-/// Fewest bytes of a shrunk result: its notice must fit.
-pub const SHRINK_BYTES_MIN: usize = 400;
-
-impl PruningSettings {
-    /// Checks ranges and order.
-    ///
-    /// # Errors
-    /// The first setting that is out of range or contradicts another.
-    pub fn validate(&self) -> Result<(), BadSetting> {
-        let bad = |key, value: String, reason: String| Err(BadSetting { key, value, reason });
-        for (key, value) in [("soft_ratio", self.soft_ratio), ("hard_ratio", self.hard_ratio)] {
-            if !(value > 0.0 && value < 1.0) {
-                let reason = "must be above 0 and below 1, such as 0.30 for 30 %";
-                return bad(key, value.to_string(), reason.to_owned());
-            }
-        }
-        if self.hard_ratio < self.soft_ratio {
-            let reason = format!("must not be below soft_ratio = {}", self.soft_ratio);
-            return bad("hard_ratio", self.hard_ratio.to_string(), reason);
-        }
-        if self.shrink_bytes < SHRINK_BYTES_MIN {
-            let reason = format!("must be {SHRINK_BYTES_MIN} or more, so that the notice fits");
-            return bad("shrink_bytes", self.shrink_bytes.to_string(), reason);
-        }
-        if self.keep_chars.saturating_mul(2) >= self.soft_chars {
-            let reason =
-                format!("must be below half of soft_chars = {}: head and tail are kept", self.soft_chars);
-            return bad("keep_chars", self.keep_chars.to_string(), reason);
-        }
-        Ok(())
-    }
-}
-
 /// How the results of a tool are treated when they arrive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -171,25 +136,4 @@ pub enum IdentifierPolicy {
     Anonymize,
     /// The model does as it likes.
     Off,
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case::as_it_comes(PruningSettings::default(), None)]
-    #[case(PruningSettings { soft_ratio: 0.0, ..PruningSettings::default() }, Some("soft_ratio"))]
-    #[case(PruningSettings { hard_ratio: 1.0, ..PruningSettings::default() }, Some("hard_ratio"))]
-    #[case(PruningSettings { hard_ratio: 0.2, ..PruningSettings::default() }, Some("hard_ratio"))]
-    #[case(PruningSettings { shrink_bytes: 399, ..PruningSettings::default() }, Some("shrink_bytes"))]
-    #[case(PruningSettings { keep_chars: 2_000, ..PruningSettings::default() }, Some("keep_chars"))]
-    fn pruning_that_contradicts_itself_is_refused(
-        #[case] settings: PruningSettings,
-        #[case] culprit: Option<&str>,
-    ) {
-        assert_eq!(settings.validate().err().map(|bad| bad.key), culprit);
-    }
 }

@@ -58,17 +58,17 @@ pub struct CompactionSettings {
     pub max_attempts: u32,
     /// Pause after the first failed attempt, in milliseconds; doubles with each further one.
     pub retry_base_ms: u64,
-    /// Time limit of all calls of one attempt together, in seconds.
+    /// Time limit of a run over all its attempts, in seconds; it begins anew with every finished chunk.
     pub timeout_secs: u64,
     /// Time limit of one call of the model, in seconds.
     pub call_timeout_secs: u64,
     /// The model that summarises, by its id in the configuration; none: the agent's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Most tokens of a summary; none: its part of the stack's share.
+    /// Most tokens of a summary with its list of identifiers; none: its part of the stack's share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_tokens: Option<u64>,
-    /// What every summary of this agent is to attend to.
+    /// What every summary of this agent is to attend to; 4,000 characters at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     /// What summaries do with identifiers.
@@ -119,7 +119,7 @@ impl Default for CompactionSettings {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{key} = {value}: {reason}")]
 pub struct BadSetting {
-    /// The key within its table, `[compaction]` or `[pruning]`.
+    /// The key within its table, such as `[compaction]`.
     pub key: &'static str,
     /// What it was set to.
     pub value: String,
@@ -154,8 +154,8 @@ impl CompactionSettings {
     /// Checks ranges and order.
     ///
     /// # Errors
-    /// The first setting that is out of range (shares lie above 0 and below 1, counts above 0) or thresholds
-    /// that do not rise from background to emergency.
+    /// The first setting that is out of range (shares lie above 0 and below 1, counts above 0), thresholds that do not
+    /// rise from background to emergency, or limits that contradict each other.
     pub fn validate(&self) -> Result<(), BadSetting> {
         let shares = [
             ("background_threshold", self.background_threshold),
@@ -191,7 +191,7 @@ impl CompactionSettings {
         if self.timeout_secs == 0 {
             return Err(bad("timeout_secs", 0.0, "must be 1 or more"));
         }
-        Ok(())
+        crate::ranges::runs(self)
     }
 }
 

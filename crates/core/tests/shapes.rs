@@ -125,6 +125,7 @@ fn run(work: Work, trigger: Trigger) -> Event {
             tokens_before: 5_000,
             checkpoint: None,
             tell: false,
+            failure: None,
         },
     }
 }
@@ -274,6 +275,7 @@ fn windows() -> Vec<Event> {
         text: "so far".into(),
         made_by: "main".into(),
         memories: vec![memory],
+        left_out: vec![Seq(12)],
     };
     let marker = Marker::new(MarkerKind::Retired, Seq(1), Seq(4), Vec::new());
     let pruned = |seq, form| PrunedResult {

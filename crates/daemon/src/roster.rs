@@ -1,15 +1,20 @@
 //! The roster: the agents' settings and models, made from the configuration on first use.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_actors::{AgentRuntime, Candidate, builtin_tools};
+use cairn_actors::{AgentRuntime, Candidate};
+use cairn_core::agent::WindowSource;
+use cairn_core::chain::Guarded;
 use cairn_core::ids::AgentId;
+use cairn_core::model::ToolDef;
 use cairn_core::ports::{ChatModel, Search};
 use cairn_llm::BadModel;
+use futures::future::join_all;
 use tokio::sync::OnceCell;
 
-use crate::config::{AgentConfig, Config, Loaded, OFFLINE};
+use crate::config::{AgentConfig, Config, Loaded};
 use crate::models;
 
 /// How long a model's server may take to say how large its window is. It is asked at the start alone.
@@ -19,16 +24,17 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Roster {
     loaded: Arc<Loaded>,
     search: Arc<dyn Search>,
+    tools: Vec<ToolDef>,
     default_agent: AgentId,
     runtimes: OnceCell<Vec<AgentRuntime>>,
 }
 
 impl Roster {
     /// The agents of that configuration; nothing is asked of any server yet. `search`: where the offline model
-    /// looks things up.
-    pub fn new(loaded: Arc<Loaded>, search: Arc<dyn Search>) -> Self {
+    /// looks things up; `tools`: what agents' models may call.
+    pub fn new(loaded: Arc<Loaded>, search: Arc<dyn Search>, tools: Vec<ToolDef>) -> Self {
         let default_agent = loaded.config.default_agent();
-        Self { loaded, search, default_agent, runtimes: OnceCell::new() }
+        Self { loaded, search, tools, default_agent, runtimes: OnceCell::new() }
     }
 
     /// The configuration.
@@ -44,6 +50,16 @@ impl Roster {
     /// All agents, in the order of the configuration.
     pub fn ids(&self) -> Vec<AgentId> {
         self.loaded.config.agents.iter().map(|agent| agent.id.clone()).collect()
+    }
+
+    /// Tools that agents name a class of results for and nobody offers, with their agents.
+    pub fn unknown_classes(&self) -> Vec<(AgentId, String)> {
+        let offered = |name: &str| self.tools.iter().any(|tool| tool.name == name);
+        let agents = self.loaded.config.agents.iter();
+        agents
+            .flat_map(|agent| agent.result_guard.classes.keys().map(|name| (agent.id.clone(), name.clone())))
+            .filter(|(_, name)| !offered(name))
+            .collect()
     }
 
     /// Whether that agent is configured.
@@ -69,38 +85,65 @@ impl Roster {
     }
 
     async fn make(&self) -> Result<Vec<AgentRuntime>, BadModel> {
-        let mut runtimes = Vec::new();
-        for agent in &self.loaded.config.agents {
-            runtimes.push(self.runtime(agent).await?);
+        let config = &self.loaded.config;
+        let mut models = BTreeMap::new();
+        for id in config.agents.iter().flat_map(used) {
+            if !models.contains_key(id) {
+                models.insert(id, self.model(id)?);
+            }
         }
-        Ok(runtimes)
+        let windows = self.discovered(&models).await;
+        let candidate = |agent: &AgentConfig, id: &str| -> Option<Candidate> {
+            let window = windows.get(id).copied().filter(|_| agent.context_window.is_none());
+            let settings = config.settings(agent, id, window, self.tools.clone());
+            Some(Candidate { settings: Arc::new(settings), model: Arc::clone(models.get(id)?) })
+        };
+        let runtime = |agent: &AgentConfig| {
+            let mut chain = agent.chain().into_iter().filter_map(|id| candidate(agent, id));
+            let runtime = AgentRuntime::new(chain.next()?).followed_by(chain);
+            warn_of_windows(&runtime);
+            Some(runtime.summarised_by(agent.compaction.model.as_ref().and_then(|id| candidate(agent, id))))
+        };
+        Ok(config.agents.iter().filter_map(runtime).collect())
     }
 
-    async fn runtime(&self, agent: &AgentConfig) -> Result<AgentRuntime, BadModel> {
-        let mut chain = Vec::new();
-        for id in agent.chain() {
-            chain.push(self.candidate(agent, id).await?);
-        }
-        let mut chain = chain.into_iter();
-        let first = match chain.next() {
-            Some(first) => first,
-            None => self.candidate(agent, OFFLINE).await?,
-        };
-        let compactor = match &agent.compaction.model {
-            Some(id) => Some(self.candidate(agent, id).await?),
-            None => None,
-        };
-        Ok(AgentRuntime::new(first).followed_by(chain).summarised_by(compactor))
+    /// What the servers of the models say how large their windows are, where no agent gets by without: all are asked at
+    /// once, each of them once.
+    async fn discovered<'a>(&self, models: &BTreeMap<&'a str, Arc<dyn ChatModel>>) -> BTreeMap<&'a str, u64> {
+        let agents = &self.loaded.config.agents;
+        let needed =
+            |id: &str| agents.iter().any(|agent| agent.context_window.is_none() && used(agent).contains(&id));
+        let asked = models.iter().filter(|(id, model)| model.info().context_window.is_none() && needed(id));
+        let answers = asked.map(|(id, model)| async move { Some((*id, discover(model.as_ref()).await?)) });
+        join_all(answers).await.into_iter().flatten().collect()
     }
 
-    async fn candidate(&self, agent: &AgentConfig, id: &str) -> Result<Candidate, BadModel> {
-        let model = models::client(&self.loaded, self.loaded.config.model(id), &self.search)?;
-        let server_window = match agent.context_window.or(model.info().context_window) {
-            Some(_) => None,
-            None => discover(model.as_ref()).await,
-        };
-        let settings = self.loaded.config.settings(agent, id, server_window, builtin_tools());
-        Ok(Candidate { settings: Arc::new(settings), model })
+    fn model(&self, id: &str) -> Result<Arc<dyn ChatModel>, BadModel> {
+        models::client(&self.loaded, self.loaded.config.model(id), &self.search)
+    }
+}
+
+/// The models that an agent uses, by their ids.
+fn used(agent: &AgentConfig) -> Vec<&str> {
+    agent.chain().into_iter().chain(agent.compaction.model.as_deref()).collect()
+}
+
+/// Says, once, which windows are small. Those that are set in the configuration were warned about with it.
+fn warn_of_windows(agent: &AgentRuntime) {
+    for (candidate, guarded) in agent.chain().zip(agent.guarded()) {
+        let (settings, agent) = (&candidate.settings, &agent.id);
+        let model = &settings.model;
+        match guarded {
+            Guarded::PassedOver(reason) => {
+                tracing::warn!(%agent, model, reason, "the model is passed over for the next of the chain");
+            }
+            Guarded::Warned(words)
+                if !matches!(settings.window.source, WindowSource::Agent | WindowSource::Model) =>
+            {
+                tracing::warn!(%agent, model, "{words}");
+            }
+            Guarded::Warned(_) | Guarded::Fine => {}
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use cairn_actors::{House, HouseDeps, HouseError};
-use cairn_core::ports::{Adapter, AdapterPorts, Clock, Platform, Registry, RegistryStore, StoreError};
+use cairn_actors::{BadTool, House, HouseDeps, HouseError, all_tools};
+use cairn_core::ports::{Adapter, AdapterPorts, Clock, Platform, Registry, RegistryStore, StoreError, Tool};
 use cairn_llm::BadModel;
 use cairn_platforms::local::{self, LocalApi, Mint};
 use cairn_store::{Store, StoreOptions};
@@ -36,6 +36,9 @@ pub enum StartError {
     /// A chat network of the configuration cannot be used.
     #[error(transparent)]
     Network(#[from] BadNetwork),
+    /// A tool beside the built-in ones cannot be offered.
+    #[error(transparent)]
+    Tool(#[from] BadTool),
     /// The actors do not start.
     #[error(transparent)]
     House(HouseError),
@@ -50,6 +53,23 @@ impl From<HouseError> for StartError {
             HouseError::Store(error) => Self::Store(error),
             error => Self::House(error),
         }
+    }
+}
+
+/// Tools beside the built-in ones.
+#[derive(Clone, Default)]
+pub struct Tools(Arc<[Arc<dyn Tool>]>);
+
+impl Tools {
+    /// Those tools.
+    pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        Self(tools.into_iter().collect())
+    }
+}
+
+impl std::fmt::Debug for Tools {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|tool| tool.def().name)).finish()
     }
 }
 
@@ -75,9 +95,10 @@ impl Daemon {
         socket: PathBuf,
         home: Home,
         reach: Reach,
+        tools: &Tools,
     ) -> Result<Self, StartError> {
         let store = open(&loaded.config, state).await?;
-        match Self::start_on(store.clone(), loaded, state, (socket, home), reach).await {
+        match Self::start_on(store.clone(), loaded, state, (socket, home), reach, tools).await {
             Ok(daemon) => Ok(daemon),
             Err(error) => {
                 store.close().await;
@@ -92,9 +113,13 @@ impl Daemon {
         state: &StateDir,
         (socket, home): (PathBuf, Home),
         reach: Reach,
+        tools: &Tools,
     ) -> Result<Self, StartError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let roster = Arc::new(Roster::new(Arc::clone(loaded), Arc::new(store.clone())));
+        let roster = Arc::new(roster(&store, loaded, tools)?);
+        for (agent, tool) in roster.unknown_classes() {
+            tracing::warn!(%agent, tool, "result_guard.classes names a tool that there is not; check its name");
+        }
         let registry = Arc::new(registry(&store, &clock).await?);
         let adapters: Arc<[Arc<dyn Adapter>]> = match reach {
             Reach::Networks => {
@@ -102,7 +127,7 @@ impl Daemon {
             }
             Reach::Local => Arc::new([]),
         };
-        let house = house(&store, loaded, &roster, &clock, &adapters).await?;
+        let house = house(&store, loaded, &roster, &clock, &adapters, tools).await?;
         let identity = Identity {
             state_dir: state.path.clone(),
             config_file: loaded.file.clone(),
@@ -185,13 +210,13 @@ impl Reader {
     ///
     /// # Errors
     /// It is in use, damaged or unreadable.
-    pub async fn open(loaded: &Arc<Loaded>, state: &StateDir) -> Result<Self, StartError> {
+    pub async fn open(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<Self, StartError> {
         let store = open(&loaded.config, state).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let router = admin::router(Admin {
             store: store.clone(),
             house: None,
-            roster: Arc::new(Roster::new(Arc::clone(loaded), Arc::new(store.clone()))),
+            roster: Arc::new(roster(&store, loaded, tools)?),
             registry: Arc::new(registry(&store, &clock).await?),
             adapters: Arc::new([]),
             identity: Identity {
@@ -221,12 +246,17 @@ pub(crate) async fn registry(store: &Store, clock: &Arc<dyn Clock>) -> Result<Da
     DaemonRegistry::load(store, Arc::new(store.clone()), Arc::clone(clock)).await
 }
 
+fn roster(store: &Store, loaded: &Arc<Loaded>, tools: &Tools) -> Result<Roster, BadTool> {
+    Ok(Roster::new(Arc::clone(loaded), Arc::new(store.clone()), all_tools(&tools.0)?))
+}
+
 pub(crate) async fn house(
     store: &Store,
     loaded: &Loaded,
     roster: &Roster,
     clock: &Arc<dyn Clock>,
     adapters: &[Arc<dyn Adapter>],
+    tools: &Tools,
 ) -> Result<House, StartError> {
     let platforms = adapters.iter().map(|adapter| Arc::clone(adapter) as Arc<dyn Platform>).collect();
     let limits = &loaded.config.limits;
@@ -237,7 +267,7 @@ pub(crate) async fn house(
         memories: Arc::new(store.clone()),
         outbox: Arc::new(store.clone()),
         artifacts: Arc::new(store.artifacts()),
-        tools: Vec::new(),
+        tools: tools.0.to_vec(),
         clock: Arc::clone(clock),
         agents: roster.runtimes().await?.to_vec(),
         // Local answers are stored, and read by whoever waits for them: nothing is owed to a network.

@@ -6,8 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_core::artifact::Artifact;
 use cairn_core::ids::{ArtifactId, ChannelId};
-use cairn_core::ports::{ArtifactLines, ArtifactStore, StoreError};
+use cairn_core::ports::{ArtifactLines, ArtifactStore, LineRange, StoreError};
 use futures::future::BoxFuture;
 use sha2::{Digest as _, Sha256};
 
@@ -37,6 +38,31 @@ impl Artifacts {
 
     fn file(&self, channel: &ChannelId, id: &ArtifactId) -> PathBuf {
         self.folder(channel).join(file_name(id.as_str()))
+    }
+
+    /// What is wrong with the files of a channel's artifacts, for people.
+    pub(crate) async fn missing(
+        &self,
+        channel: &ChannelId,
+        artifacts: Vec<Artifact>,
+    ) -> Result<Vec<String>, StoreError> {
+        let (this, channel) = (self.clone(), channel.clone());
+        let kept = artifacts.into_iter().filter(|artifact| artifact.expired_at.is_none());
+        let look = move |artifact: Artifact| {
+            let file = this.file(&channel, &artifact.id);
+            let wrong = match fs::metadata(&file) {
+                Ok(there) if there.len() == artifact.bytes => return None,
+                Ok(there) => format!("has {} bytes instead of {}", there.len(), artifact.bytes),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => "is missing".to_owned(),
+                Err(error) => format!("cannot be read: {error}"),
+            };
+            Some(format!(
+                "channel {channel}: artifact {} ({}) {wrong}; its tool must be called again",
+                artifact.id,
+                file.display()
+            ))
+        };
+        blocking(move || Ok(kept.filter_map(look).collect())).await
     }
 }
 
@@ -85,13 +111,11 @@ impl ArtifactStore for Artifacts {
         &self,
         channel: &ChannelId,
         id: &ArtifactId,
-        from_line: u64,
-        count: u64,
-        max_bytes: usize,
+        range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
         let file = self.file(channel, id);
         Box::pin(blocking(move || match File::open(&file) {
-            Ok(open) => lines(open, from_line, count, max_bytes).map(Some).map_err(io_error("read", &file)),
+            Ok(open) => lines(open, range).map(Some).map_err(io_error("read", &file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io_error("open", &file)(error)),
         }))
@@ -125,29 +149,33 @@ fn put(folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     }
 }
 
-fn lines(open: File, from_line: u64, count: u64, max_bytes: usize) -> io::Result<ArtifactLines> {
+fn lines(open: File, range: LineRange) -> io::Result<ArtifactLines> {
     let mut reader = BufReader::new(open);
-    let mut line = Vec::new();
-    for _ in 1..from_line {
-        if skip_line(&mut reader)? == 0 {
+    for _ in 1..range.from {
+        if reader.fill_buf()?.is_empty() {
             break;
         }
+        skip_line(&mut reader)?;
     }
+    let offset = skip_within_line(&mut reader, range.offset)?;
     let mut bytes: Vec<u8> = Vec::new();
     let (mut n_lines, mut cut_bytes) = (0, 0);
-    while n_lines < count {
-        let room = max_bytes.saturating_sub(bytes.len());
+    let mut line = Vec::new();
+    while n_lines < range.count {
+        let room = range.max_bytes.saturating_sub(bytes.len());
         line.clear();
         // One byte more than there is room for tells a whole line from a cut one.
         (&mut reader).take(room as u64 + 1).read_until(b'\n', &mut line)?;
         if line.is_empty() {
             break;
         }
-        if line.len() > room {
+        let words = line.strip_suffix(b"\n").unwrap_or(&line);
+        if words.len() > room {
             if n_lines == 0 {
-                let rest = if line.ends_with(b"\n") { 0 } else { skip_line(&mut reader)? };
-                cut_bytes = (line.len() - room) as u64 + rest;
-                bytes.extend_from_slice(&line[..room]);
+                let whole = floor_char_boundary(words, room);
+                let rest = skip_line(&mut reader)?;
+                cut_bytes = (words.len() - whole) as u64 + rest;
+                bytes.extend_from_slice(&words[..whole]);
                 n_lines = 1;
             }
             break;
@@ -155,11 +183,47 @@ fn lines(open: File, from_line: u64, count: u64, max_bytes: usize) -> io::Result
         bytes.extend_from_slice(&line);
         n_lines += 1;
     }
-    let text = String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned();
-    Ok(ArtifactLines { text, lines: n_lines, cut_bytes })
+    if cut_bytes == 0 && bytes.ends_with(b"\n") {
+        bytes.pop();
+    }
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(ArtifactLines { text, lines: n_lines, offset, cut_bytes })
 }
 
-/// Passes over the rest of a line, however long; the bytes that it had.
+/// Bytes that continue a character.
+fn is_continuation(byte: u8) -> bool {
+    byte & 0b1100_0000 == 0b1000_0000
+}
+
+fn floor_char_boundary(bytes: &[u8], at: usize) -> usize {
+    let mut at = at.min(bytes.len());
+    while at > 0 && bytes.get(at).is_some_and(|byte| is_continuation(*byte)) {
+        at -= 1;
+    }
+    at
+}
+
+/// Passes over so many bytes of a line and the rest of the character there, never over its end; the bytes passed over.
+fn skip_within_line(reader: &mut impl BufRead, offset: u64) -> io::Result<u64> {
+    let mut n_bytes = 0;
+    loop {
+        let buffer = reader.fill_buf()?;
+        let passes = |(idx, byte): &(usize, &u8)| {
+            let at = n_bytes + *idx as u64;
+            **byte != b'\n' && (at < offset || (offset > 0 && is_continuation(**byte)))
+        };
+        let n = buffer.iter().enumerate().take_while(passes).count();
+        let ended = n < buffer.len() || n == 0;
+        reader.consume(n);
+        n_bytes += n as u64;
+        if ended {
+            return Ok(n_bytes);
+        }
+    }
+}
+
+/// Passes over the rest of a line, however long, and its break; the bytes that it had, without the break.
+/// At the end of the file: 0.
 fn skip_line(reader: &mut impl BufRead) -> io::Result<u64> {
     let mut n_bytes = 0;
     loop {
@@ -172,7 +236,7 @@ fn skip_line(reader: &mut impl BufRead) -> io::Result<u64> {
             None => (buffer.len(), false),
         };
         reader.consume(used);
-        n_bytes += used as u64;
+        n_bytes += (used - usize::from(ended)) as u64;
         if ended {
             return Ok(n_bytes);
         }

@@ -53,7 +53,8 @@ pub struct ViewsReport {
 }
 
 impl Store {
-    /// Checks the open store: every line of the journal, every row of the views, every channel restored. Blocks for
+    /// Checks the open store: every line of the journal, every row of the views, every channel restored, every
+    /// artifact's file. Blocks for
     /// as long as it takes to read all of it.
     ///
     /// # Errors
@@ -71,8 +72,15 @@ impl Store {
             })
             .await?;
         for row in self.channels().await? {
-            if let Err(error) = self.restore(&row.channel).await {
-                report.problems.push(format!("channel {}: {error}", row.channel));
+            match self.restore(&row.channel).await {
+                Ok(conversation) => {
+                    let artifacts =
+                        conversation.map(|conversation| conversation.artifacts).unwrap_or_default();
+                    let found =
+                        self.artifacts().missing(&row.channel, artifacts.into_values().collect()).await;
+                    report.problems.extend(found?);
+                }
+                Err(error) => report.problems.push(format!("channel {}: {error}", row.channel)),
             }
         }
         report.ok = report.problems.is_empty();

@@ -251,7 +251,7 @@ pub(crate) fn refusal(error: HouseError, channel: &ChannelId) -> Refusal {
         | HouseError::Spawn { .. }
         | HouseError::NoSuchDelivery(_)
         | HouseError::Limited(_)
-        | HouseError::InstructionTooLong { .. }
+        | HouseError::Instruction(_)
         | HouseError::NothingToUndo(_) => Refusal::Unavailable("starting a channel again"),
         HouseError::Store(error) => of_store(error),
     }

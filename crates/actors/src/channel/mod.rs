@@ -8,6 +8,7 @@ mod amend;
 mod closing;
 mod commands;
 mod deliveries;
+mod expiry;
 mod journal;
 mod notices;
 mod report;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::Draft;
-use cairn_core::event::{Event, RunOutcome};
+use cairn_core::event::{Checkpoint, Event, RunOutcome};
 use cairn_core::ids::{Generation, MessageId, OutboxId, RunId, TurnId};
 use cairn_core::message::{Amendment, Author, Inbound};
 use cairn_core::model::Usage;
@@ -179,6 +180,15 @@ pub(crate) enum ChannelMsg {
         /// The result.
         draft: Draft,
     },
+    /// A chunk of a run is finished.
+    Checkpoint {
+        /// The run.
+        run: RunId,
+        /// What its chunks have come to.
+        checkpoint: Box<Checkpoint>,
+        /// Whether it is durable, or no longer wanted.
+        reply: Reply<bool>,
+    },
     /// An attempt of a run failed.
     FailAttempt {
         /// The run.
@@ -203,6 +213,8 @@ pub(crate) enum ChannelMsg {
     TellLoss,
     /// Look whether the channel may sleep.
     Tick,
+    /// Look whether artifacts expire.
+    Expire,
     /// Start no more turns; answer when none is open.
     Drain {
         /// Where the answer goes.
@@ -259,10 +271,12 @@ impl ChannelMsg {
             | Self::TryAgain
             | Self::Propose
             | Self::Finish { .. }
+            | Self::Checkpoint { .. }
             | Self::FailAttempt { .. }
             | Self::GiveUp { .. }
             | Self::TellLoss
             | Self::Tick
+            | Self::Expire
             | Self::Drain { .. }
             | Self::Abandon { .. } => {}
         }
@@ -409,12 +423,18 @@ impl Actor for Channel {
             ChannelMsg::TryAgain => state.try_again().await?,
             ChannelMsg::Propose => state.propose().await?,
             ChannelMsg::Finish { run, draft } => state.finish_run(&run, draft).await?,
+            ChannelMsg::Checkpoint { run, checkpoint, reply } => {
+                let journalled = state.checkpoint(&run, *checkpoint).await?;
+                // A worker that is gone does not mind.
+                let _ = reply.send(journalled);
+            }
             ChannelMsg::FailAttempt { run, attempt, reason, retry_after_ms } => {
                 state.fail_attempt(&run, attempt, &reason, retry_after_ms).await?;
             }
             ChannelMsg::GiveUp { run, outcome, reason } => state.give_up(&run, outcome, &reason).await?,
             ChannelMsg::TellLoss => state.tell_loss().await?,
             ChannelMsg::Tick => state.tick(),
+            ChannelMsg::Expire => state.expire().await?,
             ChannelMsg::Drain { done } => state.drain(done),
             ChannelMsg::Abandon { done } => {
                 state.abandon();

@@ -42,6 +42,7 @@ impl ChannelState {
                 self.give_up_turn(interruptions).await?;
             }
         }
+        self.expire_at_wake().await?;
         self.go_on().await?;
         self.cell.tell_compactor(CompactorMsg::Look);
         Ok(())

@@ -1,7 +1,7 @@
 //! Runs: the compactor proposes, the channel decides, journals and applies.
 
 use cairn_core::compaction::{self, Decision, Draft};
-use cairn_core::event::{Event, RunOutcome};
+use cairn_core::event::{Checkpoint, Event, RunOutcome};
 use cairn_core::ids::RunId;
 
 use super::ChannelState;
@@ -31,6 +31,17 @@ impl ChannelState {
         let events = compaction::commit(&conversation, &settings, run, draft, now);
         drop(conversation);
         self.conclude(events).await
+    }
+
+    /// A chunk is finished. False: the store refused it for now.
+    pub(super) async fn checkpoint(&mut self, run: &RunId, checkpoint: Checkpoint) -> Result<bool, Fault> {
+        let is_wanted =
+            self.cell.read(|conversation| conversation.run.as_ref().is_some_and(|r| r.id == *run));
+        if !is_wanted {
+            return Ok(true);
+        }
+        let event = Event::RunCheckpointed { run: run.clone(), checkpoint };
+        Ok(self.commit(vec![event]).await?.is_ok())
     }
 
     /// An attempt failed: the next one waits its time, or the digest stands in.

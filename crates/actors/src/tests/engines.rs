@@ -76,7 +76,10 @@ async fn an_instruction_without_end_is_refused() {
     live.ask("a", "hello").await;
     let long = "x".repeat(1_000_000);
     let refused = live.house.compact(&local(), Some(long), false).await.err();
-    assert_eq!(refused, Some(HouseError::InstructionTooLong { chars: 1_000_000 }));
+    assert_eq!(
+        refused,
+        Some(HouseError::Instruction(cairn_core::compaction::InstructionTooLong { chars: 1_000_000 }))
+    );
 }
 
 #[tokio::test(start_paused = true)]

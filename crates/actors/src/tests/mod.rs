@@ -1,6 +1,8 @@
 //! The actors over fakes of all ports, with tokio's clock paused: no test waits for time or touches the world.
 
 mod answers;
+mod artifacts;
+mod chain;
 mod changes;
 mod commands;
 mod common;
@@ -14,4 +16,5 @@ mod restarts;
 mod runs;
 mod shows;
 mod sleep;
+mod stages;
 mod tools;

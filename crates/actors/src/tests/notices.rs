@@ -34,6 +34,7 @@ async fn until_emergency(world: &World, live: &Live, n_emergencies: usize) {
 fn patient() -> World {
     let mut world = World::new();
     world.settings.compaction.timeout_secs = 1_000_000;
+    world.settings.compaction.call_timeout_secs = 1_000_000;
     world
 }
 

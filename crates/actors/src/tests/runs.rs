@@ -102,7 +102,7 @@ async fn a_bad_attempt_changes_nothing(plans: Vec<Plan>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_attempt_changes_nothing_and_the_next_succeeds() {
-    a_bad_attempt_changes_nothing(vec![Plan::Broken("", ModelError::Auth("no".to_owned()))]).await;
+    a_bad_attempt_changes_nothing(vec![Plan::Broken("", ModelError::Transport("no".to_owned()))]).await;
 }
 
 #[tokio::test(start_paused = true)]

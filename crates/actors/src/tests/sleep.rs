@@ -29,6 +29,7 @@ async fn an_idle_channel_sleeps_and_wakes_with_its_words() {
 async fn a_channel_with_a_run_or_a_turn_does_not_sleep() {
     let mut world = World::new();
     world.settings.compaction.timeout_secs = 1_000_000;
+    world.settings.compaction.call_timeout_secs = 1_000_000;
     world.limits.turn_timeout = world.limits.idle_after * 10;
     let live = world.start().await;
     let gate = world.model.hold(Kind::Run);

@@ -96,6 +96,7 @@ async fn a_model_that_calls_tools_without_end_fails_the_turn_whole() {
 async fn results_shrink_between_the_calls_of_a_turn_so_that_no_emergency_comes() {
     let mut world = World::new().with_tools();
     world.settings.pruning.shrink_bytes = 400;
+    world.settings.result_guard.enabled = false;
     world.settings.compaction.enabled = false;
     let live = world.start().await;
     for n in 0..3 {

@@ -3,7 +3,9 @@
 
 mod budget;
 mod call;
+mod chain;
 mod patience;
+mod results;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::event::Event;
 use cairn_core::ids::{Generation, MemoryId, Seq, TurnId};
 use cairn_core::memory::{Memory, Scope};
-use cairn_core::message::{Entry, Part, Role, ToolCall};
+use cairn_core::message::{Entry, Part, Role};
 use cairn_core::model::Usage;
 use cairn_core::ports::TurnFailure;
 use cairn_core::window::{Tail, question, tail_tokens};
@@ -106,25 +108,25 @@ struct Turn {
     budget: Arc<Budget>,
     /// How it bears a model that does not answer.
     patience: Patience,
-    /// The agent's settings; narrowed when the model's window turns out to be smaller.
+    /// The agent's settings on the model that answers; narrowed when its window turns out to be smaller.
     settings: Arc<AgentSettings>,
 }
 
 impl Turn {
     async fn run(mut self) -> Result<Said, TurnFailure> {
+        self.choose().await?;
         let recalled = self.recall().await?;
         let zone = TimeZone::get(&self.settings.timezone).unwrap_or_else(|error| {
             tracing::warn!(%error, "the agent's time zone is unknown; dates are shown in UTC");
             TimeZone::UTC
         });
         let tools = Toolbox::new(Arc::clone(&self.args.shared), Arc::clone(&self.args.cell));
-        let model = self.args.cell.model().info().id.clone();
         let mut usage = Usage::default();
         for round in 1..=self.settings.max_rounds.max(1) {
             let tail = Tail { now: self.args.shared.now(), zone: zone.clone(), recalled: recalled.clone() };
             let call = self.call(tail).await?;
             usage += call.usage.unwrap_or_default();
-            let reported = call.reported(&model);
+            let (reported, model) = (call.reported(), call.model.clone());
             if call.tool_calls.is_empty() {
                 return Ok(Said { entry: self.entry(call), reported, usage, model });
             }
@@ -167,23 +169,6 @@ impl Turn {
         let tail = Tail { now: self.args.shared.now(), zone: TimeZone::UTC, recalled };
         self.step(vec![Event::MemoriesRecalled { ids, tokens: tail_tokens(&tail) }]).await?;
         Ok(tail.recalled)
-    }
-
-    /// Calls the tools one after the other and journals all results together.
-    async fn use_tools(&self, tools: &Toolbox, model: &str, calls: Vec<ToolCall>) -> Result<(), TurnFailure> {
-        let hub = &self.args.cell.hub;
-        let mut events = Vec::new();
-        for (ordinal, call) in calls.into_iter().enumerate() {
-            hub.tool(&call.name, "started");
-            let used = tools.call(&call, model, ordinal).await;
-            hub.tool(&call.name, if used.failed { "failed" } else { "done" });
-            events.extend(used.event);
-            let mut entry = draft_entry(Role::Tool, self.args.shared.now());
-            entry.parts = vec![Part::text(used.text)];
-            entry.tool_call_id = Some(call.id);
-            events.push(Event::EntryAdded { entry });
-        }
-        self.step(events).await
     }
 
     fn entry(&self, call: Call) -> Entry {

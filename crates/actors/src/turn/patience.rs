@@ -53,7 +53,11 @@ impl Patience {
 
     /// Whether it waits after this error instead of failing.
     pub(super) fn covers(&self, error: &ModelError) -> bool {
-        self.is_chat && !matches!(error, ModelError::BadRequest(_) | ModelError::ContextOverflow { .. })
+        let mends = !matches!(
+            error,
+            ModelError::BadRequest(_) | ModelError::NoTools(_) | ModelError::ContextOverflow { .. }
+        );
+        self.is_chat && mends
     }
 
     /// It waits already.
@@ -129,10 +133,11 @@ impl Turn {
         self.step(note.into_iter().collect()).await
     }
 
-    /// Waits before the next call. When the house stops first, the turn stays open and this never returns.
-    pub(super) async fn pause(&mut self, error: &ModelError) {
+    /// Waits before the next call, as long as the model's server has `asked` for at the least. When the house stops first,
+    /// the turn stays open and this never returns.
+    pub(super) async fn pause(&mut self, error: &ModelError, asked: Option<Duration>) {
         let patience = &mut self.patience;
-        let pause = patience.pace.next().max(error.retry_after().unwrap_or_default().min(ASKED_MAX));
+        let pause = patience.pace.next().max(asked.unwrap_or_default().min(ASKED_MAX));
         tracing::debug!(channel = %self.args.cell.id, %error, ?pause, "the model still does not answer");
         if patience.pace.wait(&self.args.shared, Some(pause)).await == Paced::Stopping {
             let attempt = self.args.turn.attempt;

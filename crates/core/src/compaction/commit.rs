@@ -33,6 +33,9 @@ pub enum Rejection {
     /// It is not a summary: a tool call written as text, bare headings, a bare code fence.
     #[error("the summary is malformed: {0}")]
     Malformed(&'static str),
+    /// It is about what its source does not have.
+    #[error("most of the summary names what its source does not have: {0}")]
+    Invented(String),
 }
 
 /// Checks a draft against its source (estimated tokens, before correction).
@@ -53,7 +56,7 @@ pub fn check(draft: &Draft, source_tokens: u64) -> Result<(), Rejection> {
     if text.contains("<tool_call>") || text.contains("<function_call>") {
         return Err(Rejection::Malformed("it has a tool call written as text"));
     }
-    if text.lines().all(is_hollow) {
+    if text.lines().all(super::sections::is_hollow) {
         return Err(Rejection::Malformed("it has headings and nothing under them"));
     }
     let summary = u64::from(estimate(text));
@@ -61,15 +64,6 @@ pub fn check(draft: &Draft, source_tokens: u64) -> Result<(), Rejection> {
         return Err(Rejection::Grown { summary, source_tokens });
     }
     Ok(())
-}
-
-fn is_hollow(line: &str) -> bool {
-    let line = line.trim().trim_start_matches(['-', '*', ' ']);
-    let word = line.trim_end_matches(['.', ':']).to_lowercase();
-    line.is_empty()
-        || line.starts_with('#')
-        || line.starts_with("```")
-        || matches!(word.as_str(), "none" | "n/a" | "..." | "(none)" | "[none]" | "nothing")
 }
 
 /// The text without the label that the window puts before it and some models repeat.
@@ -105,7 +99,7 @@ pub fn commit(
         tokens: 0,
         made_by: draft.made_by.clone(),
         text: bare(&draft.text).to_owned(),
-        identifiers: Vec::new(),
+        identifiers: draft.identifiers,
     };
     summary.tokens = summary_tokens(&summary);
     let scope = Scope::learnt_in(&conversation.channel, conversation.direct_with.as_deref());
@@ -115,6 +109,7 @@ pub fn commit(
         Work::Sealed | Work::Truncated => draft.memories.into_iter().enumerate().map(place).collect(),
     };
     let mut end = ended(run, RunOutcome::Committed, None, now);
+    end.reason = draft.reason;
     end.summary = Some(summary);
     end.memories = memories;
     let events = with_retirement(conversation, agent, Event::RunEnded(end));

@@ -5,8 +5,14 @@
 
 mod commit;
 mod emergency;
+mod extract;
+pub mod identifiers;
 mod plan;
 mod relief;
+mod review;
+mod save;
+pub mod sections;
+mod stages;
 mod transcript;
 
 use jiff::Timestamp;
@@ -19,13 +25,22 @@ use crate::summary::{due_retirement, stack_cap};
 
 pub use commit::{Rejection, check, commit, fail_attempt, give_up};
 pub use emergency::{emergency, emergency_on_overflow};
+pub use extract::{
+    digest_draft, entry_tokens, identifiers_beside, mask_for, masked, summary_tokens, text_cap, with_left_out,
+};
 pub use plan::{Decision, next_run, over_budget, request_manual};
 pub(crate) use plan::{closed_turns, compactable};
 pub use relief::{relieve, relieve_on_overflow};
-pub use transcript::{compaction_request, digest_draft, memory_save_tool, parse_memory};
+pub use review::{Fault, OpenRequest, Source, mend, open_request, review};
+pub use save::{memory_save_tool, parse_memory, split_memories};
+pub use stages::{Room, next_chunk};
+pub use transcript::{
+    Beside, Brief, INSTRUCTION_MAX_CHARS, InstructionTooLong, Script, check_instruction, earlier_summary,
+    request_tokens, summary_limit,
+};
 
 /// What an attempt of a run has made.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Draft {
     /// The summary's text.
     pub text: String,
@@ -35,6 +50,10 @@ pub struct Draft {
     pub memories: Vec<DraftMemory>,
     /// When the first and the last entry of its source were said; a merge takes those of its sources.
     pub dates: Option<(Timestamp, Timestamp)>,
+    /// Identifiers of its source, to stand beside the text.
+    pub identifiers: Vec<String>,
+    /// Why it was made as it was: why no model made it.
+    pub reason: Option<String>,
 }
 
 /// What becomes of a run after a failed attempt.

@@ -160,6 +160,7 @@ impl<'a> Planner<'a> {
             tokens_before: self.tokens_before,
             checkpoint: None,
             tell: false,
+            failure: None,
         }
     }
 
@@ -196,8 +197,7 @@ impl<'a> Planner<'a> {
             return None;
         }
         let fraction = self.agent.compaction.background_fraction;
-        let candidates = compactable(self.conversation, self.agent);
-        let free: u64 = candidates.iter().map(|span| span.messages).sum();
+        let free: u64 = compactable(self.conversation, self.agent).iter().map(|span| span.messages).sum();
         if (free as f64) < n_live as f64 * fraction {
             return None;
         }

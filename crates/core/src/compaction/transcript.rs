@@ -4,18 +4,16 @@ use std::collections::BinaryHeap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use serde_json::json;
-
-use super::Draft;
+use super::identifiers::Mask;
+use super::save::{LIST_PROMPT, memory_save_tool};
+use super::stages::Room;
 use crate::agent::AgentSettings;
-use crate::digest::{digest, digest_summaries, render};
-use crate::event::{Run, Work};
-use crate::ids::ChannelId;
-use crate::memory::{DraftMemory, MemoryKind, extract};
-use crate::message::Part;
-use crate::message::{Entry, Role, text_of};
-use crate::model::{ChatMessage, ChatRequest, Purpose, ToolDef};
-use crate::summary::{MADE_BY_DIGEST, Summary};
+use crate::conversation::Conversation;
+use crate::event::Run;
+use crate::ids::{ChannelId, Seq};
+use crate::message::{Entry, Part, Role, text_of};
+use crate::model::{ChatMessage, ChatRequest, Purpose};
+use crate::summary::Summary;
 use crate::tokens::estimate;
 use crate::window::{cut_middle, escape_name, escape_text, short_date, short_time};
 
@@ -34,69 +32,254 @@ const LEVELS_IN_SIGHT: u32 = 3;
 /// Longest tool result in a transcript, in characters: tool mechanics are not worth more.
 const RESULT_MAX_CHARS: usize = 400;
 
-/// Safety factor for estimates of a transcript.
-const SAFETY: f64 = 1.2;
+/// Longest instruction that a run takes, in characters.
+pub const INSTRUCTION_MAX_CHARS: usize = 4_000;
 
-/// Longest instruction of a person that a run takes, in characters.
-const INSTRUCTION_MAX_CHARS: usize = 2_000;
+/// Tokens of the frame of a request beside its texts, roughly.
+const FRAME_TOKENS: u64 = 120;
 
-/// The request for a run's model: transcript as data, names escaped, tool mechanics left out. `entries` for runs
-/// over entries, `sources` for a merge. A transcript that the model could not take is shortened message by message,
-/// the longest first.
-pub fn compaction_request(
-    channel: &ChannelId,
-    agent: &AgentSettings,
-    run: &Run,
-    entries: Arc<[Arc<Entry>]>,
-    sources: Arc<[Summary]>,
-) -> ChatRequest {
-    let merge = matches!(run.work, Work::Merge { .. });
-    let mut system = vec![agent.compactor_prompt.clone()];
-    if let Some(instruction) = &run.instruction {
-        let words: String = instruction.chars().take(INSTRUCTION_MAX_CHARS).collect();
-        system.push(format!("The person who asked for this summary wants it to attend to this: {words}"));
-    }
-    let source_tokens: u64 = if merge {
-        sources.iter().map(|summary| u64::from(summary.tokens)).sum()
-    } else {
-        entries.iter().map(|entry| u64::from(entry.tokens)).sum()
-    };
-    let target_tokens = summary_limit(agent, source_tokens, merge);
-    // Calls of tools and reasoning take their part of the answer, too: the size of the summary is asked for in words.
-    let max_output_tokens = agent.window.output_reserve_tokens;
-    let text = if merge {
-        merge_text(&sources, target_tokens)
-    } else {
-        let frame: u64 = system.iter().map(|block| u64::from(estimate(block))).sum::<u64>() + 300;
-        let room = agent.window.window_tokens.saturating_sub(max_output_tokens + frame) as f64 / SAFETY;
-        transcript_text(&entries, room as u64, target_tokens)
-    };
-    ChatRequest {
-        channel: channel.clone(),
-        purpose: if merge {
-            Purpose::Merge { sources, target_tokens }
-        } else {
-            Purpose::Summarise { entries, target_tokens }
-        },
-        system,
-        messages: vec![ChatMessage::User { parts: vec![Part::text(text)] }],
-        tools: if merge { Vec::new() } else { vec![memory_save_tool()] },
-        max_output_tokens,
-    }
+/// An instruction that no run takes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the instruction has {chars} characters, {INSTRUCTION_MAX_CHARS} at most are taken; say in a few sentences what the \
+     summary is to attend to"
+)]
+pub struct InstructionTooLong {
+    /// Characters that it has.
+    pub chars: usize,
 }
 
-/// Most tokens of a summary: a share of its source, so that it never grows, within its part of the stack's share.
-fn summary_limit(agent: &AgentSettings, source_tokens: u64, merge: bool) -> u64 {
+/// Checks what somebody asks a summary to attend to.
+///
+/// # Errors
+/// It is longer than [`INSTRUCTION_MAX_CHARS`].
+pub fn check_instruction(text: &str) -> Result<(), InstructionTooLong> {
+    // Bytes first: nobody counts the characters of a megabyte.
+    if text.len() <= INSTRUCTION_MAX_CHARS {
+        return Ok(());
+    }
+    let chars = text.chars().count();
+    if chars > INSTRUCTION_MAX_CHARS { Err(InstructionTooLong { chars }) } else { Ok(()) }
+}
+
+/// Most tokens of a summary: a share of its source, so that it never grows, within its part of the stack's share and
+/// the cap that is configured. `agent`: the agent on the model that answers, in whose window the summary will stand.
+pub fn summary_limit(agent: &AgentSettings, source_tokens: u64, merge: bool) -> u64 {
     let share = if merge { MERGE_SHARE } else { SUMMARY_SHARE };
     let stack = agent.compaction.stack_share * agent.window.usable_tokens() as f64;
     let part = (stack / (f64::from(agent.compaction.fan_out) * f64::from(LEVELS_IN_SIGHT))) as u64;
     let wanted = (source_tokens as f64 * share) as u64;
-    let most = agent.window.output_reserve_tokens.max(1);
-    wanted.clamp(SUMMARY_FLOOR, part.max(SUMMARY_FLOOR)).min(most)
+    let most =
+        agent.window.output_reserve_tokens.max(1).min(agent.compaction.target_tokens.unwrap_or(u64::MAX));
+    wanted.clamp(SUMMARY_FLOOR, part.max(SUMMARY_FLOOR)).min(most.max(1))
 }
 
-fn transcript_text(entries: &[Arc<Entry>], room: u64, limit: u64) -> String {
-    let mut lines: Vec<String> = entries.iter().filter_map(|entry| line(entry)).collect();
+/// What all requests of a run share, on one model.
+#[derive(Debug, Clone, Copy)]
+pub struct Brief<'a> {
+    /// The channel.
+    pub channel: &'a ChannelId,
+    /// The run.
+    pub run: &'a Run,
+    /// The agent on the model that summarises.
+    pub reader: &'a AgentSettings,
+    /// That model takes tools.
+    pub tools: bool,
+    /// How far its provider counts above our estimate.
+    pub correction: f64,
+    /// Placeholders for identifiers.
+    pub mask: Option<&'a Mask>,
+}
+
+/// What a request over entries has beside them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Beside<'a> {
+    /// The summary of the chunks before.
+    pub so_far: Option<&'a str>,
+    /// The newest earlier summary of the stack, to be understood and not repeated.
+    pub earlier: Option<&'a str>,
+}
+
+/// A transcript: a line for each entry.
+pub struct Script {
+    lines: Vec<String>,
+    sizes: Vec<u64>,
+    left_out: Vec<Seq>,
+}
+
+impl Script {
+    /// Tokens of the entries as the transcript has them; nothing for one without a line.
+    pub fn sizes(&self) -> &[u64] {
+        &self.sizes
+    }
+
+    /// Entries among the first `n` that are left out for their size.
+    pub fn left_out(&self, entries: &[Arc<Entry>], n: usize) -> Vec<Seq> {
+        let within = entries[..n].last().map(|entry| entry.seq);
+        self.left_out.iter().copied().filter(|seq| Some(*seq) <= within).collect()
+    }
+}
+
+impl Brief<'_> {
+    /// The room for a transcript beside everything else.
+    pub fn room(&self, beside: &Beside<'_>) -> Room {
+        let blocks: u64 = self.system(true).iter().map(|block| u64::from(estimate(block))).sum();
+        let texts = [beside.so_far, beside.earlier];
+        let texts: u64 = texts.into_iter().flatten().map(|text| u64::from(estimate(text)) + 40).sum();
+        let tool =
+            if self.tools { u64::from(estimate(&memory_save_tool().parameters.to_string())) + 60 } else { 0 };
+        Room::new(self.reader, blocks + texts + tool + FRAME_TOKENS, self.correction)
+    }
+
+    /// The prompt, and what the operator and a person want.
+    fn system(&self, memories: bool) -> Vec<String> {
+        let mut system = vec![self.reader.compactor_prompt.clone()];
+        let bounded = |text: &str| text.trim().chars().take(INSTRUCTION_MAX_CHARS).collect::<String>();
+        if let Some(wish) =
+            self.reader.compaction.instructions.as_deref().filter(|text| !text.trim().is_empty())
+        {
+            system.push(format!("The operator wants every summary to attend to this: {}", bounded(wish)));
+        }
+        if let Some(wish) = self.run.instruction.as_deref().filter(|text| !text.trim().is_empty()) {
+            system.push(format!(
+                "The person who asked for this summary wants it to attend to this: {}",
+                bounded(wish)
+            ));
+        }
+        if memories && !self.tools {
+            system.push(LIST_PROMPT.to_owned());
+        }
+        system
+    }
+
+    /// The transcript of entries: as data, names escaped, tool mechanics left out. A message that the room cannot hold
+    /// is left out, with a note in its place.
+    pub fn script(&self, entries: &[Arc<Entry>], room: &Room) -> Script {
+        let mut script = Script { lines: Vec::new(), sizes: Vec::new(), left_out: Vec::new() };
+        for entry in entries {
+            let mut text = line(entry).unwrap_or_default();
+            let tokens = u64::from(estimate(&text));
+            if room.leaves_out(tokens) {
+                script.left_out.push(entry.seq);
+                let (head, _) = text.split_once("] ").unwrap_or((&text, ""));
+                text =
+                    format!("{head}] [System: a message of {tokens} tokens is left out here for its size]");
+            }
+            if let Some(mask) = self.mask {
+                text = mask.apply(&text);
+            }
+            script.sizes.push(if text.is_empty() { 0 } else { u64::from(estimate(&text)) + 1 });
+            script.lines.push(text);
+        }
+        script
+    }
+
+    /// The request for a summary of the first `n` entries of the script, which are these. What is too large for the
+    /// room in spite of all is shortened, the longest first.
+    pub fn summarise(
+        &self,
+        entries: Arc<[Arc<Entry>]>,
+        script: &Script,
+        beside: &Beside<'_>,
+        target_tokens: u64,
+    ) -> ChatRequest {
+        let lines = script.lines[..entries.len()].to_vec();
+        let mut text = transcript_text(&entries, lines, self.room(beside).whole());
+        if let Some(so_far) = beside.so_far {
+            let _ = write!(
+                text,
+                "\n\n<summaries-so-far>\n{}\n</summaries-so-far>\n\nThe transcript goes on from that summary. Bring it up \
+                 to date: section by section, keep what still holds word for word, change what the transcript changes, \
+                 add what is new.",
+                escape_text(so_far)
+            );
+        }
+        if let Some(earlier) = beside.earlier {
+            let _ = write!(
+                text,
+                "\n\n<summaries-earlier>\n{}\n</summaries-earlier>\n\nThat summary stands already for what was said \
+                 before: use it to understand the transcript, and repeat nothing of it.",
+                escape_text(earlier)
+            );
+        }
+        let save = if self.tools {
+            "Save what should outlive this conversation with memory_save, then answer"
+        } else {
+            "Answer"
+        };
+        let behind = if self.tools { "" } else { ", followed by the list of memories" };
+        let _ = write!(
+            text,
+            "\n\n{save} with the summary alone, in at most {} words{behind}.",
+            target_tokens * 6 / 10
+        );
+        let tools = if self.tools { vec![memory_save_tool()] } else { Vec::new() };
+        self.request(Purpose::Summarise { entries, target_tokens }, self.system(true), text, tools)
+    }
+
+    /// The request for a merge of summaries.
+    pub fn merge(&self, sources: Arc<[Summary]>, target_tokens: u64) -> ChatRequest {
+        let mut text = merge_text(&sources, target_tokens);
+        if let Some(mask) = self.mask {
+            text = mask.apply(&text);
+        }
+        self.request(Purpose::Merge { sources, target_tokens }, self.system(false), text, Vec::new())
+    }
+
+    fn request(
+        &self,
+        purpose: Purpose,
+        system: Vec<String>,
+        text: String,
+        tools: Vec<crate::model::ToolDef>,
+    ) -> ChatRequest {
+        ChatRequest {
+            channel: self.channel.clone(),
+            purpose,
+            system,
+            messages: vec![ChatMessage::User { parts: vec![Part::text(text)] }],
+            tools,
+            // Calls of tools and reasoning take their part of the answer, too: the size is asked for in words.
+            max_output_tokens: self.reader.window.output_reserve_tokens,
+        }
+    }
+}
+
+/// The newest summary of the stack that is older than the run, for a long run's first chunk; of a very long one the
+/// ends.
+pub fn earlier_summary(conversation: &Conversation, run: &Run, reader: &AgentSettings) -> Option<String> {
+    let earlier = conversation.stack.summaries().filter(|summary| summary.to_seq < run.from_seq).last()?;
+    let most = reader.window.window_tokens / 8;
+    let tokens = u64::from(estimate(&earlier.text)).max(1);
+    Some(if tokens > most {
+        cut_middle(&earlier.text, most as f64 / tokens as f64)
+    } else {
+        earlier.text.clone()
+    })
+}
+
+/// Estimated tokens of a request of a run.
+pub fn request_tokens(request: &ChatRequest) -> u64 {
+    let text_tokens = |text: &str| u64::from(estimate(text)) + 4;
+    let blocks: u64 = request.system.iter().map(|block| text_tokens(block)).sum();
+    let tools = request
+        .tools
+        .iter()
+        .map(|tool| text_tokens(&tool.description) + text_tokens(&tool.parameters.to_string()));
+    let messages = request.messages.iter().map(|message| match message {
+        ChatMessage::User { parts } => text_tokens(&text_of(parts)),
+        ChatMessage::Assistant { text, tool_calls } => {
+            let calls = tool_calls
+                .iter()
+                .map(|call| text_tokens(&call.name) + text_tokens(&call.arguments.to_string()));
+            text_tokens(text) + calls.sum::<u64>()
+        }
+        ChatMessage::Tool { text, .. } | ChatMessage::Context { text } => text_tokens(text),
+    });
+    blocks + tools.sum::<u64>() + messages.sum::<u64>()
+}
+
+fn transcript_text(entries: &[Arc<Entry>], mut lines: Vec<String>, room: u64) -> String {
     let size = |(idx, line): (usize, &String)| (u64::from(estimate(line)) + 1, idx);
     let mut sizes: BinaryHeap<(u64, usize)> = lines.iter().enumerate().map(size).collect();
     let mut total: u64 = sizes.iter().map(|(size, _)| size).sum();
@@ -111,13 +294,12 @@ fn transcript_text(entries: &[Arc<Entry>], room: u64, limit: u64) -> String {
         (Some(first), Some(last)) => (first.at, last.at),
         _ => return String::new(),
     };
+    lines.retain(|line| !line.is_empty());
     format!(
-        "<transcript from=\"{}\" to=\"{}\">\n{}\n</transcript>\n\nSave what should outlive this conversation with \
-         memory_save, then answer with the summary alone, in at most {} words.",
+        "<transcript from=\"{}\" to=\"{}\">\n{}\n</transcript>",
         short_date(from),
         short_date(to),
-        lines.join("\n"),
-        limit * 6 / 10
+        lines.join("\n")
     )
 }
 
@@ -157,85 +339,12 @@ fn merge_text(sources: &[Summary], limit: u64) -> String {
     }
     let _ = write!(
         text,
-        "</summaries>\n\nThese summaries follow each other in time. Merge them into one, in the order of time: keep \
-         every fact, name, number, date, identifier and open commitment that still matters, say once what they \
-         repeat. Answer with the merged summary alone, in at most {} words.",
+        "</summaries>\n\nThese summaries follow each other in time. Merge them into one, section by section: under each \
+         heading that they have, put together what they say there, in the order of time, in their own words; say once \
+         what they repeat, and where a later one changes what an earlier one says, keep what holds now. Keep every fact, \
+         name, number, date, identifier and open commitment that still matters. Answer with the merged summary alone, in \
+         at most {} words.",
         limit * 6 / 10
     );
     text
-}
-
-/// The draft that needs no model: the digest of the run's source, and memories by rule.
-pub fn digest_draft(agent: &AgentSettings, run: &Run, entries: &[Arc<Entry>], sources: &[Summary]) -> Draft {
-    let made_by = MADE_BY_DIGEST.to_owned();
-    if matches!(run.work, Work::Merge { .. }) {
-        let tokens: u64 = sources.iter().map(|summary| u64::from(summary.tokens)).sum();
-        let mut text = digest_summaries(sources, summary_limit(agent, tokens, true).min(tokens / 2) as u32);
-        if text.trim().is_empty() {
-            // Not one line of them is short enough to be taken whole.
-            let texts: Vec<String> = sources.iter().map(|summary| cut_middle(&summary.text, 0.4)).collect();
-            text = texts.join("\n");
-        }
-        return Draft { text, made_by, memories: Vec::new(), dates: None };
-    }
-    let tokens: u64 = entries.iter().map(|entry| u64::from(entry.tokens)).sum();
-    let lines = digest(entries, digest_budget(agent, tokens));
-    let dates = entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at));
-    let mut text = render(&lines);
-    if text.is_empty() {
-        text = format!("{} messages without words worth keeping.", entries.len());
-    }
-    Draft { text, made_by, memories: extract(entries), dates }
-}
-
-/// Share of its source that a digest takes: where evidence and answers were measured (FIELD.md).
-const DIGEST_SHARE: f64 = 0.2;
-
-fn digest_budget(agent: &AgentSettings, source_tokens: u64) -> u32 {
-    let wanted = (source_tokens as f64 * DIGEST_SHARE) as u64;
-    wanted.min(summary_limit(agent, source_tokens, false)).max(24) as u32
-}
-
-/// The tool by which a run, and a channel's model, saves memories.
-pub fn memory_save_tool() -> ToolDef {
-    let kinds: Vec<_> = MemoryKind::ALL.iter().map(|kind| kind.name()).collect();
-    ToolDef {
-        name: "memory_save".to_owned(),
-        description:
-            "Save one thing that should outlive this conversation: a fact, preference, decision, identity, \
-                      event, goal or todo. One self-contained sentence, with names and absolute dates."
-                .to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "kind": { "type": "string", "enum": kinds },
-                "text": { "type": "string", "description": "one self-contained sentence" },
-                "subject": { "type": "string", "description": "whom or what it is about" },
-                "importance": { "type": "number", "minimum": 0, "maximum": 1 }
-            },
-            "required": ["kind", "text"]
-        }),
-    }
-}
-
-/// Longest text of a memory, in characters.
-const MEMORY_MAX_CHARS: usize = 2_000;
-
-/// Reads the arguments of a `memory_save` call.
-///
-/// # Errors
-/// What is wrong with them, for the model to correct.
-pub fn parse_memory(arguments: &serde_json::Value) -> Result<DraftMemory, String> {
-    let field = |name: &str| arguments.get(name).and_then(serde_json::Value::as_str).map(str::trim);
-    let text = field("text").filter(|text| !text.is_empty()).ok_or("`text` is missing or empty")?;
-    if text.chars().count() > MEMORY_MAX_CHARS {
-        return Err(format!("`text` is longer than {MEMORY_MAX_CHARS} characters; save one sentence"));
-    }
-    let kind = field("kind").ok_or("`kind` is missing")?.parse::<MemoryKind>()?;
-    let importance = match arguments.get("importance") {
-        None | Some(serde_json::Value::Null) => 0.5,
-        Some(value) => value.as_f64().ok_or("`importance` is not a number from 0 to 1")?.clamp(0.0, 1.0),
-    };
-    let subject = field("subject").filter(|subject| !subject.is_empty()).map(str::to_owned);
-    Ok(DraftMemory { kind, text: text.to_owned(), subject, importance })
 }

@@ -8,11 +8,12 @@ impl Conversation {
         match &record.event {
             Event::RunStarted { run } => self.start_run(run)?,
             Event::RunQueued { request } => self.queued_runs.push_back(request.clone()),
-            Event::RunAttemptFailed { run, attempt, retry_at, .. } => {
+            Event::RunAttemptFailed { run, attempt, reason, retry_at } => {
                 let current = self.run.as_mut().filter(|current| current.id == *run);
                 let current = current.ok_or("that run is not under way")?;
                 current.attempt = attempt + 1;
                 current.retry_at = Some(*retry_at);
+                current.failure = Some(reason.clone());
             }
             Event::RunCheckpointed { run, checkpoint } => {
                 let current = self.run.as_mut().filter(|current| current.id == *run);

@@ -39,6 +39,7 @@ pub(super) fn end_runs(conversation: &Conversation, agent: &AgentSettings, now: 
                 tokens_before: gauge.tokens,
                 checkpoint: None,
                 tell: queued.tell,
+                failure: None,
             },
         };
         then = after(&then, std::slice::from_ref(&begun));

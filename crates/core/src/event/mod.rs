@@ -328,7 +328,7 @@ pub enum Event {
     UsageSpent {
         /// The model, by its id in the configuration.
         model: String,
-        /// What the provider said.
+        /// What the provider said; where it said nothing, our estimate.
         usage: Usage,
     },
     /// A stranger wrote to the bot and was told a code.

@@ -89,6 +89,9 @@ pub struct Run {
     /// It was asked for in the chat, which is told how it ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tell: bool,
+    /// Why its last attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 /// What the finished chunks of a long run have come to.
@@ -104,6 +107,9 @@ pub struct Checkpoint {
     pub made_by: String,
     /// Memories so far, not saved yet.
     pub memories: Vec<DraftMemory>,
+    /// Messages that no model was shown for their size: their digests are added at the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<Seq>,
 }
 
 /// A run that waits for the one under way.

@@ -25,14 +25,29 @@ pub trait Tool: Send + Sync + 'static {
     fn call(&self, channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<String, String>>;
 }
 
+/// What is to be read of an artifact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LineRange {
+    /// First line, from 1.
+    pub from: u64,
+    /// Bytes of that line to pass over; within a character: up to its end.
+    pub offset: u64,
+    /// Most lines.
+    pub count: u64,
+    /// Most bytes.
+    pub max_bytes: usize,
+}
+
 /// Lines of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactLines {
-    /// The lines, joined by line breaks.
+    /// The lines, joined by line breaks, without one after the last.
     pub text: String,
     /// How many.
     pub lines: u64,
-    /// The first of them, or a part of it, did not fit into the bytes that were asked for: so many bytes of it are left out.
+    /// Bytes of the first of them that were passed over.
+    pub offset: u64,
+    /// The only line did not fit into the bytes that were asked for: so many bytes of its end are left out.
     pub cut_bytes: u64,
 }
 
@@ -46,15 +61,12 @@ pub trait ArtifactStore: Send + Sync + 'static {
         text: Arc<str>,
     ) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Reads whole lines from `from_line` (from 1), at most `count` and at most `max_bytes`; `None` when there is no such
-    /// file.
+    /// Reads whole lines, or the beginning of one that is larger than `max_bytes`; `None` when there is no such file.
     fn lines(
         &self,
         channel: &ChannelId,
         id: &ArtifactId,
-        from_line: u64,
-        count: u64,
-        max_bytes: usize,
+        range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>>;
 
     /// Removes the words. That they are gone already is fine.

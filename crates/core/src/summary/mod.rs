@@ -39,6 +39,15 @@ pub struct Summary {
     pub identifiers: Vec<String>,
 }
 
+impl Summary {
+    /// The line of identifiers that stands beside the text, when there are any.
+    pub fn identifier_line(&self) -> Option<String> {
+        // Nothing in it can begin a line of its own.
+        let whole = self.identifiers.join(", ").replace(['\n', '\r'], " ");
+        (!whole.is_empty()).then(|| format!("Exact identifiers: {whole}"))
+    }
+}
+
 /// `made_by` of a summary that was made by extraction, without a model.
 pub const MADE_BY_DIGEST: &str = "digest";
 

@@ -104,10 +104,18 @@ fn reduce_to_latest(draft: &mut Draft, conversation: &Conversation) {
     }
 }
 
-/// A copy of the entry whose text keeps about `keep` tokens, half from its head and half from its tail. Pictures are
-/// left out, and said to be.
+/// A copy of the entry whose text keeps about `keep` tokens, half from its head and half from its tail. Pictures stay
+/// while they leave room for words; otherwise they are left out, and said to be.
 fn cut(entry: &Entry, keep: u64) -> Entry {
-    let text = text_of(&entry.parts);
+    let (pictures, words): (Vec<Part>, Vec<Part>) =
+        entry.parts.iter().cloned().partition(|part| matches!(part, Part::Image { .. }));
+    let mut alone = entry.clone();
+    alone.parts.clone_from(&pictures);
+    let of_pictures = u64::from(entry_tokens(&alone));
+    let stays = entry.role == Role::User && !pictures.is_empty() && of_pictures + MESSAGE_FLOOR <= keep;
+    let (pictures, words) = if stays { (pictures, words) } else { (Vec::new(), entry.parts.clone()) };
+    let keep = if stays { keep - of_pictures } else { keep };
+    let text = text_of(&words);
     let total = u64::from(estimate(&text)).max(1);
     let head_cost = match entry.role {
         Role::User => u64::from(estimate(&header(entry.author.as_ref(), entry.at))),
@@ -123,8 +131,9 @@ fn cut(entry: &Entry, keep: u64) -> Entry {
     let mut share = (keep as f64 / total as f64).min(1.0);
     for _ in 0..12 {
         shorter.parts = vec![Part::text(cut_around(&text, share, &note))];
+        shorter.parts.extend(pictures.iter().cloned());
         shorter.tokens = entry_tokens(&shorter);
-        if u64::from(shorter.tokens) <= keep + head_cost + 16 {
+        if u64::from(shorter.tokens) <= keep + head_cost + 16 + if stays { of_pictures } else { 0 } {
             break;
         }
         share *= 0.8;

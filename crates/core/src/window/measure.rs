@@ -1,11 +1,14 @@
 //! The measure of the window, region by region.
 
+use std::sync::Arc;
+
 use super::render::guide_tokens;
-use super::{Gauge, Lookup, Region, Regions};
+use super::{Gauge, Lookup, Region, Regions, entry_tokens, leaves_room};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
+use crate::message::{Entry, Part, Role};
 use crate::model::ToolDef;
-use crate::tokens::estimate;
+use crate::tokens::{Correction, estimate};
 
 /// Tokens of the tail without any memory: the clock, always there.
 const BARE_TAIL_TOKENS: u32 = 48;
@@ -55,6 +58,26 @@ pub fn measure(conversation: &Conversation, agent: &AgentSettings) -> Gauge {
         pending: region(pending, conversation.pending.len()),
     };
     gauge(regions, system + tools + summaries + sealed + live + recalled, agent)
+}
+
+/// Whether system prompt and tools leave room for a conversation on that model, with its correction. If not, no request
+/// can be made for it.
+pub fn has_room(correction: &Correction, agent: &AgentSettings) -> bool {
+    let frame = system_tokens(agent) + tools_tokens(&agent.tools);
+    leaves_room(correction.apply(frame), agent.window.usable_tokens())
+}
+
+/// Tokens, after correction, that a request takes at the least if the attachments of its latest message are to be in it.
+pub fn least_tokens(conversation: &Conversation, agent: &AgentSettings) -> u64 {
+    let open = conversation.open_turn.as_ref().map(|open| &open.id);
+    let of_turn = |entry: &&Arc<Entry>| entry.role == Role::User && open.is_none_or(|id| entry.turn == *id);
+    let attached = conversation.live.iter().rev().find(of_turn).map_or(0, |entry| {
+        let mut bare = Entry::clone(entry);
+        bare.parts.retain(|part| !matches!(part, Part::Text { .. }));
+        if bare.parts.is_empty() { 0 } else { u64::from(entry_tokens(&bare)) }
+    });
+    let frame = system_tokens(agent) + tools_tokens(&agent.tools) + u64::from(BARE_TAIL_TOKENS);
+    conversation.correction(&agent.model).apply(frame + attached)
 }
 
 fn gauge(regions: Regions, estimated_tokens: u64, agent: &AgentSettings) -> Gauge {

@@ -227,6 +227,9 @@ pub fn summary_text(summary: &Summary, lookup: Lookup) -> String {
     }
     text.push('\n');
     text.push_str(&escape_text(&summary.text));
+    if let Some(identifiers) = summary.identifier_line() {
+        let _ = write!(text, "\n{identifiers}");
+    }
     text
 }
 

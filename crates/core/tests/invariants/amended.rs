@@ -108,11 +108,20 @@ fn a_deleted_message_leaves_the_window_with_the_next_compaction() {
     let run = sim.conversation.run.clone().unwrap();
     let source = sim.conversation.readable(&run, sim.live());
     assert_eq!(source[0].text(), DELETED_TEXT, "deleted after it was sealed");
-    let draft = compaction::digest_draft(&sim.agent, &run, &source, &[]);
+    let draft = compaction::digest_draft(&sim.conversation.channel, &sim.agent, &run, &source, &[]);
     assert!(draft.text.contains("552") && !draft.text.contains("551"), "{}", draft.text);
     let channel = sim.conversation.channel.clone();
-    let request =
-        compaction::compaction_request(&channel, &sim.agent, &run, source.into(), Vec::new().into());
+    let brief = compaction::Brief {
+        channel: &channel,
+        run: &run,
+        reader: &sim.agent,
+        tools: true,
+        correction: 1.0,
+        mask: None,
+    };
+    let beside = compaction::Beside::default();
+    let script = brief.script(&source, &brief.room(&beside));
+    let request = brief.summarise(source.into(), &script, &beside, 100);
     let request = format!("{:?}", request.messages);
     assert!(request.contains("552") && !request.contains("551") && !request.contains(DELETED_TEXT));
     sim.commit("Numbers were told.");

@@ -357,7 +357,7 @@ fn a_digest_of_summaries_with_one_dense_line_each_says_something() {
         source.text = ids.join(" ");
         source.tokens = cairn_core::window::summary_tokens(source);
     }
-    let draft = compaction::digest_draft(&sim.agent, &run, &[], &sources);
+    let draft = compaction::digest_draft(&sim.conversation.channel, &sim.agent, &run, &[], &sources);
     assert!(draft.text.contains("f0bc8f"), "{:?}", draft.text);
 }
 

@@ -335,7 +335,7 @@ impl Sim {
     }
 
     pub(crate) fn draft(text: &str) -> Draft {
-        Draft { text: text.to_owned(), made_by: "fake".to_owned(), memories: Vec::new(), dates: None }
+        Draft { text: text.to_owned(), made_by: "fake".to_owned(), ..Draft::default() }
     }
 
     pub(crate) fn commit(&mut self, text: &str) {

@@ -4,7 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use cairn_actors::AgentRuntime;
+use cairn_actors::{AgentRuntime, House, ModelState, ModelStatus};
+use cairn_core::agent::WindowSource;
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{Archive, OutboxStore, PlatformStatus};
 use cairn_platforms::local::ApiError;
@@ -15,6 +16,7 @@ use serde_json::json;
 
 use super::{Identity, OutboxCounts, Shared};
 use crate::adapters::statuses;
+use crate::config::Config;
 
 /// The state of a daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,6 +59,18 @@ pub struct StatusRecord {
     /// The chat networks that are used.
     #[serde(default)]
     pub platforms: Vec<PlatformStatus>,
+    /// What the day has cost; none where no daemon runs, or no model has a price.
+    #[serde(default)]
+    pub spend: Option<SpendStatus>,
+}
+
+/// What the day has cost, in the currency of the models' prices.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SpendStatus {
+    /// So far, since midnight UTC.
+    pub today: f64,
+    /// The cap of a day; none: there is none.
+    pub per_day: Option<f64>,
 }
 
 /// An agent of a daemon.
@@ -64,10 +78,32 @@ pub struct StatusRecord {
 pub struct AgentStatus {
     /// Its name.
     pub id: AgentId,
-    /// The model that answers.
+    /// The model that answers the next turn.
     pub model: String,
     /// Tokens of request and answer together.
     pub window_tokens: u64,
+    /// Its models, in the order in which they are tried.
+    #[serde(default)]
+    pub chain: Vec<ChainStatus>,
+}
+
+/// A model of an agent's chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainStatus {
+    /// Its id in the configuration.
+    pub model: String,
+    /// Tokens of request and answer together.
+    pub window_tokens: u64,
+    /// Who set the size of the window.
+    pub window_source: WindowSource,
+    /// What it does.
+    pub state: ModelState,
+    /// Until when it is let alone, where it is.
+    pub until: Option<Timestamp>,
+    /// Why it answers, is not used, or is let alone.
+    pub why: Option<String>,
+    /// The typed error that its last call failed by, since it answered last.
+    pub error: Option<String>,
 }
 
 /// The store of a daemon.
@@ -119,7 +155,7 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
         uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
         channels: admin.store.channels().await?.len() as u64,
         outbox: OutboxCounts::of(&admin.store.deliveries().await?),
-        ..StatusRecord::of_stopped(identity, agents(admin.runtimes().await?), store)
+        ..StatusRecord::of_stopped(identity, agents(admin.runtimes().await?, admin.house.as_ref()), store)
     };
     Ok(Json(match health {
         None => stopped,
@@ -131,19 +167,73 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
             runs: health.runs as u64,
             restarts: health.restarts,
             platforms: statuses(&admin.adapters),
+            spend: admin.house.as_ref().and_then(|house| spend(house, admin.roster.config())),
             ..stopped
         },
     }))
 }
 
-/// The agents as the status shows them.
-pub(super) fn agents(runtimes: &[AgentRuntime]) -> Vec<AgentStatus> {
-    let agents = runtimes.iter().map(|agent| AgentStatus {
-        id: agent.id.clone(),
-        model: agent.first_settings().model.clone(),
-        window_tokens: agent.first_settings().window.window_tokens,
+/// What the day has cost, where models have prices.
+fn spend(house: &House, config: &Config) -> Option<SpendStatus> {
+    let cap = config.limits.spend_per_day;
+    let per_day = (cap > 0.0).then_some(cap);
+    (!config.prices().is_empty()).then(|| SpendStatus { today: house.spent_today(), per_day })
+}
+
+/// The agents as the status shows them. Without a house nothing is known of how their models are.
+pub(crate) fn agents(runtimes: &[AgentRuntime], house: Option<&House>) -> Vec<AgentStatus> {
+    let agents = runtimes.iter().map(|agent| {
+        let models = house.map_or_else(|| agent.models_at_rest(), |house| house.models(agent));
+        let chain: Vec<_> = models.into_iter().map(ChainStatus::of).collect();
+        let asked = |one: &&ChainStatus| matches!(one.state, ModelState::Answers | ModelState::Down);
+        let first = agent.first_settings();
+        let (model, window_tokens) = match chain.iter().find(asked) {
+            Some(one) => (one.model.clone(), one.window_tokens),
+            None => (first.model.clone(), first.window.window_tokens),
+        };
+        AgentStatus { id: agent.id.clone(), model, window_tokens, chain }
     });
     agents.collect()
+}
+
+impl ChainStatus {
+    fn of(model: ModelStatus) -> Self {
+        Self {
+            model: model.model,
+            window_tokens: model.window.window_tokens,
+            window_source: model.window.source,
+            state: model.state,
+            until: model.until,
+            why: model.why.or_else(|| Some(model.trouble.as_ref()?.message.clone())),
+            error: model.trouble.map(|trouble| trouble.code.to_owned()),
+        }
+    }
+
+    /// Its state in words, as in `cooling until 2026-11-21 12:30:05 UTC because …`.
+    pub fn told(&self) -> String {
+        self.words(self.why.as_deref())
+    }
+
+    /// The same without the words of servers, which are not for everybody.
+    pub fn told_in_public(&self) -> String {
+        match self.state {
+            ModelState::Answers | ModelState::PassedOver => self.words(self.why.as_deref()),
+            ModelState::Ready | ModelState::Cooling | ModelState::Down => {
+                self.words(self.error.as_deref().map(|code| code.replace('_', " ")).as_deref())
+            }
+        }
+    }
+
+    fn words(&self, why: Option<&str>) -> String {
+        let until = self.until.map(|until| format!(" until {}", until.strftime("%Y-%m-%d %H:%M:%S UTC")));
+        let state = format!("{}{}", self.state.name(), until.unwrap_or_default());
+        match (why, self.state) {
+            (None, _) => state,
+            (Some(why), ModelState::Answers) => format!("{state}: {why}"),
+            (Some(why), ModelState::Ready) => format!("{state}; its last call failed: {why}"),
+            (Some(why), _) => format!("{state} because {why}"),
+        }
+    }
 }
 
 impl StatusRecord {
@@ -168,6 +258,7 @@ impl StatusRecord {
             store,
             outbox: OutboxCounts::default(),
             platforms: Vec::new(),
+            spend: None,
         }
     }
 }

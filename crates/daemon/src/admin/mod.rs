@@ -2,6 +2,7 @@
 //!
 //! It serves a running daemon, and, without a house, a command that has opened the store to read from it.
 
+mod artifacts;
 mod channels;
 mod commands;
 mod daemon;
@@ -31,7 +32,8 @@ use jiff::Timestamp;
 use crate::registry::DaemonRegistry;
 use crate::roster::Roster;
 
-pub use daemon::StatusRecord;
+pub(crate) use daemon::agents as agent_statuses;
+pub use daemon::{AgentStatus, ChainStatus, StatusRecord};
 pub use outbox::{OutboxCounts, OutboxRecord};
 pub use pairings::PairingRecord;
 
@@ -77,6 +79,8 @@ pub fn router(admin: Admin) -> Router {
         .route("/v1/channels/{channel}/context", get(channels::context))
         .route("/v1/channels/{channel}/history", get(history::history))
         .route("/v1/channels/{channel}/search", get(history::search))
+        .route("/v1/channels/{channel}/artifacts", get(artifacts::list))
+        .route("/v1/channels/{channel}/artifacts/{id}", get(artifacts::show))
         .route("/v1/channels/{channel}/compact", post(commands::compact))
         .route("/v1/channels/{channel}/new", post(commands::new))
         .route("/v1/channels/{channel}/stop", post(commands::stop))
@@ -202,7 +206,7 @@ fn house_error(error: HouseError) -> ApiError {
             error.to_string(),
             "raise spend_per_day under [limits]",
         ),
-        HouseError::InstructionTooLong { .. } => ApiError::new(
+        HouseError::Instruction(error) => ApiError::new(
             axum::http::StatusCode::PAYLOAD_TOO_LARGE,
             "instruction_too_long",
             error.to_string(),

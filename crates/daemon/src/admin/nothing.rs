@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing::{any, get};
 use axum::{Json, Router};
+use cairn_actors::builtin_tools;
 use cairn_core::memory::Memory;
 use cairn_core::ports::{Hit, Query, Search, StoreError};
 use cairn_platforms::local::ApiError;
@@ -20,7 +21,7 @@ type Shared = Arc<(Roster, Identity)>;
 
 /// The routes for reading.
 pub fn router(loaded: Arc<Loaded>, identity: Identity) -> Router {
-    let roster = Roster::new(loaded, Arc::new(NothingToFind));
+    let roster = Roster::new(loaded, Arc::new(NothingToFind), builtin_tools());
     Router::new()
         .route("/v1/channels", get(async || Json(Vec::<ChannelRecord>::new())))
         .route("/v1/memories", get(async || Json(Vec::<Memory>::new())))
@@ -42,7 +43,7 @@ impl Search for NothingToFind {
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
     let (roster, identity) = &*shared;
-    let agents = agents(roster.runtimes().await.map_err(|error| bad_model(&error))?);
+    let agents = agents(roster.runtimes().await.map_err(|error| bad_model(&error))?, None);
     let store = StoreStatus { journal_bytes: 0, segments: 0, last: 0, applied: 0, error: None };
     Ok(Json(StatusRecord::of_stopped(identity, agents, store)))
 }

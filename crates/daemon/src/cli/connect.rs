@@ -19,7 +19,7 @@ use crate::config::{
 use crate::networks::Reach;
 use crate::socket::Home;
 use crate::telemetry;
-use crate::wiring::{self, Daemon, Reader, StartError};
+use crate::wiring::{self, Daemon, Reader, StartError, Tools};
 
 /// How long a daemon may take to say who it is before it is passed over.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,6 +38,8 @@ pub(crate) struct Surroundings {
     pub(crate) state: StateDir,
     /// The environment.
     pub(crate) env: Arc<dyn Environment>,
+    /// Tools beside the built-in ones.
+    tools: Tools,
 }
 
 /// A way to a daemon, and what must be closed after it.
@@ -59,7 +61,7 @@ impl Surroundings {
         let env: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
         let loaded = Config::load(global.config.as_deref(), env.as_ref())?;
         let state = state_dir(global.state.as_deref(), env.as_ref())?;
-        Ok(Self { loaded: Arc::new(loaded), state, env })
+        Ok(Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone() })
     }
 
     /// A way to read: a running daemon, or the store itself.
@@ -72,7 +74,7 @@ impl Surroundings {
             if !this.state.is_there() {
                 return Ok(this.nothing());
             }
-            let reader = Reader::open(&this.loaded, &this.state).await?;
+            let reader = Reader::open(&this.loaded, &this.state, &this.tools).await?;
             Ok(Session { client: Client::Embedded(reader.router()), inside: Inside::Reader(reader) })
         })
         .await
@@ -87,7 +89,9 @@ impl Surroundings {
             }
             let socket = this.state.path.join("cairn.sock");
             check_socket(&socket)?;
-            let daemon = Daemon::start(&this.loaded, &this.state, socket, Home::State, Reach::Local).await?;
+            let daemon =
+                Daemon::start(&this.loaded, &this.state, socket, Home::State, Reach::Local, &this.tools)
+                    .await?;
             Ok(Session {
                 client: Client::Embedded(daemon.router()),
                 inside: Inside::Daemon(Box::new(daemon)),
@@ -262,6 +266,7 @@ impl From<StartError> for Failure {
             StartError::Network(error) => {
                 Self::usage(error.to_string(), "correct [discord] or [telegram] in the config file")
             }
+            StartError::Tool(error) => Self::usage(error.to_string(), ""),
             StartError::Socket(_) | StartError::House(_) => {
                 Self::failed(error.to_string(), "remove what is in the way, or give another --state")
             }

@@ -223,14 +223,28 @@ fn outcomes(outcomes: &[Outcome]) -> Vec<String> {
 }
 
 fn figures(record: &ContextRecord) -> Vec<String> {
-    let source = serde_json::to_value(record.window_source).ok();
-    let source = source.as_ref().and_then(|value| value.as_str()).unwrap_or_default();
     let window = format!(
-        "window {} tokens (set by {source}), {} kept for the answer",
+        "window {} tokens ({}), {} kept for the answer",
         grouped(record.window_tokens),
+        record.window_source.origin(),
         grouped(record.output_reserve_tokens)
     );
-    let counting =
-        format!("estimates x {:.3}, cached {}", record.correction.ratio, percent(record.cached_share));
-    [window, counting].map(|line| style(line).dim().to_string()).into()
+    let counting = format!(
+        "estimates x {:.3} (of late {} estimated, {} reported), cached {}",
+        record.correction.ratio,
+        grouped(record.correction.estimated),
+        grouped(record.correction.reported),
+        percent(record.cached_share)
+    );
+    let answers =
+        record.model_reason.as_ref().map(|why| one_line(&format!("{} answers: {why}", record.model)));
+    let artifacts = (record.artifacts.count > 0).then(|| {
+        let artifacts = counted(record.artifacts.count, "artifact", "artifacts");
+        format!("{artifacts} outside of it, {} bytes", grouped(record.artifacts.bytes))
+    });
+    [Some(window), answers, Some(counting), artifacts]
+        .into_iter()
+        .flatten()
+        .map(|line| style(line).dim().to_string())
+        .collect()
 }

@@ -1,5 +1,6 @@
 //! The command line: what there is, and which file carries it out.
 
+mod artifact;
 mod chat;
 mod client;
 mod commands;
@@ -20,6 +21,7 @@ mod run;
 mod store;
 mod table;
 pub(crate) mod text;
+mod tune;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,6 +30,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use failure::Failure;
+
+use crate::wiring::Tools;
 
 /// Exit codes; a promise to scripts.
 pub mod exit {
@@ -39,7 +43,7 @@ pub mod exit {
     pub const USAGE: u8 = 2;
     /// The state is in use by another daemon.
     pub const IN_USE: u8 = 3;
-    /// No such channel, memory, range, code, person or delivery.
+    /// No such channel, memory, range, code, person, delivery or artifact.
     pub const NOT_FOUND: u8 = 4;
     /// The store is damaged.
     pub const DAMAGED: u8 = 5;
@@ -64,7 +68,7 @@ Examples:
 A channel is a bare local name such as `main`, or a full name: agent/platform/chat[/thread].
 
 Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the state is in use by another daemon,
-4 no such channel, memory, range, code, person or delivery, 5 damaged store."
+4 no such channel, memory, range, code, person, delivery or artifact, 5 damaged store."
 )]
 struct Cli {
     #[command(flatten)]
@@ -86,6 +90,9 @@ pub(crate) struct Global {
     /// Print data as JSON (logs, for `run`)
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) json: bool,
+    /// Tools beside the built-in ones.
+    #[arg(skip)]
+    pub(crate) tools: Tools,
 }
 
 #[derive(Debug, Subcommand)]
@@ -108,11 +115,16 @@ enum Command {
     Search(reads::SearchArgs),
     /// Compact a channel now
     Compact(commands::CompactArgs),
+    /// Find settings that suit a conversation: its sizes replayed against candidates, without any model
+    Tune(tune::TuneArgs),
     /// Archive a channel's conversation and start afresh
     New(commands::NewArgs),
     /// List, search, show, add, edit and forget memories
     #[command(subcommand)]
     Memory(memory::MemoryCommand),
+    /// List and show large results of tools, which are kept outside of the window
+    #[command(subcommand)]
+    Artifact(artifact::ArtifactCommand),
     /// Say who may talk to the bot privately: list, approve, revoke
     #[command(subcommand)]
     Pair(pair::PairCommand),
@@ -137,7 +149,12 @@ pub(crate) struct ChannelArg {
 
 /// Parses the command line, carries the command out and returns its exit code. Errors are on stderr by then.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    main_with(args, Tools::default())
+}
+
+/// The same with tools beside the built-in ones, which all agents may call.
+pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> ExitCode {
+    let mut cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { exit::USAGE } else { exit::DONE };
@@ -146,6 +163,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    cli.global.tools = tools;
     if matches!(cli.command, Command::Run(_))
         && let Some(error) = crate::arenas::bound(&crate::config::ProcessEnvironment)
     {
@@ -183,8 +201,10 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::History(args) => Box::pin(reads::history(global, args)).await,
         Command::Search(args) => Box::pin(reads::search(global, args)).await,
         Command::Compact(args) => Box::pin(commands::compact(global, args)).await,
+        Command::Tune(args) => Box::pin(tune::tune(global, args)).await,
         Command::New(args) => Box::pin(commands::new(global, args)).await,
         Command::Memory(command) => Box::pin(memory::memory(global, command)).await,
+        Command::Artifact(command) => Box::pin(artifact::artifact(global, command)).await,
         Command::Pair(command) => Box::pin(pair::pair(global, command)).await,
         Command::Outbox(command) => Box::pin(outbox::outbox(global, command)).await,
         Command::Store(command) => Box::pin(store::store(global, command)).await,

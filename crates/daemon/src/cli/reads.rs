@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::table::Table;
 use super::text::{columns, counted, cut, grouped, minute, one_line, percent, plain};
 use super::{ChannelArg, Global, out, outbox, platforms};
-use crate::admin::StatusRecord;
+use crate::admin::{AgentStatus, StatusRecord};
 use crate::records::{ChannelRecord, EntryRecord, Wakefulness};
 
 /// Arguments of `status`.
@@ -104,15 +104,24 @@ pub(crate) async fn status(global: Global, _args: StatusArgs) -> Result<(), Fail
             minute(status.started_at)
         ))?;
     }
-    let agents: Vec<_> = status
-        .agents
-        .iter()
-        .map(|agent| format!("{} ({}, {} tokens)", agent.id, agent.model, grouped(agent.window_tokens)))
-        .collect();
-    out::line(&format!("agents    {}", agents.join(", ")))?;
+    status.agents.iter().flat_map(drawn_agent).try_for_each(|line| out::line(&line))?;
+    if let Some(spend) = &status.spend {
+        let cap = spend.per_day.map(|cap| format!(" of {cap:.2}")).unwrap_or_default();
+        out::line(&format!("spent     {:.2}{cap} today (UTC)", spend.today))?;
+    }
     out::line(&format!("channels  {}, {} awake", grouped(status.channels), grouped(status.awake)))?;
     outbox::drawn(status.outbox).iter().try_for_each(|line| out::line(line))?;
     status.platforms.iter().flat_map(platforms::drawn).try_for_each(|line| out::line(&line))
+}
+
+/// An agent, and below it the models of its chain in the order in which they are tried.
+fn drawn_agent(agent: &AgentStatus) -> Vec<String> {
+    let head = format!("agent     {} ({}, {} tokens)", agent.id, agent.model, grouped(agent.window_tokens));
+    let chain = agent.chain.iter().map(|one| {
+        let (window, origin) = (grouped(one.window_tokens), one.window_source.origin());
+        format!("            {}: window {window} tokens ({origin}), {}", one.model, one_line(&one.told()))
+    });
+    [head].into_iter().chain(chain).collect()
 }
 
 /// `cairn channels`.
@@ -182,7 +191,8 @@ fn drawn_entry(record: &EntryRecord) -> String {
         (None, cairn_core::message::Role::Tool) => "tool".to_owned(),
         (None, _) => assistant(),
     };
-    let mut block = format!("{seq:>6}  {}  {who}  [{}]\n", minute(record.at), record.place);
+    let artifact = record.artifact.as_ref().map_or_else(String::new, |id| format!("  artifact {id}"));
+    let mut block = format!("{seq:>6}  {}  {who}  [{}]{artifact}\n", minute(record.at), record.place);
     let calls = record.tool_calls.iter().map(|call| format!("calls {} {}", call.name, call.arguments));
     for line in plain(&record.text()).lines().map(str::to_owned).chain(calls) {
         block.push_str(&format!("        {line}\n"));

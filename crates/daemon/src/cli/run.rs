@@ -39,8 +39,15 @@ pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let socket = socket_to_bind(&surroundings.state, surroundings.env.as_ref())?;
     let home = if socket.starts_with(&surroundings.state.path) { Home::State } else { Home::Runtime };
-    let daemon =
-        Daemon::start(&surroundings.loaded, &surroundings.state, socket, home, Reach::Networks).await?;
+    let daemon = Daemon::start(
+        &surroundings.loaded,
+        &surroundings.state,
+        socket,
+        home,
+        Reach::Networks,
+        &global.tools,
+    )
+    .await?;
     tracing::info!(
         socket = %daemon.socket().display(),
         state = %surroundings.state.path.display(),

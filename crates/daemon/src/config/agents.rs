@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use cairn_core::ids::AgentId;
-use cairn_core::settings::PruningSettings;
 use cairn_core::tier::CompactionSettings;
 
 use super::check::{Check, is_name, key_path};
 use super::file::AgentKeys;
+use super::guards;
 use super::keys::nearest;
 use super::models::{WINDOW_MAX, WINDOW_MIN};
 use super::prompts::{PromptContext, PromptKind, render};
@@ -28,10 +28,9 @@ pub(super) fn defaults(check: &mut Check<'_, '_>, keys: &AgentKeys) -> Defaults 
     let compaction = keys.compaction.over(&base.compaction);
     check_compaction(check, &at, &compaction);
     let pruning = keys.pruning.over(&base.pruning);
-    check_pruning(check, &at, &pruning);
     check_common(check, &at, keys);
     let dir = check.source.dir();
-    Defaults {
+    let defaults = Defaults {
         models: keys.models.clone().unwrap_or(base.models),
         prompt: keys.prompt.as_ref().map(|file| beside(dir, file)),
         compactor_prompt: keys.compactor_prompt.as_ref().map(|file| beside(dir, file)),
@@ -44,7 +43,9 @@ pub(super) fn defaults(check: &mut Check<'_, '_>, keys: &AgentKeys) -> Defaults 
         window_guard: keys.window_guard.over(&base.window_guard),
         pruning,
         result_guard: keys.result_guard.over(&base.result_guard),
-    }
+    };
+    guards::check_defaults(check, keys, &defaults);
+    defaults
 }
 
 /// Fills in the agents; one named `main` where the file has none.
@@ -64,11 +65,10 @@ pub(super) fn resolve(
         let mut agent = lay_over(check.source.dir(), keys, defaults);
         if keys.compaction.over(&defaults.compaction) != defaults.compaction {
             check_compaction(check, &at, &agent.compaction);
-        }
-        if agent.pruning != defaults.pruning {
-            check_pruning(check, &at, &agent.pruning);
+            guards::check_call_timeout(check, &below(&at, "compaction"), &agent.compaction);
         }
         check_stack(check, &agent);
+        guards::check(check, &at, keys, &agent, (defaults, models));
         check_models(check, &at, keys, &agent, models);
         check_reserve(check, &at, &agent, defaults, models);
         agent.system_prompt = prompt(check, &at, PromptKind::Agent, agent.prompt.as_deref(), &agent);
@@ -171,23 +171,6 @@ fn check_compaction(check: &mut Check<'_, '_>, at: &[Seg], settings: &Compaction
     check.wrong(&found.unwrap_or_else(|| below(at, "compaction")), message, &hint);
 }
 
-fn check_pruning(check: &mut Check<'_, '_>, at: &[Seg], settings: &PruningSettings) {
-    let Err(bad) = settings.validate() else { return };
-    let culprits: &[&str] = match bad.key {
-        "hard_ratio" => &["hard_ratio", "soft_ratio"],
-        "keep_chars" => &["keep_chars", "soft_chars"],
-        key => &[key],
-    };
-    let tables = [at.to_vec(), key_path!["defaults"].to_vec()];
-    let found = tables
-        .iter()
-        .flat_map(|table| culprits.iter().map(|key| below(&below(table, "pruning"), key)))
-        .find(|path| check.source.sets(path));
-    let message = format!("`{}` = {} {}", bad.key, bad.value, bad.reason);
-    let hint = format!("{} {}", bad.key, bad.reason);
-    check.wrong(&found.unwrap_or_else(|| below(at, "pruning")), message, &hint);
-}
-
 /// A stack that alone holds the window above a threshold has runs follow each other without end.
 fn check_stack(check: &mut Check<'_, '_>, agent: &AgentConfig) {
     let compaction = &agent.compaction;
@@ -221,13 +204,6 @@ fn check_models(
             check.wrong(&path, message, &hint);
         }
     }
-    if agent.models.len() > 1 {
-        check.warnings.push(format!(
-            "agent `{}`: this version uses the first of its models alone, `{}`; the others are not tried yet",
-            agent.id,
-            agent.model()
-        ));
-    }
     if agent.models.is_empty() && models.iter().any(|model| model.id != OFFLINE) {
         check.warnings.push(format!(
             "agent `{}` names no model, so it answers offline; set its `models`, such as models = [\"{}\"]",
@@ -236,7 +212,7 @@ fn check_models(
     }
 }
 
-/// The answer's reserve must leave room in the window that the file sets for agent and model.
+/// The answer's reserve must leave room in the window that the file sets for agent and model, whichever of the chain.
 fn check_reserve(
     check: &mut Check<'_, '_>,
     at: &[Seg],
@@ -244,24 +220,24 @@ fn check_reserve(
     defaults: &Defaults,
     models: &[ModelConfig],
 ) {
-    let model = models.iter().find(|model| model.id == agent.model());
-    let Some(most) = model.and_then(|model| model.max_output_tokens) else { return };
-    let own_window = model.and_then(|model| model.context_window);
-    if own_window.is_some_and(|window| most >= window) {
-        return; // said where the models are checked
-    }
-    let (path, window) = match (agent.context_window, own_window) {
-        (Some(window), _) => (below(at, "context_window"), window),
-        (None, Some(_)) => return,
-        (None, None) => (key_path!["defaults", "context_window"].to_vec(), defaults.context_window),
-    };
-    if most >= window {
-        let message = format!(
-            "agent `{}`: `context_window` = {window} has no room beside max_output_tokens = {most} of model `{}`",
-            agent.id,
-            agent.model()
-        );
-        check.wrong(&path, message, "raise context_window or lower max_output_tokens");
+    for id in agent.chain() {
+        let Some(model) = models.iter().find(|model| model.id == id) else { continue };
+        let Some(most) = model.max_output_tokens else { continue };
+        if model.context_window.is_some_and(|window| most >= window) {
+            continue; // said where the models are checked
+        }
+        let (path, window) = match (agent.context_window, model.context_window) {
+            (Some(window), _) => (below(at, "context_window"), window),
+            (None, Some(_)) => continue,
+            (None, None) => (key_path!["defaults", "context_window"].to_vec(), defaults.context_window),
+        };
+        if most >= window {
+            let message = format!(
+                "agent `{}`: `context_window` = {window} has no room beside max_output_tokens = {most} of model `{id}`",
+                agent.id
+            );
+            check.wrong(&path, message, "raise context_window or lower max_output_tokens");
+        }
     }
 }
 
@@ -290,7 +266,7 @@ fn prompt(
     }
 }
 
-fn below(table: &[Seg], key: &str) -> Vec<Seg> {
+pub(super) fn below(table: &[Seg], key: &str) -> Vec<Seg> {
     table.iter().cloned().chain([Seg::from(key)]).collect()
 }
 

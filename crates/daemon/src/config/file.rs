@@ -7,10 +7,11 @@ use serde::Deserialize;
 
 use super::commands::Commands;
 use super::keys::{fields_of, nearest};
+use super::limits::Limits;
 use super::network::{Network, NetworkKind, PlaceKeys};
 use super::overlay::{CompactionKeys, PruningKeys, ResultGuardKeys, WindowGuardKeys};
 use super::source::Seg;
-use super::types::{Limits, Log, ModelConfig, Store};
+use super::types::{Log, ModelConfig, Store};
 
 /// A config file as written.
 #[derive(Debug, Default, Deserialize)]

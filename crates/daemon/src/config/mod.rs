@@ -9,7 +9,9 @@ mod commands;
 mod env;
 mod error;
 mod file;
+mod guards;
 mod keys;
+mod limits;
 mod lookup;
 mod models;
 mod network;
@@ -27,22 +29,20 @@ mod url;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cairn_core::limits::Price;
 use secrecy::SecretString;
 
 use check::{Check, key_path};
 pub use commands::Commands;
 pub use env::{Environment, FixedEnvironment, ProcessEnvironment};
 pub use error::{ConfigError, Place, Problem};
+pub use limits::Limits;
 pub use lookup::{
     SOCKET_PATH_MAX, StateDir, StateOrigin, check_socket, config_file, socket_to_bind, sockets_to_try,
     state_dir,
 };
 pub use network::{Network, NetworkKind, PlaceKeys, PlatformId};
 use source::Source;
-pub use types::{
-    AgentConfig, Config, Defaults, Limits, Log, LogFormat, ModelConfig, OFFLINE, Provider, Store,
-};
+pub use types::{AgentConfig, Config, Defaults, Log, LogFormat, ModelConfig, OFFLINE, Provider, Store};
 
 /// A configuration with what belongs to it and is no part of it.
 #[derive(Debug, Clone)]
@@ -132,7 +132,10 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
     let discord = network::resolve(&mut check, NetworkKind::Discord, written.discord, &agents, env);
     let telegram = network::resolve(&mut check, NetworkKind::Telegram, written.telegram, &agents, env);
     commands::check(&mut check, &written.commands);
-    check_limits(&mut check, &written.limits, &models);
+    check_limits(&mut check, &written.limits);
+    if written.limits.spend_per_day > 0.0 {
+        guards::warn_of_prices(&mut check, &agents, &models);
+    }
     check_log(&mut check, &written.log);
     check_store(&mut check, &written.store);
     if !check.problems.is_empty() {
@@ -195,7 +198,7 @@ fn read_token(
     }))
 }
 
-fn check_limits(check: &mut Check<'_, '_>, limits: &Limits, models: &[ModelConfig]) {
+fn check_limits(check: &mut Check<'_, '_>, limits: &Limits) {
     let rows = [
         ("max_message_bytes", limits.max_message_bytes as u64, 1, 64 << 20, "bytes"),
         ("admitted_messages", limits.admitted_messages as u64, 1, 1_000_000, "messages"),
@@ -208,17 +211,31 @@ fn check_limits(check: &mut Check<'_, '_>, limits: &Limits, models: &[ModelConfi
         ("unaddressed_queue", limits.unaddressed_queue as u64, 1, 10_000, "messages"),
         ("model_down_tell_secs", limits.model_down_tell_secs, 1, 3_600, "seconds"),
         ("model_down_pause_max_secs", limits.model_down_pause_max_secs, 1, 86_400, "seconds"),
+        ("model_cool_down_secs", limits.model_cool_down_secs, 0, 86_400, "seconds"),
+        ("model_limited_secs", limits.model_limited_secs, 0, 86_400, "seconds"),
+        ("model_cool_down_max_secs", limits.model_cool_down_max_secs, 0, 86_400, "seconds"),
     ];
     for (key, value, low, high, unit) in rows {
         check.within(&key_path!["limits", key], value, low, high, unit);
     }
-    check.money(&key_path!["limits", "spend_per_day"], limits.spend_per_day);
-    if limits.spend_per_day > 0.0 && models.iter().all(|model| model.price() == Price::default()) {
-        check.warnings.push(
-            "`spend_per_day` holds nothing back: no model has a price; set input_price and output_price of each"
-                .to_owned(),
-        );
+    for (key, pause) in [
+        ("model_cool_down_secs", limits.model_cool_down_secs),
+        ("model_limited_secs", limits.model_limited_secs),
+    ] {
+        let at = key_path!["limits", key];
+        let most = limits.model_cool_down_max_secs;
+        if pause > most
+            && (check.source.sets(&at) || check.source.sets(&key_path!["limits", "model_cool_down_max_secs"]))
+        {
+            let message = format!("`{key}` = {pause} is above model_cool_down_max_secs = {most}");
+            check.wrong(
+                &at,
+                message,
+                "it is the pause after the first failure, and grows: lower it, or raise the other",
+            );
+        }
     }
+    check.money(&key_path!["limits", "spend_per_day"], limits.spend_per_day);
 }
 
 fn check_log(check: &mut Check<'_, '_>, log: &Log) {

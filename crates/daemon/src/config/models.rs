@@ -119,6 +119,7 @@ fn check_numbers(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
     {
         check.within(&key_path!["models", idx, key], secs, 1, 3600, "seconds");
     }
+    check.within(&key_path!["models", idx, "cache_ttl_secs"], model.cache_ttl_secs, 0, 86_400, "seconds");
     for (key, price) in [
         ("input_price", model.input_price),
         ("cached_price", model.cached_price),

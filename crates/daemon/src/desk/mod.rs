@@ -70,7 +70,7 @@ impl From<HouseError> for Trouble {
             HouseError::UnknownAgent(_) => {
                 Self::Said("The agent that talked here is no longer configured.".to_owned())
             }
-            error @ HouseError::InstructionTooLong { .. } => Self::Said(format!("I did not begin: {error}.")),
+            HouseError::Instruction(error) => Self::Said(format!("I did not begin: {error}.")),
             HouseError::Limited(words) => Self::Said(words),
             error => Self::Failed(error.to_string()),
         }

@@ -49,8 +49,10 @@ async fn fixture(config: &str) -> Fixture {
     let loaded = Arc::new(loaded);
     let store = Store::open(StoreOptions::new(dir.path().join("state"))).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let roster = Roster::new(Arc::clone(&loaded), Arc::new(store.clone()));
-    let house = wiring::house(&store, &loaded, &roster, &clock, &[]).await.unwrap();
+    let tools = cairn_actors::builtin_tools();
+    let roster = Roster::new(Arc::clone(&loaded), Arc::new(store.clone()), tools);
+    let house =
+        wiring::house(&store, &loaded, &roster, &clock, &[], &wiring::Tools::default()).await.unwrap();
     let registry = Arc::new(wiring::registry(&store, &clock).await.unwrap());
     let desk = DaemonDesk::new(DeskDeps {
         store: store.clone(),

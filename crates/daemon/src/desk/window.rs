@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use cairn_actors::AgentRuntime;
+use cairn_actors::{AgentRuntime, House, ModelState};
 use cairn_core::agent::AgentSettings;
 use cairn_core::command::CommandCall;
 use cairn_core::conversation::Conversation;
 use cairn_core::window::Region;
 
+use super::words::quoted;
 use super::{DaemonDesk, Trouble};
+use crate::admin::{ChainStatus, agent_statuses};
 use crate::bar::{self, REGIONS};
 use crate::cli::text::{counted, day, grouped, percent};
 use crate::records::ContextRecord;
@@ -34,9 +36,15 @@ impl DaemonDesk {
         let up = self.deps.clock.now().duration_since(self.deps.started_at).as_secs();
         let mut lines = vec![
             format!("**{}** is well.", settings.id),
-            format!("- model `{}`, window {} tokens", settings.model, grouped(settings.window.window_tokens)),
+            format!(
+                "- model `{}`, window {} tokens ({})",
+                settings.model,
+                grouped(settings.window.window_tokens),
+                settings.window.source.origin()
+            ),
             format!("- up {}", span(u64::try_from(up).unwrap_or(0))),
         ];
+        lines.splice(2..2, chain(&self.deps.house, &agent));
         if let Some((conversation, _awake)) = found {
             let entries = conversation.next_seq.0 - conversation.first_seq.0;
             let mut line = format!("- {} in this conversation", counted(entries, "message", "messages"));
@@ -84,6 +92,20 @@ impl DaemonDesk {
     }
 }
 
+/// The models of a chain of several, in the order in which they are tried.
+fn chain(house: &House, agent: &AgentRuntime) -> Vec<String> {
+    let statuses = agent_statuses(std::slice::from_ref(agent), Some(house));
+    let models = statuses.into_iter().flat_map(|agent| agent.chain).collect::<Vec<_>>();
+    if models.len() == 1 && models[0].state == ModelState::Answers {
+        return Vec::new();
+    }
+    let line = |one: &ChainStatus| {
+        let (window, origin) = (grouped(one.window_tokens), one.window_source.origin());
+        format!("  - `{}`, {window} tokens ({origin}): {}", one.model, quoted(&one.told_in_public()))
+    };
+    models.iter().map(line).collect()
+}
+
 /// The window as a chat shows it: a drawing in a code block, then the rest in words.
 fn drawn(record: &ContextRecord) -> String {
     let bar = bar::bar(record, WIDTH - 2);
@@ -118,7 +140,21 @@ fn drawn(record: &ContextRecord) -> String {
     }
     lines.push(run(record));
     lines.push(format!("{} of what was sent came from the model's cache", percent(record.cached_share)));
+    lines.push(counting(record));
     lines.join("\n")
+}
+
+/// How far the estimates of tokens are from what the model's provider reports.
+fn counting(record: &ContextRecord) -> String {
+    match record.correction.reported {
+        0 => "Tokens are estimated; the provider has not reported any yet".to_owned(),
+        reported => format!(
+            "Tokens are estimated: {} against {} reported of late, so estimates count ×{:.3}",
+            grouped(record.correction.estimated),
+            grouped(reported),
+            record.correction.ratio
+        ),
+    }
 }
 
 fn row(name: &str, region: Region, usable: f64) -> String {

@@ -12,6 +12,8 @@ use cairn_core::window::{self, Lookup, Regions};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::ArtifactsRecord;
+
 /// The window of a channel. Tokens are after correction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextRecord {
@@ -24,6 +26,9 @@ pub struct ContextRecord {
     pub engine: EngineRecord,
     /// The model that answers, by its id in the configuration.
     pub model: String,
+    /// Why it is that one, when another one answered here before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_reason: Option<String>,
     /// Tokens of request and answer together.
     pub window_tokens: u64,
     /// Who set the size of the window.
@@ -55,6 +60,9 @@ pub struct ContextRecord {
     pub correction: CorrectionRecord,
     /// Share of all input tokens that came from the provider's cache.
     pub cached_share: f64,
+    /// Large results of tools that are kept outside of the window.
+    #[serde(default)]
+    pub artifacts: ArtifactsRecord,
 }
 
 /// A context engine.
@@ -111,6 +119,9 @@ pub struct SummaryRecord {
     pub made_by: String,
     /// The summary.
     pub text: String,
+    /// Identifiers of its source, letter by letter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identifiers: Vec<String>,
 }
 
 /// A marker of the stack.
@@ -171,6 +182,10 @@ impl ContextRecord {
             agent: conversation.channel.agent(),
             engine: EngineRecord::of(agent),
             model: agent.model.clone(),
+            model_reason: conversation
+                .model_reason
+                .clone()
+                .filter(|_| conversation.model.as_ref() == Some(&agent.model)),
             window_tokens: agent.window.window_tokens,
             window_source: agent.window.source,
             output_reserve_tokens: agent.window.output_reserve_tokens,
@@ -198,6 +213,7 @@ impl ContextRecord {
                 ratio: correction.ratio,
             },
             cached_share,
+            artifacts: ArtifactsRecord::of(conversation),
         }
     }
 
@@ -246,6 +262,7 @@ impl SummaryRecord {
             tokens: correction.apply(u64::from(summary.tokens)),
             made_by: summary.made_by.clone(),
             text: summary.text.clone(),
+            identifiers: summary.identifiers.clone(),
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct EntryRecord {
     /// The tool call that it answers.
     pub tool_call_id: Option<String>,
     /// The artifact that holds the whole of a tool's result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub artifact: Option<ArtifactId>,
     /// Tokens in the window, after correction.
     pub tokens: u64,

@@ -1,5 +1,6 @@
 //! The records that `--json` and the admin API show. Their names and shapes are a promise to scripts.
 
+mod artifacts;
 mod context;
 mod history;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use cairn_core::window;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use artifacts::{ArtifactPage, ArtifactRecord, ArtifactsRecord};
 pub use context::{
     ContextRecord, CorrectionRecord, EngineRecord, MarkerRecord, PrunedRecord, RunRecord, SummaryRecord,
     Thresholds,

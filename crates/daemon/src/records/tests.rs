@@ -78,6 +78,7 @@ fn conversation() -> Conversation {
         tokens_before: 100,
         checkpoint: None,
         tell: false,
+        failure: None,
     });
     conversation.outcomes.push_back(Outcome {
         run: "r1".into(),

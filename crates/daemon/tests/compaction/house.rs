@@ -64,7 +64,7 @@ impl House {
         Self::configured(provider, name, model, WINDOW, "").await
     }
 
-    /// With that window, and more tables of configuration.
+    /// With that window, and more keys of the agent, or tables of configuration.
     pub(crate) async fn configured(
         provider: &str,
         name: &str,
@@ -75,13 +75,7 @@ impl House {
         let folder = Folder::new(name);
         let model = model.start().await;
         let config = folder.path().join("config.toml");
-        let text = format!(
-            "[defaults.compaction]\nretry_base_ms = 1\n\n[[models]]\nid = \"main\"\nprovider = \"{provider}\"\n\
-             base_url = \"{}\"\nmodel = \"fake\"\ncontext_window = {window}\nmax_output_tokens = 1000\n\n\
-             [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n\n{more}",
-            model.base_url()
-        );
-        std::fs::write(&config, text).unwrap();
+        std::fs::write(&config, config_text(provider, &model, window, more)).unwrap();
         let daemon = Daemon::start(cairn(), &folder.state(), Some(&config)).await.unwrap();
         Self { folder, model, daemon, config }
     }
@@ -135,10 +129,13 @@ impl House {
     /// Talks until a run is under way; the events from before it.
     pub(crate) async fn talk_until_run(&self) -> Events {
         let mut events = self.events().await;
+        let n_ended = |context: &Value| context["outcomes"].as_array().unwrap().len();
+        let before =
+            self.client().get("/v1/channels/main/context").await.map_or(0, |context| n_ended(&context));
         for n in 0..200 {
             self.say(&format!("{LONG} ({n})")).await;
             let context = self.context().await;
-            if !context["run"].is_null() || !context["outcomes"].as_array().unwrap().is_empty() {
+            if !context["run"].is_null() || n_ended(&context) > before {
                 events.wait_for("run_started", |_| true).await.unwrap();
                 return events;
             }
@@ -184,6 +181,15 @@ impl House {
             }
         }
     }
+}
+
+fn config_text(provider: &str, model: &FakeModel, window: u64, agent: &str) -> String {
+    format!(
+        "[defaults.compaction]\nretry_base_ms = 1\n\n[[models]]\nid = \"main\"\nprovider = \"{provider}\"\n\
+         base_url = \"{}\"\nmodel = \"fake\"\ncontext_window = {window}\nmax_output_tokens = 1000\n\n\
+         [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n{agent}",
+        model.base_url()
+    )
 }
 
 /// All words of a request, as the model gets them.

@@ -8,4 +8,5 @@ mod house;
 mod kills;
 mod pruning;
 mod restarts;
+mod stages;
 mod window;

@@ -16,7 +16,7 @@ fn explains(stderr: &str, words: &[&str]) {
 fn version_and_help_of_every_command_are_there() {
     let home = Home::new();
     assert!(home.cairn(&["--version"]).ended(0).stdout.starts_with("cairn "));
-    let commands: [&[&str]; 26] = [
+    let commands: [&[&str]; 27] = [
         &[],
         &["run"],
         &["chat"],
@@ -27,6 +27,7 @@ fn version_and_help_of_every_command_are_there() {
         &["history"],
         &["search"],
         &["compact"],
+        &["tune"],
         &["new"],
         &["memory", "list"],
         &["memory", "search"],

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod chain;
 mod chat;
 mod codes;
 mod daemon;
@@ -11,3 +12,4 @@ mod http;
 mod memory;
 mod networks;
 mod replay;
+mod tune;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use cairn_core::digest::{digest, digest_summaries, render};
+use cairn_core::compaction::sections::digest_by_sections;
+use cairn_core::digest::{digest, render};
 use cairn_core::memory::{DraftMemory, extract};
 use cairn_core::message::{Entry, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
@@ -59,7 +60,7 @@ fn of_entries(entries: &[Arc<Entry>], limit: u64) -> String {
 
 fn of_summaries(sources: &[Summary], limit: u64) -> String {
     let source: u64 = sources.iter().map(|summary| u64::from(summary.tokens)).sum();
-    let text = digest_summaries(sources, budget(source, MERGE_SHARE, limit));
+    let text = digest_by_sections(sources, budget(source, MERGE_SHARE, limit));
     if text.trim().is_empty() {
         format!("{} summaries without words worth keeping.", sources.len())
     } else {

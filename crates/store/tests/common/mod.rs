@@ -146,6 +146,7 @@ impl Chat {
             tokens_before: 100,
             checkpoint: None,
             tell: false,
+            failure: None,
         };
         self.append(vec![Event::RunStarted { run: run.clone() }]).await;
         let summary = Summary {

@@ -142,6 +142,14 @@ impl Answer {
         self
     }
 
+    /// Its tokens; none of an answer that is bytes as they are.
+    pub(super) fn tokens(&self, count: super::Count) -> u64 {
+        let Form::Said(said) = &self.form else { return 0 };
+        let call =
+            |(name, arguments): &(String, Value)| count.tokens(name) + count.tokens(&arguments.to_string());
+        count.tokens(&said.text) + count.tokens(&said.reasoning) + said.calls.iter().map(call).sum::<u64>()
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Said)) -> Self {
         if let Form::Said(said) = &mut self.form {
             change(said);

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tiktoken_rs::o200k_base_singleton;
 
@@ -34,7 +36,7 @@ impl Count {
         match self {
             Self::Estimate => u64::from(cairn_core::tokens::estimate(text)),
             Self::Scaled(factor) => (f64::from(cairn_core::tokens::estimate(text)) * factor).ceil() as u64,
-            Self::O200k => o200k_base_singleton().encode_ordinary(text).len() as u64,
+            Self::O200k => known(text),
         }
     }
 
@@ -84,6 +86,28 @@ pub(super) fn hash(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.to_string().hash(&mut hasher);
     hasher.finish()
+}
+
+/// Texts whose exact counts are kept: requests repeat nearly all of theirs.
+const MAX_KNOWN: usize = 100_000;
+
+static KNOWN: LazyLock<Mutex<HashMap<u64, u64>>> = LazyLock::new(Mutex::default);
+
+/// Tokens by o200k, remembered.
+fn known(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let hash = hasher.finish();
+    if let Some(tokens) = KNOWN.lock().get(&hash) {
+        return *tokens;
+    }
+    let tokens = o200k_base_singleton().encode_ordinary(text).len() as u64;
+    let mut known = KNOWN.lock();
+    if known.len() >= MAX_KNOWN {
+        known.clear();
+    }
+    known.insert(hash, tokens);
+    tokens
 }
 
 /// Input tokens of a request, and how many of them a cache held, and took.

@@ -35,6 +35,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_core::model::Usage;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -103,6 +104,17 @@ pub struct Tally {
     pub answered: usize,
     /// The client hung up before the end of the answer.
     pub abandoned: usize,
+}
+
+/// What requests of a kind, and their answers, took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Requests that were answered; refused ones are not among them.
+    pub requests: u64,
+    /// Their tokens, and those of their answers.
+    pub usage: Usage,
+    /// Tokens of the largest.
+    pub most_input: u64,
 }
 
 type Classify = Arc<dyn Fn(&Value) -> Kind + Send + Sync>;
@@ -270,6 +282,7 @@ struct State {
     conversations: prefix::Conversations,
     cache: measure::Cache,
     n_summaries: usize,
+    used: [Used; 2],
 }
 
 impl State {
@@ -420,6 +433,11 @@ impl FakeModel {
     /// Share of all input tokens of replies so far that a prompt cache would have held, 0 to 1.
     pub fn cached_share(&self) -> f64 {
         self.shared.state.lock().cache.share()
+    }
+
+    /// What requests of a kind have taken so far.
+    pub fn used(&self, kind: Kind) -> Used {
+        self.shared.state.lock().used[kind as usize]
     }
 
     /// # Panics

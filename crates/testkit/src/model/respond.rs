@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_core::model::Usage;
 use serde_json::{Value, json};
 
 use super::check::{Rule, Violation, check};
@@ -79,6 +80,9 @@ pub(super) fn take(shared: &Arc<Shared>, arrived: Arrived) -> Taken {
         Some(refusal) => Err(refusal),
         None => Ok(choose(shared, &seen)),
     };
+    if let Ok(answer) = &answer {
+        note(shared, kind, input, answer);
+    }
     Taken { seen, flight, input, answer }
 }
 
@@ -136,6 +140,22 @@ fn refuse(
     Some(refusal)
 }
 
+/// Adds up what is used.
+fn note(shared: &Arc<Shared>, kind: Kind, input: Input, answer: &Answer) {
+    let output_tokens = answer.tokens(shared.builder.count);
+    shared.update(|state| {
+        let used = &mut state.used[kind as usize];
+        used.requests += 1;
+        used.most_input = used.most_input.max(input.tokens);
+        used.usage += Usage {
+            input_tokens: input.tokens,
+            output_tokens,
+            cached_tokens: input.cached,
+            cache_write_tokens: input.written,
+        };
+    });
+}
+
 fn choose(shared: &Arc<Shared>, seen: &Seen) -> Answer {
     let scripted = shared.state.lock().scripts[seen.kind as usize].pop_front();
     let made_up = || shared.builder.respond.as_ref().and_then(|respond| respond(seen));
@@ -161,7 +181,9 @@ fn usual(shared: &Arc<Shared>, seen: &Seen) -> Answer {
                 state.n_summaries += 1;
                 state.n_summaries
             };
-            Answer::text(format!("fake summary {n}: people talked, and nothing was left open."))
+            Answer::text(format!(
+                "## Critical context\n- fake summary {n}: people talked, and nothing was left open."
+            ))
         }
     }
 }

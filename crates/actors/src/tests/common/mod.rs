@@ -9,14 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{AgentRuntime, Candidate, EngineMaker, House, HouseDeps, HouseLimits, Notice, builtin_tools};
+use crate::{
+    AgentRuntime, Candidate, EngineMaker, House, HouseDeps, HouseLimits, Notice, all_tools, builtin_tools,
+};
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::Event;
 use cairn_core::ids::{AgentId, ChannelId, MessageId, Seq};
 use cairn_core::limits::TalkLimits;
 use cairn_core::message::{Author, Inbound, Part};
-use cairn_core::ports::{Admission, Answer, Clock, Intake as _, Progress, Refusal};
+use cairn_core::ports::{Admission, Answer, Clock, Intake as _, Progress, Refusal, Tool};
 use cairn_core::tier::CompactionSettings;
 use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
@@ -43,7 +45,12 @@ impl Clock for TokioClock {
 pub(crate) struct World {
     pub(crate) store: Arc<MemStore>,
     pub(crate) artifacts: Arc<MemArtifacts>,
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) model: Arc<FakeModel>,
+    /// Further models of the chain, with the settings on them.
+    pub(crate) others: Vec<(AgentSettings, Arc<FakeModel>)>,
+    /// A model of its own for runs, with its window and its reserve.
+    pub(crate) compactor: Option<(Arc<FakeModel>, u64, u64)>,
     pub(crate) net: Arc<FakeNet>,
     pub(crate) settings: AgentSettings,
     pub(crate) limits: HouseLimits,
@@ -83,7 +90,10 @@ impl World {
         Self {
             store: MemStore::new(),
             artifacts: Arc::default(),
+            tools: Vec::new(),
             model: FakeModel::new(),
+            others: Vec::new(),
+            compactor: None,
             net: FakeNet::new(),
             settings,
             limits: HouseLimits::default(),
@@ -96,15 +106,41 @@ impl World {
 
     pub(crate) fn with_tools(mut self) -> Self {
         self.settings.tools = builtin_tools();
-        self.settings.window.window_tokens += 700;
+        self.settings.window.window_tokens += 900;
+        self
+    }
+
+    /// The same with tools beside the built-in ones.
+    pub(crate) fn with_more_tools(mut self, tools: Vec<Arc<dyn Tool>>) -> Self {
+        self = self.with_tools();
+        self.settings.tools = all_tools(&tools).unwrap();
+        self.tools = tools;
+        self
+    }
+
+    /// One more model at the end of the chain, with the settings of the first but for what `change` says.
+    pub(crate) fn followed_by(mut self, id: &str, change: impl FnOnce(&mut AgentSettings)) -> Self {
+        let mut settings = AgentSettings { model: id.to_owned(), ..self.settings.clone() };
+        change(&mut settings);
+        self.others.push((settings, FakeModel::named(id)));
         self
     }
 
     pub(crate) async fn start(&self) -> Live {
-        let mut agent = AgentRuntime::new(Candidate {
-            settings: Arc::new(self.settings.clone()),
-            model: Arc::clone(&self.model) as Arc<dyn cairn_core::ports::ChatModel>,
+        let candidate = |settings: &AgentSettings, model: &Arc<FakeModel>| Candidate {
+            settings: Arc::new(settings.clone()),
+            model: Arc::clone(model) as Arc<dyn cairn_core::ports::ChatModel>,
+        };
+        let others = self.others.iter().map(|(settings, model)| candidate(settings, model));
+        let compactor = self.compactor.as_ref().map(|(model, window_tokens, output_reserve_tokens)| {
+            let (window_tokens, output_reserve_tokens) = (*window_tokens, *output_reserve_tokens);
+            let window = WindowSize { window_tokens, output_reserve_tokens, source: WindowSource::Model };
+            let id = cairn_core::ports::ChatModel::info(model.as_ref()).id.clone();
+            candidate(&AgentSettings { window, model: id, ..self.settings.clone() }, model)
         });
+        let mut agent = AgentRuntime::new(candidate(&self.settings, &self.model))
+            .followed_by(others)
+            .summarised_by(compactor);
         if let Some(maker) = &self.engine {
             agent = agent.with_engine(Arc::clone(maker));
         }
@@ -115,7 +151,7 @@ impl World {
             memories: Arc::clone(&self.store) as _,
             outbox: Arc::clone(&self.store) as _,
             artifacts: Arc::clone(&self.artifacts) as _,
-            tools: Vec::new(),
+            tools: self.tools.clone(),
             clock: Arc::new(TokioClock(Instant::now(), Arc::clone(&self.bomb))),
             agents: vec![agent],
             platforms: vec![Arc::clone(&self.net) as _],
@@ -138,7 +174,13 @@ impl World {
         Self {
             store,
             artifacts: Arc::clone(&self.artifacts),
+            tools: self.tools.clone(),
             model: FakeModel::new(),
+            others: self.others.clone(),
+            compactor: self.compactor.as_ref().map(|(model, window, reserve)| {
+                let id = cairn_core::ports::ChatModel::info(model.as_ref()).id.clone();
+                (FakeModel::named(&id), *window, *reserve)
+            }),
             net: Arc::clone(&self.net),
             settings: self.settings.clone(),
             limits: self.limits.clone(),

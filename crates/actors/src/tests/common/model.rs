@@ -64,13 +64,21 @@ pub(crate) struct FakeModel {
 
 impl FakeModel {
     pub(crate) fn new() -> Arc<Self> {
+        Self::named("fake")
+    }
+
+    pub(crate) fn named(id: &str) -> Arc<Self> {
+        Self::with_tools(id, true)
+    }
+
+    pub(crate) fn with_tools(id: &str, tools: bool) -> Arc<Self> {
         Arc::new(Self {
             info: ModelInfo {
-                id: "fake".to_owned(),
+                id: id.to_owned(),
                 context_window: None,
                 max_output_tokens: None,
                 images: false,
-                tools: true,
+                tools,
             },
             requests: watch::Sender::new(Vec::new()),
             replies: Mutex::default(),
@@ -150,12 +158,17 @@ fn by_rule(request: &ChatRequest) -> Plan {
         Purpose::Summarise { entries, .. } => {
             let seqs: Vec<_> = entries.iter().map(|entry| entry.seq.to_string()).collect();
             if request.messages.iter().any(|message| matches!(message, ChatMessage::Tool { .. })) {
-                return Plan::Text(format!("They spoke of messages {}.", seqs.join(" ")));
+                return Plan::Text(format!(
+                    "## Critical context\nThey spoke of messages {}.",
+                    seqs.join(" ")
+                ));
             }
             let text = format!("they said {} in {} messages", seqs[0], seqs.len());
             Plan::Calls(vec![("memory_save", json!({ "kind": "fact", "text": text }))])
         }
-        Purpose::Merge { sources, .. } => Plan::Text(format!("Merged {} summaries.", sources.len())),
+        Purpose::Merge { sources, .. } => {
+            Plan::Text(format!("## Critical context\nMerged {} summaries.", sources.len()))
+        }
     }
 }
 

@@ -88,6 +88,24 @@ fn a_threshold_out_of_range_or_order_names_key_value_and_what_would_be_right(
     }
 }
 
+#[rstest]
+#[case("max_bytes = 10", &["2:13", "`max_bytes` = 10", "from 1000 to 67108864"])]
+#[case("free_share = 0.0", &["2:14", "`free_share` = 0", "above 0"])]
+#[case("free_share = 1.5", &["`free_share` = 1.5", "such as 0.5"])]
+#[case("artifact_days = -1", &["artifact_days", "a whole number"])]
+#[case("classes = { browse = \"never\" }", &["never", "always_offload"])]
+fn a_result_guard_out_of_range_names_key_value_and_what_would_be_right(
+    #[case] line: &str,
+    #[case] parts: &[&str],
+) {
+    for table in ["[defaults.result_guard]", "[[agents]]\nid = \"a\"\n[agents.result_guard]"] {
+        let message = error(&format!("{table}\n{line}\n"));
+        for part in parts.iter().filter(|part| !part.starts_with("2:") || table.starts_with("[defaults")) {
+            assert!(message.contains(part), "`{part}` is missing in:\n{message}");
+        }
+    }
+}
+
 #[test]
 fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_it() {
     let text = "[defaults.compaction]\nbackground_threshold = 0.5\naggressive_threshold = 0.6\n\n[[agents]]\n\
@@ -145,6 +163,25 @@ fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_
     "[defaults]\ntimezone = \"Mars/Olympus\"",
     "2:12: `timezone` = \"Mars/Olympus\" is not a known time zone"
 )]
+#[case("[defaults]\nengine = \"standrad\"", "2:10: `engine` = \"standrad\" is no context engine")]
+#[case(
+    "[defaults.compaction]\nmodel = \"mian\"\n[[models]]\nid = \"main\"\nmodel = \"x\"",
+    "2:9: agent `main` summarises with the model `mian`, which is not in [[models]]"
+)]
+#[case("[defaults.compaction]\ncall_timeout_secs = 400", "2:21: `call_timeout_secs` = 400 is above")]
+#[case("[defaults.compaction]\ntarget_tokens = 1", "2:17: `target_tokens` = 1 must be")]
+#[case("[defaults.window_guard]\nmin_tokens = 40000", "2:14: `min_tokens` = 40000 must not be above")]
+#[case("[[agents]]\nid = \"a\"\n[agents.window_guard]\nwarn_tokens = 10", "4:15: `min_tokens` = 16000")]
+#[case("[defaults.pruning]\nkeep_chars = 2000", "2:14: `keep_chars` = 2000 must be below half")]
+#[case("[defaults.pruning]\nsoft_ratio = 0.6", "2:14: `hard_ratio` = 0.5 must not be below")]
+#[case("[defaults.result_guard]\nfree_share = 1.5", "2:14: `free_share` = 1.5 must be")]
+#[case("[[models]]\nid = \"m\"\nmodel = \"x\"\ninput_price = nan", "4:15: `input_price` = NaN is no sum")]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\ncache_write_price = -1.0",
+    "`cache_write_price` = -1 is no sum"
+)]
+#[case("[limits]\nspend_per_day = nan", "2:17: `spend_per_day` = NaN is no sum of money")]
+#[case("[limits]\nmodel_cool_down_secs = 600", "2:24: `model_cool_down_secs` = 600 is above")]
 #[case("[limits]\nmax_message_bytes = 0", "2:21: `max_message_bytes` = 0 is out of range")]
 #[case("[store]\nsegment_mib = 0", "`segment_mib` = 0 is out of range")]
 #[case("[log]\nlevel = \"loud=very=much\"", "2:9: `level`")]

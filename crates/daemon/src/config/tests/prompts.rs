@@ -4,6 +4,7 @@ use rstest::rstest;
 
 use super::{error, fine};
 use crate::config::{Config, FixedEnvironment};
+use cairn_core::compaction::sections::Section;
 use cairn_core::memory::MemoryKind;
 
 #[test]
@@ -53,9 +54,20 @@ fn the_compactor_prompt_says_what_to_keep_to_drop_and_to_save() {
         "language of the conversation",
         "shorter than the source",
         "summary's text alone",
+        "section by section",
+        "Do not rewrite what still holds",
+        "latest request that nobody has met",
+        "Never write one that the source does not have",
+        "Leave out a heading that would have nothing under it",
+        "which files were changed and how",
+        "how they were resolved",
+        "each with its reason",
     ];
     for needed in needed {
         assert!(prompt.contains(needed), "`{needed}` is missing");
+    }
+    for section in Section::ALL {
+        assert!(prompt.contains(&format!("- `## {}`: ", section.heading())), "{section:?} is missing");
     }
     for kind in MemoryKind::ALL {
         assert!(prompt.contains(&format!("`{}`", kind.name())), "kind `{}` is missing", kind.name());

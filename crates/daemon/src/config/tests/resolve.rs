@@ -114,16 +114,33 @@ fn a_model_is_read_with_all_that_is_said_of_it() {
 }
 
 #[test]
-fn a_chain_is_taken_with_a_warning_that_its_first_model_alone_is_used() {
+fn a_chain_is_taken_in_its_order_without_a_warning() {
     let text = format!("{MODEL}[[agents]]\nid = \"a\"\nmodels = [\"main\", \"offline\"]\n");
     let loaded = fine(&text);
-    assert_eq!(loaded.config.agents[0].models, ["main", "offline"]);
-    assert_eq!(loaded.config.agents[0].model(), "main");
-    assert!(
-        loaded.warnings.iter().any(|warning| warning.contains("first of its models")),
-        "{:?}",
-        loaded.warnings
+    assert_eq!(loaded.config.agents[0].chain(), ["main", "offline"]);
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn a_limit_of_a_run_below_the_default_of_a_call_is_fine() {
+    let config = fine("[defaults.compaction]\ntimeout_secs = 60\n").config;
+    assert_eq!(config.agents[0].compaction.timeout_secs, 60);
+}
+
+#[test]
+fn a_small_window_that_is_set_and_a_model_without_a_price_are_worth_a_warning() {
+    let models = "[[models]]\nid = \"a\"\nmodel = \"x\"\ncontext_window = 31999\ninput_price = 1.0\n\
+                  [[models]]\nid = \"b\"\nmodel = \"x\"\ncontext_window = 32000\n";
+    let text = format!(
+        "{models}[limits]\nspend_per_day = 2.0\n[[agents]]\nid = \"main\"\nmodels = [\"a\", \"b\"]\n"
     );
+    let warnings = fine(&text).warnings;
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(
+        warnings[0].contains("the window of `a` is small: 31999 tokens (set by the model)"),
+        "{warnings:?}"
+    );
+    assert!(warnings[1].contains("does not count what `b` cost"), "{warnings:?}");
 }
 
 #[test]

@@ -1,0 +1,174 @@
+//! How the models are: what all conversations together have found out. In memory; a start knows of no failure.
+
+use std::collections::BTreeMap;
+
+use cairn_core::agent::WindowSize;
+use cairn_core::chain::{CoolDowns, Health, Pick, Standing, Trouble, pick};
+use cairn_core::conversation::Learnt;
+use cairn_core::model::ModelError;
+use cairn_core::tokens::Correction;
+use cairn_core::window::has_room;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use crate::agent::AgentRuntime;
+
+/// What is known of one model.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    health: Health,
+    learnt: Learnt,
+}
+
+/// What is known of all models, by their ids in the configuration: no more than it names.
+#[derive(Default)]
+pub(crate) struct Models {
+    known: Mutex<BTreeMap<String, Known>>,
+    cool_downs: CoolDowns,
+}
+
+impl Models {
+    /// Nothing is known yet.
+    pub(crate) fn new(cool_downs: CoolDowns) -> Self {
+        Self { known: Mutex::default(), cool_downs }
+    }
+
+    /// How a model is.
+    pub(crate) fn health(&self, model: &str) -> Health {
+        self.known.lock().get(model).map(|known| known.health.clone()).unwrap_or_default()
+    }
+
+    /// A call of a model failed.
+    pub(crate) fn failed(&self, model: &str, error: &ModelError, now: Timestamp) {
+        metrics::counter!("cairn_model_failures_total", "model" => model.to_owned(), "error" => error.code())
+            .increment(1);
+        if matches!(error, ModelError::Auth(_)) {
+            tracing::error!(model, %error, "the model's server refuses the key: nothing but a new key mends that");
+        }
+        self.known.lock().entry(model.to_owned()).or_default().health.failed(error, now, &self.cool_downs);
+    }
+
+    /// A call of a model succeeded.
+    pub(crate) fn answered(&self, model: &str) {
+        let mut known = self.known.lock();
+        if let Some(known) = known.get_mut(model).filter(|known| known.health.trouble.is_some()) {
+            known.health.answered();
+            tracing::info!(model, "the model answers again");
+        }
+    }
+
+    /// What some conversation has learnt of a model.
+    pub(crate) fn learnt(&self, model: &str) -> Learnt {
+        self.known.lock().get(model).map(|known| known.learnt.clone()).unwrap_or_default()
+    }
+
+    /// A conversation has learnt something of a model.
+    pub(crate) fn learn(&self, model: &str, window_tokens: Option<u64>, no_tools: bool) {
+        let mut known = self.known.lock();
+        let learnt = &mut known.entry(model.to_owned()).or_default().learnt;
+        learnt.window_tokens = window_tokens.or(learnt.window_tokens);
+        learnt.no_tools |= no_tools;
+    }
+}
+
+/// How a model of an agent's chain is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelStatus {
+    /// The model, by its id in the configuration.
+    pub model: String,
+    /// Its window.
+    pub window: WindowSize,
+    /// What it does.
+    pub state: ModelState,
+    /// Why it answers, or is not used.
+    pub why: Option<String>,
+    /// Until when it is let alone.
+    pub until: Option<Timestamp>,
+    /// Its last failure since it answered last.
+    pub trouble: Option<Trouble>,
+}
+
+/// What a model of an agent's chain does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelState {
+    /// The next turn asks it.
+    Answers,
+    /// It would answer if those before it did not.
+    Ready,
+    /// It failed, and is let alone for a while.
+    Cooling,
+    /// It is not used.
+    PassedOver,
+    /// It failed, and is asked all the same: no other is well.
+    Down,
+}
+
+impl ModelState {
+    /// Its name in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Answers => "answers",
+            Self::Ready => "ready",
+            Self::Cooling => "cooling",
+            Self::PassedOver => "passed over",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// The chain of an agent, in its order. `health`: how each model is.
+pub(crate) fn statuses(
+    agent: &AgentRuntime,
+    health: impl Fn(&str) -> Health,
+    now: Timestamp,
+) -> Vec<ModelStatus> {
+    let mut out = Vec::new();
+    let mut standings = Vec::new();
+    for (candidate, guarded) in agent.chain().zip(agent.guarded()) {
+        let settings = &candidate.settings;
+        let health = health(&settings.model);
+        let no_room = !has_room(&Correction::default(), settings);
+        let until = health.cooling_until(now);
+        let (state, why) = match (guarded.passed_over(), no_room, until) {
+            (Some(reason), _, _) => (ModelState::PassedOver, Some(reason.to_owned())),
+            (None, true, _) => (ModelState::PassedOver, Some(NO_ROOM.to_owned())),
+            (None, false, Some(_)) => (ModelState::Cooling, None),
+            (None, false, None) => (ModelState::Ready, None),
+        };
+        let refused = state == ModelState::PassedOver;
+        standings.push(Standing { refused, cooling_until: until, fits: true });
+        let until = until.filter(|_| state == ModelState::Cooling);
+        let (model, window, trouble) = (settings.model.clone(), settings.window, health.trouble);
+        out.push(ModelStatus { model, window, state, why, until, trouble });
+    }
+    match pick(&standings) {
+        Some(Pick::Well(idx)) => {
+            out[idx].why = Some(chosen(&out, idx));
+            out[idx].state = ModelState::Answers;
+        }
+        Some(Pick::Cooling(idx)) => out[idx].state = ModelState::Down,
+        None => {}
+    }
+    out
+}
+
+/// Why a model whose prompt and tools fill its window is not used.
+pub(crate) const NO_ROOM: &str = "system prompt and tools leave no room in its window";
+
+/// The last failure in words.
+pub(crate) fn told(trouble: &Trouble) -> String {
+    format!("{} ({})", trouble.message, trouble.code)
+}
+
+/// Why the model at `idx` answers.
+fn chosen(chain: &[ModelStatus], idx: usize) -> String {
+    match (idx, chain.len()) {
+        (_, 1) => "the only model".to_owned(),
+        (0, _) => "first of the chain".to_owned(),
+        _ => {
+            let before = chain[..idx].iter().map(|one| format!("`{}` is {}", one.model, one.state.name()));
+            before.collect::<Vec<_>>().join(", ")
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The result guard at work: what is too large for the window becomes an artifact, durable before anything refers to it.
+
+use std::sync::Arc;
+
+use cairn_core::agent::AgentSettings;
+use cairn_core::artifact::{Artifact, next_id};
+use cairn_core::event::Event;
+use cairn_core::ids::ArtifactId;
+use cairn_core::message::{Entry, Part, Role, ToolCall};
+use cairn_core::result_guard::{Room, Verdict, Whereabouts, count_lines, judge, shown, shown_of_lost};
+
+use super::{Toolbox, Used, artifact};
+use crate::turn::draft_entry;
+
+/// The guard over the results of one round, which share the free window.
+pub(crate) struct Guard<'a> {
+    tools: &'a Toolbox,
+    settings: &'a AgentSettings,
+    /// What is free for the next result.
+    pub(crate) room: Room,
+    /// Artifacts stored in this round, and not journalled yet.
+    n_stored: usize,
+}
+
+impl<'a> Guard<'a> {
+    /// The guard over the next round of calls.
+    pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings) -> Self {
+        let room = tools.cell.read(|conversation| Room::of(conversation, settings));
+        Self { tools, settings, room, n_stored: 0 }
+    }
+
+    /// What is to be journalled of a result.
+    pub(crate) async fn admit(&mut self, call: ToolCall, used: Used) -> Vec<Event> {
+        let settings = &self.settings.result_guard;
+        // A page of an artifact is bounded already, and is one: it is not stored again.
+        let verdict = if call.name == artifact::NAME {
+            Verdict::Whole
+        } else {
+            judge(&used.text, self.tools.class(&call.name, settings), settings, &self.room)
+        };
+        let mut events = used.events;
+        let mut entry: Entry = draft_entry(Role::Tool, self.tools.shared.now());
+        let text = if verdict.is_stored() {
+            match self.store(&call.name, &used.text, verdict).await {
+                Some(artifact) => {
+                    let text = shown(&used.text, verdict, Whereabouts::Artifact(&artifact.id));
+                    entry.artifact = Some(artifact.id.clone());
+                    events.push(Event::ArtifactStored { artifact });
+                    text
+                }
+                None => shown_of_lost(&used.text, verdict, settings, &self.room),
+            }
+        } else {
+            used.text
+        };
+        self.room.take(&text);
+        entry.parts = vec![Part::text(text)];
+        entry.tool_call_id = Some(call.id);
+        events.push(Event::EntryAdded { entry });
+        events
+    }
+
+    /// Keeps a result as an artifact. `None`: the store could not, and the turn goes on without.
+    async fn store(&mut self, tool: &str, text: &str, verdict: Verdict) -> Option<Artifact> {
+        let Toolbox { shared, cell, .. } = self.tools;
+        let id: ArtifactId = cell.read(|conversation| next_id(conversation, self.n_stored));
+        let (bytes, lines) = (text.len() as u64, count_lines(text));
+        let stored = shared.deps.artifacts.put(&cell.id, &id, Arc::from(text)).await;
+        if let Err(error) = stored {
+            tracing::error!(channel = %cell.id, tool, bytes, %error,
+                "a large result could not be kept as an artifact; what the model is not shown of it is lost");
+            metrics::counter!("cairn_artifacts_lost_total").increment(1);
+            return None;
+        }
+        self.n_stored += 1;
+        tracing::info!(channel = %cell.id, artifact = %id, tool, bytes, lines, ?verdict,
+            "a large result is kept as an artifact");
+        metrics::counter!("cairn_artifacts_stored_total").increment(1);
+        metrics::counter!("cairn_artifact_bytes_total").increment(bytes);
+        let now = shared.now();
+        let tool = tool.to_owned();
+        Some(Artifact { id, tool, bytes, lines, stored_at: now, used_at: now, expired_at: None })
+    }
+}

@@ -1,0 +1,58 @@
+//! `memory_save` and `memory_search`.
+
+use cairn_core::compaction::parse_memory;
+use cairn_core::ids::Seq;
+use cairn_core::memory::{MemorySave, Scope, Source};
+use cairn_core::ports::MemoryFilter;
+use cairn_core::window::short_time;
+use serde_json::Value;
+
+use super::{HITS_MAX, Toolbox, text_argument};
+
+impl Toolbox {
+    pub(super) fn memory_save(
+        &self,
+        arguments: &Value,
+        model: &str,
+        ordinal: usize,
+    ) -> Result<MemorySave, String> {
+        let draft = parse_memory(arguments)?;
+        self.cell.read(|conversation| {
+            let open = conversation.open_turn.as_ref().ok_or("the turn has ended")?;
+            let last = Seq(conversation.next_seq.0 - 1);
+            Ok(MemorySave {
+                agent: self.cell.agent.id.clone(),
+                scope: Scope::learnt_in(&self.cell.id, conversation.direct_with.as_deref()),
+                kind: draft.kind,
+                text: draft.text,
+                subject: draft.subject,
+                importance: draft.importance,
+                source: Source {
+                    channel: Some(self.cell.id.clone()),
+                    from_seq: Some(open.first_seq),
+                    to_seq: Some(last),
+                    summary: None,
+                    model: model.to_owned(),
+                },
+                // The number of the entry that calls, and the place of the call in it.
+                sighting: format!("{}/{last}/{ordinal}", self.cell.id),
+                explicit: false,
+            })
+        })
+    }
+
+    pub(super) async fn memory_search(&self, arguments: &Value) -> Result<String, String> {
+        let query = text_argument(arguments, "query")?;
+        let filter = MemoryFilter { query: Some(query), limit: HITS_MAX, ..MemoryFilter::default() };
+        let agent = &self.cell.agent.id;
+        let found = self.shared.deps.memories.list(agent, &self.scopes, filter).await;
+        let lines: Vec<String> = found
+            .map_err(|error| error.to_string())?
+            .iter()
+            .map(|memory| {
+                format!("[{} | {}] {}", memory.kind.name(), short_time(memory.created_at), memory.text)
+            })
+            .collect();
+        Ok(if lines.is_empty() { "nothing is remembered about that".to_owned() } else { lines.join("\n") })
+    }
+}

@@ -1,0 +1,386 @@
+//! The chain of models in a turn: which one answers, what becomes of a call that failed.
+//!
+//! A chain of several goes on with the next model at once; where no other is well, and in a chain of one, the same call
+//! is tried again after a pause. The window is fitted to the model that is about to be asked: from the moment of
+//! [`Event::ModelChosen`] on, everything measures by its settings.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use cairn_core::agent::AgentSettings;
+use cairn_core::chain::{Pick, Standing, cools, pick};
+use cairn_core::event::Event;
+use cairn_core::model::ModelError;
+use cairn_core::ports::TurnFailure;
+use cairn_core::window::{has_room, least_tokens};
+
+use super::{Cause, Turn};
+use crate::failure;
+use crate::models::{NO_ROOM, told};
+use crate::shared::Shared;
+
+/// Tries after a context overflow (DESIGN.md).
+const OVERFLOW_RETRIES: u32 = 3;
+
+/// After an overflow the request is made to fit this share of what was refused.
+const OVERFLOW_SHRINK: f64 = 0.7;
+
+/// Tokens that the words of a message keep beside its attachments at the least.
+const WORDS_MIN: u64 = 200;
+
+/// What the call of one answer has met so far.
+pub(super) struct Tries {
+    /// Pauses between calls, where no other model is well.
+    pauses: ExponentialBackoff,
+    /// Overflows of the model under way.
+    overflows: u32,
+    /// Overflows of all models.
+    all_overflows: u32,
+    /// Models that refused this very request: asking them again is no use.
+    refused: BTreeSet<String>,
+    /// The last failure of each model.
+    errors: BTreeMap<String, ModelError>,
+}
+
+impl Tries {
+    /// Nothing yet.
+    pub(super) fn new(shared: &Shared) -> Self {
+        let limits = &shared.deps.limits;
+        let pauses = ExponentialBuilder::default()
+            .with_min_delay(limits.model_retry_base)
+            .with_max_delay(limits.model_retry_max)
+            .with_max_times(limits.model_attempts.saturating_sub(1) as usize)
+            .build();
+        let (refused, errors) = (BTreeSet::new(), BTreeMap::new());
+        Self { pauses, overflows: 0, all_overflows: 0, refused, errors }
+    }
+}
+
+/// Why another model answers: for the journal, and as a label of the metric.
+struct Why {
+    reason: String,
+    code: &'static str,
+}
+
+impl Turn {
+    /// As a turn begins: the first model of the chain that can answers.
+    pub(super) async fn choose(&mut self) -> Result<(), TurnFailure> {
+        self.catch_up().await?;
+        if !self.is_chain() {
+            return Ok(());
+        }
+        let chain = self.standings(&BTreeSet::new());
+        let here = self.place();
+        match pick(&chain) {
+            Some(picked) if picked.idx() != here => {
+                let why = self.why(&chain, here, picked);
+                self.switch(picked.idx(), why).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A call failed: makes ready for the next one.
+    ///
+    /// # Errors
+    /// There is no next one.
+    pub(super) async fn overcome(
+        &mut self,
+        error: ModelError,
+        tokens: u64,
+        tries: &mut Tries,
+    ) -> Result<(), TurnFailure> {
+        match &error {
+            ModelError::ContextOverflow { limit, .. } => {
+                return self.too_large(&error, *limit, tokens, tries).await;
+            }
+            ModelError::NoTools(_) if !self.settings.tools.is_empty() => {
+                return self.without_tools(&error).await;
+            }
+            _ => {}
+        }
+        let (shared, model) = (Arc::clone(&self.args.shared), self.settings.model.clone());
+        shared.models.failed(&model, &error, shared.now());
+        if !cools(&error) {
+            tries.refused.insert(model.clone());
+        }
+        tries.errors.insert(model.clone(), error.clone());
+        if self.fail_over(&error, tries).await? {
+            return Ok(());
+        }
+        self.patience.failed();
+        let asked = self.asked(&error, tries);
+        if self.patience.waits() && self.patience.covers(&error) {
+            self.pause(&error, asked).await;
+            return self.come_back(tries).await;
+        }
+        let pause = if error.is_transient() { tries.pauses.next() } else { None };
+        let pause = pause.map(|pause| pause.max(asked.unwrap_or_default()));
+        match pause.filter(|pause| *pause <= shared.deps.limits.model_retry_max) {
+            Some(pause) => {
+                tracing::warn!(channel = %self.args.cell.id, model, %error, ?pause, "model call failed");
+                self.telling(tokio::time::sleep(pause)).await?;
+            }
+            None if self.patience.covers(&error) => {
+                tracing::warn!(channel = %self.args.cell.id, model, %error, "model call failed");
+                self.bear().await?;
+                self.pause(&error, asked).await;
+            }
+            None => return Err(failure::of_models(&model, &error, &tries.errors)),
+        }
+        self.come_back(tries).await
+    }
+
+    /// No request can be made for the model that answers here: goes on with one for which it can.
+    pub(super) async fn no_room(&mut self, tries: &mut Tries) -> Result<bool, TurnFailure> {
+        tries.refused.insert(self.settings.model.clone());
+        let chain = self.standings(&tries.refused);
+        let Some(picked) = pick(&chain).filter(|_| self.is_chain()) else { return Ok(false) };
+        let why = Why { reason: format!("`{}`: {NO_ROOM}", self.settings.model), code: "window" };
+        self.switch(picked.idx(), why).await.map(|()| true)
+    }
+
+    /// The agent has more models than one.
+    fn is_chain(&self) -> bool {
+        self.args.cell.agent.chain().nth(1).is_some()
+    }
+
+    /// The place of the model that answers here in the chain.
+    fn place(&self) -> usize {
+        let mut chain = self.args.cell.agent.chain();
+        chain.position(|candidate| candidate.settings.model == self.settings.model).unwrap_or_default()
+    }
+
+    /// The settings on each model, as they hold here.
+    fn candidates(&self) -> Vec<Arc<AgentSettings>> {
+        let cell = &self.args.cell;
+        cell.read(|conversation| cell.agent.chain().map(|one| one.settings_in(conversation)).collect())
+    }
+
+    /// How the models of the chain stand; those of `refused` are never asked.
+    fn standings(&self, refused: &BTreeSet<String>) -> Vec<Standing> {
+        let (cell, models, now) = (&self.args.cell, &self.args.shared.models, self.args.shared.now());
+        let candidates = self.candidates();
+        cell.read(|conversation| {
+            let rows = candidates.iter().zip(cell.agent.guarded());
+            let standing = |(settings, guarded): (&Arc<AgentSettings>, &cairn_core::chain::Guarded)| {
+                let refused = guarded.passed_over().is_some() || refused.contains(&settings.model);
+                Standing::of(conversation, settings, &models.health(&settings.model), refused, now)
+            };
+            rows.map(standing).collect()
+        })
+    }
+
+    /// Why the model at `here` gives way to the one that was picked.
+    fn why(&self, chain: &[Standing], here: usize, picked: Pick) -> Why {
+        let candidates = self.candidates();
+        let (from, to) = (&candidates[here], &candidates[picked.idx()].model);
+        let model = &from.model;
+        if matches!(picked, Pick::Cooling(_)) {
+            return Why {
+                reason: format!("no model is well; `{to}` is the first to come back"),
+                code: "all_down",
+            };
+        }
+        if picked.idx() < here {
+            return Why {
+                reason: format!("`{to}` comes before `{model}` and can answer again"),
+                code: "recovered",
+            };
+        }
+        if let Some(reason) = self.args.cell.agent.guarded()[here].passed_over() {
+            return Why { reason: format!("`{model}`: {reason}"), code: "window" };
+        }
+        let correction = self.args.cell.read(|conversation| conversation.correction(model));
+        if !has_room(&correction, from) {
+            return Why { reason: format!("`{model}`: {NO_ROOM}"), code: "window" };
+        }
+        let trouble = self.args.shared.models.health(model).trouble;
+        let code = trouble.as_ref().map_or("cooling", |trouble| trouble.code);
+        let reason = match (&trouble, chain[here].cooling_until) {
+            (Some(trouble), Some(until)) => {
+                format!("`{model}` is let alone until {until:.0}: {}", told(trouble))
+            }
+            _ => format!("`{model}` cannot answer"),
+        };
+        Why { reason, code }
+    }
+
+    /// Goes on with the next model that is well. False when there is none.
+    async fn fail_over(&mut self, error: &ModelError, tries: &mut Tries) -> Result<bool, TurnFailure> {
+        if !self.is_chain() {
+            return Ok(false);
+        }
+        let here = self.place();
+        // One that has failed over this very request is not asked next, however short its cool-down.
+        let tried: BTreeSet<String> = tries.refused.iter().chain(tries.errors.keys()).cloned().collect();
+        match pick(&self.standings(&tried)) {
+            Some(Pick::Well(idx)) if idx != here => {
+                let why = Why { reason: format!("`{}`: {error}", self.settings.model), code: error.code() };
+                tries.overflows = 0;
+                self.switch(idx, why).await.map(|()| true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// How long to wait for the model that is asked next, by its server's own word.
+    fn asked(&self, error: &ModelError, tries: &Tries) -> Option<Duration> {
+        if !self.is_chain() {
+            return error.retry_after();
+        }
+        let picked = pick(&self.standings(&tries.refused))?;
+        let model = self.candidates()[picked.idx()].model.clone();
+        self.args.shared.models.health(&model).asked(self.args.shared.now())
+    }
+
+    /// After a pause: goes on with the model that is the first to be well again.
+    async fn come_back(&mut self, tries: &mut Tries) -> Result<(), TurnFailure> {
+        if !self.is_chain() {
+            return Ok(());
+        }
+        let (chain, here) = (self.standings(&tries.refused), self.place());
+        match pick(&chain) {
+            Some(picked) if picked.idx() != here => {
+                let why = self.why(&chain, here, picked);
+                tries.overflows = 0;
+                self.switch(picked.idx(), why).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// From here on the model at `idx` answers, and everything is measured by its settings.
+    async fn switch(&mut self, idx: usize, why: Why) -> Result<(), TurnFailure> {
+        let candidates = self.candidates();
+        let (from, to) = (self.settings.model.clone(), candidates[idx].model.clone());
+        let channel = &self.args.cell.id;
+        let (reason, code) = (why.reason, why.code);
+        if code == "recovered" {
+            tracing::info!(%channel, from, to, code, reason, "an earlier model of the chain answers again");
+        } else {
+            tracing::warn!(%channel, from, to, code, reason, "another model of the chain answers");
+        }
+        metrics::counter!("cairn_failovers_total", "from" => from, "to" => to.clone(), "reason" => code)
+            .increment(1);
+        self.step(vec![Event::ModelChosen { model: to, reason }]).await?;
+        self.settings = self.args.cell.settings();
+        Ok(())
+    }
+
+    /// The model takes no tools: it is asked again at once, without.
+    async fn without_tools(&mut self, error: &ModelError) -> Result<(), TurnFailure> {
+        let model = self.settings.model.clone();
+        tracing::warn!(channel = %self.args.cell.id, model, %error,
+            "the model takes no tools; it is asked without them from here on: set tools = false for it");
+        self.learn(model, None, true).await
+    }
+
+    /// Notes what was learnt of a model, here and for all conversations.
+    async fn learn(
+        &mut self,
+        model: String,
+        window_tokens: Option<u64>,
+        no_tools: bool,
+    ) -> Result<(), TurnFailure> {
+        self.args.shared.models.learn(&model, window_tokens, no_tools);
+        self.step(vec![Event::ModelLearnt { model, window_tokens, no_tools }]).await?;
+        self.settings = self.args.cell.settings();
+        Ok(())
+    }
+
+    /// Notes what other conversations have learnt of the models of the chain.
+    async fn catch_up(&mut self) -> Result<(), TurnFailure> {
+        let (cell, models) = (&self.args.cell, &self.args.shared.models);
+        let events: Vec<_> = cell
+            .agent
+            .chain()
+            .filter_map(|candidate| {
+                let model = candidate.settings.model.clone();
+                let known = models.learnt(&model);
+                let here =
+                    cell.read(|conversation| conversation.learnt.get(&model).cloned()).unwrap_or_default();
+                let window_tokens = known.window_tokens.filter(|_| here.window_tokens.is_none());
+                let no_tools = known.no_tools && !here.no_tools;
+                (window_tokens.is_some() || no_tools).then_some(Event::ModelLearnt {
+                    model,
+                    window_tokens,
+                    no_tools,
+                })
+            })
+            .collect();
+        if !events.is_empty() {
+            self.step(events).await?;
+            self.settings = self.args.cell.settings();
+        }
+        Ok(())
+    }
+
+    /// The model found the request too large. Its window is learnt, where it is named; the window is made smaller, and
+    /// after three tries in vain a model with a larger one is asked.
+    async fn too_large(
+        &mut self,
+        error: &ModelError,
+        limit: Option<u64>,
+        tokens: u64,
+        tries: &mut Tries,
+    ) -> Result<(), TurnFailure> {
+        tries.overflows += 1;
+        tries.all_overflows += 1;
+        let (model, overflows) = (self.settings.model.clone(), tries.overflows);
+        metrics::counter!("cairn_overflows_total", "model" => model.clone()).increment(1);
+        tracing::warn!(channel = %self.args.cell.id, model, %error, tokens, overflows,
+            "the model found the request too large; it is shortened and sent again");
+        if let Some(limit) = limit.filter(|limit| self.is_news(*limit)) {
+            self.learn(model.clone(), Some(limit), false).await?;
+        }
+        if overflows > OVERFLOW_RETRIES {
+            tries.refused.insert(model.clone());
+            let Some(idx) = self.larger(tries) else {
+                return Err(failure::overflow(tries.all_overflows));
+            };
+            tries.overflows = 0;
+            let reason = format!("`{model}` found the request too large {overflows} times");
+            return self.switch(idx, Why { reason, code: error.code() }).await;
+        }
+        let least = self.args.cell.read(|conversation| least_tokens(conversation, &self.settings));
+        self.settings = Arc::new(narrowed(&self.settings, tokens, least + WORDS_MIN));
+        self.relieve(Cause::Overflow).await?;
+        metrics::counter!("cairn_overflow_retries_total", "model" => model).increment(1);
+        Ok(())
+    }
+
+    /// A window that a server names is taken for true when it is smaller than what we believe and leaves room for a
+    /// conversation: with another one nobody could talk here.
+    fn is_news(&self, limit: u64) -> bool {
+        let mut settings = AgentSettings::clone(&self.args.cell.settings());
+        if limit >= settings.window.window_tokens {
+            return false;
+        }
+        settings.window = settings.window.narrowed(limit);
+        let correction = self.args.cell.read(|conversation| conversation.correction(&settings.model));
+        has_room(&correction, &settings)
+    }
+
+    /// The next model of the chain with a larger window than the one that answers here.
+    fn larger(&self, tries: &Tries) -> Option<usize> {
+        let (chain, candidates, here) = (self.standings(&tries.refused), self.candidates(), self.place());
+        let window = candidates[here].window.window_tokens;
+        let later = (here + 1..chain.len())
+            .filter(|idx| !chain[*idx].refused && candidates[*idx].window.window_tokens > window);
+        let (well, cooling): (Vec<_>, Vec<_>) = later.partition(|idx| chain[*idx].cooling_until.is_none());
+        well.into_iter().chain(cooling).next()
+    }
+}
+
+/// The settings as if the window were smaller than the request of `tokens` that was just refused. It keeps room for
+/// `least` tokens, so that attachments survive.
+fn narrowed(settings: &AgentSettings, tokens: u64, least: u64) -> AgentSettings {
+    let mut settings = settings.clone();
+    let usable = ((tokens as f64 * OVERFLOW_SHRINK) as u64).max(least);
+    settings.window.window_tokens =
+        (usable + settings.window.output_reserve_tokens).min(settings.window.window_tokens);
+    settings
+}

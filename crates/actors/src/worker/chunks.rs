@@ -1,0 +1,324 @@
+//! The summary by one model: in one request, chunk by chunk, or section by section.
+
+use std::sync::Arc;
+
+use cairn_core::agent::AgentSettings;
+use cairn_core::compaction::sections::{MergePlan, added_to, carried_on, join, plan_merge};
+use cairn_core::compaction::{
+    Beside, Brief, Draft, Rejection, Room, Source, check, earlier_summary, entry_tokens, identifiers_beside,
+    masked, mend, next_chunk, request_tokens, review, split_memories, summary_limit, summary_tokens,
+    text_cap, with_left_out,
+};
+use cairn_core::event::{Checkpoint, Work};
+use cairn_core::memory::DraftMemory;
+use cairn_core::message::Entry;
+use cairn_core::model::{ChatRequest, ModelError};
+use cairn_core::tokens::estimate;
+use tokio::sync::oneshot;
+
+use super::talk::Talk;
+use super::{Job, Stop, is_extractive};
+use crate::agent::Candidate;
+use crate::channel::ChannelMsg;
+
+/// Least room for a transcript, in tokens, with which a model can make a summary.
+const ROOM_MIN: u64 = 64;
+
+/// How often a model's window is taken to be smaller than it was thought, within one attempt.
+const OVERFLOWS_MAX: u32 = 3;
+
+/// What a window is taken for after a request was too large for it, where the server does not name it.
+const OVERFLOW_SHARE: f64 = 0.75;
+
+/// What a summary is held against, beside the text itself.
+struct Held<'a> {
+    candidate: &'a Candidate,
+    tools: bool,
+    room: Option<Room>,
+    source: Source,
+    source_tokens: u64,
+}
+
+impl Job {
+    /// The summary by that model.
+    pub(super) async fn by(&self, candidate: &Candidate) -> Result<Draft, Stop> {
+        match self.run.work {
+            Work::Merge { .. } => self.merge(candidate).await,
+            Work::Sealed | Work::Truncated => self.chunks(candidate).await,
+        }
+    }
+
+    async fn chunks(&self, candidate: &Candidate) -> Result<Draft, Stop> {
+        let entries = &self.sources.entries;
+        let mut reader = AgentSettings::clone(&candidate.settings);
+        let source = Source::of_entries(entries, self.wishes(&reader));
+        let mut overflows = 0;
+        loop {
+            let done = self.done.lock().clone();
+            let from =
+                done.as_ref().map_or(0, |done| entries.partition_point(|entry| entry.seq <= done.to_seq));
+            let rest = &entries[from..];
+            if let Some(done) = done.as_ref().filter(|_| rest.is_empty()) {
+                return Ok(self.finished(done.clone()));
+            }
+            let tools = self.takes_tools(candidate);
+            let step = self.step(candidate, &reader, rest, done.as_ref(), tools, &source)?;
+            let n = step.n;
+            match self.ask(step.request, step.held).await {
+                Ok((text, memories)) => {
+                    let done = self.together(candidate, done, &rest[..n], text, memories, step.left_out);
+                    if n == rest.len() {
+                        return Ok(self.finished(done));
+                    }
+                    self.checkpoint(done).await;
+                }
+                Err(Stop::Model { error: Some(ModelError::NoTools(_)), .. }) if tools => {
+                    self.effort.without_tools(&candidate.model.info().id);
+                }
+                Err(Stop::Model { error: Some(ModelError::ContextOverflow { limit, .. }), reason }) => {
+                    overflows += 1;
+                    if overflows > OVERFLOWS_MAX {
+                        return Err(Stop::Model {
+                            error: Some(ModelError::BadRequest(reason.clone())),
+                            reason,
+                        });
+                    }
+                    let window = reader.window.window_tokens;
+                    let smaller = (window as f64 * OVERFLOW_SHARE) as u64;
+                    reader.window =
+                        reader.window.narrowed(limit.filter(|limit| *limit < window).unwrap_or(smaller));
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+    }
+
+    /// The next request over what is left of the entries.
+    fn step<'a>(
+        &self,
+        candidate: &'a Candidate,
+        reader: &AgentSettings,
+        rest: &[Arc<Entry>],
+        done: Option<&Checkpoint>,
+        tools: bool,
+        source: &Source,
+    ) -> Result<Step<'a>, Stop> {
+        let extracts = is_extractive(candidate);
+        let brief = self.brief(reader, tools);
+        let mut beside = Beside { so_far: done.map(|done| done.text.as_str()), earlier: None };
+        let (mut room, mut script) = self.read(&brief, &beside, rest, extracts)?;
+        let mut n = if extracts { rest.len() } else { next_chunk(rest, script.sizes(), &room) };
+        let earlier = self.cell.read(|conversation| earlier_summary(conversation, &self.run, reader));
+        if n < rest.len() && done.is_none() {
+            beside.earlier = earlier.as_deref();
+            (room, script) = self.read(&brief, &beside, rest, extracts)?;
+            n = next_chunk(rest, script.sizes(), &room);
+        }
+        let covered = n + self.sources.entries.len() - rest.len();
+        let source_tokens = entry_tokens(&self.sources.entries[..covered]);
+        let target = summary_limit(&self.agent, source_tokens, false);
+        let request = brief.summarise(rest[..n].into(), &script, &beside, target);
+        let source = source.clone().holding(extracts, n == rest.len()).capped(text_cap(&self.agent));
+        let left_out = if extracts { Vec::new() } else { script.left_out(rest, n) };
+        let held = Held { candidate, tools, room: (!extracts).then_some(room), source, source_tokens };
+        Ok(Step { n, request, held, left_out })
+    }
+
+    fn read(
+        &self,
+        brief: &Brief<'_>,
+        beside: &Beside<'_>,
+        rest: &[Arc<Entry>],
+        extracts: bool,
+    ) -> Result<(Room, cairn_core::compaction::Script), Stop> {
+        let room = brief.room(beside);
+        if room.whole() < ROOM_MIN && !extracts {
+            let reason = format!(
+                "{}: its window of {} tokens leaves no room for a transcript beside the prompt and the answer",
+                brief.reader.model, brief.reader.window.window_tokens
+            );
+            return Err(Stop::Model { error: Some(ModelError::BadRequest(reason.clone())), reason });
+        }
+        Ok((room, brief.script(rest, &room)))
+    }
+
+    fn brief<'a>(&'a self, reader: &'a AgentSettings, tools: bool) -> Brief<'a> {
+        let correction = self.cell.read(|conversation| conversation.correction(&reader.model).ratio);
+        Brief { channel: &self.cell.id, run: &self.run, reader, tools, correction, mask: self.mask.as_ref() }
+    }
+
+    /// What its author is shown beside the source.
+    fn wishes<'a>(&'a self, reader: &'a AgentSettings) -> impl Iterator<Item = &'a str> {
+        let wishes = [self.run.instruction.as_deref(), reader.compaction.instructions.as_deref()];
+        wishes.into_iter().flatten()
+    }
+
+    fn takes_tools(&self, candidate: &Candidate) -> bool {
+        let info = candidate.model.info();
+        let learnt =
+            self.cell.read(|conversation| conversation.learnt.get(&info.id).is_some_and(|l| l.no_tools));
+        info.tools && !learnt && !self.effort.lacks_tools(&info.id)
+    }
+
+    /// The checkpoint after a chunk.
+    fn together(
+        &self,
+        candidate: &Candidate,
+        done: Option<Checkpoint>,
+        chunk: &[Arc<Entry>],
+        text: String,
+        memories: Vec<DraftMemory>,
+        left_out: Vec<cairn_core::ids::Seq>,
+    ) -> Checkpoint {
+        let so_far = done.as_ref().map(|done| done.text.as_str());
+        let text = if is_extractive(candidate) { added_to(so_far, &text) } else { carried_on(so_far, &text) };
+        let text = self.mask.as_ref().map_or(text.clone(), |mask| mask.apply(&text));
+        let mut whole = Checkpoint {
+            chunks: done.as_ref().map_or(0, |done| done.chunks) + 1,
+            to_seq: chunk.last().map_or(self.run.to_seq, |entry| entry.seq),
+            text,
+            made_by: candidate.model.info().id.clone(),
+            memories: done.as_ref().map(|done| done.memories.clone()).unwrap_or_default(),
+            left_out: done.map(|done| done.left_out).unwrap_or_default(),
+        };
+        // The order of the memories is that of their numbers when they are committed.
+        for memory in memories {
+            if !whole.memories.contains(&memory) {
+                whole.memories.push(memory);
+            }
+        }
+        whole.left_out.extend(left_out);
+        whole
+    }
+
+    /// A chunk is finished: it is durable before the next one is begun. What the store refuses is not lost to this
+    /// attempt, and goes with the next chunk.
+    async fn checkpoint(&self, checkpoint: Checkpoint) {
+        self.effort.got_on();
+        tracing::info!(channel = %self.cell.id, run = %self.run.id, chunks = checkpoint.chunks,
+            to_seq = checkpoint.to_seq.0, "a chunk of a long run is finished");
+        *self.done.lock() = Some(checkpoint.clone());
+        let (reply, journalled) = oneshot::channel();
+        let run = self.run.id.clone();
+        self.cell.tell_channel(ChannelMsg::Checkpoint { run, checkpoint: Box::new(checkpoint), reply });
+        if !matches!(journalled.await, Ok(true)) {
+            tracing::warn!(channel = %self.cell.id, run = %self.run.id,
+                "a finished chunk is not journalled; it would be made again after a restart");
+        }
+    }
+
+    fn finished(&self, done: Checkpoint) -> Draft {
+        let entries = &self.sources.entries;
+        let draft = Draft {
+            text: with_left_out(&self.agent, &done.text, entries, &done.left_out),
+            made_by: done.made_by,
+            memories: done.memories,
+            dates: entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at)),
+            identifiers: identifiers_beside(&self.agent, entries, &[]),
+            reason: None,
+        };
+        masked(draft, self.mask.as_ref())
+    }
+
+    async fn merge(&self, candidate: &Candidate) -> Result<Draft, Stop> {
+        let sources = &self.sources.summaries;
+        let (reader, source_tokens) = (&candidate.settings, summary_tokens(sources));
+        let target = summary_limit(&self.agent, source_tokens, true);
+        let MergePlan { copied, asked } = plan_merge(sources, target);
+        let draft = |text: String, made_by: String| {
+            let identifiers = identifiers_beside(&self.agent, &[], sources);
+            masked(Draft { text, made_by, identifiers, ..Draft::default() }, self.mask.as_ref())
+        };
+        if asked.is_empty() {
+            let made_by = sources.last().map_or_else(String::new, |source| source.made_by.clone());
+            return Ok(draft(copied.render(), made_by));
+        }
+        let brief = self.brief(reader, false);
+        let left = target.saturating_sub(u64::from(estimate(&copied.render()))).max(1);
+        let request = brief.merge(asked.into(), left);
+        let extracts = is_extractive(candidate);
+        let room = brief.room(&Beside::default());
+        let text_tokens = request_tokens(&ChatRequest { system: Vec::new(), ..request.clone() });
+        if text_tokens > room.whole() && !extracts {
+            let reason = format!(
+                "{}: its window of {} tokens is too small for a merge of {text_tokens}",
+                reader.model, reader.window.window_tokens
+            );
+            return Err(Stop::Model { error: Some(ModelError::BadRequest(reason.clone())), reason });
+        }
+        let held = Held {
+            candidate,
+            tools: true,
+            room: (!extracts).then_some(room),
+            source: Source::of_summaries(sources, self.wishes(reader)).holding(extracts, true),
+            source_tokens,
+        };
+        let (text, _none) = self.ask(request, held).await?;
+        Ok(draft(join(&copied, &text), candidate.model.info().id.clone()))
+    }
+
+    /// Asks for a summary until it can be used, with one correction; what can be mended then is.
+    async fn ask(&self, request: ChatRequest, held: Held<'_>) -> Result<(String, Vec<DraftMemory>), Stop> {
+        let Held { candidate, tools, room, source, source_tokens } = held;
+        let mut talk = Talk { job: self, candidate, request, room, memories: Vec::new() };
+        let mut corrected = is_extractive(candidate);
+        let mut listed = Vec::new();
+        loop {
+            let said = talk.rounds().await?;
+            let mut text = said.text;
+            if !tools {
+                let (summary, memories) = split_memories(&text);
+                text = summary;
+                listed = if memories.is_empty() { listed } else { memories };
+            }
+            let rejected =
+                if said.cut_off { Some(Rejection::Truncated) } else { rejection(&text, source_tokens) };
+            let faults = if rejected.is_some() { Vec::new() } else { review(&text, &source) };
+            let words: Vec<String> = match &rejected {
+                Some(rejection) => vec![rejection.to_string()],
+                None => faults.iter().map(ToString::to_string).collect(),
+            };
+            if words.is_empty() {
+                listed.into_iter().for_each(|memory| talk.keep(memory));
+                return Ok((text, talk.memories));
+            }
+            if !corrected {
+                tracing::debug!(channel = %self.cell.id, run = %self.run.id, faults = words.len(),
+                    "the model is asked to correct its summary");
+                talk.correct(&text, &words.join("; "));
+                corrected = true;
+                continue;
+            }
+            let model = &candidate.model.info().id;
+            let refused = |rejection: Rejection| Stop::model(format!("{model}: {rejection}"));
+            if let Some(rejection) = rejected {
+                return Err(refused(rejection));
+            }
+            let mended = mend(&text, &faults, &source).map_err(refused)?;
+            if let Some(rejection) = rejection(&mended, source_tokens) {
+                return Err(refused(rejection));
+            }
+            for fault in &faults {
+                tracing::info!(channel = %self.cell.id, run = %self.run.id, model = %model, fault = fault.code(),
+                    "a summary was mended");
+                metrics::counter!("cairn_summaries_mended_total", "fault" => fault.code()).increment(1);
+            }
+            listed.into_iter().for_each(|memory| talk.keep(memory));
+            return Ok((mended, talk.memories));
+        }
+    }
+}
+
+/// A request, and what its answer is held against.
+struct Step<'a> {
+    /// Entries that it covers.
+    n: usize,
+    request: ChatRequest,
+    held: Held<'a>,
+    left_out: Vec<cairn_core::ids::Seq>,
+}
+
+fn rejection(text: &str, source_tokens: u64) -> Option<Rejection> {
+    let draft = Draft { text: text.to_owned(), ..Draft::default() };
+    check(&draft, source_tokens).err()
+}

@@ -1,0 +1,281 @@
+//! One attempt of a run: asks the models one after another for the summary, chunk by chunk where it is long, collects the
+//! memories, checks the result; the digest where no model can.
+
+mod chunks;
+mod effort;
+mod talk;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cairn_core::agent::AgentSettings;
+use cairn_core::compaction::identifiers::Mask;
+use cairn_core::compaction::{Draft, digest_draft, mask_for};
+use cairn_core::event::{Checkpoint, Run, RunOutcome, Work};
+use cairn_core::ids::SummaryId;
+use cairn_core::message::Entry;
+use cairn_core::model::{ModelError, Usage};
+use cairn_core::summary::Summary;
+use parking_lot::Mutex;
+
+pub(crate) use effort::Effort;
+
+use crate::agent::Candidate;
+use crate::cell::Cell;
+use crate::shared::Shared;
+
+/// The embedded model: it reads entries as they are, at no cost.
+const OFFLINE: &str = "offline";
+
+/// What an attempt has made.
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    /// The summary and its memories, checked.
+    pub(crate) draft: Draft,
+}
+
+/// Why an attempt has made nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    /// Why.
+    pub(crate) reason: String,
+    /// What the model's server asks us to wait.
+    pub(crate) retry_after_ms: Option<u64>,
+    /// The run ends with this; otherwise only the attempt has failed.
+    pub(crate) outcome: Option<RunOutcome>,
+}
+
+impl Failure {
+    /// The attempt failed; the next may succeed.
+    pub(crate) fn attempt(reason: String) -> Self {
+        Self { reason, retry_after_ms: None, outcome: None }
+    }
+}
+
+/// Why a model made no summary.
+enum Stop {
+    /// This one did not; the next may.
+    Model {
+        /// Why, for people.
+        reason: String,
+        /// What its server said.
+        error: Option<ModelError>,
+    },
+    /// None is to be asked any more.
+    Digest(String),
+}
+
+impl Stop {
+    /// It answered, with nothing that can be used.
+    fn model(reason: String) -> Self {
+        Self::Model { reason, error: None }
+    }
+
+    fn from_error(model: &str, error: ModelError) -> Self {
+        Self::Model { reason: format!("{model}: {error}"), error: Some(error) }
+    }
+}
+
+/// What a run works on.
+struct Sources {
+    entries: Arc<[Arc<Entry>]>,
+    summaries: Arc<[Summary]>,
+}
+
+/// One attempt.
+struct Job {
+    cell: Arc<Cell>,
+    run: Run,
+    effort: Arc<Effort>,
+    /// The agent on the model that answers: in its window the summary will stand.
+    agent: Arc<AgentSettings>,
+    sources: Sources,
+    mask: Option<Mask>,
+    /// What the chunks so far have come to.
+    done: Mutex<Option<Checkpoint>>,
+    /// Tokens that runs took within the hour before this attempt.
+    spent_before: u64,
+    /// Tokens that it took.
+    spent: AtomicU64,
+}
+
+/// It extracts, and needs neither window nor headings.
+fn is_extractive(candidate: &Candidate) -> bool {
+    candidate.model.info().id == OFFLINE
+}
+
+/// Makes one attempt. `digest`: without a model.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    cell: Arc<Cell>,
+    run: Run,
+    effort: Arc<Effort>,
+    digest: bool,
+) -> Result<Made, Failure> {
+    let agent = cell.settings();
+    let limit = Duration::from_secs(agent.compaction.timeout_secs);
+    let read = tokio::time::timeout(limit, sources(&shared, &cell, &run)).await;
+    let sources = read.map_err(|_| Failure::attempt("the archive did not answer".to_owned()))??;
+    let now = shared.now();
+    let job = Job {
+        mask: mask_for(&cell.id, &agent),
+        done: Mutex::new(run.checkpoint.clone()),
+        spent_before: cell.read(|conversation| conversation.spent_within_hour(now)),
+        spent: AtomicU64::new(0),
+        cell,
+        effort,
+        agent,
+        sources,
+        run,
+    };
+    let why = if digest {
+        let failure = job.run.failure.clone().unwrap_or_else(|| "no model could".to_owned());
+        format!("no model made a summary in {} attempts: {failure}", job.run.attempt.saturating_sub(1))
+    } else {
+        match job.by_models().await {
+            Ok(draft) => return Ok(Made { draft }),
+            Err(Given::Up(failure)) => return Err(failure),
+            Err(Given::Over(why)) => why,
+        }
+    };
+    job.stand_in(why).await
+}
+
+/// What is given up: the attempt, or models altogether.
+enum Given {
+    Up(Failure),
+    Over(String),
+}
+
+async fn sources(shared: &Shared, cell: &Cell, run: &Run) -> Result<Sources, Failure> {
+    if let Work::Merge { sources, .. } = &run.work {
+        let summaries: Vec<Summary> = cell.read(|conversation| {
+            let found = |id: &SummaryId| conversation.stack.summary(id).cloned();
+            sources.iter().filter_map(found).collect()
+        });
+        if summaries.len() < sources.len() {
+            let reason = "its sources have left the stack".to_owned();
+            let outcome = Some(RunOutcome::Superseded);
+            return Err(Failure { reason, retry_after_ms: None, outcome });
+        }
+        return Ok(Sources { entries: Arc::new([]), summaries: summaries.into() });
+    }
+    let mut entries: Vec<Arc<Entry>> =
+        cell.read(|conversation| conversation.readable(run, conversation.live.iter().cloned()));
+    // An emergency may have taken them out of the window, but never out of the archive.
+    if (entries.len() as u64) < run.messages {
+        let read = shared.deps.archive.entries(&cell.id, run.from_seq, run.to_seq, usize::MAX).await;
+        let read = read.map_err(|error| Failure::attempt(error.to_string()))?;
+        entries = cell.read(|conversation| conversation.readable(run, read));
+    }
+    if (entries.len() as u64) < run.messages {
+        let reason = format!("only {} of {} messages could be read", entries.len(), run.messages);
+        return Err(Failure::attempt(reason));
+    }
+    Ok(Sources { entries: entries.into(), summaries: Arc::new([]) })
+}
+
+impl Job {
+    /// The models of a run: its own, the one that answers, then the others of the chain; each once.
+    fn candidates(&self) -> Vec<Candidate> {
+        let agent = &self.cell.agent;
+        let serving = self.cell.read(|conversation| agent.serving(conversation).clone());
+        let mut list: Vec<Candidate> = Vec::new();
+        for candidate in agent.compactor.iter().chain([&serving]).chain(agent.chain()) {
+            let known = |other: &Candidate| other.model.info().id == candidate.model.info().id;
+            if !list.iter().any(known) {
+                list.push(self.knowing(candidate));
+            }
+        }
+        list
+    }
+
+    /// A candidate with what was learnt of it in this channel.
+    fn knowing(&self, candidate: &Candidate) -> Candidate {
+        let learnt = self.cell.read(|conversation| candidate.settings.knowing(conversation));
+        Candidate {
+            settings: learnt.map_or_else(|| Arc::clone(&candidate.settings), Arc::new),
+            model: Arc::clone(&candidate.model),
+        }
+    }
+
+    async fn by_models(&self) -> Result<Draft, Given> {
+        let mut reasons = Vec::new();
+        let mut may_pass = false;
+        let mut retry_after: Option<Duration> = None;
+        for candidate in self.candidates() {
+            let model = candidate.model.info().id.clone();
+            if let Some(reason) = self.effort.barred(&model) {
+                reasons.push(reason);
+                continue;
+            }
+            match self.by(&candidate).await {
+                Ok(draft) => return Ok(draft),
+                Err(Stop::Digest(why)) => return Err(Given::Over(why)),
+                Err(Stop::Model { reason, error }) => {
+                    tracing::warn!(channel = %self.cell.id, run = %self.run.id, model, reason,
+                        "a model made no summary; the next one of the chain is asked");
+                    if error.as_ref().is_none_or(ModelError::is_transient) {
+                        may_pass = true;
+                    } else {
+                        self.effort.bar(&model, &reason);
+                    }
+                    let asked = error.as_ref().and_then(ModelError::retry_after);
+                    // The first that is ready again is enough.
+                    retry_after =
+                        asked.map_or(retry_after, |wait| Some(retry_after.map_or(wait, |w| w.min(wait))));
+                    reasons.push(reason);
+                }
+            }
+        }
+        let reason = reasons.join("; ");
+        if may_pass {
+            let retry_after_ms = retry_after.map(|wait| wait.as_millis() as u64);
+            return Err(Given::Up(Failure { reason, retry_after_ms, outcome: None }));
+        }
+        // Trying again would fail in the same way.
+        Err(Given::Over(format!("no model can make a summary: {reason}")))
+    }
+
+    /// Whether a call may be made: there is time, and the hour's tokens are not used up.
+    fn may_call(&self, candidate: &Candidate) -> Result<(), Stop> {
+        if self.effort.left().is_zero() {
+            return Err(self.out_of_time());
+        }
+        let cap = self.agent.compaction.tokens_per_hour;
+        let spent = self.spent_before + self.spent.load(Ordering::Relaxed);
+        if cap > 0 && spent >= cap && !is_extractive(candidate) {
+            return Err(Stop::Digest(format!(
+                "runs of this channel took {spent} tokens within an hour, {cap} are allowed (tokens_per_hour)"
+            )));
+        }
+        Ok(())
+    }
+
+    fn out_of_time(&self) -> Stop {
+        Stop::Digest(format!("no summary within {} s (timeout_secs)", self.effort.limit().as_secs()))
+    }
+
+    /// Counts what a call took.
+    fn took(&self, usage: Usage) {
+        self.spent.fetch_add(usage.input_tokens + usage.output_tokens, Ordering::Relaxed);
+    }
+
+    /// The digest, on a thread of its own: it takes a while over a large range.
+    async fn stand_in(self, why: String) -> Result<Made, Failure> {
+        tracing::warn!(channel = %self.cell.id, run = %self.run.id, reason = why,
+            "a digest stands in for the summary; check the models of this agent and their limits");
+        metrics::counter!("cairn_digests_total").increment(1);
+        let mut run = self.run.clone();
+        run.checkpoint = self.done.lock().clone();
+        let digest = tokio::task::spawn_blocking(move || {
+            let Self { cell, agent, sources, .. } = &self;
+            digest_draft(&cell.id, agent, &run, &sources.entries, &sources.summaries)
+        });
+        match digest.await {
+            Ok(draft) => Ok(Made { draft: Draft { reason: Some(why), ..draft } }),
+            Err(error) => Err(Failure::attempt(format!("the digest failed: {error}"))),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The talk with one model about one request of a run.
+
+use std::time::Duration;
+
+use cairn_core::compaction::{parse_memory, request_tokens};
+use cairn_core::memory::DraftMemory;
+use cairn_core::message::{Part, ToolCall};
+use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
+use cairn_core::tokens::estimate;
+use futures::StreamExt as _;
+
+use super::{Job, Stop};
+use crate::agent::Candidate;
+use crate::cell::Cell;
+use crate::channel::ChannelMsg;
+
+/// Most model calls of one talk (DESIGN.md).
+const ROUNDS_MAX: u32 = 10;
+
+/// Characters of a rejected summary that its author is shown again.
+const CORRECTED_CHARS: usize = 600;
+
+/// What the model said over its rounds.
+pub(super) struct Said {
+    pub(super) text: String,
+    pub(super) cut_off: bool,
+}
+
+/// The talk.
+pub(super) struct Talk<'a> {
+    pub(super) job: &'a Job,
+    pub(super) candidate: &'a Candidate,
+    pub(super) request: ChatRequest,
+    /// Most tokens of an answer to a request of so many.
+    pub(super) room: Option<cairn_core::compaction::Room>,
+    pub(super) memories: Vec<DraftMemory>,
+}
+
+impl Talk<'_> {
+    /// Calls the model until it calls no more tools. The longest of its texts is the summary: some models write it
+    /// beside their tool calls and close with a word.
+    pub(super) async fn rounds(&mut self) -> Result<Said, Stop> {
+        let mut longest = String::new();
+        for _ in 0..ROUNDS_MAX {
+            let (text, calls, finish) = self.call().await?;
+            if text.trim().len() >= longest.trim().len() {
+                longest.clone_from(&text);
+            }
+            if finish == Finish::Length {
+                return Ok(Said { text: longest, cut_off: true });
+            }
+            if calls.is_empty() {
+                return Ok(Said { text: longest, cut_off: false });
+            }
+            let results: Vec<_> = calls.iter().map(|call| (call.id.clone(), self.answer(call))).collect();
+            self.request.messages.push(ChatMessage::Assistant { text, tool_calls: calls });
+            let results = results.into_iter().map(|(call_id, text)| ChatMessage::Tool { call_id, text });
+            self.request.messages.extend(results);
+        }
+        match longest.trim().is_empty() {
+            true => Err(Stop::model(format!("no summary within {ROUNDS_MAX} calls of the model"))),
+            false => Ok(Said { text: longest, cut_off: false }),
+        }
+    }
+
+    /// One call, within its own limit and what is left to the run; what it took is counted however it ends.
+    async fn call(&mut self) -> Result<(String, Vec<ToolCall>, Finish), Stop> {
+        self.job.may_call(self.candidate)?;
+        let tokens = request_tokens(&self.request);
+        if let Some(room) = &self.room {
+            let most = self.candidate.settings.window.output_reserve_tokens;
+            self.request.max_output_tokens = most.min(room.answer(tokens)).max(1);
+        }
+        let limits = &self.candidate.settings.compaction;
+        let limit = Duration::from_secs(limits.call_timeout_secs).min(self.job.effort.left());
+        let bill = Bill::new(self.job, self.candidate, tokens);
+        let model = self.candidate.model.info().id.clone();
+        match tokio::time::timeout(limit, self.exchange(bill)).await {
+            Ok(Ok(said)) => Ok(said),
+            Ok(Err(error)) => Err(Stop::from_error(&model, error)),
+            Err(_) if self.job.effort.left().is_zero() => Err(self.job.out_of_time()),
+            Err(_) => Err(Stop::from_error(&model, ModelError::Timeout(limit))),
+        }
+    }
+
+    async fn exchange(&self, mut bill: Bill<'_>) -> Result<(String, Vec<ToolCall>, Finish), ModelError> {
+        let mut events = self.candidate.model.stream(self.request.clone());
+        let (mut text, mut calls) = (String::new(), Vec::new());
+        while let Some(event) = events.next().await {
+            match event {
+                Err(error) => {
+                    if text.is_empty() && calls.is_empty() && !matches!(error, ModelError::Timeout(_)) {
+                        bill.nothing();
+                    }
+                    return Err(error);
+                }
+                Ok(ModelEvent::Text(words)) => {
+                    bill.words(&words);
+                    text.push_str(&words);
+                }
+                Ok(ModelEvent::Reasoning(words)) => bill.words(&words),
+                Ok(ModelEvent::ToolCall(call)) => {
+                    bill.words(&call.arguments.to_string());
+                    calls.push(call);
+                }
+                Ok(ModelEvent::Done { finish, usage, .. }) => {
+                    bill.reported(usage);
+                    return Ok((text, calls, finish));
+                }
+            }
+        }
+        Err(ModelError::Protocol("the stream ended before its end".to_owned()))
+    }
+
+    /// Takes a memory in, to be committed with the summary or not at all.
+    fn answer(&mut self, call: &ToolCall) -> String {
+        if self.request.tools.iter().all(|tool| tool.name != call.name) {
+            return format!("error: there is no tool `{}` here; answer with the summary", call.name);
+        }
+        match parse_memory(&call.arguments) {
+            Ok(memory) => {
+                self.keep(memory);
+                "saved".to_owned()
+            }
+            Err(message) => format!("error: {message}"),
+        }
+    }
+
+    /// Keeps a memory, once.
+    pub(super) fn keep(&mut self, memory: DraftMemory) {
+        if !self.memories.contains(&memory) {
+            self.memories.push(memory);
+        }
+    }
+
+    /// Says what is wrong with a summary.
+    pub(super) fn correct(&mut self, text: &str, faults: &str) {
+        if !text.trim().is_empty() {
+            // Its beginning is enough to see what is meant; all of it may not fit.
+            let (text, tool_calls) = (text.chars().take(CORRECTED_CHARS).collect(), Vec::new());
+            self.request.messages.push(ChatMessage::Assistant { text, tool_calls });
+        }
+        let ask = format!(
+            "That cannot be used: {faults}. Answer with the summary alone: complete, under the headings that were asked \
+             for, with nothing that its source does not have, much shorter than its source."
+        );
+        self.request.messages.push(ChatMessage::User { parts: vec![Part::text(ask)] });
+    }
+}
+
+/// What a call takes. It is told to the channel when the call ends, however it ends: by its answer, by an error, by its
+/// time limit, or because the run is no longer wanted.
+struct Bill<'a> {
+    job: &'a Job,
+    cell: &'a Cell,
+    model: String,
+    usage: Usage,
+    answer: String,
+    is_reported: bool,
+}
+
+impl<'a> Bill<'a> {
+    fn new(job: &'a Job, candidate: &Candidate, tokens: u64) -> Self {
+        let usage = Usage { input_tokens: tokens, ..Usage::default() };
+        let model = candidate.model.info().id.clone();
+        let mut bill = Self { job, cell: &job.cell, model, usage, answer: String::new(), is_reported: false };
+        if super::is_extractive(candidate) {
+            bill.nothing();
+        }
+        bill
+    }
+
+    fn words(&mut self, words: &str) {
+        self.answer.push_str(words);
+    }
+
+    fn reported(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage {
+            (self.usage, self.is_reported) = (usage, true);
+        }
+    }
+
+    fn nothing(&mut self) {
+        (self.usage, self.is_reported) = (Usage::default(), true);
+    }
+}
+
+impl Drop for Bill<'_> {
+    fn drop(&mut self) {
+        let mut usage = self.usage;
+        if !self.is_reported {
+            usage.output_tokens = u64::from(estimate(&self.answer));
+        }
+        if usage != Usage::default() {
+            self.job.took(usage);
+            self.cell.tell_channel(ChannelMsg::Spent { model: std::mem::take(&mut self.model), usage });
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Ids, expiry and pages of artifacts, by tables.
+
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
+
+use super::*;
+use crate::tokens::Correction;
+
+fn at(days: i64) -> Timestamp {
+    Timestamp::from_second(1_767_225_600).unwrap() + SignedDuration::from_hours(24 * days)
+}
+
+fn artifact(id: &str, used: i64) -> Artifact {
+    Artifact {
+        id: id.into(),
+        tool: "flood".to_owned(),
+        bytes: 100_000,
+        lines: 1_000,
+        stored_at: at(0),
+        used_at: at(used),
+        expired_at: None,
+    }
+}
+
+fn channel(artifacts: impl IntoIterator<Item = Artifact>) -> Conversation {
+    let mut conversation = Conversation::new("main/local/main".parse().unwrap());
+    conversation.artifacts = artifacts.into_iter().map(|a| (a.id.clone(), a)).collect();
+    conversation
+}
+
+#[test]
+fn ids_go_on_after_the_highest_and_are_never_used_again() {
+    assert_eq!(next_id(&channel([]), 0).as_str(), "a1");
+    assert_eq!(next_id(&channel([]), 2).as_str(), "a3");
+    let mut gone = artifact("a10", 0);
+    gone.expired_at = Some(at(5));
+    let conversation = channel([artifact("a2", 0), artifact("a9", 0), gone]);
+    assert_eq!(next_id(&conversation, 0).as_str(), "a11");
+    assert_eq!(next_id(&conversation, 1).as_str(), "a12");
+}
+
+#[rstest]
+#[case::never(0, 1_000, &[])]
+#[case::just_before(3, 12, &[])]
+#[case::on_the_day(3, 13, &["a2", "a10"])]
+#[case::read_meanwhile(3, 15, &["a2", "a10"])]
+#[case::all(3, 18, &["a2", "a10", "a11"])]
+fn artifacts_are_due_so_many_days_after_their_last_use(
+    #[case] days: u32,
+    #[case] now: i64,
+    #[case] expected: &[&str],
+) {
+    let mut gone = artifact("a1", 0);
+    gone.expired_at = Some(at(4));
+    let conversation = channel([gone, artifact("a11", 13), artifact("a2", 10), artifact("a10", 10)]);
+    let due = due(&conversation, days, at(now));
+    assert_eq!(due.iter().map(ArtifactId::as_str).collect::<Vec<_>>(), expected);
+    assert_eq!(super::expired(&conversation), ["a1".into()]);
+}
+
+#[test]
+fn what_cannot_be_read_says_why_and_what_to_do() {
+    let mut gone = artifact("a1", 2);
+    gone.expired_at = Some(at(9));
+    let conversation = channel([gone, artifact("a2", 0)]);
+    let why = |conversation: &Conversation, id, from| {
+        readable(conversation, id, from).map(|a| a.id.to_string()).map_err(|e| e.to_string())
+    };
+    insta::assert_debug_snapshot!([
+        why(&conversation, " a2 ", 1_000),
+        why(&conversation, "a2", 1_001),
+        why(&conversation, "a1", 1),
+        why(&conversation, "a3", 1),
+        why(&conversation, "other/local/main/a2", 1),
+        why(&channel([]), "a1", 1),
+        why(&channel([artifact("a1", 0)]), &"x".repeat(1_000_000), 1),
+    ]);
+}
+
+fn found(text: &str, lines: u64, offset: u64, cut_bytes: u64) -> ArtifactLines {
+    ArtifactLines { text: text.to_owned(), lines, offset, cut_bytes }
+}
+
+#[rstest]
+#[case::lines(990, found("a\nb\nc", 3, 0, 0), 5, Some((993, 0)))]
+#[case::the_last(998, found("a\nb\nc", 3, 0, 0), 5, None)]
+#[case::cut_after_a_line(990, found("aa\nbb\ncc", 3, 0, 0), 6, Some((992, 0)))]
+#[case::cut_within_a_line(990, found("aa\nbb\ncc", 3, 0, 0), 4, Some((991, 1)))]
+#[case::cut_within_the_first(990, found("aaaa\nbb", 2, 100, 0), 3, Some((990, 103)))]
+#[case::cut_by_the_store(1, found("aaaa", 1, 100, 7), 4, Some((1, 104)))]
+#[case::end_of_a_giant(1_000, found("aaaa", 1, 100, 0), 4, None)]
+fn reading_on_begins_where_reading_ended(
+    #[case] from: u64,
+    #[case] found: ArtifactLines,
+    #[case] shown: usize,
+    #[case] expected: Option<(u64, u64)>,
+) {
+    let next = read_on(&artifact("a1", 0), from, &found, &found.text[..shown]);
+    assert_eq!(next.map(|next| (next.from, next.offset)), expected);
+}
+
+#[test]
+fn a_page_says_what_it_is_and_how_to_read_on() {
+    let (settings, artifact) = (ResultGuardSettings::default(), artifact("a7", 0));
+    let wide = Room { free_tokens: 100_000, correction: Correction::default() };
+    let narrow = Room { free_tokens: 600, ..wide };
+    let page = |from, found: &ArtifactLines, room| page(&artifact, from, found, &settings, room);
+    let lines: Vec<String> = (501..=600).map(|n| format!("line {n}: some words of it")).collect();
+    let long = page(501, &found(&lines.join("\n"), 100, 0, 0), &narrow);
+    assert!(narrow.free_tokens / 2 + 80 > u64::from(crate::tokens::estimate(&long)), "{long}");
+    insta::assert_snapshot!(
+        [
+            page(501, &found("line 501\nline 502", 2, 0, 0), &wide),
+            page(999, &found("line 999\nline 1000", 2, 0, 0), &wide),
+            page(3, &found("aaaa", 1, 40_000, 20_000), &wide),
+            long,
+        ]
+        .join("\n\n")
+    );
+}
+
+#[test]
+fn a_page_never_needs_the_guard() {
+    let (settings, artifact) = (ResultGuardSettings::default(), artifact("a123456", 0));
+    let wide = Room { free_tokens: 1_000_000, correction: Correction::default() };
+    let text = "x".repeat(settings.max_bytes - PAGE_FRAME_BYTES);
+    let page = page(&artifact, 1_234_567, &found(&text, 1, 12_345_678, 1), &settings, &wide);
+    assert!(page.len() <= settings.max_bytes, "{}", page.len());
+}

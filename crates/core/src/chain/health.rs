@@ -1,0 +1,142 @@
+//! How a model is: what its calls came to, and how long it is let alone.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::model::ModelError;
+
+/// How long models that fail are let alone. Pauses double with each failure in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoolDowns {
+    /// After the first failure of a server that is overloaded, silent, out of reach or breaks the protocol.
+    pub failing: Duration,
+    /// After the first refusal for too many requests, when the server names no time itself.
+    pub limited: Duration,
+    /// Longest of these two.
+    pub max: Duration,
+    /// After a refusal of the key: that does not mend itself.
+    pub auth: Duration,
+    /// Longest that a server's own word is taken for.
+    pub asked_max: Duration,
+}
+
+impl Default for CoolDowns {
+    fn default() -> Self {
+        Self {
+            failing: Duration::from_secs(30),
+            limited: Duration::from_secs(60),
+            max: Duration::from_secs(5 * 60),
+            auth: Duration::from_secs(30 * 60),
+            asked_max: Duration::from_secs(3600),
+        }
+    }
+}
+
+impl CoolDowns {
+    /// How long a model is let alone after the `n`-th failure in a row (from 1). `None`: the error says nothing about
+    /// how the model is.
+    pub fn after(&self, error: &ModelError, n: u32) -> Option<Duration> {
+        let grown =
+            |base: Duration| base.saturating_mul(2_u32.saturating_pow(n.saturating_sub(1))).min(self.max);
+        let pause = match error {
+            ModelError::RateLimited { retry_after: Some(_), .. } => Duration::ZERO,
+            ModelError::RateLimited { retry_after: None, .. } => grown(self.limited),
+            ModelError::Overloaded { .. }
+            | ModelError::Timeout(_)
+            | ModelError::Transport(_)
+            | ModelError::Protocol(_) => grown(self.failing),
+            ModelError::Auth(_) => self.auth,
+            ModelError::ContextOverflow { .. } | ModelError::NoTools(_) | ModelError::BadRequest(_) => {
+                return None;
+            }
+        };
+        Some(pause.max(error.retry_after().unwrap_or_default().min(self.asked_max)))
+    }
+}
+
+/// Whether a model is let alone after such an error.
+pub fn cools(error: &ModelError) -> bool {
+    CoolDowns::default().after(error, 1).is_some()
+}
+
+/// What a model's last failure was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// The typed error's name.
+    pub code: &'static str,
+    /// The error in words, cut to a line.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// How a model is, as far as its last calls showed. Well until one failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Health {
+    /// It is let alone until then.
+    until: Option<Timestamp>,
+    /// The longest that any of its cool-downs may still last, so that a clock that was set back does not prolong it.
+    span: SignedDuration,
+    /// Its server asked not to be called before then.
+    asked: Option<Timestamp>,
+    /// Failures in a row, those within a cool-down not counted: many conversations may find out the same at once.
+    pub failures: u32,
+    /// Its last failure since it answered last.
+    pub trouble: Option<Trouble>,
+}
+
+/// Longest that a message of a server is kept, in characters.
+const MESSAGE_MAX: usize = 200;
+
+impl Health {
+    /// A call failed.
+    pub fn failed(&mut self, error: &ModelError, now: Timestamp, cool_downs: &CoolDowns) {
+        self.trouble = Some(Trouble { code: error.code(), message: line(error), at: now });
+        let failures =
+            if self.cooling_until(now).is_some() { self.failures } else { self.failures.saturating_add(1) };
+        let Some(pause) = cool_downs.after(error, failures) else { return };
+        self.failures = failures;
+        if let Some(asked) = error.retry_after() {
+            self.asked = Some(later(now, asked.min(cool_downs.asked_max)).1);
+        }
+        let (span, until) = later(now, pause);
+        // A server that asked for more is not asked earlier because another call failed otherwise.
+        if self.cooling_until(now).is_none_or(|before| before < until) {
+            self.until = Some(until);
+            self.span = span;
+        }
+    }
+
+    /// A call succeeded: it is well again.
+    pub fn answered(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Until when it is let alone; `None` when it is not.
+    pub fn cooling_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.until.filter(|until| *until > now && until.duration_since(now) <= self.span)
+    }
+
+    /// How long its server asks us to wait from now on.
+    pub fn asked(&self, now: Timestamp) -> Option<Duration> {
+        let asked = self.asked.filter(|_| self.cooling_until(now).is_some())?;
+        Duration::try_from(asked.duration_since(now)).ok()
+    }
+}
+
+fn later(now: Timestamp, pause: Duration) -> (SignedDuration, Timestamp) {
+    let span = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
+    (span, now.checked_add(span).unwrap_or(Timestamp::MAX))
+}
+
+/// The error on one line.
+fn line(error: &ModelError) -> String {
+    let text = error.to_string();
+    let mut words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = words.char_indices().nth(MESSAGE_MAX) {
+        words.truncate(end);
+        words.push('…');
+    }
+    words
+}

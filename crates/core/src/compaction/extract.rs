@@ -1,0 +1,165 @@
+//! Summaries that need no model: the digest, of a whole run or of what its chunks have left.
+
+use std::sync::Arc;
+
+use super::Draft;
+use super::identifiers::{self, Mask};
+use super::sections::{added_to, digest_by_sections};
+use super::transcript::summary_limit;
+use crate::agent::AgentSettings;
+use crate::digest::{digest, render};
+use crate::event::{Checkpoint, Run, Work};
+use crate::ids::{ChannelId, Seq};
+use crate::memory::{DraftMemory, extract};
+use crate::message::Entry;
+use crate::settings::IdentifierPolicy;
+use crate::summary::{MADE_BY_DIGEST, Summary};
+use crate::window::cut_middle;
+
+/// Share of its source that a digest takes: where evidence and answers were measured (FIELD.md).
+const DIGEST_SHARE: f64 = 0.2;
+
+/// Share of a summary's room that the list of identifiers may take beside it.
+const IDENTIFIER_SHARE: f64 = 0.2;
+
+/// Share of a source that the list may take: a short source is not doubled by its own names.
+const IDENTIFIER_SOURCE_SHARE: f64 = 0.1;
+
+/// Tokens of a summary's head in the window, roughly.
+const HEAD_TOKENS: u64 = 48;
+
+/// Tokens that a message which was left out gets in the summary, at most: a share of the summary's room.
+const LEFT_OUT_SHARE: f64 = 0.25;
+
+/// The placeholders of a channel, where its agent wants them.
+pub fn mask_for(channel: &ChannelId, agent: &AgentSettings) -> Option<Mask> {
+    (agent.compaction.identifiers == IdentifierPolicy::Anonymize).then(|| Mask::new(channel))
+}
+
+/// A draft without identifiers, when placeholders stand for them: in its text and in its memories.
+pub fn masked(draft: Draft, mask: Option<&Mask>) -> Draft {
+    let Some(mask) = mask else { return draft };
+    let memories = draft.memories.into_iter().map(|memory| DraftMemory {
+        text: mask.apply(&memory.text),
+        subject: memory.subject.map(|subject| mask.apply(&subject)),
+        ..memory
+    });
+    Draft { text: mask.apply(&draft.text), memories: memories.collect(), identifiers: Vec::new(), ..draft }
+}
+
+/// The identifiers that stand beside a summary of these entries, or of a merge of these summaries.
+pub fn identifiers_beside(agent: &AgentSettings, entries: &[Arc<Entry>], sources: &[Summary]) -> Vec<String> {
+    if agent.compaction.identifiers != IdentifierPolicy::Preserve {
+        return Vec::new();
+    }
+    let merge = !sources.is_empty();
+    let source = if merge { summary_tokens(sources) } else { entry_tokens(entries) };
+    let room = summary_limit(agent, source, merge) as f64 * IDENTIFIER_SHARE;
+    let budget = room.min(source as f64 * IDENTIFIER_SOURCE_SHARE) as u32;
+    if merge { identifiers::of_summaries(sources, budget) } else { identifiers::of_entries(entries, budget) }
+}
+
+/// Most tokens of a summary's text where the configuration caps the summary: the rest is for its head, and for the list
+/// of identifiers.
+pub fn text_cap(agent: &AgentSettings) -> Option<u64> {
+    let cap = agent.compaction.target_tokens?;
+    let list = match agent.compaction.identifiers {
+        IdentifierPolicy::Preserve => (cap as f64 * IDENTIFIER_SHARE) as u64,
+        IdentifierPolicy::Anonymize | IdentifierPolicy::Off => 0,
+    };
+    Some(cap.saturating_sub(list + HEAD_TOKENS).max(HEAD_TOKENS))
+}
+
+/// Estimated tokens of entries as the window has them.
+pub fn entry_tokens(entries: &[Arc<Entry>]) -> u64 {
+    entries.iter().map(|entry| u64::from(entry.tokens)).sum()
+}
+
+/// Estimated tokens of summaries as the window has them.
+pub fn summary_tokens(sources: &[Summary]) -> u64 {
+    sources.iter().map(|summary| u64::from(summary.tokens)).sum()
+}
+
+/// The draft that needs no model: the digest of the run's source, and memories by rule. What chunks have finished is
+/// kept, with the digest of the rest beneath.
+pub fn digest_draft(
+    channel: &ChannelId,
+    agent: &AgentSettings,
+    run: &Run,
+    entries: &[Arc<Entry>],
+    sources: &[Summary],
+) -> Draft {
+    let draft = if matches!(run.work, Work::Merge { .. }) {
+        merge_draft(agent, sources)
+    } else {
+        entries_draft(agent, run.checkpoint.as_ref(), entries)
+    };
+    masked(draft, mask_for(channel, agent).as_ref())
+}
+
+fn merge_draft(agent: &AgentSettings, sources: &[Summary]) -> Draft {
+    let tokens = summary_tokens(sources);
+    let mut text = digest_by_sections(sources, summary_limit(agent, tokens, true).min(tokens / 2) as u32);
+    if text.trim().is_empty() {
+        // Not one line of them is short enough to be taken whole.
+        let texts: Vec<String> = sources.iter().map(|summary| cut_middle(&summary.text, 0.4)).collect();
+        text = texts.join("\n");
+    }
+    Draft {
+        text,
+        made_by: MADE_BY_DIGEST.to_owned(),
+        identifiers: identifiers_beside(agent, &[], sources),
+        ..Draft::default()
+    }
+}
+
+fn entries_draft(agent: &AgentSettings, done: Option<&Checkpoint>, entries: &[Arc<Entry>]) -> Draft {
+    let rest = match done {
+        Some(done) => &entries[entries.partition_point(|entry| entry.seq <= done.to_seq)..],
+        None => entries,
+    };
+    let text = render(&digest(rest, digest_budget(agent, entry_tokens(rest))));
+    let text = match (text.is_empty(), done) {
+        (true, None) => format!("{} messages without words worth keeping.", entries.len()),
+        (_, done) => added_to(done.map(|done| done.text.as_str()), &text),
+    };
+    let text = with_left_out(agent, &text, entries, done.map_or(&[], |done| &done.left_out));
+    let mut memories = done.map(|done| done.memories.clone()).unwrap_or_default();
+    for memory in extract(rest) {
+        if !memories.contains(&memory) {
+            memories.push(memory);
+        }
+    }
+    let dates = entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at));
+    Draft {
+        text,
+        made_by: MADE_BY_DIGEST.to_owned(),
+        memories,
+        dates,
+        identifiers: identifiers_beside(agent, entries, &[]),
+        reason: None,
+    }
+}
+
+fn digest_budget(agent: &AgentSettings, source_tokens: u64) -> u32 {
+    let wanted = (source_tokens as f64 * DIGEST_SHARE) as u64;
+    wanted.min(summary_limit(agent, source_tokens, false)).max(24) as u32
+}
+
+/// The summary with digests of the messages that its model did not see for their size.
+pub fn with_left_out(agent: &AgentSettings, text: &str, entries: &[Arc<Entry>], left_out: &[Seq]) -> String {
+    let mut text = text.to_owned();
+    for entry in entries.iter().filter(|entry| left_out.contains(&entry.seq)) {
+        let room = summary_limit(agent, u64::from(entry.tokens), false) as f64 * LEFT_OUT_SHARE;
+        let lines = digest(std::slice::from_ref(entry), room.max(24.0) as u32);
+        let mut quoted = render(&lines);
+        if quoted.is_empty() {
+            let words = entry.text();
+            let head: String = words.chars().take(200).collect();
+            quoted = cut_middle(&head, 0.9);
+        }
+        let line = format!("- Of message {}, too long to be read whole: {quoted}", entry.seq);
+        text = added_to(Some(&text), &line);
+    }
+    text
+}

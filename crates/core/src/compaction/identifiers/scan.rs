@@ -1,0 +1,312 @@
+//! Finding identifiers in a text: by their shape alone, in any language around them.
+
+use super::Kind;
+
+/// An identifier in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found<'a> {
+    /// What sort it is.
+    pub(crate) kind: Kind,
+    /// The identifier, letter by letter.
+    pub(crate) text: &'a str,
+    /// Where it begins, in bytes.
+    pub(crate) at: usize,
+}
+
+/// Longest error message that counts as one, in bytes.
+const ERROR_MAX: usize = 200;
+
+/// What an exact error message begins with.
+const ERRORS: [&str; 8] =
+    ["error:", "error[", "fatal:", "exception:", "panicked at", "traceback", "segmentation fault", "errno "];
+
+/// Endings of file names that are taken as such without a path before them.
+const EXTENSIONS: [&str; 48] = [
+    "rs", "toml", "lock", "json", "jsonl", "yaml", "yml", "md", "txt", "py", "js", "ts", "tsx", "jsx", "go",
+    "c", "h", "cc", "cpp", "hpp", "java", "kt", "rb", "php", "sh", "sql", "csv", "log", "xml", "html", "css",
+    "svg", "png", "jpg", "pdf", "zip", "gz", "tar", "conf", "cfg", "ini", "env", "service", "docx", "xlsx",
+    "mp4", "wasm", "proto",
+];
+
+/// Units that make a number worth keeping to the letter.
+const UNITS: [&str; 72] = [
+    "%", "b", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "bytes", "ns", "us", "ms", "s", "sec", "secs",
+    "seconds", "min", "mins", "minutes", "h", "hours", "hour", "days", "weeks", "months", "years", "mm",
+    "cm", "m", "km", "miles", "mi", "ft", "mg", "g", "kg", "lb", "lbs", "tons", "ml", "l", "litres",
+    "liters", "w", "kw", "kwh", "v", "ma", "hz", "khz", "mhz", "ghz", "eur", "euro", "euros", "usd",
+    "dollars", "gbp", "pounds", "chf", "francs", "yen", "cny", "tokens", "requests", "px", "fps", "rpm",
+    "people", "percent", "degrees",
+];
+
+/// Units of Chinese and Japanese, which stand behind a number without a gap; dates are none.
+const GAPLESS_UNITS: [&str; 22] = [
+    "元", "块", "万", "亿", "公里", "千米", "厘米", "毫米", "米", "公斤", "千克", "克", "吨", "度", "分钟",
+    "小时", "天", "周", "个月", "円", "キロ", "秒",
+];
+
+/// All identifiers of a text, in the order of their beginnings. An error message may have others within it.
+pub(crate) fn find(text: &str) -> Vec<Found<'_>> {
+    let mut found = Vec::new();
+    let mut fenced = false;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        }
+        find_error(line, at, &mut found);
+        find_words(line, at, fenced, &mut found);
+        at += line.len();
+    }
+    found.sort_by_key(|found| (found.at, std::cmp::Reverse(found.text.len())));
+    found
+}
+
+fn find_error<'a>(line: &'a str, at: usize, found: &mut Vec<Found<'a>>) {
+    let lower = line.to_ascii_lowercase();
+    let Some(start) = ERRORS.iter().filter_map(|mark| lower.find(mark)).min() else { return };
+    // `TypeError: x` and `E0308 error: x` begin with their word, not in the middle of it.
+    let start = line[..start]
+        .rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .map_or(0, |idx| idx + line[idx..].chars().next().map_or(1, char::len_utf8));
+    let rest = &line[start..];
+    let message = rest[..rest.floor_char_boundary(ERROR_MAX)].trim_end().trim_end_matches(['`', '"', '\'']);
+    // The mark alone says nothing.
+    if message.split_whitespace().count() > 2 {
+        found.push(Found { kind: Kind::Error, text: message, at: at + start });
+    }
+}
+
+fn find_words<'a>(line: &'a str, at: usize, fenced: bool, found: &mut Vec<Found<'a>>) {
+    let mut idx = 0;
+    let mut ticks = 0;
+    while let Some(c) = line[idx..].chars().next() {
+        if c == '`' {
+            ticks += 1;
+        }
+        let begins =
+            c.is_ascii_alphanumeric() || matches!(c, '/' | '~' | '.' | '#' | '_' | '$' | '€' | '£' | '¥');
+        if !begins {
+            idx += c.len_utf8();
+            continue;
+        }
+        let rest = &line[idx..];
+        let in_code = fenced || ticks % 2 == 1;
+        let (kind, len) = url(rest).or_else(|| windows_path(rest)).unwrap_or_else(|| word(rest, in_code));
+        let len = len.max(c.len_utf8());
+        if let Some(kind) = kind {
+            let text = &rest[..len];
+            found.push(Found { kind, text, at: at + idx });
+        }
+        idx += len;
+    }
+}
+
+/// What is taken as one at the beginning of the text: its sort, if it is an identifier, and its length in bytes.
+type Taken = (Option<Kind>, usize);
+
+fn url(rest: &str) -> Option<Taken> {
+    let scheme = rest.find("://").filter(|len| (2..=12).contains(len))?;
+    if !rest[..scheme].bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.')) {
+        return None;
+    }
+    let ends =
+        |c: char| !c.is_ascii_graphic() || matches!(c, '"' | '\'' | '<' | '>' | '`' | '|' | '\\' | '{' | '}');
+    let end = rest.find(ends).unwrap_or(rest.len());
+    let mut url = rest[..end].trim_end_matches(['.', ',', ';', ':', '!', '?', '*']);
+    for (open, close) in [('(', ')'), ('[', ']')] {
+        if !url.contains(open) {
+            url = url.split(close).next().unwrap_or(url);
+        }
+    }
+    (url.len() > scheme + 3).then_some((Some(Kind::Url), url.len()))
+}
+
+fn windows_path(rest: &str) -> Option<Taken> {
+    let bytes = rest.as_bytes();
+    let begins =
+        bytes.first()?.is_ascii_alphabetic() && bytes.get(1) == Some(&b':') && bytes.get(2) == Some(&b'\\');
+    let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '|' | '`' | ','));
+    let path = rest[..end.unwrap_or(rest.len())].trim_end_matches(['.', ')', ';', ':']);
+    (begins && path.len() > 3).then_some((Some(Kind::Path), path.len()))
+}
+
+fn word(rest: &str, in_code: bool) -> Taken {
+    if let Some(taken) = number(rest) {
+        return taken;
+    }
+    let bytes = rest.as_bytes();
+    let is_digit = |idx: usize| bytes.get(idx).is_some_and(u8::is_ascii_digit);
+    let mut len = 0;
+    while let Some(b) = bytes.get(len) {
+        let inside = match b {
+            b',' => len > 0 && is_digit(len - 1) && is_digit(len + 1),
+            b => b.is_ascii_alphanumeric() || b"_./:@#~+%-$".contains(b),
+        };
+        if !inside {
+            break;
+        }
+        len += 1;
+    }
+    let run = &rest[..len];
+    let trimmed = run.trim_end_matches(['.', ':', ',', '-', '#', '+', '~', '%', '@', '$']);
+    if trimmed.is_empty() {
+        return (None, len);
+    }
+    if rest[trimmed.len()..].starts_with("()") && is_name(trimmed) {
+        return (Some(Kind::Function), trimmed.len() + 2);
+    }
+    (kind_of(trimmed, in_code), trimmed.len())
+}
+
+/// A number with its unit, or with a currency before it.
+fn number(rest: &str) -> Option<Taken> {
+    let digits_at = rest.strip_prefix(['$', '€', '£', '¥']).map_or(0, |tail| rest.len() - tail.len());
+    let bytes = rest.as_bytes();
+    bytes.get(digits_at).filter(|b| b.is_ascii_digit())?;
+    let mut end = digits_at;
+    while let Some(b) = bytes.get(end) {
+        let next_is_digit = bytes.get(end + 1).is_some_and(u8::is_ascii_digit);
+        let inside = b.is_ascii_digit() || (matches!(b, b',' | b'.') && next_is_digit);
+        if !inside {
+            break;
+        }
+        end += 1;
+    }
+    if rest[digits_at..end].bytes().filter(|b| *b == b'.').count() > 1 {
+        return None;
+    }
+    let tail = &rest[end..];
+    let gap = usize::from(tail.starts_with(' '));
+    let behind = &tail[gap..];
+    if let Some(unit) = GAPLESS_UNITS.iter().find(|unit| behind.starts_with(**unit)) {
+        return Some((Some(Kind::Number), end + gap + unit.len()));
+    }
+    let symbol = ["°C", "°F", "€", "£", "¥", "µs"].iter().find(|unit| behind.starts_with(**unit));
+    let letters = behind.find(|c: char| !c.is_ascii_alphabetic() && c != '%').unwrap_or(behind.len());
+    let unit = match symbol {
+        Some(unit) => unit.len(),
+        None if UNITS.contains(&behind[..letters].to_ascii_lowercase().as_str()) => letters,
+        None if digits_at > 0 => return Some((Some(Kind::Number), end)),
+        None => return None,
+    };
+    // `5 m/s` and `3 h-long` are left alone, `16GB_disk` is a name.
+    let next = behind[unit..].chars().next();
+    if gap == 0 && next.is_some_and(|c| c == '_' || c == '-' || c == '/') {
+        return None;
+    }
+    Some((Some(Kind::Number), end + gap + unit))
+}
+
+fn kind_of(text: &str, in_code: bool) -> Option<Kind> {
+    let path = text.rsplit_once(':').map_or(text, |(path, line)| {
+        // `src/main.rs:12` is the path with its line.
+        if line.bytes().all(|b| b.is_ascii_digit()) { path } else { text }
+    });
+    if is_address(text) {
+        Some(Kind::Url)
+    } else if is_uuid(text) || is_ticket(text) || is_version(path) || is_hex(text) || is_code(text) {
+        Some(Kind::Id)
+    } else if is_path(path) {
+        Some(Kind::Path)
+    } else if is_function(text, in_code) {
+        Some(Kind::Function)
+    } else {
+        None
+    }
+}
+
+fn is_address(text: &str) -> bool {
+    let Some((user, host)) = text.split_once('@') else { return false };
+    !user.is_empty() && host.contains('.') && !host.contains(['@', '/']) && !host.starts_with('.')
+}
+
+fn is_uuid(text: &str) -> bool {
+    let lengths: Vec<usize> = text.split('-').map(str::len).collect();
+    lengths == [8, 4, 4, 4, 12] && text.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
+}
+
+/// `ABC-123`, `#4711`.
+fn is_ticket(text: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if let Some(number) = text.strip_prefix('#') {
+        return number.len() > 1 && is_number(number);
+    }
+    text.split_once('-').is_some_and(|(project, number)| {
+        let letters = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit();
+        (2..=10).contains(&project.len())
+            && project.starts_with(|c: char| c.is_ascii_uppercase())
+            && project.bytes().all(letters)
+            && is_number(number)
+    })
+}
+
+/// `v1.2`, `1.2.3`, `1.2.3-rc1`, `10.0.0.1`.
+fn is_version(text: &str) -> bool {
+    let bare = text.strip_prefix(['v', 'V']).unwrap_or(text);
+    let numbers = bare.split_once(['-', '+']).map_or(bare, |(numbers, _)| numbers);
+    let n_parts = numbers.split('.').count();
+    let all_numbers =
+        numbers.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
+    all_numbers && n_parts >= if bare.len() < text.len() { 2 } else { 3 }
+}
+
+fn is_hex(text: &str) -> bool {
+    if let Some(digits) = text.strip_prefix("0x") {
+        return digits.len() > 1 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    }
+    let mixed = text.bytes().any(|b| b.is_ascii_digit()) && text.bytes().any(|b| b.is_ascii_alphabetic());
+    text.len() >= 7 && mixed && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// A long number, or capitals with digits: an order, a flight, a serial number.
+fn is_code(text: &str) -> bool {
+    let n_digits = text.bytes().filter(u8::is_ascii_digit).count();
+    if n_digits == text.len() {
+        return n_digits >= 6;
+    }
+    let allowed = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-';
+    let has_letter = text.bytes().any(|b| b.is_ascii_uppercase());
+    text.len() >= 5 && n_digits >= 2 && has_letter && text.bytes().all(allowed)
+}
+
+fn is_path(text: &str) -> bool {
+    let has_letter = text.bytes().any(|b| b.is_ascii_alphabetic());
+    if !has_letter || text.contains('@') || text.contains("//") {
+        return false;
+    }
+    let last = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text);
+    let extension =
+        last.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension);
+    let n_slashes = text.bytes().filter(|b| *b == b'/').count();
+    if ["/", "~/", "./", "../"].iter().any(|start| text.starts_with(start)) {
+        return n_slashes > 1 || extension.is_some() || text.starts_with(['~', '.']);
+    }
+    if n_slashes == 0 {
+        return extension
+            .is_some_and(|extension| EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()));
+    }
+    let is_extension = |text: &str| {
+        (1..=8).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric()) && !text.is_empty()
+    };
+    let marked = text.bytes().any(|b| matches!(b, b'_' | b'-' | b'.') || b.is_ascii_digit());
+    extension.is_some_and(is_extension) || (n_slashes > 1 && marked)
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':'))
+}
+
+/// `foo::bar`, `snake_case`, `CONSTANT_CASE`; `camelCase` in code alone, for elsewhere it is a brand.
+fn is_function(text: &str, in_code: bool) -> bool {
+    if !is_name(text) {
+        return false;
+    }
+    let parts = text.trim_matches('_');
+    let snake = parts.contains('_') && parts.bytes().any(|b| b.is_ascii_alphabetic());
+    let scoped = text.contains("::") && !text.ends_with(':');
+    let humped = text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.len() >= 4
+        && text.bytes().any(|b| b.is_ascii_uppercase());
+    snake || scoped || (in_code && humped)
+}

@@ -1,0 +1,285 @@
+//! The form of a summary: sections under fixed headings, and how summaries are merged section by section.
+
+use std::collections::BTreeMap;
+
+use crate::digest::digest_summaries;
+use crate::summary::Summary;
+use crate::tokens::estimate;
+
+/// A section of a summary, in the order of the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Section {
+    /// What is aimed at.
+    Goal,
+    /// What binds, and how things are wished.
+    Constraints,
+    /// Done, in progress, blocked; files and how they changed; errors and their resolution.
+    Progress,
+    /// What was decided, and why.
+    Decisions,
+    /// What is being talked about, and what is owed to whom.
+    Active,
+    /// What comes next.
+    NextSteps,
+    /// How people stand with each other.
+    Mood,
+    /// All else that must not be lost.
+    Critical,
+}
+
+impl Section {
+    /// All, in their order.
+    pub const ALL: [Self; 8] = [
+        Self::Goal,
+        Self::Constraints,
+        Self::Progress,
+        Self::Decisions,
+        Self::Active,
+        Self::NextSteps,
+        Self::Mood,
+        Self::Critical,
+    ];
+
+    /// Its heading.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Goal => "Goal",
+            Self::Constraints => "Constraints and preferences",
+            Self::Progress => "Progress",
+            Self::Decisions => "Key decisions",
+            Self::Active => "Active topics and open commitments",
+            Self::NextSteps => "Next steps",
+            Self::Mood => "Mood and relationships",
+            Self::Critical => "Critical context",
+        }
+    }
+
+    /// The section that a line begins, in any of the ways in which models write headings.
+    fn begun_by(line: &str) -> Option<Self> {
+        let line = line.trim();
+        let name = match line.trim_start_matches('#') {
+            bare if bare.len() < line.len() => bare,
+            _ => line.strip_prefix("**")?.trim_end_matches(':').strip_suffix("**")?,
+        };
+        let name = name.trim().trim_matches(['*', ':', ' ']).to_lowercase().replace('&', "and");
+        Some(match name.as_str() {
+            "goal" | "goals" => Self::Goal,
+            "constraints and preferences" | "constraints" | "preferences" => Self::Constraints,
+            "progress" => Self::Progress,
+            "key decisions" | "decisions" => Self::Decisions,
+            "active topics and open commitments" | "active topics" | "open commitments" => Self::Active,
+            "next steps" => Self::NextSteps,
+            "mood and relationships" | "mood" | "relationships" => Self::Mood,
+            "critical context" => Self::Critical,
+            _ => return None,
+        })
+    }
+}
+
+/// A summary, by sections.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sections {
+    parts: BTreeMap<Section, String>,
+    headed: bool,
+}
+
+impl Sections {
+    /// Takes a text apart. What stands before the first heading belongs to [`Section::Critical`], as does a text
+    /// without any: a digest, or an older summary. Sections without words are left out.
+    pub fn parse(text: &str) -> Self {
+        let mut sections = Self::default();
+        let mut current = Section::Critical;
+        for line in text.lines() {
+            match Section::begun_by(line) {
+                Some(section) => {
+                    current = section;
+                    sections.headed = true;
+                }
+                None => {
+                    let body = sections.parts.entry(current).or_default();
+                    body.push_str(line);
+                    body.push('\n');
+                }
+            }
+        }
+        sections.parts.retain(|_, body| {
+            let trimmed = body.trim_matches('\n').trim_end().to_owned();
+            *body = trimmed;
+            !body.lines().all(is_hollow)
+        });
+        sections
+    }
+
+    /// It had at least one heading.
+    pub fn is_headed(&self) -> bool {
+        self.headed
+    }
+
+    /// Nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// What a section says.
+    pub fn get(&self, section: Section) -> Option<&str> {
+        self.parts.get(&section).map(String::as_str)
+    }
+
+    /// Adds lines to a section, beneath what it says.
+    pub fn add(&mut self, section: Section, lines: &str) {
+        let lines = lines.trim_matches('\n');
+        if lines.trim().is_empty() {
+            return;
+        }
+        let body = self.parts.entry(section).or_default();
+        if !body.is_empty() {
+            body.push('\n');
+        }
+        body.push_str(lines);
+    }
+
+    /// Takes a section over from another summary where this one says nothing of it.
+    fn fill(&mut self, section: Section, from: &Self) {
+        if let (None, Some(body)) = (self.get(section), from.get(section)) {
+            self.parts.insert(section, body.to_owned());
+        }
+    }
+
+    /// The text: headings in their order, a blank line between sections.
+    pub fn render(&self) -> String {
+        let blocks: Vec<String> =
+            self.parts.iter().map(|(section, body)| format!("## {}\n{body}", section.heading())).collect();
+        blocks.join("\n\n")
+    }
+}
+
+/// The line says nothing: empty, a heading, or a word for nothing.
+pub(super) fn is_hollow(line: &str) -> bool {
+    let line = line.trim().trim_start_matches(['-', '*', ' ']);
+    let word = line.trim_end_matches(['.', ':']).to_lowercase();
+    line.is_empty()
+        || line.starts_with('#')
+        || line.starts_with("```")
+        || matches!(word.as_str(), "none" | "n/a" | "..." | "(none)" | "[none]" | "nothing")
+}
+
+/// The summary after a further chunk: what the model made of both, with the sections of the summary so far that it
+/// says nothing of. Next steps go with what they led to.
+pub fn carried_on(so_far: Option<&str>, text: &str) -> String {
+    let Some(so_far) = so_far else { return text.to_owned() };
+    let (before, mut now) = (Sections::parse(so_far), Sections::parse(text));
+    for section in Section::ALL.into_iter().filter(|section| *section != Section::NextSteps) {
+        now.fill(section, &before);
+    }
+    now.render()
+}
+
+/// The summary so far, with an extract of what comes after it beneath.
+pub fn added_to(so_far: Option<&str>, extract: &str) -> String {
+    let Some(so_far) = so_far else { return extract.to_owned() };
+    let mut sections = Sections::parse(so_far);
+    let more = Sections::parse(extract);
+    for (section, body) in &more.parts {
+        sections.add(*section, body);
+    }
+    sections.render()
+}
+
+/// A merge, taken apart: what is copied, and what the model is asked to unite.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MergePlan {
+    /// Sections that one source alone has: they stay as they are.
+    pub copied: Sections,
+    /// The sources with all other sections.
+    pub asked: Vec<Summary>,
+}
+
+/// Plans a merge into so many tokens. Copies take half of them at most: beyond it the largest are to be shortened, so
+/// that a merge frees room whatever its sources have.
+pub fn plan_merge(sources: &[Summary], target_tokens: u64) -> MergePlan {
+    let parsed: Vec<Sections> = sources.iter().map(|source| Sections::parse(&source.text)).collect();
+    let mut copied = Sections::default();
+    for section in Section::ALL {
+        let mut holders = parsed.iter().filter(|sections| sections.get(section).is_some());
+        if let (Some(only), None) = (holders.next(), holders.next()) {
+            copied.fill(section, only);
+        }
+    }
+    while u64::from(estimate(&copied.render())) > target_tokens / 2 {
+        let largest = copied.parts.iter().max_by_key(|(_, body)| body.len()).map(|(section, _)| *section);
+        let Some(largest) = largest else { break };
+        copied.parts.remove(&largest);
+    }
+    let asked = sources.iter().zip(parsed).filter_map(|(source, mut sections)| {
+        let is_plain = !sections.headed;
+        sections.parts.retain(|section, _| copied.get(*section).is_none());
+        let text = if is_plain { source.text.clone() } else { sections.render() };
+        (!sections.is_empty()).then(|| Summary { text, ..source.clone() })
+    });
+    MergePlan { asked: asked.collect(), copied }
+}
+
+/// Puts what the model has united beside what was copied.
+pub fn join(copied: &Sections, united: &str) -> String {
+    if copied.is_empty() {
+        return united.to_owned();
+    }
+    let mut whole = copied.clone();
+    for (section, body) in &Sections::parse(united).parts {
+        whole.add(*section, body);
+    }
+    whole.render()
+}
+
+/// Merges summaries without a model, section by section: extracts from the lines of each, in their order, up to
+/// `budget_tokens` together. Where no source has headings, neither has the merge.
+pub fn digest_by_sections(sources: &[Summary], budget_tokens: u32) -> String {
+    let parsed: Vec<Sections> = sources.iter().map(|source| Sections::parse(&source.text)).collect();
+    if parsed.iter().all(|sections| !sections.headed) {
+        return digest_summaries(sources, budget_tokens);
+    }
+    let total: u64 = parsed.iter().flat_map(|sections| sections.parts.values()).map(|body| size(body)).sum();
+    let mut merged = Sections::default();
+    for section in Section::ALL {
+        let parts: Vec<Summary> = sources
+            .iter()
+            .zip(&parsed)
+            .filter_map(|(source, sections)| Some((source, sections.get(section)?)))
+            .map(|(source, body)| Summary { text: body.to_owned(), ..source.clone() })
+            .collect();
+        let own: u64 = parts.iter().map(|part| size(&part.text)).sum();
+        let heading = estimate(section.heading()) + 3;
+        let share = (u64::from(budget_tokens) * own).checked_div(total).unwrap_or(0) as u32;
+        if let Some(room) = share.checked_sub(heading).filter(|room| *room > 0) {
+            merged.add(section, &digest_summaries(&parts, room));
+        }
+    }
+    merged.render()
+}
+
+/// The digest of one summary, section by section.
+pub(super) fn digest_text(text: &str, budget_tokens: u32) -> String {
+    let at = jiff::Timestamp::UNIX_EPOCH;
+    let seq = crate::ids::Seq(1);
+    let whole = Summary {
+        id: "s0".into(),
+        level: 0,
+        from_seq: seq,
+        to_seq: seq,
+        from_at: at,
+        to_at: at,
+        messages: 1,
+        tokens: 0,
+        made_by: String::new(),
+        text: text.to_owned(),
+        identifiers: Vec::new(),
+    };
+    digest_by_sections(&[whole], budget_tokens)
+}
+
+fn size(text: &str) -> u64 {
+    u64::from(estimate(text))
+}
+
+#[cfg(test)]
+mod tests;

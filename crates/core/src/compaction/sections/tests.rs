@@ -1,0 +1,112 @@
+//! Sections: read in whatever form a model writes them, and merged one by one.
+
+use jiff::Timestamp;
+use rstest::rstest;
+
+use super::*;
+use crate::ids::Seq;
+
+fn summary(n: u64, text: &str) -> Summary {
+    Summary {
+        id: format!("s{n}").into(),
+        level: 0,
+        from_seq: Seq(n),
+        to_seq: Seq(n),
+        from_at: Timestamp::UNIX_EPOCH,
+        to_at: Timestamp::UNIX_EPOCH,
+        messages: 1,
+        tokens: estimate(text),
+        made_by: "fake".to_owned(),
+        text: text.to_owned(),
+        identifiers: Vec::new(),
+    }
+}
+
+#[rstest]
+#[case::as_asked("## Goal\n- a\n\n## Next steps\n- b", "## Goal\n- a\n\n## Next steps\n- b")]
+#[case::other_order("## Next steps\n- b\n## Goal\n- a", "## Goal\n- a\n\n## Next steps\n- b")]
+#[case::other_marks("**Goals:**\n- a\n# NEXT STEPS:\n- b", "## Goal\n- a\n\n## Next steps\n- b")]
+#[case::ampersand("### Constraints & Preferences\n- a", "## Constraints and preferences\n- a")]
+#[case::twice("## Goal\n- a\n## Goal\n- b", "## Goal\n- a\n- b")]
+#[case::empty_ones(
+    "## Goal\nNone\n\n## Progress\n### Done\n- a\n\n## Mood and relationships\n(none)",
+    "## Progress\n### Done\n- a"
+)]
+#[case::preface("Ann was here.\n## Goal\n- a", "## Goal\n- a\n\n## Critical context\nAnn was here.")]
+#[case::plain("Ann was here.", "## Critical context\nAnn was here.")]
+#[case::unknown_heading("## Goal\n- a\n## Budget\n- b", "## Goal\n- a\n## Budget\n- b")]
+fn sections_are_read_in_many_forms(#[case] text: &str, #[case] expected: &str) {
+    assert_eq!(Sections::parse(text).render(), expected);
+    assert_eq!(Sections::parse(expected).render(), expected, "it reads what it writes");
+}
+
+#[test]
+fn sections_that_one_source_alone_has_are_copied() {
+    let sources = [
+        summary(1, "## Goal\n- build a shed\n\n## Key decisions\n- of wood, for it is cheap"),
+        summary(2, "## Goal\n- build two sheds\n\n## Mood and relationships\n- Ann is glad"),
+    ];
+    let plan = plan_merge(&sources, 1_000);
+    assert_eq!(
+        plan.copied.render(),
+        "## Key decisions\n- of wood, for it is cheap\n\n## Mood and relationships\n- Ann is glad"
+    );
+    let asked: Vec<&str> = plan.asked.iter().map(|source| source.text.as_str()).collect();
+    assert_eq!(asked, ["## Goal\n- build a shed", "## Goal\n- build two sheds"]);
+    let whole = join(&plan.copied, "## Goal\n- build two sheds, not one");
+    assert!(
+        whole.starts_with("## Goal\n- build two sheds, not one\n\n## Key decisions\n- of wood"),
+        "{whole}"
+    );
+}
+
+#[test]
+fn copies_take_half_of_the_room_at_most() {
+    let long = "- and they talked about the shed for a long time. ".repeat(20);
+    let sources = [summary(1, &format!("## Goal\n{long}")), summary(2, "## Next steps\n- paint it")];
+    let plan = plan_merge(&sources, 200);
+    assert_eq!(plan.copied.render(), "## Next steps\n- paint it");
+    assert_eq!(plan.asked.len(), 1);
+}
+
+#[test]
+fn plain_sources_are_merged_as_they_are() {
+    let sources = [summary(1, "Ann: hello\nBob: hi"), summary(2, "Ann: bye")];
+    let plan = plan_merge(&sources, 100);
+    assert!(plan.copied.is_empty());
+    assert_eq!(plan.asked, sources);
+    assert_eq!(join(&plan.copied, "Ann greets."), "Ann greets.");
+    assert!(!digest_by_sections(&sources, 50).contains('#'));
+}
+
+#[test]
+fn sections_are_merged_without_a_model_each_by_itself() {
+    let sources = [
+        summary(
+            1,
+            "## Goal\n- Ann wants to build a shed of larch\n\n## Critical context\n- the key is under the pot",
+        ),
+        summary(2, "Ann: the roses need water on Friday"),
+    ];
+    let text = digest_by_sections(&sources, 200);
+    assert!(text.starts_with("## Goal\n") && text.contains("larch"), "{text}");
+    let critical = Sections::parse(&text);
+    let critical = critical.get(Section::Critical).unwrap();
+    assert!(critical.contains("under the pot") && critical.contains("roses"), "{text}");
+    assert!(estimate(&text) <= 200);
+}
+
+#[test]
+fn a_chunk_that_forgets_a_section_does_not_lose_it() {
+    let so_far = "## Goal\n- build\n\n## Key decisions\n- of wood\n\n## Next steps\n- buy wood";
+    let text = carried_on(Some(so_far), "## Goal\n- build two");
+    assert_eq!(text, "## Goal\n- build two\n\n## Key decisions\n- of wood");
+    assert_eq!(carried_on(None, "Some words."), "Some words.");
+}
+
+#[test]
+fn an_extract_goes_beneath_what_is_there() {
+    let text = added_to(Some("## Goal\n- build\n\n## Critical context\n- a"), "Ann: hello");
+    assert_eq!(text, "## Goal\n- build\n\n## Critical context\n- a\nAnn: hello");
+    assert_eq!(added_to(None, "Ann: hello"), "Ann: hello");
+}

@@ -1,0 +1,243 @@
+//! The result guard: what becomes of a tool's result when it arrives. Large ones are kept outside of the window as
+//! artifacts, and the model sees their head and tail around a note by which it can read on, or the note alone.
+
+use crate::agent::AgentSettings;
+use crate::conversation::Conversation;
+use crate::ids::ArtifactId;
+use crate::settings::{ResultClass, ResultGuardSettings};
+use crate::tokens::{Correction, estimate};
+use crate::window::measure;
+
+#[cfg(test)]
+mod tests;
+
+/// The words with which every note on a shortened result begins.
+pub const TRUNCATED: &str = "[truncated: output exceeded context limit]";
+
+/// Bytes of head, note and tail of a result of the class [`ResultClass::AlwaysOffload`]; smaller ones stay whole.
+pub const SHORT_BYTES: usize = 2_000;
+
+/// Bytes that a note takes at the most; a result that is no larger is never replaced by one.
+const NOTE_BYTES: usize = 400;
+
+/// Tokens of the frame of a result in the window.
+const FRAME_TOKENS: u64 = 4;
+
+/// A result is weighed in pieces of so many bytes, no further than it takes to know that it is too large.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// The free window, as the results of one round see it: each takes of it before the next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Room {
+    /// Tokens that are free, after correction.
+    pub free_tokens: u64,
+    /// The running correction of the model that will read the results.
+    pub correction: Correction,
+}
+
+impl Room {
+    /// What is free in the window of a conversation now.
+    pub fn of(conversation: &Conversation, agent: &AgentSettings) -> Self {
+        let taken = measure(conversation, agent).tokens;
+        Self {
+            free_tokens: agent.window.usable_tokens().saturating_sub(taken),
+            correction: conversation.correction(&agent.model),
+        }
+    }
+
+    /// The same after a result of these words.
+    pub fn take(&mut self, shown: &str) {
+        let taken = self.correction.apply(u64::from(estimate(shown)) + FRAME_TOKENS);
+        self.free_tokens = self.free_tokens.saturating_sub(taken);
+    }
+
+    /// A result of these words takes no more than that share of what is free.
+    fn holds(&self, text: &str, share: f64) -> bool {
+        let limit = (self.free_tokens as f64 * share) as u64;
+        let (mut rest, mut tokens) = (text, FRAME_TOKENS);
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
+            tokens += u64::from(estimate(piece));
+            if self.correction.apply(tokens) > limit {
+                return false;
+            }
+            rest = after;
+        }
+        self.correction.apply(tokens) <= limit
+    }
+}
+
+/// What becomes of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is shown as it is.
+    Whole,
+    /// It is shown as it is, and kept as an artifact, too: it can become a reference later.
+    Kept,
+    /// It is kept as an artifact; head and tail are shown.
+    Edges(Edges),
+    /// It is kept as an artifact; only the note is shown.
+    Note,
+}
+
+impl Verdict {
+    /// The result is to be kept as an artifact.
+    pub fn is_stored(&self) -> bool {
+        !matches!(self, Self::Whole)
+    }
+}
+
+/// Head and tail of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edges {
+    /// Bytes of the head.
+    pub head: usize,
+    /// Where the tail begins, in bytes.
+    pub tail: usize,
+}
+
+/// Where the whole of a shortened result is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts<'a> {
+    /// In this artifact.
+    Artifact(&'a ArtifactId),
+    /// Nowhere: it could not be stored.
+    Lost,
+}
+
+/// Decides about a result. What is shown of it is never more than `max_bytes`, nor more than `free_share` of the free
+/// window: where that does not do for the whole, nor for head and tail, only the note is left.
+pub fn judge(text: &str, class: ResultClass, settings: &ResultGuardSettings, room: &Room) -> Verdict {
+    if !settings.enabled || text.len() <= NOTE_BYTES {
+        return Verdict::Whole;
+    }
+    let holds = |text: &str| room.holds(text, settings.free_share);
+    let max_bytes = match class {
+        ResultClass::AlwaysOffload => settings.max_bytes.min(SHORT_BYTES),
+        ResultClass::Auto | ResultClass::KeepRecent => settings.max_bytes,
+    };
+    if text.len() <= max_bytes {
+        return if holds(text) { Verdict::Whole } else { Verdict::Note };
+    }
+    if class == ResultClass::KeepRecent && holds(text) {
+        return Verdict::Kept;
+    }
+    let edges = edges(text, max_bytes);
+    // Where it is kept makes no difference in weight.
+    let shown = with_edges(text, edges, Whereabouts::Lost);
+    if edges.head > 0 && holds(&shown) { Verdict::Edges(edges) } else { Verdict::Note }
+}
+
+/// The words that are shown of a result.
+pub fn shown(text: &str, verdict: Verdict, whereabouts: Whereabouts<'_>) -> String {
+    match verdict {
+        Verdict::Whole | Verdict::Kept => text.to_owned(),
+        Verdict::Edges(edges) => with_edges(text, edges, whereabouts),
+        Verdict::Note => note(text, None, whereabouts),
+    }
+}
+
+/// The words that are shown of a result that could not be stored: as much of head and tail as may be, since the rest is
+/// lost.
+pub fn shown_of_lost(text: &str, verdict: Verdict, settings: &ResultGuardSettings, room: &Room) -> String {
+    if verdict != Verdict::Note {
+        return shown(text, verdict, Whereabouts::Lost);
+    }
+    let mut bytes = settings.max_bytes.min(text.len());
+    while bytes > 2 * NOTE_BYTES {
+        let shown = with_edges(text, edges(text, bytes), Whereabouts::Lost);
+        if room.holds(&shown, settings.free_share) {
+            return shown;
+        }
+        bytes /= 2;
+    }
+    note(text, None, Whereabouts::Lost)
+}
+
+/// The longest beginning of a text that takes no more than the share of the free window, cut after a line where lines
+/// are not giant. Never nothing: a few hundred bytes are left where nothing is free.
+pub fn beginning<'a>(text: &'a str, settings: &ResultGuardSettings, room: &Room) -> &'a str {
+    let mut text = text;
+    while text.len() > NOTE_BYTES && !room.holds(text, settings.free_share) {
+        text = &text[..head(text, (text.len() * 3 / 4).max(NOTE_BYTES))];
+    }
+    text
+}
+
+/// Lines of a text; a line break at its end begins no further line.
+pub fn count_lines(text: &str) -> u64 {
+    let breaks = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
+    breaks + u64::from(!text.is_empty() && !text.ends_with('\n'))
+}
+
+/// Head and tail of equal size that leave room for a note within so many bytes.
+fn edges(text: &str, max_bytes: usize) -> Edges {
+    let side = max_bytes.saturating_sub(NOTE_BYTES) / 2;
+    let head = head(text, side);
+    let from = text.ceil_char_boundary(text.len().saturating_sub(side));
+    let is_line_start = text[..from].ends_with('\n');
+    let next_line = text[from..].find('\n').map(|idx| from + idx + 1);
+    let tail = match next_line.filter(|line| text.len() - line > side / 2) {
+        Some(line) if !is_line_start => line,
+        _ => from,
+    };
+    Edges { head, tail: tail.max(head) }
+}
+
+/// Bytes of the longest beginning within `side` that ends with a line; within a line where that would lose half.
+fn head(text: &str, side: usize) -> usize {
+    let end = text.floor_char_boundary(side);
+    let line = text[..end].rfind('\n').map(|idx| idx + 1);
+    line.filter(|line| *line > end / 2).unwrap_or(end)
+}
+
+fn with_edges(text: &str, edges: Edges, whereabouts: Whereabouts<'_>) -> String {
+    let (head, tail) = (&text[..edges.head], &text[edges.tail..]);
+    let break_after_head = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
+    format!("{head}{break_after_head}{}\n{tail}", note(text, Some(edges), whereabouts))
+}
+
+fn note(text: &str, edges: Option<Edges>, whereabouts: Whereabouts<'_>) -> String {
+    let size = match count_lines(text) {
+        1 => format!("{} bytes, 1 line", text.len()),
+        lines => format!("{} bytes, {lines} lines", text.len()),
+    };
+    let left_out = match edges {
+        None => "Nothing of it is shown here".to_owned(),
+        Some(edges) => left_out(text, edges),
+    };
+    match whereabouts {
+        Whereabouts::Artifact(id) => {
+            let (line, offset) = edges.map_or((1, 0), |edges| place(text, edges.head));
+            let offset = if offset > 0 { format!(" and offset = {offset}") } else { String::new() };
+            format!(
+                "{TRUNCATED}\nThe whole result ({size}) is artifact {id}. {left_out}. \
+                 To read on, call artifact_read with id = \"{id}\", from = {line}{offset}."
+            )
+        }
+        Whereabouts::Lost => format!(
+            "{TRUNCATED}\nThe whole result ({size}) could not be stored, and what is not shown is \
+             lost. {left_out}. Call the tool again for a smaller part of it."
+        ),
+    }
+}
+
+fn left_out(text: &str, edges: Edges) -> String {
+    let ((first, first_offset), (after, after_offset)) = (place(text, edges.head), place(text, edges.tail));
+    if first_offset > 0 || after_offset > 0 {
+        return format!(
+            "Left out here: {} bytes, from line {first} (byte {first_offset} of it) to line {}",
+            edges.tail - edges.head,
+            if after_offset > 0 { after } else { after - 1 },
+        );
+    }
+    format!("Left out here: lines {first} to {}", after - 1)
+}
+
+/// The line, from 1, and the byte within it, from 0, at which a position is.
+fn place(text: &str, position: usize) -> (u64, usize) {
+    let before = &text[..position];
+    let line_start = before.rfind('\n').map_or(0, |idx| idx + 1);
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1;
+    (line, position - line_start)
+}

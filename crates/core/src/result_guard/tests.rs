@@ -1,0 +1,204 @@
+//! What becomes of a result, by the numbers that the settings name.
+
+use rstest::rstest;
+
+use super::*;
+
+const MAX: usize = 50_000;
+
+fn wide() -> Room {
+    Room { free_tokens: 100_000, correction: Correction::default() }
+}
+
+fn with_free(free_tokens: u64) -> Room {
+    Room { free_tokens, ..wide() }
+}
+
+/// Numbered lines of 20 bytes.
+fn lines(bytes: usize) -> String {
+    let mut text: String = (1..=bytes / 20).map(|n| format!("line {n:>7} {}\n", "abcdef")).collect();
+    text.push_str(&"z".repeat(bytes - text.len()));
+    assert_eq!(text.len(), bytes);
+    text
+}
+
+fn tokens(text: &str) -> u64 {
+    u64::from(estimate(text)) + FRAME_TOKENS
+}
+
+fn name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Whole => "whole",
+        Verdict::Kept => "kept",
+        Verdict::Edges(_) => "edges",
+        Verdict::Note => "note",
+    }
+}
+
+#[rstest]
+#[case::at_the_limit(ResultClass::Auto, 50_000, 100_000, "whole")]
+#[case::a_byte_over(ResultClass::Auto, 50_001, 100_000, "edges")]
+#[case::ten_megabytes(ResultClass::Auto, 10_000_000, 100_000, "edges")]
+#[case::no_room_for_edges(ResultClass::Auto, 1_000_000, 20_000, "note")]
+#[case::small_and_no_room(ResultClass::Auto, 30_000, 10_000, "note")]
+#[case::smaller_than_a_note(ResultClass::Auto, 400, 0, "whole")]
+#[case::nothing_free(ResultClass::Auto, 401, 0, "note")]
+#[case::smallest(ResultClass::AlwaysOffload, 2_000, 100_000, "whole")]
+#[case::offloaded(ResultClass::AlwaysOffload, 2_001, 100_000, "edges")]
+#[case::recent_small(ResultClass::KeepRecent, 50_000, 100_000, "whole")]
+#[case::recent_large(ResultClass::KeepRecent, 90_000, 100_000, "kept")]
+#[case::recent_over_half(ResultClass::KeepRecent, 1_000_000, 100_000, "edges")]
+#[case::recent_no_room(ResultClass::KeepRecent, 90_000, 10_000, "note")]
+fn verdicts(#[case] class: ResultClass, #[case] bytes: usize, #[case] free: u64, #[case] expected: &str) {
+    let settings = ResultGuardSettings::default();
+    let verdict = judge(&lines(bytes), class, &settings, &with_free(free));
+    assert_eq!(name(verdict), expected);
+    assert_eq!(verdict.is_stored(), expected != "whole");
+    let off = ResultGuardSettings { enabled: false, ..settings };
+    assert_eq!(judge(&lines(bytes), class, &off, &with_free(free)), Verdict::Whole, "switched off");
+}
+
+#[test]
+fn half_of_the_free_window_is_the_limit_after_correction() {
+    let (settings, text) = (ResultGuardSettings::default(), lines(30_000));
+    let exact = 2 * tokens(&text);
+    assert_eq!(judge(&text, ResultClass::Auto, &settings, &with_free(exact)), Verdict::Whole);
+    assert_eq!(judge(&text, ResultClass::Auto, &settings, &with_free(exact - 2)), Verdict::Note);
+    let mut correction = Correction::default();
+    correction.observe(1_000, 1_500);
+    let room = Room { free_tokens: exact, correction };
+    assert_eq!(judge(&text, ResultClass::Auto, &settings, &room), Verdict::Note);
+    let less = ResultGuardSettings { free_share: 0.25, ..settings };
+    assert_eq!(judge(&text, ResultClass::Auto, &less, &with_free(exact)), Verdict::Note);
+}
+
+#[rstest]
+#[case::lines(lines(1_000_000))]
+#[case::one_giant_line("x".repeat(1_000_000))]
+#[case::giant_lines(format!("{}\n", "y".repeat(80_000)).repeat(20))]
+#[case::chinese("今天天气很好我们去湖边散步".repeat(20_000))]
+#[case::chinese_lines("今天天气很好我们去湖边散步\n".repeat(20_000))]
+#[case::emoji("🪨👩‍👩‍👧‍👦".repeat(9_000))]
+#[case::breaks_alone("\n".repeat(60_000))]
+#[case::carriage_returns("a line of it\r\n".repeat(6_000))]
+#[case::no_break_at_the_end(format!("{}end", lines(60_000)))]
+#[case::head_has_breaks_tail_has_none(format!("{}{}", "short\n".repeat(9_000), "x".repeat(90_000)))]
+fn head_and_tail_are_equal_and_below_the_limit(#[case] text: String) {
+    let settings = ResultGuardSettings::default();
+    let room = with_free(1_000_000);
+    let verdict = judge(&text, ResultClass::Auto, &settings, &room);
+    let Verdict::Edges(edges) = verdict else { panic!("{verdict:?}") };
+    let (head, tail) = (&text[..edges.head], &text[edges.tail..]);
+    let side = (MAX - NOTE_BYTES) / 2;
+    for part in [head, tail] {
+        assert!(part.len() <= side && part.len() >= side / 2, "{} of {side}", part.len());
+    }
+    let id = ArtifactId::from("a12345");
+    let shown = shown(&text, verdict, Whereabouts::Artifact(&id));
+    assert!(shown.len() <= MAX, "{}", shown.len());
+    assert!(shown.starts_with(head) && shown.ends_with(tail));
+    let note = &shown[head.len()..shown.len() - tail.len()];
+    assert!(note.trim_start().starts_with(TRUNCATED), "{note}");
+    assert!(note.len() <= NOTE_BYTES, "{}", note.len());
+    // The line to read on from is the one at which the head ends.
+    let (line, offset) = place(&text, edges.head);
+    let rest = text.split_inclusive('\n').skip(line as usize - 1).collect::<String>();
+    assert_eq!(&rest[offset..], &text[edges.head..]);
+    let said =
+        if offset == 0 { format!("from = {line}.") } else { format!("from = {line} and offset = {offset}.") };
+    assert!(note.contains(&said), "{note}");
+}
+
+#[test]
+fn short_lines_are_never_cut() {
+    let text = lines(60_000);
+    let Edges { head, tail } = edges(&text, MAX);
+    assert!(text[..head].ends_with('\n') && text[..tail].ends_with('\n'));
+    assert!(head.abs_diff(text.len() - tail) < 20);
+}
+
+#[test]
+fn notes_keep_their_words() {
+    let settings = ResultGuardSettings { max_bytes: 1_000, ..ResultGuardSettings::default() };
+    let id = ArtifactId::from("a3");
+    let note = |text: &str, room: &Room, whereabouts| {
+        let verdict = judge(text, ResultClass::Auto, &settings, room);
+        let shown = shown(text, verdict, whereabouts);
+        let start = shown.find(TRUNCATED).unwrap();
+        shown[start..].lines().take(2).collect::<Vec<_>>().join("\n")
+    };
+    let (by_lines, giant) = (lines(10_000), "x".repeat(10_000));
+    let kept = Whereabouts::Artifact(&id);
+    insta::assert_snapshot!(
+        [
+            note(&by_lines, &wide(), kept),
+            note(&giant, &wide(), kept),
+            note(&by_lines, &with_free(0), kept),
+            note(&by_lines, &wide(), Whereabouts::Lost),
+            note(&by_lines, &with_free(0), Whereabouts::Lost),
+        ]
+        .join("\n\n")
+    );
+}
+
+#[test]
+fn a_shortened_result_as_a_whole() {
+    let settings = ResultGuardSettings { max_bytes: 600, ..ResultGuardSettings::default() };
+    let text = lines(1_000);
+    let verdict = judge(&text, ResultClass::Auto, &settings, &wide());
+    insta::assert_snapshot!(shown(&text, verdict, Whereabouts::Artifact(&ArtifactId::from("a1"))));
+}
+
+#[test]
+fn what_cannot_be_stored_is_shown_as_far_as_there_is_room() {
+    let (settings, text) = (ResultGuardSettings::default(), lines(200_000));
+    for (free, least) in [(100_000, 49_000), (20_000, 10_000), (5_000, 3_000), (0, 100)] {
+        let room = with_free(free);
+        let verdict = judge(&text, ResultClass::Auto, &settings, &room);
+        let shown = shown_of_lost(&text, verdict, &settings, &room);
+        assert!(shown.len() >= least && shown.len() <= MAX, "{} with {free} free", shown.len());
+        assert!(shown.contains("could not be stored") && !shown.contains("artifact_read"), "{shown}");
+        assert!(free == 0 || tokens(&shown) <= free / 2);
+    }
+    let recent = judge(&lines(60_000), ResultClass::KeepRecent, &settings, &wide());
+    assert_eq!(shown_of_lost(&lines(60_000), recent, &settings, &wide()), lines(60_000), "nothing is lost");
+}
+
+#[test]
+fn results_of_one_round_share_the_free_window() {
+    let settings = ResultGuardSettings::default();
+    let (mut room, text) = (with_free(40_000), lines(45_000));
+    let mut taken = 0;
+    for _ in 0..20 {
+        let verdict = judge(&text, ResultClass::Auto, &settings, &room);
+        let shown = shown(&text, verdict, Whereabouts::Artifact(&ArtifactId::from("a1")));
+        taken += tokens(&shown);
+        room.take(&shown);
+    }
+    assert!(taken <= 40_000, "{taken}");
+    assert_eq!(room.free_tokens, 40_000 - taken);
+    assert_eq!(judge(&text, ResultClass::Auto, &settings, &room), Verdict::Note);
+}
+
+#[rstest]
+#[case(50_000, 100_000, 50_000)]
+#[case(50_000, 10_000, 5_000)]
+#[case(50_000, 0, 300)]
+fn a_beginning_fits_and_is_never_nothing(#[case] bytes: usize, #[case] free: u64, #[case] least: usize) {
+    let (settings, room) = (ResultGuardSettings::default(), with_free(free));
+    for text in [lines(bytes), "語".repeat(bytes / 3)] {
+        let beginning = beginning(&text, &settings, &room);
+        assert!(beginning.len() >= least.min(text.len()) / 2, "{}", beginning.len());
+        assert!(beginning.len() <= NOTE_BYTES || tokens(beginning) <= free / 2);
+    }
+}
+
+#[rstest]
+#[case("", 0)]
+#[case("a", 1)]
+#[case("a\n", 1)]
+#[case("a\nb", 2)]
+#[case("\n\n", 2)]
+fn a_break_at_the_end_begins_no_line(#[case] text: &str, #[case] expected: u64) {
+    assert_eq!(count_lines(text), expected);
+}

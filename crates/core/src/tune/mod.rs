@@ -1,0 +1,23 @@
+//! Which settings suit a conversation: its sizes are replayed against candidates, without any model.
+//!
+//! [`simulate`] drives the decisions that the house makes itself ([`Conversation`](crate::conversation::Conversation)
+//! with its fold, the agent's context engine, commits) over entries that have a size and no words. What only a model
+//! decides is assumed: a summary is as large as it is asked to be, a run takes [`RUN_SECS`] and one call.
+
+mod billing;
+mod candidate;
+mod filler;
+mod outcome;
+mod retention;
+mod script;
+mod sim;
+
+pub use billing::{Billing, Caching, Item, PrefixCache, Rates};
+pub use candidate::{Candidate, Choice, RETENTION_TOLERANCE, choose, presets};
+pub use outcome::{Mark, Outcome, Point};
+pub use retention::HALF_LIFE_TOKENS;
+pub use script::{Script, ScriptTurn, Step};
+pub use sim::{RUN_SECS, SimError, simulate};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,445 @@
+//! The replay: the house's own decisions over entries that have a size and no words.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::billing::{Billing, Item, PrefixCache};
+use super::filler;
+use super::outcome::{Mark, Outcome, Point};
+use super::retention::Said;
+use super::script::{Script, ScriptTurn, Step};
+use crate::agent::AgentSettings;
+use crate::compaction::{Decision, Draft, commit, summary_limit};
+use crate::conversation::Conversation;
+use crate::engine::{ContextEngine, MakeRoom, by_name};
+use crate::event::{Event, Record, Run, TurnEnd, TurnOutcome, Work};
+use crate::ids::{ChannelId, Generation, MessageId, Seq};
+use crate::message::{Author, Entry, Part, Pending, Role, ToolCall};
+use crate::model::Usage;
+use crate::summary::{DigestLine, Marker, StackItem};
+use crate::tier::Tier;
+use crate::window::{leaves_room, measure, system_tokens, tools_tokens};
+
+/// Seconds that a run takes.
+pub const RUN_SECS: i64 = 20;
+
+/// Tokens of a result in a run's transcript, at most: tool mechanics are cut short there.
+const RESULT_IN_TRANSCRIPT: u64 = 110;
+
+/// Tokens of a recalled memory, and of the clock that stands before them.
+const RECALLED_TOKENS: usize = 30;
+const CLOCK_TOKENS: usize = 48;
+
+/// Share of its source that an emergency's digest takes, and of the window at most.
+const DIGEST_SHARES: (f64, f64) = (0.2, 0.05);
+
+/// Tokens of a line of a digest.
+const DIGEST_LINE: u64 = 30;
+
+/// Looks at what is due that a turn has at most: no settings may make a replay endless.
+const LOOKS_MAX: u32 = 64;
+
+/// Why a conversation cannot be replayed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// Prompt and tools leave no room.
+    #[error("system prompt and tools take {frame} of {usable} usable tokens: no room for a conversation")]
+    NoRoom {
+        /// What they take.
+        frame: u64,
+        /// Window less output reserve.
+        usable: u64,
+    },
+    /// There is no such context engine.
+    #[error("there is no context engine `{0}`")]
+    NoEngine(String),
+    /// The decisions contradict the fold: a fault of the program.
+    #[error("the replay does not fit itself, please report it: {0}")]
+    Unfit(String),
+}
+
+/// Tokens of system prompt and tools.
+pub(super) fn frame_tokens(agent: &AgentSettings) -> u64 {
+    system_tokens(agent) + tools_tokens(&agent.tools)
+}
+
+/// Replays a conversation's sizes under those settings.
+///
+/// # Errors
+/// The settings cannot work at all.
+pub fn simulate(script: &Script, agent: &AgentSettings, billing: &Billing) -> Result<Outcome, SimError> {
+    let frame = frame_tokens(agent);
+    let usable = agent.window.usable_tokens();
+    if !leaves_room(frame, usable) {
+        return Err(SimError::NoRoom { frame, usable });
+    }
+    let mut sim = Sim::new(agent, billing)?;
+    for (idx, turn) in script.turns().iter().enumerate() {
+        sim.turn_idx = idx;
+        sim.turn(turn)?;
+    }
+    sim.outcome.turns = script.turns().len();
+    sim.outcome.retention /= sim.outcome.turns.max(1) as f64;
+    Ok(sim.outcome)
+}
+
+struct Sim<'a> {
+    agent: AgentSettings,
+    billing: &'a Billing,
+    engine: std::sync::Arc<dyn ContextEngine>,
+    conversation: Conversation,
+    cache: PrefixCache,
+    said: Said,
+    now: Timestamp,
+    /// When the run under way will be done.
+    done_at: Option<Timestamp>,
+    /// Nothing is due before.
+    look_at: Option<Timestamp>,
+    turn_idx: usize,
+    n_calls: u64,
+    outcome: Outcome,
+}
+
+impl<'a> Sim<'a> {
+    fn new(agent: &AgentSettings, billing: &'a Billing) -> Result<Self, SimError> {
+        let engine = by_name(&agent.engine).ok_or_else(|| SimError::NoEngine(agent.engine.clone()))?;
+        let unfit = |error: &dyn std::fmt::Display| SimError::Unfit(error.to_string());
+        let channel = ChannelId::local(&agent.id, "tune").map_err(|error| unfit(&error))?;
+        // Weighed at every look: the same size in few characters.
+        let frame = filler::text(frame_tokens(agent));
+        let agent = AgentSettings {
+            system_prompt: frame,
+            tools: Vec::new(),
+            cache_ttl_secs: billing.ttl_secs,
+            ..agent.clone()
+        };
+        let mut sim = Self {
+            engine,
+            billing,
+            conversation: Conversation::new(channel),
+            cache: PrefixCache::new(billing),
+            said: Said::from(Seq(1)),
+            now: Timestamp::MIN,
+            done_at: None,
+            look_at: None,
+            turn_idx: 0,
+            n_calls: 0,
+            outcome: Outcome::default(),
+            agent,
+        };
+        sim.engine.bootstrap(&sim.conversation);
+        let tokens = (CLOCK_TOKENS + RECALLED_TOKENS * sim.agent.recall_limit) as u32;
+        sim.journal(Event::MemoriesRecalled { ids: Vec::new(), tokens })?;
+        Ok(sim)
+    }
+
+    fn journal(&mut self, event: Event) -> Result<(), SimError> {
+        let record = Record { n: self.conversation.last_n + 1, at: self.now, channel: None, event };
+        self.conversation.apply(&record).map_err(|error| SimError::Unfit(error.to_string()))?;
+        self.engine.ingest(&self.conversation, &record);
+        Ok(())
+    }
+
+    fn tokens(&self) -> u64 {
+        measure(&self.conversation, &self.agent).tokens
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { turn: self.turn_idx, tokens: self.tokens() }
+    }
+
+    fn turn(&mut self, turn: &ScriptTurn) -> Result<(), SimError> {
+        self.pass_until(turn.at)?;
+        if turn.generation != self.conversation.generation.0 {
+            self.new_generation(turn.generation)?;
+        }
+        self.begin(turn)?;
+        for step in &turn.steps {
+            match step {
+                Step::Message { .. } => {}
+                Step::Call { tokens, results } => {
+                    self.ask(*tokens)?;
+                    self.call(*tokens, results)?;
+                }
+                Step::Answer { tokens } => {
+                    self.ask(*tokens)?;
+                    let entry = self.entry(Role::Assistant, *tokens);
+                    self.add(entry)?;
+                }
+            }
+        }
+        self.end()?;
+        self.look()?;
+        self.outcome.retention += self.said.retention(&self.conversation);
+        Ok(())
+    }
+
+    /// Lets time go by: a run that is done meanwhile is committed, and what comes due then begins.
+    fn pass_until(&mut self, at: Timestamp) -> Result<(), SimError> {
+        for _ in 0..LOOKS_MAX {
+            let next = [self.done_at, self.look_at].into_iter().flatten().min().filter(|next| *next < at);
+            let Some(next) = next else { break };
+            self.now = self.now.max(next);
+            if self.done_at.is_some_and(|done| done <= self.now) {
+                self.commit()?;
+            }
+            self.look()?;
+        }
+        self.now = self.now.max(at);
+        Ok(())
+    }
+
+    fn new_generation(&mut self, generation: u32) -> Result<(), SimError> {
+        (self.done_at, self.look_at) = (None, None);
+        self.said = Said::from(self.conversation.next_seq);
+        let tokens = self.conversation.recalled_tokens;
+        if self.conversation.next_seq > Seq(1) {
+            self.engine.reset(&self.conversation);
+        }
+        self.journal(Event::GenerationStarted { generation: Generation(generation) })?;
+        self.journal(Event::MemoriesRecalled { ids: Vec::new(), tokens })
+    }
+
+    fn begin(&mut self, turn: &ScriptTurn) -> Result<(), SimError> {
+        let id = self.conversation.next_turn();
+        let first_seq = self.conversation.next_seq;
+        let mut messages = Vec::new();
+        for step in &turn.steps {
+            let Step::Message { tokens } = step else { continue };
+            let message = MessageId::from(format!("m{}", self.conversation.accepted + 1));
+            messages.push(message.clone());
+            self.said.push(*tokens);
+            self.journal(Event::Accepted(Pending {
+                message,
+                turn: id.clone(),
+                at: self.now,
+                author: Author { id: "local/tune".to_owned(), name: "tune".to_owned() },
+                parts: Vec::new(),
+                addressed: true,
+                direct: false,
+                fingerprint: String::new(),
+                tokens: *tokens,
+            }))?;
+        }
+        self.journal(Event::TurnStarted { turn: id, messages, first_seq })
+    }
+
+    fn end(&mut self) -> Result<(), SimError> {
+        let Some(open) = self.conversation.open_turn.as_ref() else { return Ok(()) };
+        let reply = Seq(self.conversation.next_seq.0.saturating_sub(1));
+        let (turn, outcome) = (open.id.clone(), TurnOutcome::Answered { reply });
+        let (model, usage, recalled) = (None, Usage::default(), Vec::new());
+        self.journal(Event::TurnEnded(TurnEnd { turn, outcome, model, usage, recalled }))
+    }
+
+    /// A model call: room is made, the request is billed.
+    fn ask(&mut self, output_tokens: u32) -> Result<(), SimError> {
+        let mut gauge = measure(&self.conversation, &self.agent);
+        if gauge.tier == Tier::Emergency && self.make_room()? {
+            gauge = measure(&self.conversation, &self.agent);
+        }
+        let (items, stack) = self.request();
+        let mut usage = self.cache.take(items, 1, stack, self.now);
+        usage.output_tokens = u64::from(output_tokens);
+        self.outcome.replies += usage;
+        self.outcome.billed += self.billing.billed(usage);
+        // Whatever is larger is cut to fit.
+        let tokens = gauge.tokens.min(self.agent.window.usable_tokens());
+        self.outcome.points.push(Point { turn: self.turn_idx, tokens });
+        let model = self.agent.model.clone();
+        self.journal(Event::UsageReported { model, estimated: usage.input_tokens, usage })
+    }
+
+    fn make_room(&mut self) -> Result<bool, SimError> {
+        let events = self.engine.compact(&self.conversation, &self.agent, MakeRoom::Tier, self.now);
+        if events.is_empty() {
+            return Ok(false);
+        }
+        for event in events {
+            self.happen(event)?;
+        }
+        Ok(true)
+    }
+
+    /// Applies an event of the engine's and notes what it did.
+    fn happen(&mut self, event: Event) -> Result<(), SimError> {
+        match event {
+            Event::EmergencyApplied { marker, messages, tokens_before, tokens_after } => {
+                let marker = self.digested(&marker);
+                self.journal(Event::EmergencyApplied { marker, messages, tokens_before, tokens_after })?;
+                self.outcome.emergencies.push(self.mark());
+            }
+            Event::WindowSlid { .. } => {
+                self.journal(event)?;
+                self.outcome.compactions.push(self.mark());
+            }
+            Event::ResultsPruned { .. } => {
+                self.journal(event)?;
+                self.outcome.prunings.push(self.mark());
+            }
+            event => self.journal(event)?,
+        }
+        Ok(())
+    }
+
+    /// The marker with a digest as large as one of words would be.
+    fn digested(&self, marker: &Marker) -> Marker {
+        let source = self.said.tokens(marker.from_seq, marker.to_seq) as f64;
+        let (share, cap) = DIGEST_SHARES;
+        let most = cap * self.agent.window.usable_tokens() as f64;
+        let n_lines = ((source * share).min(most) as u64 / DIGEST_LINE).max(1);
+        let line = DigestLine { seq: marker.to_seq, text: filler::text(DIGEST_LINE) };
+        let digest = vec![line; n_lines as usize];
+        Marker::new(marker.kind, marker.from_seq, marker.to_seq, digest).counting(marker.messages)
+    }
+
+    fn call(&mut self, tokens: u32, results: &[u32]) -> Result<(), SimError> {
+        let mut entry = self.entry(Role::Assistant, tokens);
+        let first = self.n_calls;
+        self.n_calls += results.len() as u64;
+        let id = |n: u64| format!("c{n}");
+        let arguments = serde_json::Value::Null;
+        entry.tool_calls = (first..self.n_calls)
+            .map(|n| ToolCall { id: id(n), name: "tool".to_owned(), arguments: arguments.clone() })
+            .collect();
+        self.add(entry)?;
+        for (n, tokens) in (first..).zip(results) {
+            let mut entry = self.entry(Role::Tool, *tokens);
+            entry.parts = vec![Part::text(filler::result(*tokens))];
+            entry.tool_call_id = Some(id(n));
+            self.add(entry)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&self, role: Role, tokens: u32) -> Entry {
+        let conversation = &self.conversation;
+        Entry {
+            seq: conversation.next_seq,
+            turn: conversation
+                .open_turn
+                .as_ref()
+                .map_or_else(|| conversation.next_turn(), |open| open.id.clone()),
+            generation: conversation.generation,
+            at: self.now,
+            role,
+            author: None,
+            message: None,
+            parts: Vec::new(),
+            reasoning: None,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            artifact: None,
+            quotes: false,
+            tokens,
+        }
+    }
+
+    fn add(&mut self, entry: Entry) -> Result<(), SimError> {
+        self.said.push(entry.tokens);
+        self.journal(Event::EntryAdded { entry })
+    }
+
+    /// The request's pieces, and how many of them are of the stack.
+    fn request(&self) -> (Vec<Item>, usize) {
+        let conversation = &self.conversation;
+        let mut items = Vec::with_capacity(conversation.live.len() + 24);
+        items.push(Item { key: 0, tokens: frame_tokens(&self.agent) });
+        items.extend(conversation.stack.items().iter().map(|item| {
+            let (from, to) = item.range();
+            let kind = match item {
+                StackItem::Summary(_) => 1,
+                StackItem::Marker(_) => 2,
+            };
+            Item {
+                key: kind << 60 | to.0 << 24 | (to.0 - from.0) & 0xff_ffff,
+                tokens: u64::from(item.tokens()),
+            }
+        }));
+        let n_stack = items.len() - 1;
+        items.extend(
+            conversation
+                .live
+                .iter()
+                .map(|entry| Item { key: 3 << 60 | entry.seq.0, tokens: conversation.weight(entry) }),
+        );
+        items.push(Item { key: u64::MAX, tokens: u64::from(conversation.recalled_tokens) });
+        (items, n_stack)
+    }
+
+    /// What the compactor does when it looks.
+    fn look(&mut self) -> Result<(), SimError> {
+        self.look_at = None;
+        for _ in 0..LOOKS_MAX {
+            if self.conversation.run.is_some() {
+                return Ok(());
+            }
+            match self.engine.after_turn(&self.conversation, &self.agent, self.now) {
+                Decision::Idle => return Ok(()),
+                Decision::WaitUntil(until) => {
+                    self.look_at = Some(until);
+                    return Ok(());
+                }
+                Decision::Apply(events) => events.into_iter().try_for_each(|event| self.happen(event))?,
+                Decision::Start(_) if self.engine.info().owns_compaction => return Ok(()),
+                Decision::Start(run) => {
+                    self.journal(Event::RunStarted { run: *run })?;
+                    self.done_at = self.now.checked_add(SignedDuration::from_secs(RUN_SECS)).ok();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the run under way with a summary of the size that it is asked for.
+    fn commit(&mut self) -> Result<(), SimError> {
+        self.done_at = None;
+        let Some(run) = self.conversation.run.clone() else { return Ok(()) };
+        let (read, source) = self.source(&run);
+        let merge = matches!(run.work, Work::Merge { .. });
+        let tokens = summary_limit(&self.agent, source, merge).min(source.max(1));
+        let prompt = u64::from(crate::tokens::estimate(&self.agent.compactor_prompt));
+        let usage = Usage { input_tokens: prompt + read, output_tokens: tokens, ..Usage::default() };
+        self.outcome.runs += usage;
+        self.outcome.billed += self.billing.billed(usage);
+        self.outcome.billed_runs += self.billing.billed(usage);
+        self.journal(Event::UsageSpent { model: self.agent.model.clone(), usage })?;
+        let draft = Draft { text: filler::text(tokens), made_by: "tune".to_owned(), ..Draft::default() };
+        let events = commit(&self.conversation, &self.agent, &run.id, draft, self.now);
+        for event in events.into_iter().flatten() {
+            self.journal(event)?;
+        }
+        let level = self.conversation.stack.summaries().map(|summary| summary.level).max();
+        self.outcome.highest_level = self.outcome.highest_level.max(level);
+        let mark = self.mark();
+        if merge {
+            self.outcome.merges.push(mark)
+        } else {
+            self.outcome.compactions.push(mark)
+        }
+        Ok(())
+    }
+
+    /// Tokens that a run reads, and tokens that its summary stands for.
+    fn source(&self, run: &Run) -> (u64, u64) {
+        match &run.work {
+            Work::Merge { sources, .. } => {
+                let found = sources.iter().filter_map(|id| self.conversation.stack.summary(id));
+                let tokens = found.map(|summary| u64::from(summary.tokens)).sum();
+                (tokens, tokens)
+            }
+            Work::Truncated => {
+                let tokens = self.said.tokens(run.from_seq, run.to_seq);
+                (tokens, tokens)
+            }
+            Work::Sealed => {
+                let sealed = self.conversation.live.iter().take_while(|entry| entry.seq <= run.to_seq);
+                sealed.fold((0, 0), |(read, source), entry| {
+                    let tokens = u64::from(entry.tokens);
+                    let seen =
+                        if entry.role == Role::Tool { tokens.min(RESULT_IN_TRANSCRIPT) } else { tokens };
+                    (read + seen, source + tokens)
+                })
+            }
+        }
+    }
+}

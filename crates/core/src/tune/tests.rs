@@ -1,0 +1,223 @@
+//! The simulation: what it bills, keeps and names as the best.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::billing::{Billing, Item, PrefixCache};
+use super::*;
+use crate::agent::{AgentSettings, WindowSize, WindowSource};
+use crate::ids::{AgentId, Generation};
+use crate::limits::Price;
+use crate::model::Usage;
+use crate::tier::CompactionSettings;
+
+fn agent(window_tokens: u64) -> AgentSettings {
+    AgentSettings {
+        id: AgentId::from("main"),
+        system_prompt: "You are a careful assistant.".to_owned(),
+        compactor_prompt: "Summarise the transcript.".to_owned(),
+        window: WindowSize { window_tokens, output_reserve_tokens: 1_024, source: WindowSource::Agent },
+        compaction: CompactionSettings::default(),
+        pruning: crate::settings::PruningSettings::default(),
+        result_guard: crate::settings::ResultGuardSettings::default(),
+        window_guard: crate::settings::WindowGuard::default(),
+        engine: crate::engine::STANDARD.to_owned(),
+        cache_ttl_secs: 300,
+        model: "fake".to_owned(),
+        tools: Vec::new(),
+        recall_limit: 0,
+        max_rounds: 8,
+        timezone: "UTC".to_owned(),
+    }
+}
+
+fn start() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+/// So many turns, so many seconds apart, each of a message and an answer of so many tokens.
+fn talk(n: usize, gap_secs: i64, message: u32, answer: u32) -> Script {
+    let turn = |idx: usize| ScriptTurn {
+        at: start() + SignedDuration::from_secs(idx as i64 * gap_secs),
+        generation: Generation::default().0,
+        steps: vec![Step::Message { tokens: message }, Step::Answer { tokens: answer }],
+    };
+    Script::new((0..n).map(turn).collect())
+}
+
+fn run(script: &Script, agent: &AgentSettings) -> Outcome {
+    simulate(script, agent, &Billing::anthropic()).unwrap()
+}
+
+#[test]
+fn usage_is_billed_by_the_rules_of_its_format() {
+    let usage = Usage { input_tokens: 1_000, output_tokens: 10, cached_tokens: 600, cache_write_tokens: 300 };
+    assert_eq!(Billing::anthropic().billed(usage), 100.0 + 300.0 * 1.25 + 600.0 * 0.1 + 10.0 * 5.0);
+    let usage = Usage { cache_write_tokens: 0, ..usage };
+    assert_eq!(Billing::openai().billed(usage), 400.0 + 600.0 * 0.25 + 10.0 * 4.0);
+    let price = Price { input: 2.0, cached_input: 1.0, cache_write: Some(3.0), output: 8.0 };
+    let rates = Billing::openai().priced(&price).rates;
+    assert_eq!((rates.read, rates.write, rates.output), (0.5, 1.5, 4.0));
+    assert_eq!(Billing::openai().priced(&Price::default()), Billing::openai());
+}
+
+fn items(keys: &[u64]) -> Vec<Item> {
+    keys.iter().map(|key| Item { key: *key, tokens: 1_000 }).collect()
+}
+
+#[test]
+fn breakpoints_stand_behind_frame_stack_and_newest_entry() {
+    let mut cache = PrefixCache::new(&Billing::anthropic());
+    let mut take = |keys: &[u64], stack, secs| {
+        let usage = cache.take(items(keys), 1, stack, start() + SignedDuration::from_secs(secs));
+        (usage.cached_tokens / 1_000, usage.cache_write_tokens / 1_000)
+    };
+    // Frame 1, stack 2 3, entries from 10 on, the tail last.
+    assert_eq!(take(&[1, 2, 3, 10, 11, 99], 2, 0), (0, 5), "all but the tail is written");
+    assert_eq!(take(&[1, 2, 3, 10, 11, 12, 99], 2, 10), (5, 1), "what was written is read");
+    assert_eq!(
+        take(&[1, 2, 3, 4, 12, 99], 3, 20),
+        (3, 2),
+        "a new summary: read up to the breakpoint before it"
+    );
+    assert_eq!(
+        take(&[1, 2, 5, 12, 99], 2, 30),
+        (0, 4),
+        "within the stack there is no breakpoint, and a frame of 1,000 is too short"
+    );
+    assert_eq!(take(&[1, 2, 5, 12, 99], 2, 331), (0, 4), "the cache has gone cold");
+}
+
+#[test]
+fn automatic_caches_keep_beginnings_in_steps() {
+    let mut cache = PrefixCache::new(&Billing::openai());
+    let mut take = |keys: &[u64], secs| {
+        cache.take(items(keys), 1, 0, start() + SignedDuration::from_secs(secs)).cached_tokens
+    };
+    assert_eq!(take(&[1, 10, 99], 0), 0);
+    assert_eq!(take(&[1, 10, 11, 99], 10), 1_024 + 128 * 7, "2,000 in steps of 128 from 1,024 on");
+    assert_eq!(take(&[1, 12, 99], 20), 0, "1,000 are too few");
+    assert_eq!(take(&[1, 12, 99], 1_000), 0, "the cache has gone cold");
+}
+
+#[test]
+fn a_replay_makes_the_decisions_of_the_house() {
+    let outcome = run(&talk(1_000, 60, 120, 180), &agent(32_000));
+    assert_eq!((outcome.turns, outcome.points.len()), (1_000, 1_000));
+    assert!(outcome.emergencies.is_empty(), "{:?}", outcome.emergencies);
+    assert!(outcome.compactions.len() > 10 && !outcome.merges.is_empty());
+    let usable = agent(32_000).window.usable_tokens() as f64;
+    assert!(outcome.max_tokens() as f64 <= usable * 0.86, "{}", outcome.max_tokens());
+    let mean = outcome.mean_tokens() / usable;
+    assert!((0.5..0.8).contains(&mean), "{mean}");
+    assert!((0.85..1.0).contains(&outcome.cached_share()), "{}", outcome.cached_share());
+    assert!((0.5..1.0).contains(&outcome.retention), "{}", outcome.retention);
+}
+
+#[test]
+fn nothing_is_lost_where_all_fits() {
+    let outcome = run(&talk(20, 60, 50, 50), &agent(32_000));
+    assert_eq!(outcome.retention, 1.0);
+    assert_eq!(outcome.compactions.len() + outcome.merges.len(), 0);
+    assert_eq!(outcome.billed_runs, 0.0);
+}
+
+#[test]
+fn a_cold_cache_costs_more_and_an_emergency_retains_less() {
+    let (warm, cold) =
+        (run(&talk(300, 60, 120, 180), &agent(32_000)), run(&talk(300, 3_600, 120, 180), &agent(32_000)));
+    assert_eq!(cold.cached_share(), 0.0);
+    assert!(cold.billed_per_turn() > 3.0 * warm.billed_per_turn());
+    let mut off = agent(32_000);
+    off.compaction.enabled = false;
+    let off = run(&talk(1_000, 60, 120, 180), &off);
+    assert!(!off.emergencies.is_empty() && off.compactions.is_empty());
+    assert!(off.retention < run(&talk(1_000, 60, 120, 180), &agent(32_000)).retention, "{}", off.retention);
+}
+
+#[test]
+fn a_smaller_window_is_cheaper_and_retains_less() {
+    let script = talk(2_000, 60, 120, 180);
+    let (large, small) = (run(&script, &agent(128_000)), run(&script, &agent(24_000)));
+    assert!(small.billed_per_turn() < large.billed_per_turn() / 2.0);
+    assert!(small.retention < large.retention);
+}
+
+#[test]
+fn results_are_counted_and_generations_begin_empty() {
+    let steps = vec![
+        Step::Message { tokens: 40 },
+        Step::Call { tokens: 30, results: vec![2_000, 300] },
+        Step::Answer { tokens: 100 },
+    ];
+    let turn = |idx: i64| ScriptTurn {
+        at: start() + SignedDuration::from_secs(idx * 60),
+        generation: Generation::default().0 + u32::from(idx >= 30),
+        steps: steps.clone(),
+    };
+    let outcome = run(&Script::new((0..60).map(turn).collect()), &agent(32_000));
+    assert_eq!(outcome.points.len(), 120, "two calls a turn");
+    let at = |turn| outcome.points.iter().find(|point| point.turn == turn).unwrap().tokens;
+    assert!(at(30) < 200 && at(29) > 5_000, "{} {}", at(30), at(29));
+}
+
+#[test]
+fn settings_that_cannot_work_are_named() {
+    let mut bad = agent(2_000);
+    bad.system_prompt = "word ".repeat(3_000);
+    let error = simulate(&talk(3, 60, 10, 10), &bad, &Billing::openai()).unwrap_err();
+    assert!(matches!(error, SimError::NoRoom { .. }), "{error}");
+    let bad = AgentSettings { engine: "none".to_owned(), ..agent(8_000) };
+    let error = simulate(&talk(3, 60, 10, 10), &bad, &Billing::openai()).unwrap_err();
+    assert_eq!(error, SimError::NoEngine("none".to_owned()));
+}
+
+#[test]
+fn presets_are_all_valid_and_none_is_there_twice() {
+    let current = agent(128_000);
+    let resize = |window_tokens| Some(WindowSize { window_tokens, ..current.window });
+    let presets = presets(&current, resize);
+    assert_eq!(presets[0].settings, current);
+    let names: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
+    let expected = [
+        "current",
+        "long tasks (0.70)",
+        "needs context (0.90)",
+        "fraction 0.5",
+        "0.70, fraction 0.5",
+        "fan-out 8",
+        "when cold",
+        "window 24 k",
+        "window 48 k",
+        "window 96 k",
+    ];
+    assert_eq!(names, expected);
+    for (idx, preset) in presets.iter().enumerate() {
+        preset.settings.compaction.validate().unwrap();
+        assert!(presets[..idx].iter().all(|other| other.settings != preset.settings));
+    }
+}
+
+fn outcome(billed: f64, retention: f64, n_emergencies: usize) -> Outcome {
+    let emergencies = vec![Mark { turn: 0, tokens: 0 }; n_emergencies];
+    Outcome { turns: 1, billed, retention, emergencies, ..Outcome::default() }
+}
+
+#[test]
+fn the_cheapest_of_equal_retention_is_best() {
+    type Row = (f64, f64, usize);
+    let cases: [(&str, &[Row], usize); 6] = [
+        ("alone", &[(100.0, 0.8, 0)], 0),
+        ("cheaper, the same retained", &[(100.0, 0.8, 0), (90.0, 0.79, 0), (95.0, 0.9, 0)], 1),
+        ("cheaper, less retained", &[(100.0, 0.8, 0), (50.0, 0.77, 0)], 0),
+        ("cheaper, with an emergency", &[(100.0, 0.8, 0), (50.0, 0.8, 1)], 0),
+        ("fewer emergencies", &[(100.0, 0.8, 2), (90.0, 0.8, 1)], 1),
+        ("hardly cheaper", &[(100.0, 0.8, 0), (99.8, 0.8, 0)], 0),
+    ];
+    for (case, rows, best) in cases {
+        let outcomes: Vec<Outcome> =
+            rows.iter().map(|(billed, kept, n)| outcome(*billed, *kept, *n)).collect();
+        let choice = choose(&outcomes).unwrap();
+        assert_eq!((choice.best, choice.keeps_current), (best, best == 0), "{case}");
+    }
+    assert_eq!(choose(&[]), None);
+}

@@ -1,0 +1,78 @@
+//! `--candidate`: keys of `[agents.compaction]` and the window, laid over the settings in force.
+
+use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::tier::CompactionSettings;
+use cairn_core::tune::Candidate;
+
+use crate::cli::failure::Failure;
+
+/// Keys that have no value by default, so that the settings do not list them.
+const OPTIONAL: [&str; 3] = ["model", "target_tokens", "instructions"];
+
+/// The key that stands beside the table.
+pub(super) const WINDOW: &str = "context_window";
+
+/// Reads `KEY=VALUE,…`.
+pub(super) fn parse(
+    text: &str,
+    current: &AgentSettings,
+    resize: impl Fn(u64) -> Option<WindowSize>,
+) -> Result<Candidate, Failure> {
+    let wrong =
+        |message: String, hint: String| Failure::usage(format!("--candidate `{text}`: {message}"), hint);
+    let example =
+        || "write KEY=VALUE, several with commas between: background_threshold=0.7,fan_out=8".to_owned();
+    let mut settings = current.clone();
+    let mut table = keys(&settings.compaction);
+    let mut n_keys = 0;
+    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let Some((key, value)) = pair.split_once('=').map(|(key, value)| (key.trim(), value.trim())) else {
+            return Err(wrong(format!("`{pair}` is no KEY=VALUE"), example()));
+        };
+        n_keys += 1;
+        if key == WINDOW {
+            let tokens = value.replace('_', "").parse().ok();
+            settings.window = tokens.and_then(&resize).ok_or_else(|| {
+                let message = format!("{WINDOW} = {value} cannot be set here");
+                wrong(
+                    message,
+                    format!(
+                        "write tokens, up to the model's window of {}, with room for its answer",
+                        current.window.window_tokens
+                    ),
+                )
+            })?;
+            continue;
+        }
+        if !table.contains_key(key) && !OPTIONAL.contains(&key) {
+            let known: Vec<&str> = table.keys().map(String::as_str).collect();
+            return Err(wrong(
+                format!("there is no key `{key}`"),
+                format!("keys are {WINDOW}, {}", known.join(", ")),
+            ));
+        }
+        table.insert(key.to_owned(), value_of(value));
+    }
+    if n_keys == 0 {
+        return Err(wrong("it is empty".to_owned(), example()));
+    }
+    let compaction: Result<CompactionSettings, _> = table.try_into();
+    settings.compaction = compaction.map_err(|error| wrong(first_line(&error.to_string()), example()))?;
+    settings.compaction.validate().map_err(|bad| wrong(bad.to_string(), example()))?;
+    Ok(Candidate { name: text.trim().to_owned(), settings })
+}
+
+/// A value as TOML, or else as a bare word.
+fn value_of(text: &str) -> toml::Value {
+    let parsed = format!("value = {text}").parse::<toml::Table>().ok();
+    parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| toml::Value::String(text.to_owned()))
+}
+
+/// Settings as their keys.
+pub(super) fn keys(settings: &CompactionSettings) -> toml::Table {
+    toml::Table::try_from(settings).unwrap_or_default()
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
+}

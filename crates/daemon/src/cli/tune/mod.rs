@@ -1,0 +1,244 @@
+//! `cairn tune`: a conversation's sizes, replayed against candidate settings without any model.
+
+mod candidate;
+mod channel;
+mod chart;
+mod file;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::tune::{self, Billing, Candidate, Outcome, Script};
+use clap::{Args, ValueEnum};
+
+use super::connect::Surroundings;
+use super::failure::Failure;
+use super::{Global, exit, out};
+use crate::config::{AgentConfig, Config, Provider};
+use report::Report;
+
+/// Fewest turns that say anything.
+const TURNS_MIN: usize = 2;
+
+/// Arguments of `tune`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn tune main                                       the history of the channel `main`
+  cairn tune talk.jsonl --svg talk.svg                  a file as for `cairn replay`
+  cairn tune main --candidate 'background_threshold=0.7,background_fraction=0.5'
+  cairn tune main --prices anthropic --json
+
+The first candidate is what is configured now. Figures are of a simulation with the house's own decisions:
+no model is called and nothing is changed. Summaries are taken to be as large as they are asked to be, and
+runs to take 20 seconds. billed: tokens of a turn, answer and runs included, in units of a plain
+input token, by the model's prices or those of its wire format. kept: how much of what was said a window
+still holds, recent words counting more; the best is the cheapest that keeps as much as now (within 2 %)
+with no more emergencies.
+
+In a file a line may also be an answer {\"role\": \"assistant\", \"text\": …} or a tool's result {\"role\": \"tool\",
+\"text\": …}; without any, answers of --answer-tokens are assumed.")]
+pub(crate) struct TuneArgs {
+    /// A file of JSON lines as for `cairn replay` (- for stdin), or a channel
+    #[arg(value_name = "FILE|CHANNEL")]
+    source: String,
+    /// The agent whose settings are tried, and whose channel it is [default: the channel's, else the first]
+    #[arg(long, value_name = "A")]
+    agent: Option<String>,
+    /// Draw the figures as an SVG chart
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// One more candidate: keys of [agents.compaction] and context_window, such as background_threshold=0.7,fan_out=8
+    #[arg(long = "candidate", value_name = "KEY=VALUE,…")]
+    candidates: Vec<String>,
+    /// Whose cache rules and prices hold [default: those of the agent's model]
+    #[arg(long, value_name = "FORMAT")]
+    prices: Option<Prices>,
+    /// Tokens of an answer, for a file without answers
+    #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    answer_tokens: u32,
+    /// Seconds between two messages of a file that do not say when they were sent
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=31_536_000))]
+    gap_secs: u32,
+}
+
+/// Wire formats with cache rules of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Prices {
+    /// Anthropic messages
+    Anthropic,
+    /// OpenAI chat completions
+    Openai,
+}
+
+/// `cairn tune`.
+pub(crate) async fn tune(global: Global, args: TuneArgs) -> Result<(), Failure> {
+    let surroundings = Surroundings::load(&global)?;
+    let config = &surroundings.loaded.config;
+    let source = match file_of(&args.source)? {
+        Some(path) => {
+            let channel = surroundings.channel("main", args.agent.as_deref())?;
+            let script = file::read(&path, &args, config.limits.max_message_bytes)?;
+            Source { script, agent: channel.agent(), model: None, window: None }
+        }
+        None => channel::read(&surroundings, &args.source, args.agent.as_deref()).await?,
+    };
+    let Some(agent) = config.agent(source.agent.as_str()) else {
+        let known: Vec<_> = config.agents.iter().map(|agent| agent.id.as_str()).collect();
+        return Err(Failure::usage(
+            format!("no agent `{}` is configured", source.agent),
+            format!("name one by --agent; the configured agents are: {}", known.join(", ")),
+        ));
+    };
+    let n_turns = source.script.turns().len();
+    if n_turns < TURNS_MIN {
+        return Err(Failure::failed(
+            format!(
+                "{} has too little to tune on: {}",
+                args.source,
+                super::text::counted(n_turns as u64, "turn", "turns")
+            ),
+            "settings differ once a conversation outgrows the window; try a longer one",
+        ));
+    }
+    let plan = Plan::new(config, agent, &source, &args)?;
+    // A simulation of a long conversation takes its time, and may not hold up the runtime's threads.
+    let report = tokio::task::spawn_blocking(move || plan.carry_out());
+    let report = report.await.map_err(|error| {
+        Failure::failed(format!("the simulation panicked: {error}"), "please report it")
+    })??;
+    if let Some(path) = &args.svg {
+        write_svg(path, &chart::draw(&report))?;
+    }
+    if global.json {
+        return out::json(&report.record());
+    }
+    out::raw(report.drawn(out::width(), surroundings.loaded.file.as_deref()).as_bytes())?;
+    if let Some(path) = &args.svg {
+        out::note(&format!("chart: {}", path.display()));
+    }
+    Ok(())
+}
+
+/// What is replayed, and for whom.
+struct Source {
+    script: Script,
+    agent: cairn_core::ids::AgentId,
+    /// The model that answers there.
+    model: Option<String>,
+    /// The window in force there.
+    window: Option<WindowSize>,
+}
+
+/// The file that is meant, when it is one. What looks like a file's name and is none is an error, not a channel.
+fn file_of(source: &str) -> Result<Option<PathBuf>, Failure> {
+    let path = Path::new(source);
+    if source == "-" || path.is_file() {
+        return Ok(Some(path.to_owned()));
+    }
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let looks_like_a_file =
+        path.is_dir() || path.is_absolute() || ["jsonl", "json", "txt"].contains(&extension);
+    if looks_like_a_file {
+        let what = if path.is_dir() { "is a folder" } else { "is not there" };
+        return Err(Failure::failed(
+            format!("cannot read {source}: it {what}"),
+            "name a file of JSON lines, - for stdin, or a channel",
+        ));
+    }
+    Ok(None)
+}
+
+fn write_svg(path: &Path, svg: &str) -> Result<(), Failure> {
+    std::fs::write(path, svg).map_err(|error| {
+        Failure::failed(format!("cannot write {}: {error}", path.display()), "check the path after --svg")
+    })
+}
+
+/// All that the simulation needs.
+struct Plan {
+    script: Script,
+    candidates: Vec<Candidate>,
+    billing: Billing,
+    prices: String,
+    source: String,
+    agent: String,
+}
+
+impl Plan {
+    fn new(config: &Config, agent: &AgentConfig, source: &Source, args: &TuneArgs) -> Result<Self, Failure> {
+        let model =
+            source.model.as_deref().filter(|model| config.model(model).is_some()).unwrap_or(agent.model());
+        let mut current: AgentSettings = config.settings(agent, model, None, cairn_actors::builtin_tools());
+        if let Some(window) = source.window {
+            current.window = window;
+        }
+        let (billing, prices) = billing(config, model, args.prices);
+        current.cache_ttl_secs = billing.ttl_secs;
+        let resize = |tokens: u64| resize(config, model, &current, tokens);
+        let mut candidates = tune::presets(&current, resize);
+        for text in &args.candidates {
+            candidates.push(candidate::parse(text, &current, resize)?);
+        }
+        Ok(Self {
+            script: source.script.clone(),
+            candidates,
+            billing,
+            prices,
+            source: args.source.clone(),
+            agent: agent.id.to_string(),
+        })
+    }
+
+    fn carry_out(self) -> Result<Report, Failure> {
+        let mut rows: Vec<(Candidate, Outcome)> = Vec::with_capacity(self.candidates.len());
+        for candidate in self.candidates {
+            let outcome =
+                tune::simulate(&self.script, &candidate.settings, &self.billing).map_err(|error| {
+                    Failure::new(
+                        exit::FAILED,
+                        format!("candidate `{}`: {error}", candidate.name),
+                        "raise context_window",
+                    )
+                })?;
+            rows.push((candidate, outcome));
+        }
+        Ok(Report::new(self.source, self.agent, self.prices, self.script.tokens(), rows))
+    }
+}
+
+/// The window that results when the agent sets that size: never above the model's own, with room beside the answer.
+fn resize(config: &Config, model: &str, current: &AgentSettings, tokens: u64) -> Option<WindowSize> {
+    let model = config.model(model);
+    let most = model.and_then(|model| model.max_output_tokens);
+    let own = model.and_then(|model| model.context_window);
+    let size = WindowSize::resolve(Some(tokens), own, None, config.defaults.context_window, most);
+    let fits = size.output_reserve_tokens * 2 <= size.window_tokens;
+    (fits && (own.is_some() || tokens <= current.window.window_tokens)).then_some(size)
+}
+
+/// Cache rules and prices, and what they are called.
+fn billing(config: &Config, model: &str, named: Option<Prices>) -> (Billing, String) {
+    let found = config.model(model);
+    let provider = found.map_or(Provider::Offline, |model| model.provider);
+    let (format, name) = match (named, provider) {
+        (Some(Prices::Anthropic), _) | (None, Provider::Anthropic) => (Billing::anthropic(), "anthropic"),
+        (Some(Prices::Openai), _) | (None, Provider::Openai | Provider::Offline) => {
+            (Billing::openai(), "openai")
+        }
+    };
+    let Some(found) = found.filter(|_| named.is_none() && provider != Provider::Offline) else {
+        return (format, format!("list prices of {name}"));
+    };
+    let price = found.price();
+    let billing = Billing { ttl_secs: found.cache_ttl_secs, ..format.priced(&price) };
+    let own = if price.input > 0.0 {
+        format!("prices of model {model}, {name}'s cache")
+    } else {
+        format!("list prices of {name}")
+    };
+    (billing, own)
+}

@@ -1,0 +1,108 @@
+//! The table, the chart and the lines to paste.
+
+use cairn_core::agent::WindowSize;
+use cairn_core::tune::{Billing, ScriptTurn, Step, presets, simulate};
+
+use super::report::Report;
+use super::*;
+use crate::config::FixedEnvironment;
+
+fn current() -> AgentSettings {
+    let loaded = Config::load(None, &FixedEnvironment::new("/")).unwrap();
+    let agent = loaded.config.agent("main").unwrap();
+    loaded.config.settings(agent, "offline", None, Vec::new())
+}
+
+fn resize(tokens: u64) -> Option<WindowSize> {
+    (tokens <= 128_000).then(|| WindowSize::resolve(Some(tokens), None, None, 128_000, None))
+}
+
+fn report() -> Report {
+    let turn = |idx: i64| ScriptTurn {
+        at: jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_mins(idx),
+        generation: 1,
+        steps: vec![Step::Message { tokens: 400 }, Step::Answer { tokens: 600 }],
+    };
+    let script = Script::new((0..400).map(turn).collect());
+    let rows = presets(&current(), resize).into_iter().map(|candidate| {
+        let outcome = simulate(&script, &candidate.settings, &Billing::anthropic()).unwrap();
+        (candidate, outcome)
+    });
+    Report::new("a<b>&.jsonl".into(), "main".into(), "list prices".into(), script.tokens(), rows.collect())
+}
+
+#[test]
+fn keys_of_a_candidate_are_read_and_checked() {
+    let current = current();
+    let candidate =
+        candidate::parse("background_threshold=0.7, fan_out = 8,context_window=48_000", &current, resize);
+    let candidate = candidate.unwrap();
+    let compaction = &candidate.settings.compaction;
+    assert_eq!((compaction.background_threshold, compaction.fan_out), (0.7, 8));
+    assert_eq!(candidate.settings.window.window_tokens, 48_000);
+    let target =
+        candidate::parse("target_tokens=500,when_cold=true,identifiers=off", &current, resize).unwrap();
+    assert_eq!(target.settings.compaction.target_tokens, Some(500));
+    let wrong = [
+        ("", "it is empty"),
+        ("fan_out", "no KEY=VALUE"),
+        ("fan_ot=8", "there is no key `fan_ot`"),
+        ("fan_out=many", "fan_out"),
+        ("fan_out=1", "2 or more"),
+        ("background_threshold=0.9", "aggressive_threshold"),
+        ("context_window=200000", "cannot be set here"),
+        ("context_window=x", "cannot be set here"),
+    ];
+    for (text, expected) in wrong {
+        match candidate::parse(text, &current, resize) {
+            Err(Failure::Said { code: exit::USAGE, message, hint }) => {
+                assert!(message.contains(expected) && !hint.is_empty(), "{text}: {message}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_table_fits_eighty_columns_and_the_toml_is_a_config() {
+    let report = report();
+    let drawn = report.drawn(200, None);
+    assert!(drawn.lines().all(|line| crate::cli::text::columns(line) <= 80), "{drawn}");
+    for (candidate, _) in &report.rows {
+        let text = format!("[[agents]]\nid = \"main\"\n{}", report.toml(candidate));
+        let table: toml::Table = text.parse().unwrap();
+        let agent = &table["agents"][0];
+        let window = agent.get("context_window").and_then(toml::Value::as_integer);
+        let now = report.rows[0].0.settings.window.window_tokens;
+        assert_eq!(window.map_or(now, |tokens| tokens as u64), candidate.settings.window.window_tokens);
+        let keys = agent.get("compaction").and_then(toml::Value::as_table).map_or(0, toml::Table::len);
+        assert_eq!(
+            keys == 0,
+            candidate.settings.compaction == report.rows[0].0.settings.compaction,
+            "{text}"
+        );
+    }
+    assert_eq!(report.toml(&report.rows[0].0), "", "nothing differs from what is");
+}
+
+#[test]
+fn the_chart_is_sound_and_runs_nothing() {
+    let report = report();
+    let svg = chart::draw(&report);
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    assert!(svg.contains("a&lt;b&gt;&amp;.jsonl") && !svg.contains("<script") && !svg.contains("NaN"));
+    for word in [
+        "prefers-color-scheme:dark",
+        "compaction",
+        "emergency",
+        "billed tokens / turn",
+        "cached share",
+        "retention",
+    ] {
+        assert!(svg.contains(word), "{word}");
+    }
+    for (candidate, _) in &report.rows {
+        assert!(svg.contains(&candidate.name), "{}", candidate.name);
+    }
+    assert!(svg.len() < 400_000, "{} bytes", svg.len());
+}

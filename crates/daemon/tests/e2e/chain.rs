@@ -1,0 +1,147 @@
+//! A chain of models from outside: who answers, why, and what the status says.
+
+use cairn_testkit::model::{Answer, FakeModel, Kind};
+use serde_json::{Value, json};
+
+use crate::home::Home;
+
+/// Two models and one agent that tries them in order.
+fn pair(first: &str, second: &str, limits: &str) -> String {
+    let model = |id: &str, base_url: &str, more: &str| {
+        format!(
+            "[[models]]\nid = \"{id}\"\nprovider = \"openai\"\nbase_url = \"{base_url}\"\nmodel = \"{id}\"\n\
+             max_output_tokens = 1024\n{more}\n"
+        )
+    };
+    format!(
+        "[limits]\n{limits}\n{}{}[[agents]]\nid = \"main\"\nmodels = [\"first\", \"second\"]\n",
+        model("first", first, ""),
+        model("second", second, "context_window = 64000\n")
+    )
+}
+
+/// The chain as `cairn status --json` shows it.
+fn chain(home: &Home) -> Vec<Value> {
+    let status = home.cairn(&["status", "--json"]).ended(0).json();
+    status["agents"][0]["chain"].as_array().unwrap().clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_model_answers_where_the_first_fails_and_the_status_says_why() {
+    let limited = Answer::error(429, "slow down").header("retry-after", "900");
+    let rows = [
+        (Some(Answer::error(503, "no free slots")), "overloaded"),
+        (Some(limited), "rate_limited"),
+        (Some(Answer::error(401, "bad key")), "auth"),
+        (None, "transport"),
+    ];
+    for (answer, code) in rows {
+        let (home, second) = (Home::new(), FakeModel::start().await);
+        let first = match answer {
+            Some(answer) => {
+                let first = FakeModel::builder().advertise(64_000).start().await;
+                first.push(Kind::Reply, answer);
+                Some(first)
+            }
+            None => None,
+        };
+        let dead = || "http://127.0.0.1:9/v1".to_owned();
+        let base_url = first.as_ref().map_or_else(dead, FakeModel::base_url);
+        let config = home.config(&pair(&base_url, &second.base_url(), ""));
+        let daemon = home.daemon(Some(&config)).await;
+        for text in ["hello", "still there?"] {
+            let (status, reply) = daemon.client().say("main", text).await.unwrap();
+            assert_eq!(status, 200, "{code}: {reply}");
+            assert_eq!(reply["model"], "second", "{code}: {reply}");
+        }
+        if let Some(first) = &first {
+            assert_eq!(first.tally(Kind::Reply).arrived, 1, "{code}: it was let alone");
+        }
+        let shown = chain(&home);
+        assert_eq!((&shown[0]["state"], &shown[0]["error"]), (&json!("cooling"), &json!(code)), "{shown:?}");
+        assert!(shown[0]["until"].is_string() && shown[0]["why"].is_string(), "{shown:?}");
+        assert_eq!((&shown[1]["state"], &shown[1]["why"]), (&json!("answers"), &json!("`first` is cooling")));
+        assert_eq!(
+            (&shown[1]["window_tokens"], &shown[1]["window_source"]),
+            (&json!(64_000), &json!("model"))
+        );
+        let text = home.cairn(&["status"]).ended(0).stdout;
+        assert!(text.contains("cooling until ") && text.contains(" because "), "{text}");
+        assert!(text.contains("agent     main (second, 64,000 tokens)"), "{text}");
+        let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
+        assert_eq!(context["model"], "second");
+        assert!(context["model_reason"].as_str().unwrap().starts_with("`first`"), "{context}");
+        second.assert_clean();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_model_answers_again_when_its_cool_down_is_over() {
+    let (home, first, second) = (Home::new(), FakeModel::start().await, FakeModel::start().await);
+    let limits = "model_cool_down_secs = 0\nmodel_limited_secs = 0\nmodel_cool_down_max_secs = 0\n";
+    let config = home.config(&pair(&first.base_url(), &second.base_url(), limits));
+    let daemon = home.daemon(Some(&config)).await;
+    first.push(Kind::Reply, Answer::error(503, "no free slots"));
+    let mut models = Vec::new();
+    for text in ["one", "two", "three"] {
+        models.push(daemon.client().say("main", text).await.unwrap().1["model"].clone());
+    }
+    assert_eq!(models, ["second", "first", "first"]);
+    let shown = chain(&home);
+    assert_eq!((&shown[0]["state"], &shown[1]["state"]), (&json!("answers"), &json!("ready")));
+    assert_eq!((&shown[0]["why"], &shown[0]["error"]), (&json!("first of the chain"), &Value::Null));
+    let context = home.cairn(&["context", "main"]).ended(0).stdout;
+    assert!(context.contains("first answers: "), "{context}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_of_a_model_that_broke_are_taken_back() {
+    let (home, first, second) = (Home::new(), FakeModel::start().await, FakeModel::start().await);
+    let config = home.config(&pair(&first.base_url(), &second.base_url(), ""));
+    let daemon = home.daemon(Some(&config)).await;
+    first.push(Kind::Reply, Answer::text("these words are cut off in their middle").truncated());
+    let (status, reply) = daemon.client().say("main", "hello").await.unwrap();
+    assert_eq!((status.as_u16(), &reply["model"]), (200, &json!("second")), "{reply}");
+    assert!(!reply["reply"].as_str().unwrap().contains("cut off"), "{reply}");
+    let history = home.cairn(&["history", "main", "--json"]).ended(0).stdout;
+    assert!(!history.contains("these words"), "{history}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_whose_server_lists_a_small_window_is_passed_over() {
+    let (home, second) = (Home::new(), FakeModel::start().await);
+    let first = FakeModel::builder().advertise(15_999).start().await;
+    let config = home.config(&pair(&first.base_url(), &second.base_url(), ""));
+    let daemon = home.daemon(Some(&config)).await;
+    assert_eq!(daemon.client().say("main", "hello").await.unwrap().1["model"], "second");
+    let shown = chain(&home);
+    assert_eq!((&shown[0]["state"], &shown[0]["window_source"]), (&json!("passed_over"), &json!("server")));
+    assert!(shown[0]["why"].as_str().unwrap().contains("min_tokens = 16000"), "{shown:?}");
+    assert_eq!(first.tally(Kind::Reply).arrived, 0);
+    // Set explicitly, the same window is used.
+    assert!(daemon.stop().await.unwrap().success());
+    let text = pair(&first.base_url(), &second.base_url(), "")
+        .replace("model = \"first\"\n", "model = \"first\"\ncontext_window = 15999\n");
+    let config = home.config(&text);
+    let said = home.cairn(&["config", "check"]).ended(0);
+    let all = format!("{}{}", said.stdout, said.stderr);
+    assert!(all.contains("the window of `first` is small: 15999 tokens"), "{all}");
+    let daemon = home.daemon(Some(&config)).await;
+    assert_eq!(daemon.client().say("main", "hello").await.unwrap().1["model"], "first");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_correction_of_estimates_outlives_a_restart_and_is_shown() {
+    let (home, first, second) = (Home::new(), FakeModel::start().await, FakeModel::start().await);
+    let config = home.config(&pair(&first.base_url(), &second.base_url(), ""));
+    let daemon = home.daemon(Some(&config)).await;
+    daemon.client().say("main", "hello").await.unwrap();
+    let before = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    assert!(before["correction"]["reported"].as_u64().unwrap() > 0, "{before}");
+    daemon.kill().await.unwrap();
+    let _daemon = home.daemon(Some(&config)).await;
+    let after = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    assert_eq!(before["correction"], after["correction"]);
+    let text = home.cairn(&["context", "main"]).ended(0).stdout;
+    assert!(text.contains("estimates x ") && text.contains(" reported), cached "), "{text}");
+}
