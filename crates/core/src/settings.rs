@@ -119,6 +119,14 @@ pub struct ResultGuardSettings {
     pub classes: BTreeMap<String, ResultClass>,
 }
 
+impl ResultGuardSettings {
+    /// The class of a tool: as it is configured, or as a built-in tool is; `None` leaves it to the tool.
+    pub fn class(&self, tool: &str) -> Option<ResultClass> {
+        let built_in = (tool == "history_read").then_some(ResultClass::KeepRecent);
+        self.classes.get(tool).copied().or(built_in)
+    }
+}
+
 impl Default for ResultGuardSettings {
     fn default() -> Self {
         Self { enabled: true, max_bytes: 50_000, free_share: 0.5, artifact_days: 0, classes: BTreeMap::new() }

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_core::artifact::Artifact;
 use cairn_core::ids::{ArtifactId, ChannelId};
@@ -130,10 +131,14 @@ impl ArtifactStore for Artifacts {
     }
 }
 
+/// Files written so far.
+static WRITES: AtomicU64 = AtomicU64::new(0);
+
 /// Written beside its place, made durable, then renamed: a file that has its name is whole.
 fn put(folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     make_dir(folder)?;
-    let fresh = file.with_extension("new");
+    // Of its own: a write that was given up may still be under way.
+    let fresh = file.with_extension(format!("{}.new", WRITES.fetch_add(1, Ordering::Relaxed)));
     let write = || -> io::Result<()> {
         let mut open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
         open.write_all(bytes)?;

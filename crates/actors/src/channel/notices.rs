@@ -15,7 +15,7 @@ impl ChannelState {
         let (now, settings) = (self.shared.now(), self.cell.settings());
         let mut conversation = self.cell.snapshot();
         if let Some(run) = &mut conversation.run {
-            run.tell |= self.told_of.remove(&run.id);
+            run.tell |= self.told_of.contains(&run.id);
         }
         notice::with_notes(&conversation, &settings, events, now)
     }

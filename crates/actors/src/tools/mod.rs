@@ -198,11 +198,8 @@ impl Toolbox {
 
     /// The class of a tool's results: as the configuration says, else as the tool does.
     fn class(&self, name: &str, settings: &ResultGuardSettings) -> ResultClass {
-        let own = || match name {
-            "history_read" => ResultClass::KeepRecent,
-            _ => self.other(name).map_or(ResultClass::Auto, |tool| tool.class()),
-        };
-        settings.classes.get(name).copied().unwrap_or_else(own)
+        let own = || self.other(name).map_or(ResultClass::Auto, |tool| tool.class());
+        settings.class(name).unwrap_or_else(own)
     }
 }
 

@@ -55,7 +55,11 @@ impl Patience {
     pub(super) fn covers(&self, error: &ModelError) -> bool {
         let mends = !matches!(
             error,
-            ModelError::BadRequest(_) | ModelError::NoTools(_) | ModelError::ContextOverflow { .. }
+            ModelError::BadRequest(_)
+                | ModelError::NoTools(_)
+                | ModelError::ContextOverflow { .. }
+                // It answers, with nothing that can be used: every further call would cost as much and end alike.
+                | ModelError::Protocol(_)
         );
         self.is_chat && mends
     }

@@ -7,7 +7,7 @@ use super::identifiers::{self, Mask};
 use super::sections::{added_to, digest_by_sections};
 use super::transcript::summary_limit;
 use crate::agent::AgentSettings;
-use crate::digest::{digest, render};
+use crate::digest::{digest, gist, render};
 use crate::event::{Checkpoint, Run, Work};
 use crate::ids::{ChannelId, Seq};
 use crate::memory::{DraftMemory, extract};
@@ -120,7 +120,8 @@ fn entries_draft(agent: &AgentSettings, done: Option<&Checkpoint>, entries: &[Ar
     };
     let text = render(&digest(rest, digest_budget(agent, entry_tokens(rest))));
     let text = match (text.is_empty(), done) {
-        (true, None) => format!("{} messages without words worth keeping.", entries.len()),
+        (true, None) => gist(rest, digest_budget(agent, entry_tokens(rest)))
+            .unwrap_or_else(|| format!("{} messages without words worth keeping.", entries.len())),
         (_, done) => added_to(done.map(|done| done.text.as_str()), &text),
     };
     let text = with_left_out(agent, &text, entries, done.map_or(&[], |done| &done.left_out));

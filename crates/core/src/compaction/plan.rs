@@ -69,7 +69,7 @@ pub fn over_budget(conversation: &Conversation, agent: &AgentSettings, now: Time
     cap > 0 && conversation.spent_within_hour(now) >= cap
 }
 
-/// What a person's request for a compaction leads to: `RunStarted`, or `RunQueued` behind the one under way;
+/// What a person's request for a compaction leads to: `RunStarted`, or `RunQueued` behind what is under way or was asked for before;
 /// `None` when there is nothing to compact (all is within the reserved tail). `tell`: the chat is told how it ends.
 pub fn request_manual(
     conversation: &Conversation,
@@ -80,7 +80,7 @@ pub fn request_manual(
 ) -> Option<Event> {
     let planner = Planner::new(conversation, agent, now);
     let run = planner.manual(instruction.clone())?;
-    if conversation.run.is_some() {
+    if conversation.run.is_some() || !conversation.queued_runs.is_empty() {
         let request = RunRequest { trigger: Trigger::Manual, instruction, tell };
         return Some(Event::RunQueued { request });
     }

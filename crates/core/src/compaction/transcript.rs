@@ -13,7 +13,7 @@ use crate::event::Run;
 use crate::ids::{ChannelId, Seq};
 use crate::message::{Entry, Part, Role, text_of};
 use crate::model::{ChatMessage, ChatRequest, Purpose};
-use crate::summary::Summary;
+use crate::summary::{Summary, stack_cap};
 use crate::tokens::estimate;
 use crate::window::{cut_middle, escape_name, escape_text, short_date, short_time};
 
@@ -66,7 +66,7 @@ pub fn check_instruction(text: &str) -> Result<(), InstructionTooLong> {
 /// the cap that is configured. `agent`: the agent on the model that answers, in whose window the summary will stand.
 pub fn summary_limit(agent: &AgentSettings, source_tokens: u64, merge: bool) -> u64 {
     let share = if merge { MERGE_SHARE } else { SUMMARY_SHARE };
-    let stack = agent.compaction.stack_share * agent.window.usable_tokens() as f64;
+    let stack = stack_cap(agent) as f64;
     let part = (stack / (f64::from(agent.compaction.fan_out) * f64::from(LEVELS_IN_SIGHT))) as u64;
     let wanted = (source_tokens as f64 * share) as u64;
     let most =

@@ -13,6 +13,11 @@ use crate::prune::as_sent;
 /// For how long the tokens of runs are counted.
 const SPENT_FOR: SignedDuration = SignedDuration::from_hours(1);
 
+/// It counts at that time. What lies ahead is of a clock that was set back since: nobody knows how long ago it was.
+fn is_recent(spent: &Spent, now: Timestamp) -> bool {
+    spent.at <= now && now.duration_since(spent.at) < SPENT_FOR
+}
+
 impl Conversation {
     /// Estimated tokens of a live entry as it is sent, before correction.
     pub fn weight(&self, entry: &Entry) -> u64 {
@@ -29,15 +34,14 @@ impl Conversation {
 
     /// Tokens that runs took within the hour before `now`.
     pub fn spent_within_hour(&self, now: Timestamp) -> u64 {
-        let recent = self.spent.iter().filter(|spent| now.duration_since(spent.at) < SPENT_FOR);
-        recent.map(|spent| spent.tokens).sum()
+        self.spent.iter().filter(|spent| is_recent(spent, now)).map(|spent| spent.tokens).sum()
     }
 
     /// When the tokens that runs took within the last hour will have fallen below `most`, if no more are taken; `None`
     /// when they are below it already.
     pub fn spent_below(&self, most: u64, now: Timestamp) -> Option<Timestamp> {
         let mut left = self.spent_within_hour(now);
-        let recent = self.spent.iter().filter(|spent| now.duration_since(spent.at) < SPENT_FOR);
+        let recent = self.spent.iter().filter(|spent| is_recent(spent, now));
         let mut frees = None;
         for spent in recent {
             if left < most {
@@ -50,7 +54,7 @@ impl Conversation {
     }
 
     pub(super) fn spend(&mut self, at: Timestamp, usage: Usage) {
-        self.spent.retain(|spent| at.duration_since(spent.at) < SPENT_FOR);
+        self.spent.retain(|spent| is_recent(spent, at));
         self.spent.push_back(Spent { at, tokens: usage.input_tokens + usage.output_tokens });
     }
 

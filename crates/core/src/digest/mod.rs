@@ -15,6 +15,8 @@ use jiff::tz::TimeZone;
 use crate::message::{Entry, Role};
 use crate::sentences::sentences;
 use crate::summary::{DigestLine, Summary};
+use crate::tokens::estimate;
+use crate::window::cut_middle;
 use cover::{Source, cover};
 
 /// Longest text that is taken as a whole, in bytes. On chats this keeps more of what is asked for later than
@@ -47,6 +49,22 @@ pub fn digest(entries: &[Arc<Entry>], budget_tokens: u32) -> Vec<DigestLine> {
         .map(|(idx, text)| DigestLine { seq: said[idx].0.seq, text })
         .collect()
 }
+
+/// What is left to say where no line fits the budget: the newest words of a person, cut in their middle. `None` when
+/// nobody said a word.
+pub fn gist(entries: &[Arc<Entry>], budget_tokens: u32) -> Option<String> {
+    let is_said = |entry: &&Arc<Entry>| {
+        entry.role == Role::User && !entry.is_deleted() && entry.text().chars().any(char::is_alphanumeric)
+    };
+    let newest = entries.iter().rev().find(is_said)?;
+    let text = newest.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    let share = f64::from(budget_tokens.max(GIST_MIN)) / f64::from(estimate(&text).max(1));
+    let cut = cut_middle(&text, share).split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(format!("{}: {cut}", speaker(newest)))
+}
+
+/// Fewest tokens of a gist.
+const GIST_MIN: u32 = 16;
 
 /// Renders digest lines as the text of a summary: one line each, with author and date where the day changes.
 pub fn render(lines: &[DigestLine]) -> String {

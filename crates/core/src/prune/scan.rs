@@ -108,7 +108,7 @@ fn named(conversation: &Conversation) -> Vec<Found<'_>> {
 }
 
 fn class(agent: &AgentSettings, tool: &str) -> ResultClass {
-    agent.result_guard.classes.get(tool).copied().unwrap_or_default()
+    agent.result_guard.class(tool).unwrap_or_default()
 }
 
 impl Found<'_> {

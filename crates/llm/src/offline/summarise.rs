@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use cairn_core::compaction::sections::digest_by_sections;
-use cairn_core::digest::{digest, render};
+use cairn_core::digest::{digest, gist, render};
 use cairn_core::memory::{DraftMemory, extract};
 use cairn_core::message::{Entry, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
@@ -50,9 +50,11 @@ pub(super) fn summarise(request: &ChatRequest) -> Said {
 
 fn of_entries(entries: &[Arc<Entry>], limit: u64) -> String {
     let source: u64 = entries.iter().map(|entry| u64::from(entry.tokens)).sum();
-    let text = render(&digest(entries, budget(source, DIGEST_SHARE, limit)));
+    let budget = budget(source, DIGEST_SHARE, limit);
+    let text = render(&digest(entries, budget));
     if text.trim().is_empty() {
-        format!("{} messages without words worth keeping.", entries.len())
+        let nothing = || format!("{} messages without words worth keeping.", entries.len());
+        gist(entries, budget).unwrap_or_else(nothing)
     } else {
         text
     }

@@ -105,8 +105,10 @@ fn find_words<'a>(line: &'a str, at: usize, fenced: bool, found: &mut Vec<Found<
 type Taken = (Option<Kind>, usize);
 
 fn url(rest: &str) -> Option<Taken> {
-    let scheme = rest.find("://").filter(|len| (2..=12).contains(len))?;
-    if !rest[..scheme].bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.')) {
+    // No farther than a scheme is long: this is tried at every word.
+    let in_scheme = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
+    let scheme = rest.bytes().take(13).take_while(in_scheme).count();
+    if !(2..=12).contains(&scheme) || !rest[scheme..].starts_with("://") {
         return None;
     }
     let ends =
@@ -125,9 +127,12 @@ fn windows_path(rest: &str) -> Option<Taken> {
     let bytes = rest.as_bytes();
     let begins =
         bytes.first()?.is_ascii_alphabetic() && bytes.get(1) == Some(&b':') && bytes.get(2) == Some(&b'\\');
+    if !begins {
+        return None;
+    }
     let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '|' | '`' | ','));
     let path = rest[..end.unwrap_or(rest.len())].trim_end_matches(['.', ')', ';', ':']);
-    (begins && path.len() > 3).then_some((Some(Kind::Path), path.len()))
+    (path.len() > 3).then_some((Some(Kind::Path), path.len()))
 }
 
 fn word(rest: &str, in_code: bool) -> Taken {

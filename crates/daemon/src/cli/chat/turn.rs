@@ -67,13 +67,13 @@ impl Talk {
         loop {
             match self.client.events(&path, &request).await {
                 Ok(events) => return Ok(Box::pin(pieces(events))),
-                // Not taken in yet: waiting and asking again cannot double it.
+                // Not taken in yet: waiting and asking again cannot double it. Nobody waits for midnight, though.
                 Err(CallError::Api {
                     status: StatusCode::TOO_MANY_REQUESTS,
                     retry_after_secs: Some(secs),
                     ..
-                }) => {
-                    tokio::time::sleep(std::time::Duration::from_secs(secs.clamp(1, 60))).await;
+                }) if secs <= 60 => {
+                    tokio::time::sleep(std::time::Duration::from_secs(secs.max(1))).await;
                 }
                 Err(error) => return Err(error.into()),
             }
