@@ -13,7 +13,7 @@ async fn every_message_ends_as_promised_through_trouble_and_a_kill() {
         dir: dir.clone(),
         n_places: 2,
         n_messages: 72,
-        window: 3_600,
+        window: 4_000,
         n_kills: 1,
         seed: 20_261_120,
     };
