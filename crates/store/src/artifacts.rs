@@ -131,6 +131,23 @@ impl ArtifactStore for Artifacts {
     }
 }
 
+/// Removes what other writes of the same artifact have left: one that a crash cut off, or one that was given up and goes on,
+/// which then cannot take the place of this one.
+fn clear_leftovers(folder: &Path, file: &Path) -> io::Result<()> {
+    let begins = format!("{}.", file.file_name().unwrap_or_default().to_string_lossy());
+    for found in fs::read_dir(folder)? {
+        let found = found?;
+        let name = found.file_name().to_string_lossy().into_owned();
+        if name.starts_with(&begins) && name.ends_with(".new") {
+            match fs::remove_file(found.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Files written so far.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
@@ -144,6 +161,7 @@ fn put(folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         open.write_all(bytes)?;
         open.sync_all()?;
         fs::rename(&fresh, file)?;
+        clear_leftovers(folder, file)?;
         sync_dir(folder)
     };
     write().map_err(io_error("write", file))?;

@@ -335,6 +335,14 @@ impl Turn {
             "the model found the request too large; it is shortened and sent again");
         if let Some(limit) = limit.filter(|limit| self.is_news(*limit)) {
             self.learn(model.clone(), Some(limit), false).await?;
+        } else if let Some(limit) = limit.filter(|limit| *limit < self.settings.window.window_tokens)
+            && let Some(idx) = self.larger(tries)
+        {
+            // No conversation fits into that: nothing is dropped for its sake where another model has the room.
+            tries.refused.insert(model.clone());
+            tries.overflows = 0;
+            let reason = format!("`{model}` takes {limit} tokens: too few beside prompt and tools");
+            return self.switch(idx, Why { reason, code: error.code() }).await;
         }
         if overflows > OVERFLOW_RETRIES {
             tries.refused.insert(model.clone());
