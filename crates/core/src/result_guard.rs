@@ -4,15 +4,13 @@
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::ids::ArtifactId;
+use crate::prune::SHRUNK_NOTICE;
 use crate::settings::{ResultClass, ResultGuardSettings};
 use crate::tokens::{Correction, estimate};
 use crate::window::measure;
 
 #[cfg(test)]
 mod tests;
-
-/// The words with which every note on a shortened result begins.
-pub const TRUNCATED: &str = "[truncated: output exceeded context limit]";
 
 /// Bytes of head, note and tail of a result of the class [`ResultClass::AlwaysOffload`]; smaller ones stay whole.
 pub const SHORT_BYTES: usize = 2_000;
@@ -211,12 +209,12 @@ fn note(text: &str, edges: Option<Edges>, whereabouts: Whereabouts<'_>) -> Strin
             let (line, offset) = edges.map_or((1, 0), |edges| place(text, edges.head));
             let offset = if offset > 0 { format!(" and offset = {offset}") } else { String::new() };
             format!(
-                "{TRUNCATED}\nThe whole result ({size}) is artifact {id}. {left_out}. \
+                "{SHRUNK_NOTICE}\nThe whole result ({size}) is artifact {id}. {left_out}. \
                  To read on, call artifact_read with id = \"{id}\", from = {line}{offset}."
             )
         }
         Whereabouts::Lost => format!(
-            "{TRUNCATED}\nThe whole result ({size}) could not be stored, and what is not shown is \
+            "{SHRUNK_NOTICE}\nThe whole result ({size}) could not be stored, and what is not shown is \
              lost. {left_out}. Call the tool again for a smaller part of it."
         ),
     }

@@ -52,6 +52,7 @@ impl ChannelState {
                 Event::RunStarted { run } => self.report_start(run),
                 Event::RunEnded(end) => {
                     self.report_end(end);
+                    self.told_of.remove(&end.run);
                     let usable = settings.window.usable_tokens();
                     let unrest = self.unrest.run(end, usable, record.at);
                     self.report_unrest(unrest, &gauge);

@@ -369,3 +369,18 @@ async fn a_prompt_that_leaves_no_room_goes_to_a_model_with_a_larger_window() {
     assert_eq!((n(&world.model), n(second(&world))), (0, 2));
     assert_eq!(names(&world), ["second"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_window_too_small_for_prompt_and_tools_costs_no_history_where_another_model_has_the_room() {
+    let world = World::new().followed_by("second", |settings| settings.window.window_tokens *= 4);
+    let live = world.start().await;
+    for text in ["one", "two", "three"] {
+        live.ask(text, text).await;
+    }
+    world.model.plan(Kind::Reply, overflow(Some(20)));
+    assert_eq!(live.ask("four", "four").await, "re: four");
+    assert_eq!(names(&world), ["second"]);
+    assert!(chosen(&world)[0].1.contains("takes 20 tokens"), "{:?}", chosen(&world));
+    assert_eq!((n(&world.model), n(second(&world))), (4, 1));
+    assert_eq!(world.store.count(is_emergency), 0);
+}

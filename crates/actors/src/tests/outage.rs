@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::event::Event;
+use cairn_core::event::{Event, TurnOutcome};
 use cairn_core::model::ModelError;
 use tokio::time::Instant;
 
@@ -172,4 +172,19 @@ async fn all_that_waited_for_the_model_is_answered_by_one_turn_after_the_first()
     assert_eq!(reply(third).await, "re: two\nthree");
     world.store.until(3, is_settled).await;
     assert_eq!(world.net.words(&group())[1..], ["re: one", "re: two\nthree"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_answers_with_nothing_usable_is_not_waited_for() {
+    let world = World::new();
+    let live = world.start().await;
+    for _ in 0..40 {
+        world
+            .model
+            .plan(Kind::Reply, Plan::Broken("", ModelError::Protocol("the answer is empty".to_owned())));
+    }
+    let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let failed = |event: &Event| matches!(event, Event::TurnEnded(end) if matches!(end.outcome, TurnOutcome::Failed { .. }));
+    world.store.until(1, failed).await;
+    assert_eq!(world.model.requests(Kind::Reply).len(), world.limits.model_attempts as usize);
 }

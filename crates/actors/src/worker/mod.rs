@@ -193,11 +193,8 @@ impl Job {
 
     /// A candidate with what was learnt of it in this channel.
     fn knowing(&self, candidate: &Candidate) -> Candidate {
-        let learnt = self.cell.read(|conversation| candidate.settings.knowing(conversation));
-        Candidate {
-            settings: learnt.map_or_else(|| Arc::clone(&candidate.settings), Arc::new),
-            model: Arc::clone(&candidate.model),
-        }
+        let settings = self.cell.read(|conversation| candidate.settings_in(conversation));
+        Candidate { settings, model: Arc::clone(&candidate.model) }
     }
 
     async fn by_models(&self) -> Result<Draft, Given> {

@@ -18,7 +18,7 @@ use crate::agent::AgentSettings;
 use crate::compaction::Decision;
 use crate::conversation::Conversation;
 use crate::event::{Event, Record};
-use crate::window::{AssembleError, Assembled, Tail};
+use crate::window::{AssembleError, Assembled, Tail, assemble};
 
 pub use sliding::Sliding;
 pub use standard::Standard;
@@ -62,11 +62,13 @@ pub trait ContextEngine: Send + Sync + 'static {
     /// What it is.
     fn info(&self) -> EngineInfo;
 
-    /// The channel wakes with this conversation, or it was restored after a failure: whatever was known before is void.
-    fn bootstrap(&self, conversation: &Conversation);
+    /// The channel wakes with this conversation, or it was restored after a failure: whatever was known before is void. As
+    /// all that tells an engine of something, nothing by itself: an engine whose knowledge is the conversation needs none of
+    /// it.
+    fn bootstrap(&self, _conversation: &Conversation) {}
 
     /// A record became durable and is folded in.
-    fn ingest(&self, conversation: &Conversation, record: &Record);
+    fn ingest(&self, _conversation: &Conversation, _record: &Record) {}
 
     /// Records became durable together and are folded in.
     fn ingest_many(&self, conversation: &Conversation, records: &[Record]) {
@@ -75,7 +77,7 @@ pub trait ContextEngine: Send + Sync + 'static {
         }
     }
 
-    /// The request for the open turn. It always fits.
+    /// The request for the open turn. It always fits. By itself the one of [`crate::window`].
     ///
     /// # Errors
     /// System prompt and tools alone do not fit.
@@ -84,7 +86,9 @@ pub trait ContextEngine: Send + Sync + 'static {
         conversation: &Conversation,
         agent: &AgentSettings,
         tail: &Tail,
-    ) -> Result<Assembled, AssembleError>;
+    ) -> Result<Assembled, AssembleError> {
+        assemble(conversation, agent, tail)
+    }
 
     /// Makes room at once, without a model. Empty when nothing is to leave, or nothing can.
     fn compact(
@@ -100,10 +104,10 @@ pub trait ContextEngine: Send + Sync + 'static {
     fn after_turn(&self, conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Decision;
 
     /// `/new`: the conversation begins anew.
-    fn reset(&self, conversation: &Conversation);
+    fn reset(&self, _conversation: &Conversation) {}
 
     /// The channel falls asleep, or the house stops. Nothing is asked of the engine after it.
-    fn dispose(&self);
+    fn dispose(&self) {}
 }
 
 /// What is due in a conversation. An engine that owns compaction gets no runs: those that another engine left, under way

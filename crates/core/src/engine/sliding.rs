@@ -7,12 +7,12 @@ use super::{ContextEngine, EngineInfo, MakeRoom, SLIDING};
 use crate::agent::AgentSettings;
 use crate::compaction::{Decision, after, closed_turns, compactable, with_retirement};
 use crate::conversation::Conversation;
-use crate::event::{Event, Record};
+use crate::event::Event;
 use crate::ids::Seq;
 use crate::summary::{Marker, MarkerKind, StackItem};
 use crate::tier::Tier;
 use crate::turn::Span;
-use crate::window::{AssembleError, Assembled, Tail, assemble, leaves_room, measure};
+use crate::window::{leaves_room, measure};
 
 /// Share of the background threshold to which usage goes down when the window slides: so that it does so every so many
 /// turns, and the provider's cache of what is sent lives in between.
@@ -26,19 +26,6 @@ impl ContextEngine for Sliding {
     fn info(&self) -> EngineInfo {
         let (name, version) = ("the oldest turns leave the window whole, without a model", "1");
         EngineInfo { id: SLIDING, name, version, owns_compaction: true }
-    }
-
-    fn bootstrap(&self, _conversation: &Conversation) {}
-
-    fn ingest(&self, _conversation: &Conversation, _record: &Record) {}
-
-    fn assemble(
-        &self,
-        conversation: &Conversation,
-        agent: &AgentSettings,
-        tail: &Tail,
-    ) -> Result<Assembled, AssembleError> {
-        assemble(conversation, agent, tail)
     }
 
     fn compact(
@@ -67,16 +54,12 @@ impl ContextEngine for Sliding {
 
     fn after_turn(&self, conversation: &Conversation, agent: &AgentSettings, _now: Timestamp) -> Decision {
         let settings = &agent.compaction;
-        let is_full = settings.max_messages > 0 && conversation.live.len() as u64 >= settings.max_messages;
+        let is_full = settings.max_messages > 0 && conversation.live.len() as u64 > settings.max_messages;
         let is_due = settings.enabled && (is_full || measure(conversation, agent).tier > Tier::Calm);
         let spared = if is_due { compactable(conversation, agent) } else { Vec::new() };
         let events = slide(conversation, agent, &spared, Least::Turns(1));
         if events.is_empty() { Decision::Idle } else { Decision::Apply(events) }
     }
-
-    fn reset(&self, _conversation: &Conversation) {}
-
-    fn dispose(&self) {}
 }
 
 /// What leaves in any case.

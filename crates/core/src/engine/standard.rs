@@ -6,8 +6,7 @@ use super::{ContextEngine, EngineInfo, MakeRoom, STANDARD};
 use crate::agent::AgentSettings;
 use crate::compaction::{Decision, next_run, relieve, relieve_on_overflow};
 use crate::conversation::Conversation;
-use crate::event::{Event, Record};
-use crate::window::{AssembleError, Assembled, Tail, assemble};
+use crate::event::Event;
 
 /// The standard engine. All it knows is in the conversation.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,19 +16,6 @@ impl ContextEngine for Standard {
     fn info(&self) -> EngineInfo {
         let (name, version) = ("levelled summaries in the background", "1");
         EngineInfo { id: STANDARD, name, version, owns_compaction: false }
-    }
-
-    fn bootstrap(&self, _conversation: &Conversation) {}
-
-    fn ingest(&self, _conversation: &Conversation, _record: &Record) {}
-
-    fn assemble(
-        &self,
-        conversation: &Conversation,
-        agent: &AgentSettings,
-        tail: &Tail,
-    ) -> Result<Assembled, AssembleError> {
-        assemble(conversation, agent, tail)
     }
 
     fn compact(
@@ -50,8 +36,4 @@ impl ContextEngine for Standard {
     fn after_turn(&self, conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Decision {
         next_run(conversation, agent, now)
     }
-
-    fn reset(&self, _conversation: &Conversation) {}
-
-    fn dispose(&self) {}
 }

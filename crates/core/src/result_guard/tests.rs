@@ -98,7 +98,7 @@ fn head_and_tail_are_equal_and_below_the_limit(#[case] text: String) {
     assert!(shown.len() <= MAX, "{}", shown.len());
     assert!(shown.starts_with(head) && shown.ends_with(tail));
     let note = &shown[head.len()..shown.len() - tail.len()];
-    assert!(note.trim_start().starts_with(TRUNCATED), "{note}");
+    assert!(note.trim_start().starts_with(SHRUNK_NOTICE), "{note}");
     assert!(note.len() <= NOTE_BYTES, "{}", note.len());
     // The line to read on from is the one at which the head ends.
     let (line, offset) = place(&text, edges.head);
@@ -124,7 +124,7 @@ fn notes_keep_their_words() {
     let note = |text: &str, room: &Room, whereabouts| {
         let verdict = judge(text, ResultClass::Auto, &settings, room);
         let shown = shown(text, verdict, whereabouts);
-        let start = shown.find(TRUNCATED).unwrap();
+        let start = shown.find(SHRUNK_NOTICE).unwrap();
         shown[start..].lines().take(2).collect::<Vec<_>>().join("\n")
     };
     let (by_lines, giant) = (lines(10_000), "x".repeat(10_000));

@@ -12,7 +12,7 @@ use cairn_core::ids::{Seq, TurnId};
 use cairn_core::summary::{Marker, MarkerKind};
 use cairn_core::tier::Tier;
 use cairn_core::turn::spans;
-use cairn_core::window::{AssembleError, Assembled, Tail, assemble, measure};
+use cairn_core::window::measure;
 use jiff::Timestamp;
 
 /// Turns that [`Latest`] lets gather, and that it keeps when it drops some.
@@ -64,15 +64,6 @@ impl ContextEngine for Latest {
             Event::TurnUndone { turn, .. } => closed.retain(|(closed, _)| closed != turn),
             _ => {}
         }
-    }
-
-    fn assemble(
-        &self,
-        conversation: &Conversation,
-        agent: &AgentSettings,
-        tail: &Tail,
-    ) -> Result<Assembled, AssembleError> {
-        assemble(conversation, agent, tail)
     }
 
     fn compact(

@@ -1,7 +1,7 @@
 //! When a run starts that is due: the number of messages, the cold cache, the hour's budget; and the cap of the stack.
 
-use cairn_core::compaction::{Decision, next_run, over_budget};
-use cairn_core::event::{Event, Trigger, Work};
+use cairn_core::compaction::{Decision, give_up, next_run, over_budget, request_manual, summary_limit};
+use cairn_core::event::{Event, RunOutcome, Trigger, Work};
 use cairn_core::model::Usage;
 use cairn_core::summary::stack_cap;
 use cairn_core::tier::Tier;
@@ -186,4 +186,38 @@ fn without_compaction_only_what_is_asked_for_runs_and_the_emergency_stays() {
     sim.manual();
     let run = sim.conversation.run.clone().unwrap();
     assert_eq!((run.trigger, run.work), (Trigger::Manual, Work::Sealed));
+}
+
+#[test]
+fn what_a_clock_that_was_ahead_has_spent_holds_no_run_up() {
+    let mut sim = filled_to(Tier::Background);
+    sim.agent.compaction.tokens_per_hour = 1_000;
+    let now = sim.now;
+    sim.pass(365 * 24 * 3_600);
+    spend(&mut sim, 5_000);
+    assert!(over_budget(&sim.conversation, &sim.agent, sim.now));
+    sim.now = now;
+    assert!(!over_budget(&sim.conversation, &sim.agent, sim.now));
+    assert_eq!(started(&sim), Trigger::Threshold);
+}
+
+#[test]
+fn who_asks_for_a_run_comes_after_those_who_asked_before() {
+    let mut sim = filled_to(Tier::Background);
+    sim.manual();
+    sim.manual();
+    let ended = give_up(&sim.conversation, &sim.agent, RunOutcome::Failed, "no model", sim.now).unwrap();
+    sim.journal(ended);
+    assert_eq!((sim.conversation.run.is_none(), sim.conversation.queued_runs.len()), (true, 1));
+    let asked = request_manual(&sim.conversation, &sim.agent, Some("prices".to_owned()), true, sim.now);
+    assert!(matches!(asked, Some(Event::RunQueued { .. })), "{asked:?}");
+}
+
+#[test]
+fn a_cap_of_the_stack_in_tokens_bounds_single_summaries() {
+    let mut agent = Sim::new(32_000).agent;
+    let by_share = summary_limit(&agent, 100_000, false);
+    agent.compaction.stack_tokens = 2_400;
+    assert_eq!(summary_limit(&agent, 100_000, false), 200, "a twelfth: three levels of four");
+    assert!(by_share > 200);
 }

@@ -10,6 +10,7 @@ mod context;
 mod draw;
 mod export;
 mod failure;
+mod lines;
 mod memory;
 mod out;
 mod outbox;

@@ -157,9 +157,23 @@ impl House {
         seqs.into_iter().zip(entries.iter().cloned()).collect()
     }
 
+    /// Context and history of the same moment: what is done behind the last reply may come between two questions.
+    async fn still(&self) -> (Value, BTreeMap<u64, Value>) {
+        let of = |context: &Value| (context["summaries"].clone(), context["markers"].clone());
+        let mut before = self.context().await;
+        loop {
+            let history = self.history().await;
+            let after = self.context().await;
+            if of(&before) == of(&after) {
+                return (after, history);
+            }
+            before = after;
+        }
+    }
+
     /// Every entry is in the place that the context says: under a summary, under a marker, sealed or live.
     pub(crate) async fn check_places(&self) {
-        let (context, history) = (self.context().await, self.history().await);
+        let (context, history) = self.still().await;
         let within = |item: &Value, seq: u64| {
             (item["from_seq"].as_u64().unwrap()..=item["to_seq"].as_u64().unwrap()).contains(&seq)
         };

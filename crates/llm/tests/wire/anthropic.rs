@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use cairn_core::model::ToolDef;
 use cairn_llm::{Anthropic, BadModel, ServerOptions, Timeouts};
-use cairn_testkit::model::{Answer, FakeModel, Kind, Rule, Streaming, Wire, Wording};
+use cairn_testkit::model::{Answer, FakeModel, Kind, Rule, Wire, Wording};
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -15,10 +14,6 @@ fn claude(base_url: &str, stream: bool) -> Anthropic {
     Anthropic::new(options).expect("good options")
 }
 
-fn find() -> ToolDef {
-    ToolDef { name: "find".to_owned(), description: "d".to_owned(), parameters: json!({"type": "object"}) }
-}
-
 fn now(text: &str) -> ChatMessage {
     ChatMessage::Context { text: format!("<context>\n{text}\n</context>") }
 }
@@ -27,23 +22,8 @@ fn now(text: &str) -> ChatMessage {
 async fn words_reasoning_calls_and_usage_arrive_streaming_and_not() {
     for stream in [true, false] {
         let server = FakeModel::start().await;
-        server.push(
-            Kind::Reply,
-            Answer::text("Grüße aus dem Süden, \u{1F980} und zurück")
-                .reasoning("I think for a while about it")
-                .and_call("find", json!({"q": "é\u{1F980}"}))
-                .and_call("read", json!({})),
-        );
-        let said = ask(&claude(&server.base_url(), stream), request("hello")).await.unwrap();
-        assert_eq!(said.text, "Grüße aus dem Süden, \u{1F980} und zurück", "streaming: {stream}");
-        assert_eq!(said.reasoning, "I think for a while about it");
-        let calls: Vec<_> =
-            said.calls.iter().map(|call| (call.name.as_str(), call.arguments.clone())).collect();
-        assert_eq!(calls, [("find", json!({"q": "é\u{1F980}"})), ("read", json!({}))]);
-        assert_eq!(said.finish, Finish::ToolCalls);
-        assert!(said.usage.is_some_and(|usage| usage.input_tokens > 0 && usage.output_tokens > 0));
+        all_arrives(&server, &claude(&server.base_url(), stream)).await;
         assert_eq!(server.seen()[0].wire, Wire::Anthropic);
-        server.assert_clean();
     }
 }
 
@@ -216,17 +196,5 @@ async fn a_model_without_tools_is_told_of_calls_in_words() {
 
 #[tokio::test]
 async fn a_server_that_does_not_stream_is_asked_for_whole_answers() {
-    for streaming in [Streaming::Refused, Streaming::Ignored] {
-        let server = FakeModel::builder().streaming(streaming).start().await;
-        let model = claude(&server.base_url(), true);
-        for n in 0..3 {
-            assert_eq!(ask(&model, request("x")).await.unwrap().text, "echo: x", "request {n}");
-        }
-        let asked: Vec<_> = server.requests().iter().map(|body| body["stream"] == true).collect();
-        let expected: &[bool] = match streaming {
-            Streaming::Refused => &[true, false, false, false],
-            Streaming::Ignored | Streaming::Yes => &[true, false, false],
-        };
-        assert_eq!(asked, expected, "{streaming:?}");
-    }
+    whole_answers_are_asked_for(|url| Box::new(claude(url, true))).await;
 }

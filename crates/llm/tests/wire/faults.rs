@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use cairn_core::model::ToolDef;
 use cairn_llm::{BadModel, OpenAi, Timeouts};
-use cairn_testkit::model::{Answer, FakeModel, Kind, Streaming, Wording};
+use cairn_testkit::model::{Answer, FakeModel, Kind, Wording};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -102,11 +101,7 @@ async fn a_model_without_tools_is_known_in_each_servers_words() {
         let server = FakeModel::builder().no_tools(*wording).start().await;
         let model = model(&server.base_url(), true);
         let mut talk = request("x");
-        talk.tools = vec![ToolDef {
-            name: "find".to_owned(),
-            description: "d".to_owned(),
-            parameters: json!({"type": "object"}),
-        }];
+        talk.tools = vec![find()];
         assert_eq!(ask(&model, talk).await.unwrap_err().code(), "no_tools", "{wording:?}");
         assert_eq!(ask(&model, request("x")).await.unwrap().text, "echo: x");
         // A request without tools is not refused for them, whatever the server says.
@@ -117,20 +112,7 @@ async fn a_model_without_tools_is_known_in_each_servers_words() {
 
 #[tokio::test]
 async fn a_server_that_does_not_stream_is_asked_for_whole_answers() {
-    for streaming in [Streaming::Refused, Streaming::Ignored] {
-        let server = FakeModel::builder().streaming(streaming).start().await;
-        let model = model(&server.base_url(), true);
-        for n in 0..3 {
-            assert_eq!(ask(&model, request("x")).await.unwrap().text, "echo: x", "request {n}");
-        }
-        let asked: Vec<_> = server.requests().iter().map(|body| body["stream"] == true).collect();
-        let expected: &[bool] = match streaming {
-            Streaming::Refused => &[true, false, false, false],
-            Streaming::Ignored | Streaming::Yes => &[true, false, false],
-        };
-        assert_eq!(asked, expected, "{streaming:?}");
-        assert!(server.requests()[1..].iter().all(|body| body.get("stream_options").is_none()));
-    }
+    whole_answers_are_asked_for(|url| Box::new(model(url, true))).await;
     // One that fails without streaming, too, is asked for a stream again.
     let server = FakeModel::start().await;
     let model = model(&server.base_url(), true);

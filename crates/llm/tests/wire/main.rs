@@ -6,10 +6,12 @@ mod talk;
 
 use cairn_core::ids::{AgentId, ChannelId};
 use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, Usage};
+use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, ToolDef, Usage};
 use cairn_core::ports::ChatModel;
 use cairn_llm::{OpenAi, ServerOptions};
+use cairn_testkit::model::{Answer, FakeModel, Kind, Streaming};
 use futures::StreamExt;
+use serde_json::json;
 
 /// A request with one message.
 fn request(text: &str) -> ChatRequest {
@@ -36,6 +38,48 @@ struct Whole {
     calls: Vec<ToolCall>,
     finish: Finish,
     usage: Option<Usage>,
+}
+
+/// A tool to be offered.
+fn find() -> ToolDef {
+    ToolDef { name: "find".to_owned(), description: "d".to_owned(), parameters: json!({"type": "object"}) }
+}
+
+/// All that an answer may hold arrives whole, from a model at the address that it is given.
+async fn all_arrives(server: &FakeModel, model: &dyn ChatModel) {
+    server.push(
+        Kind::Reply,
+        Answer::text("Grüße aus dem Süden, \u{1F980} und zurück")
+            .reasoning("I think for a while about it")
+            .and_call("find", json!({"q": "é\u{1F980}"}))
+            .and_call("read", json!({})),
+    );
+    let said = ask(model, request("hello")).await.expect("an answer");
+    assert_eq!(said.text, "Grüße aus dem Süden, \u{1F980} und zurück");
+    assert_eq!(said.reasoning, "I think for a while about it");
+    let calls: Vec<_> = said.calls.iter().map(|call| (call.name.as_str(), call.arguments.clone())).collect();
+    assert_eq!(calls, [("find", json!({"q": "é\u{1F980}"})), ("read", json!({}))]);
+    assert_eq!(said.finish, Finish::ToolCalls);
+    assert!(said.usage.is_some_and(|usage| usage.input_tokens > 0 && usage.output_tokens > 0));
+    server.assert_clean();
+}
+
+/// A server that does not stream is asked for whole answers from the first refusal on.
+async fn whole_answers_are_asked_for(make: impl Fn(&str) -> Box<dyn ChatModel>) {
+    for streaming in [Streaming::Refused, Streaming::Ignored] {
+        let server = FakeModel::builder().streaming(streaming).start().await;
+        let model = make(&server.base_url());
+        for n in 0..3 {
+            assert_eq!(ask(&*model, request("x")).await.expect("an answer").text, "echo: x", "request {n}");
+        }
+        let asked: Vec<_> = server.requests().iter().map(|body| body["stream"] == true).collect();
+        let expected: &[bool] = match streaming {
+            Streaming::Refused => &[true, false, false, false],
+            Streaming::Ignored | Streaming::Yes => &[true, false, false],
+        };
+        assert_eq!(asked, expected, "{streaming:?}");
+        assert!(server.requests()[1..].iter().all(|body| body.get("stream_options").is_none()));
+    }
 }
 
 async fn ask(model: &dyn ChatModel, request: ChatRequest) -> Result<Whole, ModelError> {

@@ -14,22 +14,7 @@ use super::*;
 async fn words_reasoning_calls_and_usage_arrive_streaming_and_not() {
     for stream in [true, false] {
         let server = FakeModel::start().await;
-        server.push(
-            Kind::Reply,
-            Answer::text("Grüße aus dem Süden, \u{1F980} und zurück")
-                .reasoning("I think for a while about it")
-                .and_call("find", json!({"q": "é\u{1F980}"}))
-                .and_call("read", json!({})),
-        );
-        let said = ask(&model(&server.base_url(), stream), request("hello")).await.unwrap();
-        assert_eq!(said.text, "Grüße aus dem Süden, \u{1F980} und zurück", "streaming: {stream}");
-        assert_eq!(said.reasoning, "I think for a while about it");
-        let calls: Vec<_> =
-            said.calls.iter().map(|call| (call.name.as_str(), call.arguments.clone())).collect();
-        assert_eq!(calls, [("find", json!({"q": "é\u{1F980}"})), ("read", json!({}))]);
-        assert_eq!(said.finish, Finish::ToolCalls);
-        assert!(said.usage.is_some_and(|usage| usage.input_tokens > 0 && usage.output_tokens > 0));
-        server.assert_clean();
+        all_arrives(&server, &model(&server.base_url(), stream)).await;
     }
 }
 

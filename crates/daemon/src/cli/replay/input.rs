@@ -1,14 +1,13 @@
 //! The file: read and checked whole before anything is sent.
 
-use std::io::Read;
 use std::path::Path;
 
 use cairn_platforms::local::{MessageRequest, read_object};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::cli::exit;
 use crate::cli::failure::Failure;
+use crate::cli::{exit, lines};
 
 /// What a line must be.
 const EXPECTED: &str = r#"expected {"user": "…", "text": "…"}, with "at" (RFC 3339) and "id" where known"#;
@@ -23,16 +22,7 @@ struct Line {
 
 /// Reads the messages of a file, `-` for stdin. Each gets an id, if it has none, that derives from line and content.
 pub(super) fn read(file: &Path, max_text_bytes: usize) -> Result<Vec<MessageRequest>, Failure> {
-    let shown = file.display();
-    let unreadable = |error: std::io::Error| {
-        Failure::failed(format!("cannot read {shown}: {error}"), "check the path; `-` reads stdin")
-    };
-    let mut bytes = Vec::new();
-    if file == Path::new("-") {
-        std::io::stdin().lock().read_to_end(&mut bytes).map_err(unreadable)?;
-    } else {
-        bytes = std::fs::read(file).map_err(unreadable)?;
-    }
+    let (shown, bytes) = (file.display(), lines::read(file)?);
     parse(&bytes, max_text_bytes).map_err(|(line_no, reason)| {
         Failure::new(
             exit::FAILED,
@@ -44,15 +34,7 @@ pub(super) fn read(file: &Path, max_text_bytes: usize) -> Result<Vec<MessageRequ
 
 /// The messages, or the number of the first bad line and what is wrong with it.
 fn parse(bytes: &[u8], max_text_bytes: usize) -> Result<Vec<MessageRequest>, (usize, String)> {
-    let mut messages = Vec::new();
-    for (idx, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        let line_no = idx + 1;
-        messages.push(message(line, line_no, max_text_bytes).map_err(|reason| (line_no, reason))?);
-    }
-    Ok(messages)
+    lines::each(bytes, |line_no, line| message(line, line_no, max_text_bytes))
 }
 
 fn message(line: &[u8], line_no: usize, max_text_bytes: usize) -> Result<MessageRequest, String> {

@@ -1,6 +1,5 @@
 //! A file as a script: read and checked whole, its words weighed and dropped.
 
-use std::io::Read;
 use std::path::Path;
 
 use cairn_core::ids::Generation;
@@ -13,6 +12,7 @@ use serde::Deserialize;
 
 use super::TuneArgs;
 use crate::cli::failure::Failure;
+use crate::cli::lines;
 
 /// What a line must be.
 const EXPECTED: &str =
@@ -53,16 +53,7 @@ struct Weighed {
 
 /// Reads a file, `-` for stdin.
 pub(super) fn read(file: &Path, args: &TuneArgs, max_text_bytes: usize) -> Result<Script, Failure> {
-    let shown = file.display();
-    let unreadable = |error: std::io::Error| {
-        Failure::failed(format!("cannot read {shown}: {error}"), "check the path; `-` reads stdin")
-    };
-    let mut bytes = Vec::new();
-    if file == Path::new("-") {
-        std::io::stdin().lock().read_to_end(&mut bytes).map_err(unreadable)?;
-    } else {
-        bytes = std::fs::read(file).map_err(unreadable)?;
-    }
+    let (shown, bytes) = (file.display(), lines::read(file)?);
     let lines = parse(&bytes, max_text_bytes)
         .map_err(|(line_no, why)| Failure::failed(format!("{shown}, line {line_no}: {why}"), EXPECTED))?;
     if lines.is_empty() {
@@ -72,13 +63,7 @@ pub(super) fn read(file: &Path, args: &TuneArgs, max_text_bytes: usize) -> Resul
 }
 
 fn parse(bytes: &[u8], max_text_bytes: usize) -> Result<Vec<Weighed>, (usize, String)> {
-    let mut lines = Vec::new();
-    for (idx, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        if !line.iter().all(u8::is_ascii_whitespace) {
-            lines.push(weighed(line, max_text_bytes).map_err(|why| (idx + 1, why))?);
-        }
-    }
-    Ok(lines)
+    lines::each(bytes, |_, line| weighed(line, max_text_bytes))
 }
 
 fn weighed(line: &[u8], max_text_bytes: usize) -> Result<Weighed, String> {
