@@ -205,6 +205,7 @@ fn what_a_clock_that_was_ahead_has_spent_holds_no_run_up() {
 fn who_asks_for_a_run_comes_after_those_who_asked_before() {
     let mut sim = filled_to(Tier::Background);
     sim.manual();
+    (0..4).for_each(|_| sim.turn(LONG, LONG));
     sim.manual();
     let ended = give_up(&sim.conversation, &sim.agent, RunOutcome::Failed, "no model", sim.now).unwrap();
     sim.journal(ended);
