@@ -25,6 +25,7 @@ impl Intake for House {
                     Refusal::Conflict(_) => "conflict",
                     Refusal::Busy { .. } => "busy",
                     Refusal::Limited { .. } => "limited",
+                    Refusal::Decided { .. } => "decided",
                     Refusal::Unavailable(_) => "unavailable",
                     Refusal::UnknownAgent(_) => "unknown_agent",
                     Refusal::Store(_) => "store",

@@ -12,7 +12,7 @@ use cairn_core::ids::{AgentId, ChannelId, Generation, OutboxId, RunId, TurnId};
 use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::ports::{
     Archive, ArtifactStore, Clock, Journal, MemoryStore, OutboxItem, OutboxStore, Platform, Search,
-    StoreError, Tool,
+    StoreError, Toolset,
 };
 use cairn_core::registry::UsageDay;
 use cairn_core::tier::Tier;
@@ -46,7 +46,7 @@ pub struct HouseDeps {
     /// Large results of tools.
     pub artifacts: Arc<dyn ArtifactStore>,
     /// Tools beside those that are built in.
-    pub tools: Vec<Arc<dyn Tool>>,
+    pub tools: Arc<dyn Toolset>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// The agents; the first is the default one.

@@ -5,6 +5,7 @@ use crate::ids::AgentId;
 use crate::model::ToolDef;
 use crate::settings::{PruningSettings, ResultGuardSettings, WindowGuard};
 use crate::tier::CompactionSettings;
+use crate::voices::TrustSettings;
 
 /// An agent's settings on one model of its chain, resolved from the configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +34,8 @@ pub struct AgentSettings {
     pub cache_ttl_secs: u64,
     /// Tools that the model may call.
     pub tools: Vec<ToolDef>,
+    /// Whom it trusts, and who may say yes.
+    pub trust: TrustSettings,
     /// Most memories recalled into a window.
     pub recall_limit: usize,
     /// Most model calls of one turn.

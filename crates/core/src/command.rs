@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ChannelId, MessageId};
+use crate::ids::{ApprovalId, ChannelId, MessageId};
 use crate::message::Author;
 
 /// A command as it was given.
@@ -46,6 +46,16 @@ pub enum Command {
     Undo,
     /// Stop the turn under way.
     Stop,
+    /// Say yes to a call that waits for it.
+    Approve {
+        /// The request's id; none: the only one that waits here.
+        id: Option<ApprovalId>,
+    },
+    /// Say no to a call that waits for a yes.
+    Deny {
+        /// The request's id; none: the only one that waits here.
+        id: Option<ApprovalId>,
+    },
     /// List the commands.
     Help,
 }
@@ -106,6 +116,14 @@ pub const COMMANDS: &[CommandSpec] = &[
     spec("new", "Begin afresh; the old conversation stays in the archive"),
     spec("undo", "Take the last question and its answer back"),
     spec("stop", "Stop the answer under way"),
+    with(
+        "approve",
+        "Say yes to a call of a tool that waits for it",
+        "id",
+        "Which, where several wait",
+        false,
+    ),
+    with("deny", "Say no to a call of a tool that waits for a yes", "id", "Which, where several wait", false),
     spec("help", "List the commands"),
 ];
 
@@ -135,6 +153,8 @@ impl Command {
             "new" => Self::New,
             "undo" => Self::Undo,
             "stop" => Self::Stop,
+            "approve" => Self::Approve { id: given.map(|id| ApprovalId::from(id.to_lowercase())) },
+            "deny" => Self::Deny { id: given.map(|id| ApprovalId::from(id.to_lowercase())) },
             _ => Self::Help,
         }))
     }
@@ -153,6 +173,8 @@ impl Command {
             Self::New => "new",
             Self::Undo => "undo",
             Self::Stop => "stop",
+            Self::Approve { .. } => "approve",
+            Self::Deny { .. } => "deny",
             Self::Help => "help",
         }
     }

@@ -75,6 +75,10 @@ string_id! {
     MessageId
 }
 string_id! {
+    /// A request for a person's yes: six letters and digits; see [`crate::approval::approval_id`].
+    ApprovalId
+}
+string_id! {
     /// An artifact: `a` and its ordinal in the channel.
     ArtifactId
 }

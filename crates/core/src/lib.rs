@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod agent;
+pub mod approval;
 pub mod artifact;
 pub mod chain;
 pub mod command;
@@ -16,6 +17,7 @@ pub mod engine;
 pub mod event;
 pub mod ids;
 pub mod limits;
+pub mod mcp;
 pub mod memory;
 pub mod message;
 pub mod model;
@@ -30,8 +32,10 @@ pub mod settings;
 pub mod summary;
 pub mod tier;
 pub mod tokens;
+pub mod tool;
 pub mod tune;
 pub mod turn;
 pub mod unrest;
+pub mod voices;
 pub mod window;
 pub mod words;

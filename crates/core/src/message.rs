@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::ids::{Generation, MessageId, Seq, TurnId};
+use crate::voices::Voices;
 
 /// Who an entry is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -110,6 +111,9 @@ pub struct Entry {
     /// For a tool's entry: the artifact that holds the whole of its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<crate::ids::ArtifactId>,
+    /// For a tool's entry: whose text its result holds.
+    #[serde(default, skip_serializing_if = "Voices::is_empty")]
+    pub voices: Voices,
     /// The text quotes other entries (an offline reply): it is not indexed, so that no search finds an echo.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quotes: bool,
@@ -236,6 +240,7 @@ impl Pending {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
+            voices: Voices::default(),
             quotes: false,
             tokens: self.tokens,
         }
@@ -291,6 +296,7 @@ impl Entry {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
+            voices: Voices::default(),
             quotes: false,
             tokens: LOST_TOKENS,
         }

@@ -71,6 +71,8 @@ pub enum ChatMessage {
         call_id: String,
         /// The result.
         text: String,
+        /// Pictures of it, for models that take pictures; the text names them.
+        images: Vec<Part>,
     },
     /// Volatile context at the tail (recalled memories, the clock), marked as data in its own text. Wire formats
     /// merge it into the user's message before it, or send it as a user's message.

@@ -196,6 +196,7 @@ fn note(conversation: &Conversation, id: OutboxId, words: String) -> Event {
         turn: open.or_else(newest).unwrap_or_else(|| TurnId::from("t0")),
         seq: Seq(conversation.next_seq.0.saturating_sub(1)),
         note: Some(words),
+        approval: None,
         reply_to: None,
         edits: None,
         draft: false,

@@ -267,7 +267,7 @@ pub(crate) async fn house(
         memories: Arc::new(store.clone()),
         outbox: Arc::new(store.clone()),
         artifacts: Arc::new(store.artifacts()),
-        tools: tools.0.to_vec(),
+        tools: Arc::new(tools.0.to_vec()),
         clock: Arc::clone(clock),
         agents: roster.runtimes().await?.to_vec(),
         // Local answers are stored, and read by whoever waits for them: nothing is owed to a network.

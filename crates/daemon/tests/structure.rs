@@ -10,14 +10,18 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The map of `crates/ARCHITECTURE.md`: which crates of the house a crate may use.
-const EDGES: [(&str, &[&str]); 7] = [
+const EDGES: [(&str, &[&str]); 8] = [
     ("cairn-core", &[]),
     ("cairn-store", &["cairn-core"]),
     ("cairn-llm", &["cairn-core"]),
     ("cairn-platforms", &["cairn-core"]),
     ("cairn-actors", &["cairn-core"]),
-    ("cairn-daemon", &["cairn-actors", "cairn-core", "cairn-llm", "cairn-platforms", "cairn-store"]),
+    (
+        "cairn-daemon",
+        &["cairn-actors", "cairn-core", "cairn-llm", "cairn-platforms", "cairn-store", "cairn-tools"],
+    ),
     ("cairn-testkit", &["cairn-core"]),
+    ("cairn-tools", &["cairn-core"]),
 ];
 
 /// The crate of fakes: for tests alone.
@@ -54,11 +58,12 @@ const NOT_IN_CORE: [&str; 26] = [
 ];
 
 /// The packages that Cairn is built upon, each with the crate that uses it.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 9] = [
     ("ractor", "cairn-actors"),
     ("tokio", "cairn-daemon"),
     ("sled", "cairn-store"),
     ("reqwest", "cairn-llm"),
+    ("rmcp", "cairn-tools"),
     ("tokio-util", "cairn-actors"),
     ("serde", "cairn-core"),
     ("toml", "cairn-daemon"),

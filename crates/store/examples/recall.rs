@@ -84,6 +84,7 @@ async fn load(store: &Store, channel: &ChannelId, conversation: &Value) -> Resul
                 tool_calls: Vec::new(),
                 tool_call_id: None,
                 artifact: None,
+                voices: cairn_core::voices::Voices::default(),
                 quotes: false,
                 tokens: 0,
             };

@@ -54,6 +54,7 @@ async fn lived_in(dir: &Path) -> String {
         turn,
         seq: Seq(4),
         note: None,
+        approval: None,
         reply_to: None,
         edits: None,
         draft: false,

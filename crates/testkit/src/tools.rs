@@ -9,6 +9,7 @@ use cairn_core::ids::ChannelId;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::Tool;
 use cairn_core::settings::ResultClass;
+use cairn_core::tool::{Effect, ToolOutput};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -63,14 +64,18 @@ impl Tool for Flood {
         def("flood", "Gives so many bytes of numbered lines.", "bytes")
     }
 
-    fn class(&self) -> ResultClass {
-        ResultClass::Auto
+    fn effect(&self) -> Effect {
+        Effect::Reads
     }
 
-    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<String, String>> {
+    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
         let text = numbered_lines(bytes_of(&arguments));
         let by_lines = arguments["lines"].as_bool().unwrap_or(true);
-        Box::pin(std::future::ready(Ok(if by_lines { text } else { text.replace('\n', " ") })))
+        Box::pin(std::future::ready(Ok(ToolOutput::text(if by_lines {
+            text
+        } else {
+            text.replace('\n', " ")
+        }))))
     }
 }
 
@@ -79,11 +84,11 @@ impl Tool for Fail {
         def("fail", "Fails with so many bytes of an error.", "bytes")
     }
 
-    fn class(&self) -> ResultClass {
-        ResultClass::Auto
+    fn effect(&self) -> Effect {
+        Effect::Reads
     }
 
-    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<String, String>> {
+    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
         assert!(arguments["panic"] != json!(true), "asked to panic");
         Box::pin(std::future::ready(Err(numbered_lines(bytes_of(&arguments)))))
     }
@@ -94,17 +99,17 @@ impl Tool for Slow {
         def("slow", "Answers after so many milliseconds.", "ms")
     }
 
-    fn class(&self) -> ResultClass {
-        ResultClass::Auto
+    fn effect(&self) -> Effect {
+        Effect::Reads
     }
 
-    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<String, String>> {
+    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
         Box::pin(async move {
             match arguments["ms"].as_u64() {
                 Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
                 None => std::future::pending().await,
             }
-            Ok("at last".to_owned())
+            Ok(ToolOutput::text("at last"))
         })
     }
 }
@@ -118,7 +123,11 @@ impl Tool for Binary {
         ResultClass::AlwaysOffload
     }
 
-    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<String, String>> {
+    fn effect(&self) -> Effect {
+        Effect::Reads
+    }
+
+    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
         let bytes = bytes_of(&arguments);
         let pieces =
             ["\u{0}\u{1}\u{1b}[2J", "\r\n", "\u{fffd}", "é", "語", "🪨", "\u{202e}", "\u{2028}", "\n", "\t"];
@@ -129,7 +138,7 @@ impl Tool for Binary {
             }
             text.push_str(piece);
         }
-        Box::pin(std::future::ready(Ok(text)))
+        Box::pin(std::future::ready(Ok(ToolOutput::text(text))))
     }
 }
 
@@ -140,14 +149,15 @@ mod tests {
     #[tokio::test]
     async fn results_have_the_size_that_was_asked_for() {
         let channel: ChannelId = "main/local/main".parse().unwrap();
-        let flood = Flood.call(channel.clone(), json!({ "bytes": 10_000_000 })).await.unwrap();
+        let flood = Flood.call(channel.clone(), json!({ "bytes": 10_000_000 })).await.unwrap().words();
         assert_eq!(flood.len(), 10_000_000);
         assert!(flood.starts_with("line 1: ") && flood.contains("\nline 170000: "));
-        let giant = Flood.call(channel.clone(), json!({ "bytes": 90_000, "lines": false })).await.unwrap();
+        let giant = Flood.call(channel.clone(), json!({ "bytes": 90_000, "lines": false }));
+        let giant = giant.await.unwrap().words();
         assert!(!giant.contains('\n'));
         let error = Fail.call(channel.clone(), json!({ "bytes": 60_000 })).await.unwrap_err();
         assert_eq!(error.len(), 60_000);
-        let binary = Binary.call(channel, json!({ "bytes": 5_000 })).await.unwrap();
+        let binary = Binary.call(channel, json!({ "bytes": 5_000 })).await.unwrap().words();
         assert!(binary.len() > 4_990 && binary.contains('\u{0}'));
     }
 }

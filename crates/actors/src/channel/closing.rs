@@ -166,7 +166,7 @@ fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, draft: 
         Drafted::No | Drafted::Unknown => None,
     };
     let (turn, reply_to) = (open.id.clone(), open.reply_to.clone());
-    Event::OutboxIntended { id, turn, seq, note, reply_to, edits, draft: false }
+    Event::OutboxIntended { id, turn, seq, note, approval: None, reply_to, edits, draft: false }
 }
 
 /// The newest entry.

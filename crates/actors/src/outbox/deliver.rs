@@ -200,7 +200,7 @@ impl Delivery {
         }
         let reply_to = self.item.reply_to.clone().filter(|_| part == 0);
         let (delivery, words) = (self.item.id.clone(), words.to_owned());
-        self.platform.send(SendPart { delivery, part, channel, reply_to, words }).await
+        self.platform.send(SendPart { delivery, part, channel, reply_to, words, approval: None }).await
     }
 
     /// The platform still guards against a double of what was first sent then.

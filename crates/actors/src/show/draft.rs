@@ -207,6 +207,7 @@ impl Drafter {
             turn: self.open.id.clone(),
             seq: self.open.first_seq,
             note: None,
+            approval: None,
             reply_to: self.open.reply_to.clone(),
             edits: None,
             draft: true,
@@ -226,6 +227,7 @@ impl Drafter {
             channel: self.cell.id.clone(),
             reply_to: self.open.reply_to.clone(),
             words,
+            approval: None,
         };
         match tokio::time::timeout(REQUEST_LIMIT, self.platform.send(part)).await {
             Ok(result) => result,

@@ -10,6 +10,7 @@ use cairn_core::message::{Entry, Role};
 use cairn_core::model::ToolDef;
 use cairn_core::ports::{ArtifactStore as _, StoreError, Tool};
 use cairn_core::settings::ResultClass;
+use cairn_core::tool::{Effect, ToolOutput};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -33,7 +34,11 @@ impl Tool for Played {
         self.1
     }
 
-    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<String, String>> {
+    fn effect(&self) -> Effect {
+        Effect::Reads
+    }
+
+    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
         let name = self.0;
         assert!(name != "broken", "planned");
         Box::pin(async move {
@@ -43,9 +48,9 @@ impl Tool for Played {
                 "fail" => Err(lines),
                 "slow" => {
                     tokio::time::sleep(Duration::from_secs(3600)).await;
-                    Ok(lines)
+                    Ok(ToolOutput::text(lines))
                 }
-                _ => Ok(lines),
+                _ => Ok(ToolOutput::text(lines)),
             }
         })
     }

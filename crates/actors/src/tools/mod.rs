@@ -172,21 +172,21 @@ impl Toolbox {
         }
     }
 
-    fn other(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.shared.deps.tools.iter().find(|tool| tool.def().name == name)
+    fn other(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.shared.deps.tools.get(name)
     }
 
     /// Calls a tool that is not our own, as a watched task: a panic in it is an error like any other, and it is
     /// dropped at its time limit.
-    async fn call_other(&self, tool: &Arc<dyn Tool>, name: &str, arguments: Value) -> Result<String, String> {
-        let (tool, channel) = (Arc::clone(tool), self.cell.id.clone());
+    async fn call_other(&self, tool: Arc<dyn Tool>, name: &str, arguments: Value) -> Result<String, String> {
+        let channel = self.cell.id.clone();
         let token = self.shared.tasks.token();
         let _cancel = token.clone().drop_guard();
         let (told, done) = oneshot::channel();
         let work = async move { tool.call(channel, arguments).await };
         self.shared.tasks.watch(token, work, move |ended| drop(told.send(ended)));
         match done.await {
-            Ok(Ended::Done(result)) => result,
+            Ok(Ended::Done(result)) => result.map(|output| output.words()),
             Ok(Ended::Panicked(message)) => {
                 tracing::error!(channel = %self.cell.id, tool = name, message, "a tool panicked; please report it");
                 metrics::counter!("cairn_tool_panics_total", "tool" => name.to_owned()).increment(1);

@@ -211,6 +211,7 @@ pub(crate) fn draft_entry(role: Role, at: Timestamp) -> Entry {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
+        voices: cairn_core::voices::Voices::default(),
         quotes: false,
         tokens: 0,
     }

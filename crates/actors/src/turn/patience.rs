@@ -126,6 +126,7 @@ impl Turn {
                 turn: open.id.clone(),
                 seq: Seq(conversation.next_seq.0.saturating_sub(1)),
                 note: Some(failure::PATIENCE_NOTE.to_owned()),
+                approval: None,
                 reply_to: open.reply_to.clone(),
                 edits: None,
                 draft: false,

@@ -54,7 +54,11 @@ impl Talk<'_> {
             }
             let results: Vec<_> = calls.iter().map(|call| (call.id.clone(), self.answer(call))).collect();
             self.request.messages.push(ChatMessage::Assistant { text, tool_calls: calls });
-            let results = results.into_iter().map(|(call_id, text)| ChatMessage::Tool { call_id, text });
+            let results = results.into_iter().map(|(call_id, text)| ChatMessage::Tool {
+                call_id,
+                text,
+                images: Vec::new(),
+            });
             self.request.messages.extend(results);
         }
         match longest.trim().is_empty() {

@@ -7,6 +7,7 @@ use crate::event::{Event, Receipt, Record};
 use crate::ids::{MessageId, OutboxId, Seq, TurnId};
 use crate::message::{Entry, Pending};
 use crate::summary::StackItem;
+use crate::voices::Voices;
 
 /// An event that does not fit the state: a damaged or foreign journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +78,17 @@ impl Conversation {
             | Event::OutboxSettled { .. }
             | Event::OutboxRetried { .. }
             | Event::OutboxDropped { .. } => self.fold_delivery(record),
+            Event::ApprovalAsked { approval } => {
+                self.approvals += 1;
+                if let Some(open) = self.open_turn.as_mut().filter(|open| open.id == approval.turn) {
+                    open.approvals.push(approval.clone());
+                }
+            }
+            Event::ApprovalSettled { id, .. } => {
+                if let Some(open) = &mut self.open_turn {
+                    open.approvals.retain(|approval| approval.id != *id);
+                }
+            }
             Event::MessageEdited { .. } => self.edit(&record.event)?,
             Event::MessageDeleted { message, seqs } => self.delete(message, seqs),
             Event::TurnUndone { turn, from_seq, to_seq } => self.take_back(turn, *from_seq, *to_seq)?,
@@ -91,6 +103,9 @@ impl Conversation {
             | Event::MemorySaved(_)
             | Event::MemoryEdited { .. }
             | Event::MemoryForgotten { .. }
+            | Event::ToolUsed(_)
+            | Event::ServerApproved { .. }
+            | Event::ServerRevoked { .. }
             | Event::LinesQuarantined { .. } => {}
         }
         Ok(())
@@ -178,6 +193,7 @@ impl Conversation {
             reply_to,
             draft: None,
             notes: Vec::new(),
+            approvals: Vec::new(),
         });
         Ok(())
     }
@@ -223,6 +239,7 @@ impl Conversation {
 
     fn push(&mut self, entry: Entry) {
         self.next_seq = entry.seq.next();
+        self.heard.join(&Voices::of_entry(&entry));
         self.live.push_back(Arc::new(entry));
     }
 
@@ -248,7 +265,9 @@ impl Conversation {
     /// Takes entries up to and including `to_seq` out of the window.
     pub(super) fn drop_live(&mut self, to_seq: Seq) {
         while self.live.front().is_some_and(|entry| entry.seq <= to_seq) {
-            self.live.pop_front();
+            if let Some(entry) = self.live.pop_front() {
+                self.left.join(&Voices::of_entry(&entry));
+            }
         }
         self.pruned = self.pruned.split_off(&to_seq.next());
     }
@@ -263,6 +282,7 @@ impl Conversation {
         self.first_seq = self.next_seq;
         self.stack.clear();
         self.live.clear();
+        self.left = Voices::default();
         self.undone.clear();
         self.pruned.clear();
         self.deleted.clear();

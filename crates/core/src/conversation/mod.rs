@@ -20,6 +20,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::approval::Approval;
 use crate::artifact::Artifact;
 use crate::event::{Outcome, Run, RunRequest, Work};
 use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, TurnId};
@@ -29,6 +30,7 @@ use crate::notice::Lost;
 use crate::prune::PrunedResult;
 use crate::summary::Stack;
 use crate::tokens::Correction;
+use crate::voices::Voices;
 
 pub use amend::amend;
 pub use apply::FoldError;
@@ -66,6 +68,9 @@ pub struct OpenTurn {
     /// Notes about it that were handed to the outbox.
     #[serde(default)]
     pub notes: Vec<OutboxId>,
+    /// Calls of it that wait for a yes.
+    #[serde(default)]
+    pub approvals: Vec<Approval>,
 }
 
 /// The draft of an answer on its way to the chat.
@@ -211,6 +216,15 @@ pub struct Conversation {
     /// The person whom this private chat is with, `PLATFORM/USER`; none in a group.
     #[serde(default)]
     pub direct_with: Option<String>,
+    /// Whose text has left `live` in this generation: it stands behind summaries and markers.
+    #[serde(default)]
+    pub left: Voices,
+    /// Who was ever heard here, in all generations.
+    #[serde(default)]
+    pub heard: Voices,
+    /// Approvals ever asked for; the next one's id derives from it.
+    #[serde(default)]
+    pub approvals: u64,
 }
 
 /// Runs that ended without a commit since the last one that had one.
@@ -262,6 +276,9 @@ impl Conversation {
             owed: Vec::new(),
             undelivered: Vec::new(),
             direct_with: None,
+            left: Voices::default(),
+            heard: Voices::default(),
+            approvals: 0,
         }
     }
 

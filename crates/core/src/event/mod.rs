@@ -3,13 +3,18 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::approval::{Approval, ApprovalOutcome};
 use crate::artifact::Artifact;
-use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, RunId, Seq, TurnId};
+use crate::ids::{
+    ApprovalId, ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, RunId, Seq, TurnId,
+};
+use crate::mcp::ServerPin;
 use crate::memory::{MemoryKind, MemorySave};
 use crate::message::{Author, Entry, Part, Pending};
 use crate::model::Usage;
 use crate::prune::{PruneCause, PrunedResult};
 use crate::summary::Marker;
+use crate::tool::ToolUse;
 
 mod run;
 
@@ -233,6 +238,9 @@ pub enum Event {
         /// The message that shows a draft of these words: the first part takes its place by an edit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edits: Option<MessageId>,
+        /// The words ask for this approval: the platform shows ways to say yes and no.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approval: Option<ApprovalId>,
         /// The words are a draft, shown while the turn goes on; its delivery is never owed by itself.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         draft: bool,
@@ -358,6 +366,33 @@ pub enum Event {
         from: String,
         /// The id from here on.
         to: String,
+    },
+    /// A call of a tool ended. Its result is an entry of its own.
+    ToolUsed(ToolUse),
+    /// A call waits for a person's yes.
+    ApprovalAsked {
+        /// What is asked.
+        approval: Approval,
+    },
+    /// A request for a yes came to its end; a call that was granted is made after this is durable.
+    ApprovalSettled {
+        /// The request.
+        id: ApprovalId,
+        /// How.
+        outcome: ApprovalOutcome,
+        /// Who answered (`PLATFORM/USER`), when somebody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
+    /// An operator approved a server of tools as it was shown to them.
+    ServerApproved {
+        /// The server and its tools.
+        pin: ServerPin,
+    },
+    /// An operator took the approval of a server back.
+    ServerRevoked {
+        /// Its id in the configuration.
+        server: String,
     },
     /// `store verify --quarantine` set journal lines aside.
     LinesQuarantined {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Archive, Clock, Intake, StoreError};
 use crate::command::{CommandAnswer, CommandCall};
-use crate::ids::{ChannelId, MessageId, OutboxId};
+use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
 use crate::message::Author;
 use crate::registry::Standing;
 
@@ -26,6 +26,8 @@ pub struct SendPart {
     pub reply_to: Option<MessageId>,
     /// The words, in the model's Markdown; one of those that [`Platform::split`] gave.
     pub words: String,
+    /// The words ask for this approval, and this is their last part: people are offered ways to say yes and no.
+    pub approval: Option<ApprovalId>,
 }
 
 /// Why a message was not sent, as far as anybody knows.

@@ -5,6 +5,7 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
+use crate::approval::Approval;
 use crate::command::Command;
 use crate::ids::{AgentId, ChannelId, MemoryId, MessageId, TurnId};
 use crate::message::{Amendment, Author, Inbound};
@@ -24,6 +25,8 @@ pub enum Progress {
         /// `started`, `done`, `failed`.
         state: &'static str,
     },
+    /// A call waits for a person's yes.
+    Approval(Box<Approval>),
     /// The turn ended; nothing more comes.
     Ended(Answer),
 }
@@ -98,6 +101,12 @@ pub enum Refusal {
     /// The daemon starts or stops.
     #[error("the daemon is {0}; try again in a moment")]
     Unavailable(&'static str),
+    /// The message answered a request for approval: it was taken as that at once, and begins no turn.
+    #[error("{words}")]
+    Decided {
+        /// What to tell the person.
+        words: String,
+    },
     /// No agent of that name.
     #[error("no agent `{0}` is configured")]
     UnknownAgent(AgentId),
@@ -112,7 +121,8 @@ pub trait Intake: Send + Sync + 'static {
     /// chat network it is dropped, however its turn ended.
     ///
     /// [`Refusal::Busy`], [`Refusal::Unavailable`] and [`Refusal::Store`] are passing: the adapter submits the same
-    /// message again, and takes nothing newer of that channel before. After the others it goes on.
+    /// message again, and takes nothing newer of that channel before. After the others it goes on; what
+    /// [`Refusal::Decided`] says is told.
     fn submit(&self, inbound: Inbound) -> BoxFuture<'_, Result<Admission, Refusal>>;
 
     /// Takes a change of an earlier message in: returns when it is durable. A change of a message that was never

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 use crate::event::{Event, Receipt, Record};
-use crate::ids::{ChannelId, MessageId, OutboxId, Seq, TurnId};
+use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId, Seq, TurnId};
 use crate::registry::{RegistryState, UsageDay};
 
 /// How a delivery stands.
@@ -42,6 +42,9 @@ pub struct OutboxItem {
     pub at: Timestamp,
     /// The words of a note, which is no entry; none for a reply.
     pub note: Option<String>,
+    /// The approval that the note asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalId>,
     /// The message that the first part answers.
     pub reply_to: Option<MessageId>,
     /// The message that shows a draft: the first part takes its place by an edit.
@@ -57,7 +60,8 @@ pub struct OutboxItem {
 impl OutboxItem {
     /// The delivery that a record of that channel says is owed; none for other events, and for drafts.
     pub fn intended(channel: &ChannelId, record: &Record) -> Option<Self> {
-        let Event::OutboxIntended { id, turn, seq, note, reply_to, edits, draft: false } = &record.event
+        let Event::OutboxIntended { id, turn, seq, note, approval, reply_to, edits, draft: false } =
+            &record.event
         else {
             return None;
         };
@@ -68,6 +72,7 @@ impl OutboxItem {
             seq: *seq,
             at: record.at,
             note: note.clone(),
+            approval: approval.clone(),
             reply_to: reply_to.clone(),
             edits: edits.clone(),
             sent: Vec::new(),

@@ -1,6 +1,7 @@
 //! Tools that come from elsewhere, and where the whole of their large results is kept.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -9,20 +10,47 @@ use super::StoreError;
 use crate::ids::{ArtifactId, ChannelId};
 use crate::model::ToolDef;
 use crate::settings::ResultClass;
+use crate::tool::{Effect, ToolOutput};
 
-/// A tool that agents' models may call, beside those that are built in.
+/// A tool that agents' models may call, beside those that are built in. What its results hold counts as text of tools.
 pub trait Tool: Send + Sync + 'static {
     /// As models see it. Its name is unique.
     fn def(&self) -> ToolDef;
 
     /// How its results are treated where the configuration names no class for it.
-    fn class(&self) -> ResultClass;
+    fn class(&self) -> ResultClass {
+        ResultClass::Auto
+    }
 
-    /// Calls it. Whoever waits may drop the future at its time limit.
+    /// What calling it does. Where nobody says so, it may change something.
+    fn effect(&self) -> Effect {
+        Effect::Changes
+    }
+
+    /// Longest that a call may take; `None`: as long as the configuration allows all tools.
+    fn time_limit(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Calls it, with arguments that fit its schema. Dropping the future cancels the call, and has whoever carries it out
+    /// told so.
     ///
     /// # Errors
     /// What went wrong, for the model.
-    fn call(&self, channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<String, String>>;
+    fn call(&self, channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>>;
+}
+
+/// Tools beside the built-in ones, as they are now: they come and go with what an operator approves.
+pub trait Toolset: Send + Sync + 'static {
+    /// A tool by the name that models know it by.
+    fn get(&self, name: &str) -> Option<Arc<dyn Tool>>;
+}
+
+/// Tools that stay as they are.
+impl Toolset for Vec<Arc<dyn Tool>> {
+    fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.iter().find(|tool| tool.def().name == name).cloned()
+    }
 }
 
 /// What is to be read of an artifact.

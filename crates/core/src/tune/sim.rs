@@ -17,6 +17,7 @@ use crate::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use crate::model::Usage;
 use crate::summary::{DigestLine, Marker, StackItem};
 use crate::tier::Tier;
+use crate::voices::Voices;
 use crate::window::{leaves_room, measure, system_tokens, tools_tokens};
 
 /// Seconds that a run takes.
@@ -329,6 +330,7 @@ impl<'a> Sim<'a> {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
+            voices: Voices::default(),
             quotes: false,
             tokens,
         }

@@ -9,7 +9,7 @@ use super::render::{guide_text, marker_text, summary_text, tail_text, tail_token
 use super::{Assembled, Lookup, Tail};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::message::{Entry, Role, text_of};
+use crate::message::{Entry, Part, Role, text_of};
 use crate::model::{ChatMessage, ChatRequest, Purpose};
 use crate::summary::StackItem;
 
@@ -130,7 +130,12 @@ fn messages(entries: &[Arc<Entry>], tail: &Tail) -> Vec<ChatMessage> {
                 let Some(call_id) = &entry.tool_call_id else { continue };
                 let Some(idx) = owed.iter().position(|id| id == call_id) else { continue };
                 owed.remove(idx);
-                out.push(ChatMessage::Tool { call_id: call_id.clone(), text: text_of(&entry.parts) });
+                let images = entry.parts.iter().filter(|part| matches!(part, Part::Image { .. }));
+                out.push(ChatMessage::Tool {
+                    call_id: call_id.clone(),
+                    text: text_of(&entry.parts),
+                    images: images.cloned().collect(),
+                });
             }
             Role::User => {
                 settle(&mut out, &mut owed);
@@ -157,6 +162,6 @@ fn messages(entries: &[Arc<Entry>], tail: &Tail) -> Vec<ChatMessage> {
 }
 
 fn settle(out: &mut Vec<ChatMessage>, owed: &mut Vec<String>) {
-    let stand_in = |call_id| ChatMessage::Tool { call_id, text: NO_RESULT.to_owned() };
+    let stand_in = |call_id| ChatMessage::Tool { call_id, text: NO_RESULT.to_owned(), images: Vec::new() };
     out.extend(owed.drain(..).map(stand_in));
 }

@@ -17,8 +17,8 @@ pub(crate) use fit::cut_middle;
 pub use measure::{has_room, least_tokens, measure};
 pub(crate) use measure::{system_tokens, tools_tokens};
 pub use render::{
-    Lookup, entry_tokens, escape_name, escape_text, guide_text, marker_text, marker_tokens, pending_tokens,
-    short_date, short_time, summary_text, summary_tokens, tail_tokens,
+    Lookup, entry_tokens, escape_name, escape_text, guide_text, is_invisible, marker_text, marker_tokens,
+    pending_tokens, short_date, short_time, summary_text, summary_tokens, tail_tokens,
 };
 
 /// Tokens and entries of one region of the window.

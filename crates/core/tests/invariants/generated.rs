@@ -86,6 +86,7 @@ fn outbox(sim: &mut Sim, what: u8, idx: usize) {
             turn,
             seq: Seq(1),
             note: None,
+            approval: None,
             reply_to: None,
             edits: None,
             draft: idx == 3,

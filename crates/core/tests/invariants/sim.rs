@@ -54,6 +54,7 @@ pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
         model: "offline".to_owned(),
         tools: Vec::new(),
         recall_limit: 5,
+        trust: cairn_core::voices::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
     }
@@ -198,6 +199,7 @@ impl Sim {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
+            voices: cairn_core::voices::Voices::default(),
             quotes: false,
             tokens: 0,
         })

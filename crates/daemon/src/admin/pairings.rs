@@ -108,6 +108,7 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
         channel,
         reply_to: None,
         words: WELCOME.to_owned(),
+        approval: None,
     };
     // The code may have been told just now, and networks take only so many messages.
     let patiently = async {

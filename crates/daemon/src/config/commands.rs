@@ -34,6 +34,10 @@ pub struct Commands {
     pub undo: Permission,
     /// `/stop`.
     pub stop: Permission,
+    /// `/approve`: who may say yes is decided by each agent's approvers, too.
+    pub approve: Permission,
+    /// `/deny`.
+    pub deny: Permission,
     /// `/help`.
     pub help: Permission,
 }
@@ -53,6 +57,8 @@ impl Default for Commands {
             new: Permission::Direct,
             undo: Permission::Direct,
             stop: Permission::Everyone,
+            approve: Permission::Everyone,
+            deny: Permission::Everyone,
             help: Permission::Everyone,
         }
     }
@@ -73,6 +79,8 @@ impl Commands {
             "new" => self.new,
             "undo" => self.undo,
             "stop" => self.stop,
+            "approve" => self.approve,
+            "deny" => self.deny,
             "help" => self.help,
             _ => Permission::Nobody,
         }

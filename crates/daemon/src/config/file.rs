@@ -9,7 +9,7 @@ use super::commands::Commands;
 use super::keys::{fields_of, nearest};
 use super::limits::Limits;
 use super::network::{Network, NetworkKind, PlaceKeys};
-use super::overlay::{CompactionKeys, PruningKeys, ResultGuardKeys, WindowGuardKeys};
+use super::overlay::{CompactionKeys, PruningKeys, ResultGuardKeys, TrustKeys, WindowGuardKeys};
 use super::source::Seg;
 use super::types::{Log, ModelConfig, Store};
 
@@ -40,6 +40,8 @@ pub(super) struct AgentKeys {
     pub(super) context_window: Option<u64>,
     pub(super) recall_limit: Option<usize>,
     pub(super) max_rounds: Option<u32>,
+    pub(super) tools: Option<Vec<String>>,
+    pub(super) trust: TrustKeys,
     pub(super) engine: Option<String>,
     pub(super) compaction: CompactionKeys,
     pub(super) window_guard: WindowGuardKeys,
@@ -66,6 +68,7 @@ pub(super) fn tables() -> Vec<Table> {
     let pruning = fields_of::<PruningKeys>().to_vec();
     let hard_clear = fields_of::<HardClear>().to_vec();
     let result_guard = fields_of::<ResultGuardKeys>().to_vec();
+    let trust = fields_of::<TrustKeys>().to_vec();
     let table = |name, path, keys| Table { name, path, keys };
     let own = |kind: NetworkKind, keys: &'static [&'static str]| -> Vec<&'static str> {
         let foreign = |key: &&str| kind.foreign_keys().contains(key);
@@ -89,6 +92,8 @@ pub(super) fn tables() -> Vec<Table> {
         table("[agents.pruning.hard_clear]", &["agents", "pruning", "hard_clear"], hard_clear),
         table("[defaults.result_guard]", &["defaults", "result_guard"], result_guard.clone()),
         table("[agents.result_guard]", &["agents", "result_guard"], result_guard),
+        table("[defaults.trust]", &["defaults", "trust"], trust.clone()),
+        table("[agents.trust]", &["agents", "trust"], trust),
         table("[discord]", &["discord"], own(NetworkKind::Discord, network)),
         table("[[discord.places]]", &["discord", "places"], place.to_vec()),
         table("[telegram]", &["telegram"], own(NetworkKind::Telegram, network)),

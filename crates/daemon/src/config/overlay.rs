@@ -1,11 +1,12 @@
 //! Tables whose keys fall back, each by itself, to the table below: an agent's over `[defaults]`, those over the built-in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_core::settings::{
     HardClear, IdentifierPolicy, PruneMode, PruningSettings, ResultClass, ResultGuardSettings, WindowGuard,
 };
 use cairn_core::tier::CompactionSettings;
+use cairn_core::voices::TrustSettings;
 use serde::Deserialize;
 
 /// A table of optional keys over settings that are all there. `required` keys have a value in the settings, `optional`
@@ -65,6 +66,18 @@ overlay! {
             target_tokens: u64,
             instructions: String,
         }
+    }
+}
+
+overlay! {
+    /// `[defaults.trust]` and `[agents.trust]`.
+    TrustKeys over TrustSettings {
+        required {
+            trusted: BTreeSet<String>,
+            approvers: BTreeSet<String>,
+            approval_secs: u64,
+        }
+        optional {}
     }
 }
 

@@ -11,6 +11,7 @@ use cairn_core::limits::Price;
 use cairn_core::model::{ModelInfo, ToolDef};
 use cairn_core::settings::{PruningSettings, ResultGuardSettings, WindowGuard};
 use cairn_core::tier::CompactionSettings;
+use cairn_core::voices::TrustSettings;
 use serde::{Deserialize, Serialize};
 
 use super::commands::Commands;
@@ -70,6 +71,10 @@ pub struct Defaults {
     pub recall_limit: usize,
     /// Most model calls of one turn.
     pub max_rounds: u32,
+    /// Tools beside the built-in ones that its model may call: `SERVER/TOOL`, `SERVER/*`, `fetch`.
+    pub tools: Vec<String>,
+    /// Whom it trusts, and who may say yes. Operators may in any case.
+    pub trust: TrustSettings,
     /// The context engine.
     pub engine: String,
     /// Compaction.
@@ -91,7 +96,9 @@ impl Default for Defaults {
             timezone: "UTC".to_owned(),
             context_window: 128_000,
             recall_limit: 6,
-            max_rounds: 8,
+            max_rounds: 32,
+            tools: Vec::new(),
+            trust: TrustSettings::default(),
             engine: STANDARD.to_owned(),
             compaction: CompactionSettings::default(),
             window_guard: WindowGuard::default(),
@@ -123,6 +130,10 @@ pub struct AgentConfig {
     pub recall_limit: usize,
     /// Most model calls of one turn.
     pub max_rounds: u32,
+    /// Tools beside the built-in ones that its model may call: `SERVER/TOOL`, `SERVER/*`, `fetch`.
+    pub tools: Vec<String>,
+    /// Whom it trusts, and who may say yes. Operators may in any case.
+    pub trust: TrustSettings,
     /// The context engine.
     pub engine: String,
     /// Compaction.
@@ -348,6 +359,13 @@ impl Config {
         self.models.iter().find(|model| model.id == id)
     }
 
+    /// Whom an agent trusts, and who may say yes for it: its approvers and the operators.
+    fn trust(&self, agent: &AgentConfig) -> TrustSettings {
+        let mut trust = agent.trust.clone();
+        trust.approvers.extend(self.commands.operators.iter().cloned());
+        trust
+    }
+
     /// The prices of the models that have one.
     pub fn prices(&self) -> BTreeMap<String, Price> {
         let priced = self.models.iter().filter(|model| model.price() != Price::default());
@@ -385,6 +403,7 @@ impl Config {
             cache_ttl_secs: model.map_or(300, |model| model.cache_ttl_secs),
             tools: if model.is_none_or(|model| model.tools) { tools } else { Vec::new() },
             recall_limit: agent.recall_limit,
+            trust: self.trust(agent),
             max_rounds: agent.max_rounds,
             timezone: agent.timezone.clone(),
         }

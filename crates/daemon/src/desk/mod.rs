@@ -147,6 +147,7 @@ impl DaemonDesk {
             Command::New => self.new_conversation(call).await,
             Command::Undo => self.undo(call).await,
             Command::Stop => self.stop(call).await,
+            Command::Approve { .. } | Command::Deny { .. } => Ok("Nothing waits for a yes here.".to_owned()),
         }
     }
 }

@@ -32,6 +32,7 @@ fn entry(seq: u64, role: Role, parts: Vec<Part>) -> Entry {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
+        voices: cairn_core::voices::Voices::default(),
         quotes: false,
         tokens: 10,
     }
@@ -113,6 +114,7 @@ fn agent() -> AgentSettings {
         model: "fake".to_owned(),
         tools: Vec::new(),
         recall_limit: 6,
+        trust: cairn_core::voices::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
     }

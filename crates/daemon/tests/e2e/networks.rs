@@ -57,6 +57,7 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
         turn: "t1".into(),
         seq: Seq(1),
         note: Some("I could not answer.".to_owned()),
+        approval: None,
         reply_to: Some("m1".into()),
         edits: None,
         draft: false,

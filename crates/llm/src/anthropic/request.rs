@@ -105,7 +105,7 @@ impl Talk {
         match message {
             ChatMessage::User { parts } => self.user(parts),
             ChatMessage::Assistant { text, tool_calls } => self.assistant(text, tool_calls),
-            ChatMessage::Tool { call_id, text } => self.result(call_id, text),
+            ChatMessage::Tool { call_id, text, .. } => self.result(call_id, text),
             ChatMessage::Context { text } => {
                 if let Some(value) = text_block(text) {
                     self.blocks.push(Block { speaker: Speaker::User, volatile: true, value });

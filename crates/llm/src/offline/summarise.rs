@@ -87,7 +87,7 @@ pub(super) fn results_of_saves(messages: &[ChatMessage]) -> Option<Vec<(&ToolCal
     for message in messages.iter().rev() {
         match message {
             ChatMessage::Context { .. } if results.is_empty() => {}
-            ChatMessage::Tool { call_id, text } => results.push((call_id, text)),
+            ChatMessage::Tool { call_id, text, .. } => results.push((call_id, text)),
             ChatMessage::Assistant { tool_calls, .. } if !results.is_empty() => {
                 let result =
                     |call: &ToolCall| results.iter().find(|(id, _)| *id == call.id).map(|(_, text)| *text);

@@ -194,7 +194,10 @@ async fn what_is_to_be_remembered_is_saved_and_then_confirmed() {
     request
         .messages
         .insert(1, ChatMessage::Assistant { text: String::new(), tool_calls: vec![call.clone()] });
-    request.messages.insert(2, ChatMessage::Tool { call_id: call.id.clone(), text: "saved".to_owned() });
+    request.messages.insert(
+        2,
+        ChatMessage::Tool { call_id: call.id.clone(), text: "saved".to_owned(), images: Vec::new() },
+    );
     let second = answer(request.clone()).await;
     assert_eq!((second.finish, second.calls.len()), (Finish::Stop, 0));
     assert!(
@@ -202,7 +205,11 @@ async fn what_is_to_be_remembered_is_saved_and_then_confirmed() {
         "{}",
         second.text
     );
-    request.messages[2] = ChatMessage::Tool { call_id: call.id, text: "error: the disk is full".to_owned() };
+    request.messages[2] = ChatMessage::Tool {
+        call_id: call.id,
+        text: "error: the disk is full".to_owned(),
+        images: Vec::new(),
+    };
     let failed = answer(request).await;
     assert!(failed.text.contains("could not save") && failed.text.contains("disk"), "{}", failed.text);
 }
@@ -258,6 +265,7 @@ fn entry(n: u64, text: &str) -> Arc<Entry> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
+        voices: cairn_core::voices::Voices::default(),
         quotes: false,
         tokens: estimate(text) + 10,
     })
@@ -289,7 +297,11 @@ async fn a_summary_saves_memories_first_and_then_digests_within_its_limit() {
     assert!(first.calls.iter().any(|call| call.arguments.to_string().contains("tea")), "{:?}", first.calls);
     request.messages.push(ChatMessage::Assistant { text: String::new(), tool_calls: first.calls.clone() });
     for call in first.calls {
-        request.messages.push(ChatMessage::Tool { call_id: call.id, text: "saved".to_owned() });
+        request.messages.push(ChatMessage::Tool {
+            call_id: call.id,
+            text: "saved".to_owned(),
+            images: Vec::new(),
+        });
     }
     let second = answer(request.clone()).await;
     assert_eq!((second.finish, second.calls.len(), second.quotes), (Finish::Stop, 0, false));

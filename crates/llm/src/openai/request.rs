@@ -65,7 +65,7 @@ fn drafts(messages: &[ChatMessage]) -> Vec<Draft<'_>> {
                 names.extend(tool_calls.iter().map(|call| (call.id.as_str(), call.name.as_str())));
                 drafts.push(Draft::Assistant { text, tool_calls });
             }
-            ChatMessage::Tool { call_id, text } => {
+            ChatMessage::Tool { call_id, text, .. } => {
                 drafts.push(Draft::Tool { call_id, name: names.get(call_id.as_str()).copied(), text });
             }
             ChatMessage::Context { text } => match drafts.last_mut() {
@@ -270,8 +270,8 @@ mod tests {
                     text: String::new(),
                     tool_calls: vec![call("1", json!({"a": 1})), call("2", json!("{oops"))],
                 },
-                ChatMessage::Tool { call_id: "1".to_owned(), text: String::new() },
-                ChatMessage::Tool { call_id: "2".to_owned(), text: "bad".to_owned() },
+                ChatMessage::Tool { call_id: "1".to_owned(), text: String::new(), images: Vec::new() },
+                ChatMessage::Tool { call_id: "2".to_owned(), text: "bad".to_owned(), images: Vec::new() },
                 context("now"),
             ]
         };

@@ -50,7 +50,11 @@ async fn a_conversation_with_calls_and_pictures_is_well_formed_and_read_from_the
         let ids: Vec<_> = first.calls.iter().map(|call| call.id.clone()).collect();
         talk.messages.push(ChatMessage::Assistant { text: first.text, tool_calls: first.calls });
         for id in ids {
-            talk.messages.push(ChatMessage::Tool { call_id: id, text: format!("found {n}") });
+            talk.messages.push(ChatMessage::Tool {
+                call_id: id,
+                text: format!("found {n}"),
+                images: Vec::new(),
+            });
         }
         talk.messages.push(now("10:01"));
         let second = ask(&model, talk.clone()).await.unwrap();
@@ -187,7 +191,11 @@ async fn a_model_without_tools_is_told_of_calls_in_words() {
     talk.tools = vec![find()];
     let call = ToolCall { id: "1".to_owned(), name: "find".to_owned(), arguments: json!({}) };
     talk.messages.push(ChatMessage::Assistant { text: String::new(), tool_calls: vec![call] });
-    talk.messages.push(ChatMessage::Tool { call_id: "1".to_owned(), text: "found".to_owned() });
+    talk.messages.push(ChatMessage::Tool {
+        call_id: "1".to_owned(),
+        text: "found".to_owned(),
+        images: Vec::new(),
+    });
     assert_eq!(ask(&model, talk.clone()).await.unwrap_err().code(), "no_tools");
     talk.tools.clear();
     assert_eq!(ask(&model, talk).await.unwrap().text, "echo: [result of find]\nfound");

@@ -34,7 +34,11 @@ async fn a_tool_loop_is_one_conversation_to_the_server() {
     let first = ask(&model, talk.clone()).await.unwrap();
     talk.messages.pop();
     talk.messages.push(ChatMessage::Assistant { text: first.text, tool_calls: first.calls.clone() });
-    talk.messages.push(ChatMessage::Tool { call_id: first.calls[0].id.clone(), text: "found".to_owned() });
+    talk.messages.push(ChatMessage::Tool {
+        call_id: first.calls[0].id.clone(),
+        text: "found".to_owned(),
+        images: Vec::new(),
+    });
     talk.messages.push(now("10:01"));
     let second = ask(&model, talk).await.unwrap();
     assert_eq!(second.text, "echo: look it up");

@@ -23,7 +23,7 @@ pub(super) async fn whole(mut admission: Admission) -> Result<Response, ApiError
         match progress {
             Progress::Ended(Answer::Reply(reply)) => return Ok(Json(reply).into_response()),
             Progress::Ended(Answer::Failed(failure)) => return Err(failure.into()),
-            Progress::Delta(_) | Progress::Restarted | Progress::Tool { .. } => {}
+            Progress::Delta(_) | Progress::Restarted | Progress::Tool { .. } | Progress::Approval(_) => {}
         }
     }
     Err(broken_off(&admission.turn))
@@ -45,6 +45,7 @@ pub(super) fn events(message: MessageId, admission: Admission) -> Response {
             Some(Progress::Tool { name, state }) => {
                 (event("tool", &json!({ "name": name, "state": state })), false)
             }
+            Some(Progress::Approval(approval)) => (event("approval", &approval), false),
             None => (error(broken_off(&turn)), true),
         };
         Some((event, (progress, over, turn)))

@@ -170,6 +170,12 @@ impl From<Refusal> for ApiError {
                     "wait as long as Retry-After says, or raise the limit under [limits]",
                 )
             },
+            Refusal::Decided { .. } => Self::new(
+                StatusCode::CONFLICT,
+                "decided",
+                message,
+                "it was taken as the answer to a request for approval",
+            ),
             Refusal::Unavailable(state) => Self {
                 retry_after_secs: Some(1),
                 ..Self::new(

@@ -259,6 +259,10 @@ impl Host {
                 }
                 "limited"
             }
+            Refusal::Decided { words } => {
+                self.reply(heard, message, words);
+                "decided"
+            }
             Refusal::Busy { .. } => {
                 tracing::warn!(%channel, "a message was given up after waiting for room; its author is told");
                 let words =
@@ -347,7 +351,10 @@ async fn until_taken<'a, T>(
             Refusal::Busy { .. } => Some(Wait::Room),
             Refusal::Unavailable(_) => Some(Wait::House),
             Refusal::Store(_) => None,
-            Refusal::Conflict(_) | Refusal::Limited { .. } | Refusal::UnknownAgent(_) => return Err(refusal),
+            Refusal::Conflict(_)
+            | Refusal::Limited { .. }
+            | Refusal::Decided { .. }
+            | Refusal::UnknownAgent(_) => return Err(refusal),
         };
         if !std::mem::replace(&mut told, true) {
             tracing::warn!(chat, reason = %refusal, "a telegram update waits to be taken in; it is tried again");

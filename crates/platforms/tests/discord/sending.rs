@@ -15,6 +15,7 @@ fn part(channel: &str, delivery: &str, words: &str) -> SendPart {
         channel: channel.parse().expect("is a channel"),
         reply_to: None,
         words: words.to_owned(),
+        approval: None,
     }
 }
 

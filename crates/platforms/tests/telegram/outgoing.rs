@@ -25,6 +25,7 @@ fn part(channel: ChannelId, reply_to: Option<i64>, words: &str) -> SendPart {
         channel,
         reply_to: reply_to.map(|id| MessageId::from(id.to_string())),
         words: words.to_owned(),
+        approval: None,
     }
 }
 

@@ -124,6 +124,11 @@ fn in_channel(
         | Event::PairingApproved { .. }
         | Event::PairingRevoked { .. }
         | Event::ChatMigrated { .. }
+        | Event::ToolUsed(_)
+        | Event::ApprovalAsked { .. }
+        | Event::ApprovalSettled { .. }
+        | Event::ServerApproved { .. }
+        | Event::ServerRevoked { .. }
         | Event::LinesQuarantined { .. } => {}
     }
     Ok(())

@@ -103,6 +103,7 @@ impl Chat {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
+            voices: cairn_core::voices::Voices::default(),
             quotes: false,
             tokens: 5,
         }

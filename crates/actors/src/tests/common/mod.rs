@@ -84,6 +84,7 @@ impl World {
             model: "fake".to_owned(),
             tools: Vec::new(),
             recall_limit: 0,
+            trust: cairn_core::voices::TrustSettings::default(),
             max_rounds: 8,
             timezone: "UTC".to_owned(),
         };
@@ -151,7 +152,7 @@ impl World {
             memories: Arc::clone(&self.store) as _,
             outbox: Arc::clone(&self.store) as _,
             artifacts: Arc::clone(&self.artifacts) as _,
-            tools: self.tools.clone(),
+            tools: Arc::new(self.tools.clone()),
             clock: Arc::new(TokioClock(Instant::now(), Arc::clone(&self.bomb))),
             agents: vec![agent],
             platforms: vec![Arc::clone(&self.net) as _],
@@ -279,7 +280,7 @@ pub(crate) async fn answer(admission: Admission) -> Answer {
     let end = admission.progress.filter_map(|progress| async move {
         match progress {
             Progress::Ended(answer) => Some(answer),
-            Progress::Delta(_) | Progress::Restarted | Progress::Tool { .. } => None,
+            Progress::Delta(_) | Progress::Restarted | Progress::Tool { .. } | Progress::Approval(_) => None,
         }
     });
     let waited = tokio::time::timeout(store::PATIENCE, Box::pin(end).next()).await;

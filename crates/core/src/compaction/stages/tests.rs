@@ -23,6 +23,7 @@ fn agent(window_tokens: u64, output_reserve_tokens: u64) -> AgentSettings {
         cache_ttl_secs: 300,
         tools: Vec::new(),
         recall_limit: 0,
+        trust: crate::voices::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
     }
@@ -79,6 +80,7 @@ fn entries(turns: &[(usize, usize)]) -> Vec<Arc<Entry>> {
             tool_calls: calls,
             tool_call_id: None,
             artifact: None,
+            voices: crate::voices::Voices::default(),
             quotes: false,
             tokens: 1,
         };

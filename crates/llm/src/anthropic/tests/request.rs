@@ -47,7 +47,7 @@ fn calls(text: &str, ids: &[&str]) -> ChatMessage {
 }
 
 fn result(id: &str, text: &str) -> ChatMessage {
-    ChatMessage::Tool { call_id: id.to_owned(), text: text.to_owned() }
+    ChatMessage::Tool { call_id: id.to_owned(), text: text.to_owned(), images: Vec::new() }
 }
 
 fn now(text: &str) -> ChatMessage {

@@ -190,7 +190,7 @@ impl Porter {
                 Ok(_) => return,
                 Err(refusal) => refusal,
             };
-            if let Refusal::Limited { words, tell: true, .. } = &refusal {
+            if let Refusal::Limited { words, tell: true, .. } | Refusal::Decided { words } = &refusal {
                 self.outbox.notice(said.channel_id, said.id, words).await;
             }
             match self.weigh(&refusal, &inbound.channel, pause) {
@@ -214,7 +214,7 @@ impl Porter {
                 self.link.trouble(&format!("channel {}", channel.chat()), &refusal.to_string());
                 None
             }
-            Refusal::Limited { .. } | Refusal::Conflict(_) => {
+            Refusal::Limited { .. } | Refusal::Conflict(_) | Refusal::Decided { .. } => {
                 tracing::debug!(platform = "discord", %channel, error = %refusal, "a message was not taken in");
                 None
             }

@@ -1,0 +1,161 @@
+//! Whose text a window holds, and what may therefore be done without asking anybody.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::conversation::Conversation;
+use crate::memory::{Memory, Scope};
+use crate::message::{Entry, Role};
+use crate::tool::Effect;
+
+/// Most people who are told apart by name; more of them count as unknown people.
+pub const PEOPLE_MAX: usize = 64;
+
+/// Whose text something holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Voices {
+    /// People, `PLATFORM/USER`; at most [`PEOPLE_MAX`].
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub people: BTreeSet<String>,
+    /// People of whom nobody knows who they are.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strangers: bool,
+    /// Tools: anybody may have written what they return.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tools: bool,
+}
+
+impl Voices {
+    /// Of a tool.
+    pub fn of_tools() -> Self {
+        Self { tools: true, ..Self::default() }
+    }
+
+    /// Of somebody unknown.
+    pub fn of_strangers() -> Self {
+        Self { strangers: true, ..Self::default() }
+    }
+
+    /// Of one person.
+    pub fn of_person(person: &str) -> Self {
+        Self { people: BTreeSet::from([person.to_owned()]), ..Self::default() }
+    }
+
+    /// Of an entry: who wrote it; of a result, whom it quotes. The model's own words are nobody else's.
+    pub fn of_entry(entry: &Entry) -> Self {
+        let mut voices = entry.voices.clone();
+        if entry.role == Role::User {
+            match &entry.author {
+                Some(author) => voices.hear(&author.id),
+                None => voices.strangers = true,
+            }
+        }
+        voices
+    }
+
+    /// Of a memory that is read in a conversation. What an operator wrote is nobody else's; what was learnt in a chat may
+    /// be of anybody who was ever heard there.
+    pub fn of_memory(memory: &Memory, conversation: &Conversation) -> Self {
+        let Some(learnt_in) = &memory.source.channel else { return Self::default() };
+        match &memory.scope {
+            Scope::Agent => Self::default(),
+            Scope::User { platform, user } => Self::of_person(&format!("{platform}/{user}")),
+            Scope::Chat { .. } if *learnt_in == conversation.channel => conversation.heard.clone(),
+            Scope::Chat { .. } => Self::of_strangers(),
+        }
+    }
+
+    fn hear(&mut self, person: &str) {
+        if self.people.contains(person) {
+            return;
+        }
+        if self.people.len() < PEOPLE_MAX {
+            self.people.insert(person.to_owned());
+        } else {
+            self.strangers = true;
+        }
+    }
+
+    /// These and those.
+    pub fn join(&mut self, other: &Self) {
+        other.people.iter().for_each(|person| self.hear(person));
+        self.strangers |= other.strangers;
+        self.tools |= other.tools;
+    }
+
+    /// Nobody's.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// All that a conversation's window holds: what is live, what stands behind summaries and markers, and these memories.
+    pub fn of_window<'a>(
+        conversation: &Conversation,
+        memories: impl IntoIterator<Item = &'a Memory>,
+    ) -> Self {
+        let mut voices = conversation.left.clone();
+        conversation.live.iter().for_each(|entry| voices.join(&Self::of_entry(entry)));
+        memories.into_iter().for_each(|memory| voices.join(&Self::of_memory(memory, conversation)));
+        voices
+    }
+}
+
+/// Whom an agent trusts, and who may say yes for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrustSettings {
+    /// People whose text may cause changes without anybody being asked: `PLATFORM/USER`, or `PLATFORM/*` for all of one.
+    pub trusted: BTreeSet<String>,
+    /// People who may say yes in a chat, written in the same way. At the socket everybody may: whoever reaches it runs the
+    /// daemon.
+    pub approvers: BTreeSet<String>,
+    /// Seconds after which a request for a yes is void.
+    pub approval_secs: u64,
+}
+
+impl Default for TrustSettings {
+    fn default() -> Self {
+        Self { trusted: BTreeSet::new(), approvers: BTreeSet::new(), approval_secs: 300 }
+    }
+}
+
+fn names(list: &BTreeSet<String>, person: &str) -> bool {
+    let all = person.split_once('/').map(|(platform, _)| format!("{platform}/*"));
+    list.contains(person) || all.is_some_and(|all| list.contains(&all))
+}
+
+impl TrustSettings {
+    /// Their text may cause changes.
+    pub fn trusts(&self, person: &str) -> bool {
+        names(&self.trusted, person)
+    }
+
+    /// They may say yes in a chat.
+    pub fn may_approve(&self, person: &str) -> bool {
+        names(&self.approvers, person)
+    }
+
+    /// Why a call has to wait for a yes while the window holds those voices; `None`: it has not.
+    pub fn objection(&self, effect: Effect, voices: &Voices) -> Option<String> {
+        if effect == Effect::Reads {
+            return None;
+        }
+        let others: Vec<&str> =
+            voices.people.iter().map(String::as_str).filter(|person| !self.trusts(person)).collect();
+        let mut whose = Vec::new();
+        match others.as_slice() {
+            [] => {}
+            [one] => whose.push(format!("text of {one}, who is not among the trusted users")),
+            several => whose.push(format!("text of {} people who are not trusted users", several.len())),
+        }
+        if voices.strangers {
+            whose.push("text of people whom nobody knows".to_owned());
+        }
+        if voices.tools {
+            whose.push("results of tools".to_owned());
+        }
+        (!whose.is_empty()).then(|| whose.join(" and "))
+    }
+}
