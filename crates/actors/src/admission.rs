@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use cairn_core::approval::reads_as;
 use cairn_core::command::Command;
-use cairn_core::ids::{ChannelId, MessageId};
-use cairn_core::message::{Amendment, Author, Inbound};
+use cairn_core::ids::{ChannelId, LOCAL_PLATFORM, MessageId};
+use cairn_core::message::{Amendment, Author, Inbound, Part};
 use cairn_core::ports::{Admission, Intake, Refusal};
 use futures::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::approvals::{Approver, Which};
 use crate::channel::{ChannelMsg, refusal};
 use crate::house::House;
 use crate::shared::{Create, Phase};
@@ -89,6 +91,9 @@ impl House {
     }
 
     async fn admit(&self, inbound: Inbound) -> Result<Admission, Refusal> {
+        if let Some(words) = self.taken_as_answer(&inbound).await? {
+            return Err(Refusal::Decided { words });
+        }
         let (shared, credit) = (self.shared(), self.credit()?);
         let inbound = Arc::new(inbound);
         let accept =
@@ -97,5 +102,33 @@ impl House {
             Ok(admitted) => admitted,
             Err(error) => Err(refusal(error, &inbound.channel)),
         }
+    }
+
+    /// A yes or no that is said to the bot, by somebody who may, while a call waits for it: it is taken at once, whatever
+    /// else waits. The words to tell them; `None`: the message is none of that.
+    async fn taken_as_answer(&self, inbound: &Inbound) -> Result<Option<String>, Refusal> {
+        let [Part::Text { text }] = inbound.parts.as_slice() else { return Ok(None) };
+        let Some(granted) = reads_as(text).filter(|_| inbound.addressed) else { return Ok(None) };
+        let channel = &inbound.channel;
+        if channel.platform() == LOCAL_PLATFORM {
+            return Ok(None);
+        }
+        let Some(cell) = self.shared().cell(channel) else { return Ok(None) };
+        let waits = cell.read(|conversation| {
+            conversation.open_turn.as_ref().is_some_and(|open| !open.approvals.is_empty())
+        });
+        if !waits || !cell.settings().trust.may_approve(&inbound.author.id) {
+            return Ok(None);
+        }
+        let command =
+            if granted { Command::Approve { id: None } } else { Command::Deny { id: None } };
+        if !self.claim(channel.clone(), inbound.message.clone(), command, inbound.author.clone()).await? {
+            return Ok(Some("That was answered before.".to_owned()));
+        }
+        let by = Approver::Person(inbound.author.id.clone());
+        Ok(Some(match self.decide(Which::OnlyOf(channel.clone()), granted, by).await {
+            Ok(decided) => decided.words(),
+            Err(undecided) => undecided.to_string(),
+        }))
     }
 }

@@ -20,6 +20,7 @@ use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::agent::AgentRuntime;
+use crate::approvals::Approvals;
 use crate::channel::ChannelMsg;
 use crate::compactor::CompactorMsg;
 use crate::hub::Hub;
@@ -42,6 +43,8 @@ pub(crate) struct Cell {
     disposed: AtomicBool,
     /// Who waits.
     pub(crate) hub: Hub,
+    /// Calls that wait for a yes.
+    pub(crate) approvals: Approvals,
     conversation: RwLock<Conversation>,
     actors: Mutex<Actors>,
     changed: watch::Sender<u64>,
@@ -60,6 +63,7 @@ impl Cell {
             engine,
             disposed: AtomicBool::new(false),
             hub: Hub::default(),
+            approvals: Approvals::default(),
             changed: watch::Sender::new(conversation.last_n),
             conversation: RwLock::new(conversation),
             actors: Mutex::default(),

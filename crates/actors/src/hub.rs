@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use cairn_core::approval::Approval;
 use cairn_core::event::RunEnd;
 use cairn_core::ids::{MessageId, RunId};
 use cairn_core::ports::{Answer, Progress, TurnFailure};
@@ -119,6 +120,11 @@ impl Hub {
     /// A tool is called, or has been.
     pub(crate) fn tool(&self, name: &str, state: &'static str) {
         self.waiting.lock().tell(&Progress::Tool { name: name.to_owned(), state });
+    }
+
+    /// A call waits for a yes.
+    pub(crate) fn approval(&self, approval: &Approval) {
+        self.waiting.lock().tell(&Progress::Approval(Box::new(approval.clone())));
     }
 
     /// The turn of these messages ended; each waiter gets its own answer.

@@ -10,6 +10,7 @@
 
 mod admission;
 mod agent;
+mod approvals;
 mod cell;
 mod channel;
 mod compactor;
@@ -33,6 +34,7 @@ mod worker;
 mod tests;
 
 pub use agent::{AgentRuntime, Candidate, EngineMaker};
+pub use approvals::{Approver, Decided, Undecided, Which};
 pub use house::{Compaction, Health, House, HouseDeps, HouseError, RoomMade, RunTicket};
 pub use limits::HouseLimits;
 pub use models::{ModelState, ModelStatus};

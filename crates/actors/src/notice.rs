@@ -1,9 +1,11 @@
 //! Notices: what the house tells whoever watches (`GET /v1/events`, the progress bar of a replay).
 
+use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::event::{RunOutcome, TurnOutcome};
-use cairn_core::ids::{ChannelId, MessageId, RunId, TurnId};
+use cairn_core::ids::{ApprovalId, ChannelId, MessageId, RunId, TurnId};
 use cairn_core::model::Usage;
 use cairn_core::tier::Tier;
+use cairn_core::tool::ToolOutcome;
 use serde::Serialize;
 
 /// Something happened in a channel. Told after it is durable; a watcher that is too slow misses some.
@@ -38,6 +40,46 @@ pub enum Notice {
         tier: Tier,
         /// From its start to its end.
         duration_ms: u64,
+    },
+    /// A tool is called.
+    ToolStarted {
+        /// The channel.
+        channel: ChannelId,
+        /// The call's id.
+        call: String,
+        /// The tool.
+        tool: String,
+    },
+    /// A call of a tool ended, or was not made.
+    ToolEnded {
+        /// The channel.
+        channel: ChannelId,
+        /// The turn.
+        turn: TurnId,
+        /// The call's id.
+        call: String,
+        /// The tool.
+        tool: String,
+        /// How.
+        outcome: ToolOutcome,
+        /// From the call to its end.
+        duration_ms: u64,
+    },
+    /// A call waits for a person's yes.
+    ApprovalAsked {
+        /// The channel.
+        channel: ChannelId,
+        /// What is asked.
+        approval: Approval,
+    },
+    /// A request for a yes came to its end.
+    ApprovalSettled {
+        /// The channel.
+        channel: ChannelId,
+        /// The request.
+        approval: ApprovalId,
+        /// How.
+        outcome: ApprovalOutcome,
     },
     /// The channel is in another tier than before.
     #[serde(rename = "tier")]
@@ -142,6 +184,10 @@ impl Notice {
         match self {
             Self::TurnStarted { .. } => "turn_started",
             Self::TurnEnded { .. } => "turn_ended",
+            Self::ToolStarted { .. } => "tool_started",
+            Self::ToolEnded { .. } => "tool_ended",
+            Self::ApprovalAsked { .. } => "approval_asked",
+            Self::ApprovalSettled { .. } => "approval_settled",
             Self::TierChanged { .. } => "tier",
             Self::RunStarted { .. } => "run_started",
             Self::RunEnded { .. } => "run_ended",
@@ -156,6 +202,10 @@ impl Notice {
         match self {
             Self::TurnStarted { channel, .. }
             | Self::TurnEnded { channel, .. }
+            | Self::ToolStarted { channel, .. }
+            | Self::ToolEnded { channel, .. }
+            | Self::ApprovalAsked { channel, .. }
+            | Self::ApprovalSettled { channel, .. }
             | Self::TierChanged { channel, .. }
             | Self::RunStarted { channel, .. }
             | Self::RunEnded { channel, .. }

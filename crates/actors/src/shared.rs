@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) credits: Arc<Semaphore>,
     /// When a stop must have come to its end; none before it begins.
     pub(crate) stop_by: watch::Sender<Option<Instant>>,
+    /// What arguments of calls are held against.
+    pub(crate) schemas: Schemas,
     /// How the models are.
     pub(crate) models: Models,
     /// What people have used.
@@ -87,6 +89,7 @@ impl Shared {
         Self {
             agents,
             stop_by: watch::Sender::new(None),
+            schemas: Schemas,
             models: Models::new(deps.limits.cool_downs),
             meter: Mutex::new(meter),
             cells: RwLock::default(),
@@ -249,4 +252,16 @@ pub(crate) enum Create {
     Yes,
     /// It is refused then.
     No,
+}
+
+/// TEMP
+pub(crate) struct Schemas;
+impl Schemas {
+    pub(crate) fn check(
+        &self,
+        _def: &cairn_core::model::ToolDef,
+        _arguments: &serde_json::Value,
+    ) -> Result<(), String> {
+        Ok(())
+    }
 }

@@ -7,7 +7,7 @@ use crate::ids::ArtifactId;
 use crate::prune::SHRUNK_NOTICE;
 use crate::settings::{ResultClass, ResultGuardSettings};
 use crate::tokens::{Correction, estimate};
-use crate::window::measure;
+use crate::window::{IMAGE_TOKENS, measure};
 
 #[cfg(test)]
 mod tests;
@@ -47,6 +47,23 @@ impl Room {
     pub fn take(&mut self, shown: &str) {
         let taken = self.correction.apply(u64::from(estimate(shown)) + FRAME_TOKENS);
         self.free_tokens = self.free_tokens.saturating_sub(taken);
+    }
+
+    /// The part of it that each of several results of one round may count on.
+    #[must_use]
+    pub fn shared_by(&self, n_results: usize) -> Self {
+        let share = self.free_tokens / (n_results.max(1) as u64);
+        Self { free_tokens: share, correction: self.correction }
+    }
+
+    /// The same after a picture. False: there is no room for one, and nothing was taken.
+    pub fn take_picture(&mut self) -> bool {
+        let taken = self.correction.apply(u64::from(IMAGE_TOKENS));
+        let fits = taken <= self.free_tokens / 2;
+        if fits {
+            self.free_tokens -= taken;
+        }
+        fits
     }
 
     /// A result of these words takes no more than that share of what is free.

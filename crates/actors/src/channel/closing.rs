@@ -1,15 +1,21 @@
 //! How a turn ends: the events of its last record batch. What a chat is owed for it is among them.
 
+use std::collections::BTreeSet;
+
+use cairn_core::approval::ApprovalOutcome;
 use cairn_core::conversation::{Conversation, OpenTurn};
 use cairn_core::event::{Event, Receipt, TurnEnd, TurnOutcome};
 use cairn_core::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
-use cairn_core::message::{Part, Role, fingerprint};
+use cairn_core::message::{Part, Role, ToolCall, fingerprint};
 use cairn_core::model::Usage;
 use cairn_core::ports::TurnFailure;
+use cairn_core::tool::{Effect, ToolOutcome, ToolUse, logged_arguments};
 use cairn_core::window::entry_tokens;
 
 use super::ChannelState;
 use crate::failure;
+use crate::shared::Shared;
+use crate::tools::effect_of;
 use crate::turn::{Said, draft_entry};
 
 /// The end of a turn on its way to the journal.
@@ -67,7 +73,7 @@ impl ChannelState {
             let open = conversation.open_turn.as_ref()?;
             let draft = drafted(open, &shown);
             let mut events = shown;
-            events.extend(close_calls(conversation, "not run: the turn went on without it"));
+            events.extend(close_calls(&self.shared, conversation, "the turn went on without it"));
             let answer = said.entry.text();
             events.push(Event::EntryAdded { entry: said.entry });
             events.extend(said.reported);
@@ -106,7 +112,7 @@ impl ChannelState {
     pub(super) fn failed(&self, failure: TurnFailure, shown: Vec<Event>) -> Option<Closing> {
         let outcome = TurnOutcome::Failed { code: failure.code.clone(), message: failure.message.clone() };
         let note = Some(failure::note(&failure.code).to_owned());
-        self.unanswered(outcome, failure, "not run: the turn failed", note, shown)
+        self.unanswered(outcome, failure, "the turn failed", note, shown)
     }
 
     /// The end of a turn that a command stopped. It is told by the command's answer; only a draft gets a mark.
@@ -115,7 +121,7 @@ impl ChannelState {
             self.cell.read(|conversation| conversation.open_turn.as_ref().map(|open| drafted(open, &shown)));
         let note = matches!(draft, Some(Drafted::There(_)))
             .then(|| format!("{}\n\n*(stopped)*", self.cell.hub.so_far()).trim_start().to_owned());
-        let call_result = "not run: the turn was stopped";
+        let call_result = "the turn was stopped";
         self.unanswered(TurnOutcome::Stopped, failure::stopped(), call_result, note, shown)
     }
 
@@ -123,7 +129,7 @@ impl ChannelState {
     pub(super) fn dead_lettered(&self) -> Option<Closing> {
         let failure = failure::dead_letter();
         let note = Some(failure::note(&failure.code).to_owned());
-        self.unanswered(TurnOutcome::DeadLettered, failure, "never run", note, Vec::new())
+        self.unanswered(TurnOutcome::DeadLettered, failure, "the turn was given up", note, Vec::new())
     }
 
     /// The end of a turn without a reply. `note`: what a chat is told.
@@ -140,7 +146,7 @@ impl ChannelState {
             let open = conversation.open_turn.as_ref()?;
             let draft = drafted(open, &shown);
             let mut events = shown;
-            events.extend(close_calls(conversation, call_result));
+            events.extend(close_calls(&self.shared, conversation, call_result));
             stamp(conversation, &mut events);
             let end = TurnEnd {
                 turn: open.id.clone(),
@@ -190,21 +196,50 @@ pub(super) fn stamp(conversation: &Conversation, events: &mut [Event]) {
     }
 }
 
-/// Results for the calls of the open turn that have none: no call stays without one.
-pub(super) fn close_calls(conversation: &Conversation, text: &str) -> Vec<Event> {
+/// Results for the calls of the open turn that have none: no call stays without one. Those that may have been carried out
+/// say so; requests for a yes that are still open are void. `reason`: why the calls end here.
+pub(super) fn close_calls(shared: &Shared, conversation: &Conversation, reason: &str) -> Vec<Event> {
     let Some(open) = &conversation.open_turn else { return Vec::new() };
-    let mut owed: Vec<&str> = Vec::new();
+    let mut owed: Vec<&ToolCall> = Vec::new();
+    let mut caused_by = BTreeSet::new();
     for entry in conversation.live.iter().filter(|entry| entry.turn == open.id) {
-        owed.extend(entry.tool_calls.iter().map(|call| call.id.as_str()));
-        owed.retain(|id| entry.tool_call_id.as_deref() != Some(*id));
+        caused_by.extend(entry.author.iter().map(|author| author.id.clone()));
+        owed.extend(&entry.tool_calls);
+        owed.retain(|call| entry.tool_call_id.as_deref() != Some(call.id.as_str()));
     }
-    let result = |id: &str| {
+    let mut events = Vec::new();
+    for call in owed {
+        let approval = open.approvals.iter().find(|approval| approval.call == call.id);
+        let effect = effect_of(shared, &call.name);
+        let text = if effect == Effect::Changes && approval.is_none() {
+            format!("cut short: {reason}; whether it was carried out is not known: look before you repeat it")
+        } else {
+            format!("not run: {reason}")
+        };
         let mut entry = draft_entry(Role::Tool, conversation.last_at);
         entry.parts = vec![Part::text(format!("[{text}]"))];
-        entry.tool_call_id = Some(id.to_owned());
-        Event::EntryAdded { entry }
-    };
-    owed.into_iter().map(result).collect()
+        entry.tool_call_id = Some(call.id.clone());
+        events.push(Event::ToolUsed(ToolUse {
+            turn: open.id.clone(),
+            call: call.id.clone(),
+            tool: call.name.clone(),
+            effect,
+            caused_by: caused_by.clone(),
+            arguments: logged_arguments(&call.arguments),
+            outcome: ToolOutcome::Stopped,
+            error: Some(text),
+            duration_ms: 0,
+            bytes: 0,
+            approval: approval.map(|approval| approval.id.clone()),
+        }));
+        events.push(Event::EntryAdded { entry });
+    }
+    events.extend(open.approvals.iter().map(|approval| Event::ApprovalSettled {
+        id: approval.id.clone(),
+        outcome: ApprovalOutcome::Void,
+        by: None,
+    }));
+    events
 }
 
 /// The messages with their fingerprints, as far as their entries are in the window.

@@ -3,6 +3,7 @@
 use cairn_core::event::{Event, Record, Run, RunEnd, TurnEnd, TurnOutcome};
 use cairn_core::ports::OutboxItem;
 use cairn_core::prune::PruneCause;
+use cairn_core::tool::ToolUse;
 use cairn_core::unrest::Unrest;
 use cairn_core::window::{Gauge, measure};
 
@@ -48,6 +49,15 @@ impl ChannelState {
                     let unrest = self.unrest.turn(gauge.tier, record.at);
                     self.report_unrest(unrest, &gauge);
                     self.cell.tell_compactor(CompactorMsg::Look);
+                }
+                Event::ToolUsed(used) => self.report_tool(used),
+                Event::ApprovalAsked { approval } => {
+                    let (channel, approval) = (self.cell.id.clone(), approval.clone());
+                    self.shared.notify(Notice::ApprovalAsked { channel, approval });
+                }
+                Event::ApprovalSettled { id, outcome, .. } => {
+                    let (channel, approval) = (self.cell.id.clone(), id.clone());
+                    self.shared.notify(Notice::ApprovalSettled { channel, approval, outcome: *outcome });
                 }
                 Event::RunStarted { run } => self.report_start(run),
                 Event::RunEnded(end) => {
@@ -115,6 +125,22 @@ impl ChannelState {
             usage_ratio: gauge.usage_ratio,
             tier: gauge.tier,
             duration_ms,
+        });
+    }
+
+    fn report_tool(&self, used: &ToolUse) {
+        let (channel, outcome) = (self.cell.id.clone(), used.outcome.name());
+        metrics::counter!("cairn_tool_calls_total", "outcome" => outcome, "effect" => used.effect.name())
+            .increment(1);
+        tracing::info!(%channel, turn = %used.turn, tool = used.tool, outcome, effect = used.effect.name(),
+            duration_ms = used.duration_ms, bytes = used.bytes, "a call of a tool ended");
+        self.shared.notify(Notice::ToolEnded {
+            channel,
+            turn: used.turn.clone(),
+            call: used.call.clone(),
+            tool: used.tool.clone(),
+            outcome: used.outcome,
+            duration_ms: used.duration_ms,
         });
     }
 

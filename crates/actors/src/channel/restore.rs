@@ -24,7 +24,7 @@ impl ChannelState {
         let open = self.cell.read(|conversation| conversation.open_turn.clone());
         if let Some(open) = open {
             let mut events = self.cell.read(|conversation| {
-                let mut results = close_calls(conversation, "interrupted by a restart");
+                let mut results = close_calls(&self.shared, conversation, "interrupted by a restart");
                 stamp(conversation, &mut results);
                 results
             });

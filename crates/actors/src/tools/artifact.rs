@@ -6,8 +6,10 @@ use cairn_core::model::ToolDef;
 use cairn_core::ports::LineRange;
 use cairn_core::result_guard::Room;
 use cairn_core::settings::ResultGuardSettings;
+use cairn_core::voices::Voices;
 use serde_json::{Value, json};
 
+use super::call::Found;
 use super::{Toolbox, text_argument};
 
 /// Its name.
@@ -39,7 +41,7 @@ impl Toolbox {
         arguments: &Value,
         settings: &ResultGuardSettings,
         room: &Room,
-    ) -> Result<(String, Vec<Event>), String> {
+    ) -> Result<Found, String> {
         let id = text_argument(arguments, "id")?;
         let number = |name: &str, least: u64, default: u64| match arguments.get(name) {
             None | Some(Value::Null) => Ok(default),
@@ -61,6 +63,8 @@ impl Toolbox {
             return Err(format!("the words of artifact {} are lost; call the tool again", artifact.id));
         };
         let used = Event::ArtifactUsed { id: artifact.id.clone() };
-        Ok((page(&artifact, from, &found, settings, room), vec![used]))
+        // Whoever wrote what the tool returned then.
+        let text = page(&artifact, from, &found, settings, room);
+        Ok(Found { text, voices: Voices::of_tools(), events: vec![used] })
     }
 }

@@ -33,28 +33,36 @@ impl<'a> Guard<'a> {
     pub(crate) async fn admit(&mut self, call: ToolCall, used: Used) -> Vec<Event> {
         let settings = &self.settings.result_guard;
         // A page of an artifact is bounded already, and is one: it is not stored again.
+        let words = used.output.words();
         let verdict = if call.name == artifact::NAME {
             Verdict::Whole
         } else {
-            judge(&used.text, self.tools.class(&call.name, settings), settings, &self.room)
+            judge(&words, self.tools.class(&call.name, settings), settings, &self.room)
         };
         let mut events = used.events;
         let mut entry: Entry = draft_entry(Role::Tool, self.tools.shared.now());
         let text = if verdict.is_stored() {
-            match self.store(&call.name, &used.text, verdict).await {
+            match self.store(&call.name, &words, verdict).await {
                 Some(artifact) => {
-                    let text = shown(&used.text, verdict, Whereabouts::Artifact(&artifact.id));
+                    let text = shown(&words, verdict, Whereabouts::Artifact(&artifact.id));
                     entry.artifact = Some(artifact.id.clone());
                     events.push(Event::ArtifactStored { artifact });
                     text
                 }
-                None => shown_of_lost(&used.text, verdict, settings, &self.room),
+                None => shown_of_lost(&words, verdict, settings, &self.room),
             }
         } else {
-            used.text
+            words
         };
         self.room.take(&text);
         entry.parts = vec![Part::text(text)];
+        entry.voices = used.voices;
+        for picture in used.output.parts.into_iter().filter(|part| matches!(part, Part::Image { .. })) {
+            // The words name it in any case.
+            if self.room.take_picture() {
+                entry.parts.push(picture);
+            }
+        }
         entry.tool_call_id = Some(call.id);
         events.push(Event::EntryAdded { entry });
         events

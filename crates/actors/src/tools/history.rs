@@ -3,9 +3,11 @@
 use cairn_core::ids::Seq;
 use cairn_core::message::{Entry, Role};
 use cairn_core::ports::{HitKind, Query};
+use cairn_core::voices::Voices;
 use cairn_core::window::{escape_name, short_time};
 use serde_json::Value;
 
+use super::call::Found;
 use super::{HITS_MAX, Toolbox, text_argument};
 
 /// Most entries that one `history_read` returns.
@@ -18,7 +20,7 @@ const PAGE_BYTES: usize = 200_000;
 const HIT_MAX_CHARS: usize = 1_500;
 
 impl Toolbox {
-    pub(super) async fn history_search(&self, arguments: &Value) -> Result<String, String> {
+    pub(super) async fn history_search(&self, arguments: &Value) -> Result<Found, String> {
         let query = Query {
             channel: self.cell.id.clone(),
             text: text_argument(arguments, "query")?,
@@ -37,11 +39,16 @@ impl Toolbox {
                 format!("[{number} | {} | {who}] {}", short_time(hit.at), shorten(&hit.text, HIT_MAX_CHARS))
             })
             .collect();
-        Ok(if lines.is_empty() { "nothing found".to_owned() } else { lines.join("\n") })
+        if lines.is_empty() {
+            return Ok(Found::own("nothing found".to_owned()));
+        }
+        // A hit quotes its neighbours, too.
+        let voices = self.cell.read(|conversation| conversation.heard.clone());
+        Ok(Found { text: lines.join("\n"), voices, events: Vec::new() })
     }
 
     /// Word for word: what is too large for the window is the result guard's.
-    pub(super) async fn history_read(&self, arguments: &Value) -> Result<String, String> {
+    pub(super) async fn history_read(&self, arguments: &Value) -> Result<Found, String> {
         let number = |name: &str| {
             let value = arguments.get(name).and_then(Value::as_u64);
             value.ok_or_else(|| format!("`{name}` is missing or not a message number"))
@@ -63,13 +70,15 @@ impl Toolbox {
             }
         }
         let Some(last) = page.len().checked_sub(1).and_then(|idx| entries.get(idx)) else {
-            return Ok("no messages with these numbers".to_owned());
+            return Ok(Found::own("no messages with these numbers".to_owned()));
         };
         let newest = self.cell.read(|conversation| Seq(conversation.next_seq.0.saturating_sub(1)));
         if last.seq < to.min(newest) {
             page.push(format!("[there are more: call history_read from {} on]", last.seq.next()));
         }
-        Ok(page.join("\n"))
+        let mut voices = Voices::default();
+        entries.iter().for_each(|entry| voices.join(&Voices::of_entry(entry)));
+        Ok(Found { text: page.join("\n"), voices, events: Vec::new() })
     }
 }
 

@@ -4,9 +4,11 @@ use cairn_core::compaction::parse_memory;
 use cairn_core::ids::Seq;
 use cairn_core::memory::{MemorySave, Scope, Source};
 use cairn_core::ports::MemoryFilter;
+use cairn_core::voices::Voices;
 use cairn_core::window::short_time;
 use serde_json::Value;
 
+use super::call::Found;
 use super::{HITS_MAX, Toolbox, text_argument};
 
 impl Toolbox {
@@ -41,18 +43,25 @@ impl Toolbox {
         })
     }
 
-    pub(super) async fn memory_search(&self, arguments: &Value) -> Result<String, String> {
+    pub(super) async fn memory_search(&self, arguments: &Value) -> Result<Found, String> {
         let query = text_argument(arguments, "query")?;
         let filter = MemoryFilter { query: Some(query), limit: HITS_MAX, ..MemoryFilter::default() };
         let agent = &self.cell.agent.id;
         let found = self.shared.deps.memories.list(agent, &self.scopes, filter).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let mut voices = Voices::default();
+        self.cell.read(|conversation| {
+            found.iter().for_each(|memory| voices.join(&Voices::of_memory(memory, conversation)));
+        });
         let lines: Vec<String> = found
-            .map_err(|error| error.to_string())?
             .iter()
             .map(|memory| {
                 format!("[{} | {}] {}", memory.kind.name(), short_time(memory.created_at), memory.text)
             })
             .collect();
-        Ok(if lines.is_empty() { "nothing is remembered about that".to_owned() } else { lines.join("\n") })
+        if lines.is_empty() {
+            return Ok(Found::own("nothing is remembered about that".to_owned()));
+        }
+        Ok(Found { text: lines.join("\n"), voices, events: Vec::new() })
     }
 }

@@ -2,6 +2,8 @@
 //! nothing else, and those that the house was given.
 
 mod artifact;
+mod call;
+mod clock;
 mod guard;
 mod history;
 mod memory;
@@ -10,27 +12,24 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_core::compaction::memory_save_tool;
-use cairn_core::event::Event;
 use cairn_core::memory::Scope;
-use cairn_core::message::ToolCall;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::Tool;
-use cairn_core::result_guard::Room;
 use cairn_core::settings::{ResultClass, ResultGuardSettings};
+use cairn_core::tool::{NAME_MAX, is_name};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
 use crate::cell::Cell;
 use crate::shared::Shared;
-use crate::tasks::Ended;
 
+pub(crate) use call::{Used, Verdict, effect_of};
 pub(crate) use guard::Guard;
 
 /// Most results of a search.
 const HITS_MAX: usize = 10;
 
-/// Longest name of a tool; what the large providers take.
-const NAME_MAX: usize = 64;
+/// The tool by which memories are saved.
+const MEMORY_SAVE: &str = "memory_save";
 
 /// A tool that cannot be offered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,7 +76,14 @@ pub fn builtin_tools() -> Vec<ToolDef> {
             }),
         ),
         artifact::definition(),
+        clock::definition(),
     ]
+}
+
+/// Whether a tool of that name is built in.
+fn is_builtin(name: &str) -> bool {
+    let names = [MEMORY_SAVE, "memory_search", "history_search", "history_read", artifact::NAME, clock::NAME];
+    names.contains(&name)
 }
 
 /// The built-in tools and those beside them, by name, so that their order is the same at every start.
@@ -90,8 +96,7 @@ pub fn all_tools(others: &[Arc<dyn Tool>]) -> Result<Vec<ToolDef>, BadTool> {
     let mut more: Vec<ToolDef> = others.iter().map(|tool| tool.def()).collect();
     more.sort_by(|a, b| a.name.cmp(&b.name));
     for tool in &more {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        if tool.name.is_empty() || tool.name.len() > NAME_MAX || !tool.name.bytes().all(fits) {
+        if !is_name(&tool.name) {
             return Err(BadTool::Name(tool.name.chars().take(NAME_MAX).collect()));
         }
         if !names.insert(tool.name.clone()) {
@@ -100,16 +105,6 @@ pub fn all_tools(others: &[Arc<dyn Tool>]) -> Result<Vec<ToolDef>, BadTool> {
     }
     tools.extend(more);
     Ok(tools)
-}
-
-/// What a call came to.
-pub(crate) struct Used {
-    /// The result, whole.
-    pub(crate) text: String,
-    /// It failed.
-    pub(crate) failed: bool,
-    /// What is to be journalled with the result.
-    pub(crate) events: Vec<Event>,
 }
 
 /// The tools of one channel.
@@ -126,74 +121,8 @@ impl Toolbox {
         Self { scopes, shared, cell }
     }
 
-    /// Calls a tool. Whatever goes wrong is told to the model, which can do better. `room`: what is free for its result.
-    pub(crate) async fn call(&self, call: &ToolCall, model: &str, ordinal: usize, room: &Room) -> Used {
-        let limit = self.shared.deps.limits.tool_timeout;
-        let result = match tokio::time::timeout(limit, self.dispatch(call, model, ordinal, room)).await {
-            Ok(result) => result,
-            Err(_) => Err(format!("`{}` took longer than {} s", call.name, limit.as_secs())),
-        };
-        match result {
-            Ok((text, events)) => Used { text, failed: false, events },
-            Err(message) => {
-                tracing::debug!(channel = %self.cell.id, tool = call.name, message, "a tool call failed");
-                Used { text: format!("error: {message}"), failed: true, events: Vec::new() }
-            }
-        }
-    }
-
-    async fn dispatch(
-        &self,
-        call: &ToolCall,
-        model: &str,
-        ordinal: usize,
-        room: &Room,
-    ) -> Result<(String, Vec<Event>), String> {
-        let settings = self.cell.settings();
-        let tools = &settings.tools;
-        if !tools.iter().any(|tool| tool.name == call.name) {
-            let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
-            return Err(format!("there is no tool `{}`; the tools are {}", call.name, names.join(", ")));
-        }
-        let arguments = &call.arguments;
-        match call.name.as_str() {
-            "memory_save" => {
-                let save = self.memory_save(arguments, model, ordinal)?;
-                Ok(("saved".to_owned(), vec![Event::MemorySaved(save)]))
-            }
-            "memory_search" => Ok((self.memory_search(arguments).await?, Vec::new())),
-            "history_search" => Ok((self.history_search(arguments).await?, Vec::new())),
-            "history_read" => Ok((self.history_read(arguments).await?, Vec::new())),
-            artifact::NAME => self.artifact_read(arguments, &settings.result_guard, room).await,
-            name => match self.other(name) {
-                Some(tool) => Ok((self.call_other(tool, name, arguments.clone()).await?, Vec::new())),
-                None => Err(format!("`{name}` cannot be called here")),
-            },
-        }
-    }
-
     fn other(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.shared.deps.tools.get(name)
-    }
-
-    /// Calls a tool that is not our own, as a watched task: a panic in it is an error like any other, and it is
-    /// dropped at its time limit.
-    async fn call_other(&self, tool: Arc<dyn Tool>, name: &str, arguments: Value) -> Result<String, String> {
-        let channel = self.cell.id.clone();
-        let token = self.shared.tasks.token();
-        let _cancel = token.clone().drop_guard();
-        let (told, done) = oneshot::channel();
-        let work = async move { tool.call(channel, arguments).await };
-        self.shared.tasks.watch(token, work, move |ended| drop(told.send(ended)));
-        match done.await {
-            Ok(Ended::Done(result)) => result.map(|output| output.words()),
-            Ok(Ended::Panicked(message)) => {
-                tracing::error!(channel = %self.cell.id, tool = name, message, "a tool panicked; please report it");
-                metrics::counter!("cairn_tool_panics_total", "tool" => name.to_owned()).increment(1);
-                Err(format!("`{name}` broke down; do without it"))
-            }
-            Ok(Ended::Cancelled) | Err(_) => Err(format!("`{name}` was stopped")),
-        }
     }
 
     /// The class of a tool's results: as the configuration says, else as the tool does.

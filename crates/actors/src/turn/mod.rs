@@ -1,6 +1,7 @@
 //! A turn: recall, assemble, ask the model, call its tools, until it answers. A cancellable task that changes nothing
 //! itself: what it has to say goes to the channel's actor.
 
+mod ask;
 mod budget;
 mod call;
 mod chain;
@@ -87,6 +88,7 @@ pub(crate) async fn run(args: TurnArgs) -> Run {
         settings: args.cell.settings(),
         patience: Patience::of(&args),
         budget: Arc::clone(&budget),
+        answers: ask::Said::default(),
         args,
     };
     let result = tokio::select! {
@@ -108,6 +110,8 @@ struct Turn {
     budget: Arc<Budget>,
     /// How it bears a model that does not answer.
     patience: Patience,
+    /// What people have said to requests for their yes.
+    answers: ask::Said,
     /// The agent's settings on the model that answers; narrowed when its window turns out to be smaller.
     settings: Arc<AgentSettings>,
 }
@@ -122,11 +126,18 @@ impl Turn {
         });
         let tools = Toolbox::new(Arc::clone(&self.args.shared), Arc::clone(&self.args.cell));
         let mut usage = Usage::default();
-        for round in 1..=self.settings.max_rounds.max(1) {
-            let tail = Tail { now: self.args.shared.now(), zone: zone.clone(), recalled: recalled.clone() };
-            let call = self.call(tail).await?;
+        let rounds = self.settings.max_rounds.max(1);
+        for round in 1..=rounds {
+            let last_call = round == rounds && rounds > 1;
+            let (now, recalled_now) = (self.args.shared.now(), recalled.clone());
+            let tail = Tail { now, zone: zone.clone(), recalled: recalled_now, last_call };
+            let mut call = self.call(tail).await?;
             usage += call.usage.unwrap_or_default();
             let (reported, model) = (call.reported(), call.model.clone());
+            if round == rounds && !call.text.trim().is_empty() {
+                // It said something, and was told that no more tools are called.
+                call.tool_calls.clear();
+            }
             if call.tool_calls.is_empty() {
                 return Ok(Said { entry: self.entry(call), reported, usage, model });
             }
@@ -135,8 +146,11 @@ impl Turn {
             let mut events = vec![Event::EntryAdded { entry: self.entry(call) }];
             events.extend(reported);
             self.step(events).await?;
+            if round == rounds {
+                break;
+            }
             self.args.cell.hub.paragraph();
-            self.use_tools(&tools, &model, calls).await?;
+            self.use_tools(&tools, &model, calls, &recalled).await?;
         }
         Err(failure::too_many_rounds(self.settings.max_rounds))
     }
@@ -166,7 +180,8 @@ impl Turn {
         if ids.is_empty() && cell.read(|conversation| conversation.recalled.is_empty()) {
             return Ok(recalled);
         }
-        let tail = Tail { now: self.args.shared.now(), zone: TimeZone::UTC, recalled };
+        let (now, zone) = (self.args.shared.now(), TimeZone::UTC);
+        let tail = Tail { now, zone, recalled, last_call: false };
         self.step(vec![Event::MemoriesRecalled { ids, tokens: tail_tokens(&tail) }]).await?;
         Ok(tail.recalled)
     }

@@ -1,28 +1,186 @@
-//! One round of tool calls.
+//! One round of tool calls: weighed, asked for where that is due, made beside each other, journalled as they end.
 
-use cairn_core::message::ToolCall;
+use std::collections::BTreeSet;
+
+use cairn_core::event::Event;
+use cairn_core::memory::{Grounds, Memory};
+use cairn_core::message::{Role, ToolCall};
 use cairn_core::ports::TurnFailure;
+use cairn_core::tool::{Effect, ToolOutcome, ToolUse, logged_arguments, logged_error};
+use cairn_core::voices::Voices;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::Turn;
-use crate::tools::{Guard, Toolbox};
+use super::ask::Asked;
+use crate::notice::Notice;
+use crate::tools::{Guard, Toolbox, Used, Verdict};
+
+/// Most calls under way at once.
+const PARALLEL_MAX: usize = 16;
+
+/// Most calls of one answer; what is beyond is not made.
+const CALLS_MAX: usize = 64;
+
+/// A call, and what is known of it before it is made.
+struct Planned<'a> {
+    ordinal: usize,
+    call: ToolCall,
+    effect: Effect,
+    /// Why it is not made.
+    refused: Option<String>,
+    asked: Option<Asked<'a>>,
+}
+
+/// A call that has ended.
+struct Done {
+    call: ToolCall,
+    used: Used,
+    noted: ToolUse,
+}
 
 impl Turn {
-    /// Calls the tools one after the other and journals all results together, each as the result guard leaves it.
+    /// Calls the tools, beside each other, and journals each result as it comes, as the result guard leaves it.
     pub(super) async fn use_tools(
         &self,
         tools: &Toolbox,
         model: &str,
         calls: Vec<ToolCall>,
+        recalled: &[Memory],
     ) -> Result<(), TurnFailure> {
-        let hub = &self.args.cell.hub;
+        let planned = self.plan(tools, calls, recalled).await?;
         let mut guard = Guard::new(tools, &self.settings);
-        let mut events = Vec::new();
-        for (ordinal, call) in calls.into_iter().enumerate() {
-            hub.tool(&call.name, "started");
-            let used = tools.call(&call, model, ordinal, &guard.room).await;
-            hub.tool(&call.name, if used.failed { "failed" } else { "done" });
-            events.extend(guard.admit(call, used).await);
+        let room = guard.room.shared_by(planned.len());
+        let permits = Semaphore::new(PARALLEL_MAX);
+        let running: FuturesUnordered<_> = planned
+            .into_iter()
+            .map(|planned| async {
+                let call = self.carry_out(tools, model, planned, &room, &permits);
+                Box::pin(call).await
+            })
+            .collect();
+        let mut ended = running.ready_chunks(CALLS_MAX);
+        while let Some(batch) = ended.next().await {
+            let mut events = Vec::new();
+            for done in batch {
+                let Done { call, used, noted } = done?;
+                events.push(Event::ToolUsed(noted));
+                events.extend(guard.admit(call, used).await);
+            }
+            self.step(events).await?;
         }
-        self.step(events).await
+        Ok(())
+    }
+
+    /// Weighs the calls, and asks people about those that have to wait.
+    async fn plan(
+        &self,
+        tools: &Toolbox,
+        calls: Vec<ToolCall>,
+        recalled: &[Memory],
+    ) -> Result<Vec<Planned<'_>>, TurnFailure> {
+        let (voices, grounds) = self.args.cell.read(|conversation| {
+            (Voices::of_window(conversation, recalled), Grounds::of(conversation.live.iter()))
+        });
+        let mut reasons = Vec::new();
+        let mut planned: Vec<Planned<'_>> = Vec::with_capacity(calls.len());
+        for (ordinal, call) in calls.into_iter().enumerate() {
+            let (effect, verdict) = tools.weigh(&call, &voices, &grounds);
+            let refused = match verdict {
+                _ if ordinal >= CALLS_MAX => Some(format!("more than {CALLS_MAX} calls at once; make fewer")),
+                Verdict::Ready => None,
+                Verdict::Refused(reason) => Some(reason),
+                Verdict::Asks(reason) => {
+                    reasons.push((ordinal, reason));
+                    None
+                }
+            };
+            planned.push(Planned { ordinal, call, effect, refused, asked: None });
+        }
+        let wishes: Vec<_> =
+            reasons.iter().map(|(ordinal, reason)| (&planned[*ordinal].call, reason.as_str())).collect();
+        let asked = self.ask(&wishes).await?;
+        for ((ordinal, _), asked) in reasons.iter().zip(asked) {
+            match asked {
+                Ok(asked) => planned[*ordinal].asked = Some(asked),
+                Err(refusal) => planned[*ordinal].refused = Some(refusal),
+            }
+        }
+        Ok(planned)
+    }
+
+    /// One call, from the yes that it may need to its end.
+    async fn carry_out(
+        &self,
+        tools: &Toolbox,
+        model: &str,
+        planned: Planned<'_>,
+        room: &cairn_core::result_guard::Room,
+        permits: &Semaphore,
+    ) -> Result<Done, TurnFailure> {
+        let Planned { ordinal, call, effect, refused, asked } = planned;
+        let approval = asked.as_ref().map(|asked| asked.approval.id.clone());
+        let mut refusal = refused.map(|reason| (ToolOutcome::Refused, reason));
+        if let Some(asked) = asked {
+            refusal = self.answer(asked).await?;
+        }
+        let mut duration_ms = 0;
+        let used = match refusal {
+            Some((outcome, reason)) => Used::not_made(outcome, reason),
+            None => {
+                // It is never closed.
+                let _permit = permits.acquire().await;
+                self.tell_started(&call);
+                let begun = Instant::now();
+                let used = tools.call(&call, model, ordinal, room).await;
+                duration_ms = begun.elapsed().as_millis() as u64;
+                metrics::histogram!("cairn_tool_seconds").record(begun.elapsed().as_secs_f64());
+                used
+            }
+        };
+        self.args.cell.hub.tool(&call.name, if used.error.is_some() { "failed" } else { "done" });
+        let turn =
+            self.args.cell.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
+        let noted = ToolUse {
+            turn: turn.unwrap_or_else(|| "t0".into()),
+            call: call.id.clone(),
+            tool: call.name.clone(),
+            effect,
+            caused_by: self.caused_by(),
+            arguments: logged_arguments(&call.arguments),
+            outcome: used.outcome,
+            error: used.error.as_deref().map(logged_error),
+            duration_ms,
+            bytes: used.output.words().len() as u64,
+            approval,
+        };
+        Ok(Done { call, used, noted })
+    }
+
+    fn tell_started(&self, call: &ToolCall) {
+        self.args.cell.hub.tool(&call.name, "started");
+        if let Some(show) = &self.args.show {
+            show.typing().go_on();
+        }
+        let channel = self.args.cell.id.clone();
+        self.args.shared.notify(Notice::ToolStarted {
+            channel,
+            call: call.id.clone(),
+            tool: call.name.clone(),
+        });
+    }
+
+    /// Whose messages the turn answers.
+    pub(super) fn caused_by(&self) -> BTreeSet<String> {
+        self.args.cell.read(|conversation| {
+            let Some(open) = &conversation.open_turn else { return BTreeSet::new() };
+            let of_turn = conversation.live.iter().rev().take_while(|entry| entry.turn == open.id);
+            of_turn
+                .filter(|entry| entry.role == Role::User)
+                .filter_map(|entry| Some(entry.author.as_ref()?.id.clone()))
+                .collect()
+        })
     }
 }

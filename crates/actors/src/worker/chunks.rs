@@ -10,7 +10,7 @@ use cairn_core::compaction::{
     text_cap, with_left_out,
 };
 use cairn_core::event::{Checkpoint, Work};
-use cairn_core::memory::DraftMemory;
+use cairn_core::memory::{DraftMemory, Grounds};
 use cairn_core::message::Entry;
 use cairn_core::model::{ChatRequest, ModelError};
 use cairn_core::tokens::estimate;
@@ -212,12 +212,26 @@ impl Job {
         let draft = Draft {
             text: with_left_out(&self.agent, &done.text, entries, &done.left_out),
             made_by: done.made_by,
-            memories: done.memories,
+            memories: self.of_people(done.memories),
             dates: entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at)),
             identifiers: identifiers_beside(&self.agent, entries, &[]),
             reason: None,
         };
         masked(draft, self.mask.as_ref())
+    }
+
+    /// Without memories that stand on nothing but results of tools.
+    fn of_people(&self, mut memories: Vec<DraftMemory>) -> Vec<DraftMemory> {
+        let grounds = Grounds::of(self.sources.entries.iter());
+        let n_saved = memories.len();
+        memories.retain(|memory| !grounds.is_from_tools(&memory.text));
+        let n_refused = n_saved - memories.len();
+        if n_refused > 0 {
+            metrics::counter!("cairn_memories_refused_total").increment(n_refused as u64);
+            tracing::warn!(channel = %self.cell.id, run = %self.run.id, n_refused,
+                "memories were not saved: their words come from results of tools, and no person said them");
+        }
+        memories
     }
 
     async fn merge(&self, candidate: &Candidate) -> Result<Draft, Stop> {

@@ -1,6 +1,7 @@
 //! Memories: what is worth more than its conversation. Their scope, their merging, their extraction by rule.
 
 mod extract;
+mod grounds;
 mod identity;
 mod scope;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
 
 pub use extract::extract;
+pub use grounds::Grounds;
 pub use identity::{Change, Fingerprint, merge, mint_id};
 pub use scope::{BadScope, Scope};
 

@@ -130,12 +130,10 @@ fn messages(entries: &[Arc<Entry>], tail: &Tail) -> Vec<ChatMessage> {
                 let Some(call_id) = &entry.tool_call_id else { continue };
                 let Some(idx) = owed.iter().position(|id| id == call_id) else { continue };
                 owed.remove(idx);
-                let images = entry.parts.iter().filter(|part| matches!(part, Part::Image { .. }));
-                out.push(ChatMessage::Tool {
-                    call_id: call_id.clone(),
-                    text: text_of(&entry.parts),
-                    images: images.cloned().collect(),
-                });
+                // The words name the pictures already.
+                let (images, words): (Vec<Part>, Vec<Part>) =
+                    entry.parts.iter().cloned().partition(|part| matches!(part, Part::Image { .. }));
+                out.push(ChatMessage::Tool { call_id: call_id.clone(), text: text_of(&words), images });
             }
             Role::User => {
                 settle(&mut out, &mut owed);

@@ -16,6 +16,7 @@ pub use assemble::{AssembleError, assemble, question};
 pub(crate) use fit::cut_middle;
 pub use measure::{has_room, least_tokens, measure};
 pub(crate) use measure::{system_tokens, tools_tokens};
+pub(crate) use render::IMAGE_TOKENS;
 pub use render::{
     Lookup, entry_tokens, escape_name, escape_text, guide_text, is_invisible, marker_text, marker_tokens,
     pending_tokens, short_date, short_time, summary_text, summary_tokens, tail_tokens,
@@ -73,6 +74,8 @@ pub struct Tail {
     pub zone: jiff::tz::TimeZone,
     /// Memories that fit the question, best first.
     pub recalled: Vec<Memory>,
+    /// No tool is called any more after this request: the model is told to answer.
+    pub last_call: bool,
 }
 
 /// A request with its measure.

@@ -16,7 +16,7 @@ use crate::tokens::estimate;
 const MESSAGE_OVERHEAD: u32 = 4;
 
 /// Tokens of a picture: what the large providers bill for a picture of a megapixel, rounded up.
-const IMAGE_TOKENS: u32 = 1_100;
+pub(crate) const IMAGE_TOKENS: u32 = 1_100;
 
 /// Longest name that the model gets to see, in characters.
 const NAME_MAX: usize = 64;
@@ -281,9 +281,16 @@ pub(crate) fn tail_text(tail: &Tail) -> String {
             let _ = write!(text, " [{}]", short_date(memory.created_at));
         }
     }
+    if tail.last_call {
+        text.push_str(LAST_CALL);
+    }
     text.push_str("\n</context>");
     text
 }
+
+/// What the model is told when its calls of tools are used up.
+const LAST_CALL: &str =
+    "\nNo more tools can be called for this answer: say now what you have found, and what is left to do.";
 
 /// Tokens of the tail, before correction: what [`crate::event::Event::MemoriesRecalled`] records.
 pub fn tail_tokens(tail: &Tail) -> u32 {

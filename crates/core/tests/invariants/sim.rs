@@ -397,7 +397,8 @@ impl Sim {
     }
 
     pub(crate) fn assemble(&self) -> Assembled {
-        let tail = Tail { now: self.now, zone: jiff::tz::TimeZone::UTC, recalled: Vec::new() };
+        let tail =
+            Tail { now: self.now, zone: jiff::tz::TimeZone::UTC, recalled: Vec::new(), last_call: false };
         window::assemble(&self.conversation, &self.agent, &tail).unwrap()
     }
 

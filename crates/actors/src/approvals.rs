@@ -1,0 +1,176 @@
+//! Approvals: who waits for a yes, and who may give it. What waits is in the conversation; here is the way back to the turn.
+
+use std::collections::BTreeMap;
+
+use cairn_core::approval::{Approval, ApprovalOutcome};
+use cairn_core::ids::{ApprovalId, ChannelId};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::cell::Cell;
+use crate::house::House;
+
+/// An answer on its way to the turn that waits for it.
+pub(crate) struct Decision {
+    /// Yes.
+    pub(crate) granted: bool,
+    /// Who says so (`PLATFORM/USER`).
+    pub(crate) by: String,
+    /// Told once it is in the journal.
+    pub(crate) told: oneshot::Sender<()>,
+}
+
+/// The turns of a channel that wait for an answer.
+#[derive(Default)]
+pub(crate) struct Approvals {
+    waiting: Mutex<BTreeMap<ApprovalId, oneshot::Sender<Decision>>>,
+}
+
+impl Approvals {
+    /// Waits for an answer from here on.
+    pub(crate) fn expect(&self, id: ApprovalId) -> Waiting<'_> {
+        let (answer, decision) = oneshot::channel();
+        self.waiting.lock().insert(id.clone(), answer);
+        Waiting { approvals: self, id, decision }
+    }
+
+    /// Hands an answer over; the first one counts. False: nobody waits for it any more.
+    fn decide(&self, id: &ApprovalId, decision: Decision) -> bool {
+        let waiting = self.waiting.lock().remove(id);
+        waiting.is_some_and(|waiting| waiting.send(decision).is_ok())
+    }
+}
+
+/// Somebody waits for an answer; when this is dropped, nobody does any more.
+pub(crate) struct Waiting<'a> {
+    approvals: &'a Approvals,
+    id: ApprovalId,
+    decision: oneshot::Receiver<Decision>,
+}
+
+impl Waiting<'_> {
+    /// The answer, when it comes.
+    pub(crate) async fn answer(&mut self) -> Decision {
+        match (&mut self.decision).await {
+            Ok(decision) => decision,
+            // Nobody can answer any more: the time runs out.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.approvals.waiting.lock().remove(&self.id);
+    }
+}
+
+/// Which request is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// That one, in whichever channel.
+    Id(ApprovalId),
+    /// The only one of that channel.
+    OnlyOf(ChannelId),
+}
+
+/// Who answers a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Approver {
+    /// Somebody at the socket: whoever reaches it runs the daemon.
+    Socket,
+    /// A person in a chat, `PLATFORM/USER`.
+    Person(String),
+}
+
+/// Why an answer was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Undecided {
+    /// Nothing of that id waits, or nothing at all.
+    #[error("nothing waits for a yes here; it was answered, has expired, or its answer was stopped")]
+    Nothing,
+    /// Which one is not said.
+    #[error("several calls wait; say which: {}", list(.0))]
+    Several(Vec<ApprovalId>),
+    /// They may not.
+    #[error("you may not approve calls of tools here")]
+    NotAllowed,
+}
+
+fn list(ids: &[ApprovalId]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A request that was answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decided {
+    /// The channel.
+    pub channel: ChannelId,
+    /// The request.
+    pub approval: Approval,
+    /// The answer.
+    pub outcome: ApprovalOutcome,
+}
+
+impl Decided {
+    /// What whoever answered is told.
+    pub fn words(&self) -> String {
+        let tool = &self.approval.tool;
+        match self.outcome {
+            ApprovalOutcome::Granted => format!("Yes: `{tool}` is called now."),
+            ApprovalOutcome::Denied | ApprovalOutcome::Expired | ApprovalOutcome::Void => {
+                format!("No: `{tool}` is not called.")
+            }
+        }
+    }
+}
+
+impl House {
+    /// What waits for a yes, in all channels.
+    pub fn approvals(&self) -> Vec<(ChannelId, Approval)> {
+        let cells: Vec<_> = self.shared().cells.read().values().cloned().collect();
+        cells.iter().flat_map(|cell| of_cell(cell).into_iter().map(|open| (cell.id.clone(), open))).collect()
+    }
+
+    /// Answers a request: at once, whatever else waits in its channel. Returns when the answer is in the journal.
+    ///
+    /// # Errors
+    /// Nothing waits, it is not said which is meant, or whoever answers may not.
+    pub async fn decide(&self, which: Which, granted: bool, by: Approver) -> Result<Decided, Undecided> {
+        let open = match &which {
+            Which::Id(id) => self.approvals().into_iter().filter(|(_, open)| open.id == *id).collect(),
+            Which::OnlyOf(channel) => {
+                let mut open = self.approvals();
+                open.retain(|(of, _)| of == channel);
+                open
+            }
+        };
+        let (channel, approval) = match open.as_slice() {
+            [] => return Err(Undecided::Nothing),
+            [one] => one.clone(),
+            several => {
+                return Err(Undecided::Several(several.iter().map(|(_, open)| open.id.clone()).collect()));
+            }
+        };
+        let cell = self.shared().cell(&channel).ok_or(Undecided::Nothing)?;
+        let by = match by {
+            Approver::Socket => "local/operator".to_owned(),
+            Approver::Person(person) if cell.settings().trust.may_approve(&person) => person,
+            Approver::Person(person) => {
+                tracing::warn!(%channel, approval = %approval.id, %person, "somebody who may not has answered a request for approval");
+                return Err(Undecided::NotAllowed);
+            }
+        };
+        let (told, journalled) = oneshot::channel();
+        if !cell.approvals.decide(&approval.id, Decision { granted, by, told }) || journalled.await.is_err() {
+            return Err(Undecided::Nothing);
+        }
+        let outcome = if granted { ApprovalOutcome::Granted } else { ApprovalOutcome::Denied };
+        Ok(Decided { channel, approval, outcome })
+    }
+}
+
+fn of_cell(cell: &Cell) -> Vec<Approval> {
+    cell.read(|conversation| conversation.open_turn.as_ref().map(|open| open.approvals.clone()))
+        .unwrap_or_default()
+}

@@ -1,0 +1,193 @@
+//! Weighing a call, and making it. Whatever goes wrong is told to the model, which can do better.
+
+use std::sync::Arc;
+
+use cairn_core::event::Event;
+use cairn_core::memory::Grounds;
+use cairn_core::message::ToolCall;
+use cairn_core::ports::Tool;
+use cairn_core::result_guard::Room;
+use cairn_core::tool::{Effect, ToolOutcome, ToolOutput};
+use cairn_core::voices::Voices;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::{MEMORY_SAVE, Toolbox, artifact, clock};
+use crate::shared::Shared;
+use crate::tasks::Ended;
+
+/// How a call stands before it is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It can be made.
+    Ready,
+    /// It has to wait for a person's yes, for this reason.
+    Asks(String),
+    /// It is not made, for this reason.
+    Refused(String),
+}
+
+/// What a call came to.
+pub(crate) struct Used {
+    /// The result, whole; of a call that failed, the error.
+    pub(crate) output: ToolOutput,
+    /// How it ended.
+    pub(crate) outcome: ToolOutcome,
+    /// What went wrong.
+    pub(crate) error: Option<String>,
+    /// Whose text the result holds.
+    pub(crate) voices: Voices,
+    /// What is to be journalled with the result.
+    pub(crate) events: Vec<Event>,
+}
+
+impl Used {
+    /// A call that was not made.
+    pub(crate) fn not_made(outcome: ToolOutcome, reason: String) -> Self {
+        Self::failed(outcome, reason, Voices::default())
+    }
+
+    fn failed(outcome: ToolOutcome, error: String, voices: Voices) -> Self {
+        let output = ToolOutput::text(format!("error: {error}"));
+        Self { output, outcome, error: Some(error), voices, events: Vec::new() }
+    }
+}
+
+/// A result of a tool of our own.
+pub(super) struct Found {
+    pub(super) text: String,
+    pub(super) voices: Voices,
+    pub(super) events: Vec<Event>,
+}
+
+impl Found {
+    /// Of nobody else's text.
+    pub(super) fn own(text: String) -> Self {
+        Self { text, voices: Voices::default(), events: Vec::new() }
+    }
+}
+
+impl Toolbox {
+    /// How a call stands while the window holds those voices; `grounds`: who said what in it.
+    pub(crate) fn weigh(&self, call: &ToolCall, voices: &Voices, grounds: &Grounds) -> (Effect, Verdict) {
+        let settings = self.cell.settings();
+        let Some(def) = settings.tools.iter().find(|tool| tool.name == call.name) else {
+            let names: Vec<_> = settings.tools.iter().map(|tool| tool.name.as_str()).collect();
+            let name: String = call.name.chars().take(100).collect();
+            let reason = format!("there is no tool `{name}`; the tools are {}", names.join(", "));
+            return (Effect::Changes, Verdict::Refused(reason));
+        };
+        let effect = effect_of(&self.shared, &call.name);
+        if let Err(reason) = self.shared.schemas.check(def, &call.arguments) {
+            return (effect, Verdict::Refused(reason));
+        }
+        let objection = if call.name == MEMORY_SAVE {
+            let text = call.arguments.get("text").and_then(Value::as_str).unwrap_or_default();
+            grounds
+                .is_from_tools(text)
+                .then(|| "results of tools, which become no memory by themselves".to_owned())
+        } else if super::is_builtin(&call.name) {
+            None
+        } else {
+            settings.trust.objection(effect, voices)
+        };
+        (effect, objection.map_or(Verdict::Ready, Verdict::Asks))
+    }
+
+    /// Calls a tool. `room`: what is free for its result.
+    pub(crate) async fn call(&self, call: &ToolCall, model: &str, ordinal: usize, room: &Room) -> Used {
+        let used = match self.other(&call.name).filter(|_| !super::is_builtin(&call.name)) {
+            Some(tool) => self.call_other(tool, call).await,
+            None => self.call_own(call, model, ordinal, room).await,
+        };
+        if let Some(error) = &used.error {
+            tracing::debug!(channel = %self.cell.id, tool = call.name, error, "a tool call failed");
+        }
+        used
+    }
+
+    async fn call_own(&self, call: &ToolCall, model: &str, ordinal: usize, room: &Room) -> Used {
+        let limit = self.shared.deps.limits.tool_timeout;
+        match tokio::time::timeout(limit, self.dispatch(call, model, ordinal, room)).await {
+            Ok(Ok(Found { text, voices, events })) => Used {
+                output: ToolOutput::text(text),
+                outcome: ToolOutcome::Done,
+                error: None,
+                voices,
+                events,
+            },
+            Ok(Err(error)) => Used::failed(ToolOutcome::Failed, error, Voices::default()),
+            Err(_) => {
+                let error = format!("`{}` took longer than {} s", call.name, limit.as_secs());
+                Used::failed(ToolOutcome::TimedOut, error, Voices::default())
+            }
+        }
+    }
+
+    async fn dispatch(
+        &self,
+        call: &ToolCall,
+        model: &str,
+        ordinal: usize,
+        room: &Room,
+    ) -> Result<Found, String> {
+        let settings = self.cell.settings();
+        let arguments = &call.arguments;
+        match call.name.as_str() {
+            MEMORY_SAVE => {
+                let save = self.memory_save(arguments, model, ordinal)?;
+                Ok(Found { events: vec![Event::MemorySaved(save)], ..Found::own("saved".to_owned()) })
+            }
+            "memory_search" => self.memory_search(arguments).await,
+            "history_search" => self.history_search(arguments).await,
+            "history_read" => self.history_read(arguments).await,
+            clock::NAME => clock::tell(arguments, self.shared.now(), &settings.timezone).map(Found::own),
+            artifact::NAME => self.artifact_read(arguments, &settings.result_guard, room).await,
+            name => Err(format!("`{name}` cannot be called any more; it is there no longer")),
+        }
+    }
+
+    /// Calls a tool that is not our own, as a watched task: a panic in it is an error like any other, and it is
+    /// dropped at its time limit.
+    async fn call_other(&self, tool: Arc<dyn Tool>, call: &ToolCall) -> Used {
+        let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.shared.deps.limits.tool_timeout));
+        let (channel, arguments) = (self.cell.id.clone(), call.arguments.clone());
+        let token = self.shared.tasks.token();
+        let _cancel = token.clone().drop_guard();
+        let (told, done) = oneshot::channel();
+        let work = async move { tool.call(channel, arguments).await };
+        self.shared.tasks.watch(token, work, move |ended| drop(told.send(ended)));
+        let failed = |outcome, error| Used::failed(outcome, error, Voices::of_tools());
+        match tokio::time::timeout(limit, done).await {
+            Err(_) => {
+                let error = format!("`{name}` took longer than {} s", limit.as_secs());
+                failed(ToolOutcome::TimedOut, error)
+            }
+            Ok(Ok(Ended::Done(Ok(output)))) => Used {
+                output,
+                outcome: ToolOutcome::Done,
+                error: None,
+                voices: Voices::of_tools(),
+                events: Vec::new(),
+            },
+            Ok(Ok(Ended::Done(Err(error)))) => failed(ToolOutcome::Failed, error),
+            Ok(Ok(Ended::Panicked(message))) => {
+                tracing::error!(channel = %self.cell.id, tool = name, message, "a tool panicked; please report it");
+                metrics::counter!("cairn_tool_panics_total", "tool" => name.clone()).increment(1);
+                failed(ToolOutcome::Failed, format!("`{name}` broke down; do without it"))
+            }
+            Ok(Ok(Ended::Cancelled) | Err(_)) => {
+                failed(ToolOutcome::Stopped, format!("`{name}` was stopped"))
+            }
+        }
+    }
+}
+
+/// What calling a tool does.
+pub(crate) fn effect_of(shared: &Shared, name: &str) -> Effect {
+    match name {
+        MEMORY_SAVE => Effect::Changes,
+        name if super::is_builtin(name) => Effect::Reads,
+        name => shared.deps.tools.get(name).map_or(Effect::Changes, |tool| tool.effect()),
+    }
+}
