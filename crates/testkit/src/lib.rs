@@ -10,6 +10,7 @@ pub mod house;
 pub mod kills;
 pub mod load;
 pub mod locomo;
+pub mod mcp;
 pub mod model;
 mod moments;
 pub mod telegram;

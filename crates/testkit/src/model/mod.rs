@@ -22,6 +22,7 @@
 mod answer;
 mod anthropic;
 mod check;
+mod hostile;
 mod measure;
 mod openai;
 mod prefix;
@@ -45,6 +46,7 @@ use crate::gate::Gates;
 pub use crate::gate::Gate;
 pub use answer::Answer;
 pub use check::{Rule, Violation};
+pub use hostile::{Hostile, all_arguments};
 pub use measure::Count;
 pub use wire::{last_user_text, memory_save_call, text_of, tool_names};
 pub use wording::Wording;
