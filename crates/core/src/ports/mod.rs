@@ -25,7 +25,7 @@ pub use adapter::{
 };
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use outbox::{DeliveryState, OutboxItem, OutboxStore, RegistryStore};
-pub use tools::{ArtifactLines, ArtifactStore, LineRange, Tool, Toolset};
+pub use tools::{ArgumentCheck, ArtifactLines, ArtifactStore, LineRange, Tool, Toolset};
 
 /// Time. The only source of it.
 pub trait Clock: Send + Sync + 'static {

@@ -40,6 +40,16 @@ pub trait Tool: Send + Sync + 'static {
     fn call(&self, channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>>;
 }
 
+/// Checks the arguments of calls before they are made, of built-in tools and of others alike.
+pub trait ArgumentCheck: Send + Sync + 'static {
+    /// Whether a call may be made with these arguments. `null` counts as no arguments at all, and is to be given to the tool
+    /// as an empty object.
+    ///
+    /// # Errors
+    /// Which arguments are wrong, and what is expected; for the model, and short whatever they hold.
+    fn check(&self, def: &ToolDef, arguments: &Value) -> Result<(), String>;
+}
+
 /// Tools beside the built-in ones, as they are now: they come and go with what an operator approves.
 pub trait Toolset: Send + Sync + 'static {
     /// A tool by the name that models know it by.
