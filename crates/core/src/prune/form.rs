@@ -16,11 +16,14 @@ pub const CUT_NOTICE: &str = "[...truncated...]";
 /// The entry as it is sent. Its call, its number and its artifact stay.
 pub fn as_sent(entry: &Entry, pruned: &PrunedResult) -> Entry {
     let text = text_of(&entry.parts);
-    let sent = match pruned.form {
+    let mut sent = match pruned.form {
         PruneForm::Shrunk { bytes } => shrunk(entry, pruned, &text, bytes),
         PruneForm::Edges { chars } => edges(entry, pruned, &text, chars),
         PruneForm::Cleared => cleared(entry, pruned),
     };
+    if pruned.form != PruneForm::Cleared && has_pictures(entry) {
+        sent.push_str(&format!("\n{SHRUNK_NOTICE} its pictures are left out"));
+    }
     Entry {
         seq: entry.seq,
         turn: entry.turn.clone(),
@@ -38,6 +41,11 @@ pub fn as_sent(entry: &Entry, pruned: &PrunedResult) -> Entry {
         quotes: entry.quotes,
         tokens: pruned.tokens,
     }
+}
+
+/// Pictures of a result are sent with the whole of it, or not at all.
+pub(super) fn has_pictures(entry: &Entry) -> bool {
+    entry.parts.iter().any(|part| matches!(part, Part::Image { .. }))
 }
 
 /// Where the whole of a result can be read, for the model.

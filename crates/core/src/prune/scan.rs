@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::form::has_pictures;
 use super::{PruneForm, PrunedResult, as_sent};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
@@ -124,7 +125,7 @@ impl Found<'_> {
             PruneForm::Edges { chars } => self.chars() <= chars * 2,
             PruneForm::Cleared => false,
         };
-        if fits {
+        if fits && !has_pictures(self.entry) {
             return None;
         }
         let (seq, tool) = (self.entry.seq, self.tool.to_owned());

@@ -3,7 +3,8 @@
 use cairn_core::compaction::{self, Decision};
 use cairn_core::event::{Event, Record};
 use cairn_core::ids::{ArtifactId, Seq};
-use cairn_core::message::{Role, text_of};
+use cairn_core::message::{Part, Role, text_of};
+use cairn_core::model::ChatMessage;
 use cairn_core::prune::{self, PruneCause, PruneForm, PrunedResult};
 use cairn_core::settings::{PruneMode, ResultClass};
 use cairn_core::tier::Tier;
@@ -190,6 +191,46 @@ fn the_newest_result_of_a_keep_recent_tool_does_not_shrink() {
         answer(&mut sim);
     }
     assert_eq!(pressure(&sim), [Some(SHRUNK), None, Some(SHRUNK), None, None]);
+}
+
+#[test]
+fn pictures_of_a_result_are_measured_and_leave_with_its_words() {
+    let mut sim = room(200_000);
+    let tokens = |sim: &Sim| measure(&sim.conversation, &sim.agent).tokens;
+    sim.accept("look");
+    sim.start_turn();
+    let before = tokens(&sim);
+    let picture = |n: usize| Part::Image {
+        name: Some(format!("{n}.png")),
+        media_type: "image/png".to_owned(),
+        data: "AAAA".to_owned(),
+    };
+    sim.use_tool_for(
+        "camera",
+        Some(std::iter::once(Part::text("seen")).chain((0..3).map(picture)).collect()),
+    );
+    assert!(tokens(&sim) - before > 3_000, "{}", tokens(&sim) - before);
+    let sent = |sim: &Sim| {
+        let results = sim.assemble().request.messages.into_iter().filter_map(|message| match message {
+            ChatMessage::Tool { text, images, .. } => Some((text, images.len())),
+            ChatMessage::User { .. } | ChatMessage::Assistant { .. } | ChatMessage::Context { .. } => None,
+        });
+        results.collect::<Vec<_>>()
+    };
+    assert_eq!(sent(&sim)[0], ("seen\n[image: 0.png]\n[image: 1.png]\n[image: 2.png]".to_owned(), 3));
+    answer(&mut sim);
+    (0..3).for_each(|_| tool_turn(&mut sim, 55_000));
+    assert_eq!(pressure(&sim), [Some(SHRUNK), Some(SHRUNK), None, None], "few words, and large for all that");
+    let full = tokens(&sim);
+    let event = prune::pressure(&sim.conversation, &sim.agent).unwrap();
+    sim.journal(event);
+    assert!(full - tokens(&sim) > 3_000);
+    let (text, images) = sent(&sim).remove(0);
+    assert!(
+        text.starts_with("seen\n[image: 0.png]") && text.ends_with("its pictures are left out"),
+        "{text}"
+    );
+    assert_eq!(images, 0);
 }
 
 /// Five turns with a result each, the first one of that many characters; then a question, so long after.

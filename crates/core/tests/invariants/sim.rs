@@ -217,13 +217,21 @@ impl Sim {
 
     /// The same of that tool.
     pub(crate) fn use_tool(&mut self, name: &str, result: Option<&str>) {
+        self.use_tool_for(name, result.map(|text| vec![Part::text(text)]));
+    }
+
+    /// The same with a result of these parts.
+    pub(crate) fn use_tool_for(&mut self, name: &str, result: Option<Vec<Part>>) {
         let Some(mut call) = self.entry(Role::Assistant, "") else { return };
         self.n_calls += 1;
         let id = format!("call{}", self.n_calls);
         let arguments = serde_json::json!({ "query": "flowers" });
         call.tool_calls = vec![ToolCall { id: id.clone(), name: name.to_owned(), arguments }];
         self.add(call);
-        if let Some(mut entry) = result.and_then(|text| self.entry(Role::Tool, text)) {
+        if let Some((parts, mut entry)) = result.and_then(|parts| Some((parts, self.entry(Role::Tool, "")?)))
+        {
+            entry.parts = parts;
+            entry.tokens = window::entry_tokens(&entry);
             entry.tool_call_id = Some(id);
             self.add(entry);
         }

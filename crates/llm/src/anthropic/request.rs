@@ -105,7 +105,7 @@ impl Talk {
         match message {
             ChatMessage::User { parts } => self.user(parts),
             ChatMessage::Assistant { text, tool_calls } => self.assistant(text, tool_calls),
-            ChatMessage::Tool { call_id, text, .. } => self.result(call_id, text),
+            ChatMessage::Tool { call_id, text, images } => self.result(call_id, text, images),
             ChatMessage::Context { text } => {
                 if let Some(value) = text_block(text) {
                     self.blocks.push(Block { speaker: Speaker::User, volatile: true, value });
@@ -121,24 +121,27 @@ impl Talk {
     fn user(&mut self, parts: &[Part]) {
         let mut said = false;
         for part in parts {
-            let block = match part {
-                Part::Image { media_type, data, .. }
-                    if self.images && PICTURES.contains(&media_type.as_str()) =>
-                {
-                    let source = json!({"type": "base64", "media_type": media_type, "data": data});
-                    Some(json!({"type": "image", "source": source}))
-                }
-                Part::Text { .. } | Part::Image { .. } | Part::File { .. } => {
-                    text_block(&cairn_core::message::text_of(std::slice::from_ref(part)))
-                }
-            };
-            if let Some(block) = block {
+            let words = || text_block(&cairn_core::message::text_of(std::slice::from_ref(part)));
+            if let Some(block) = self.picture(part).or_else(words) {
                 said = true;
                 self.say(Speaker::User, block);
             }
         }
         if !said {
             self.say(Speaker::User, json!({"type": "text", "text": NO_WORDS}));
+        }
+    }
+
+    /// A picture, as far as the model and the format take it.
+    fn picture(&self, part: &Part) -> Option<Value> {
+        match part {
+            Part::Image { media_type, data, .. }
+                if self.images && PICTURES.contains(&media_type.as_str()) =>
+            {
+                let source = json!({"type": "base64", "media_type": media_type, "data": data});
+                Some(json!({"type": "image", "source": source}))
+            }
+            Part::Text { .. } | Part::Image { .. } | Part::File { .. } => None,
         }
     }
 
@@ -162,18 +165,26 @@ impl Talk {
         }
     }
 
-    fn result(&mut self, call_id: &str, text: &str) {
+    /// The pictures of a result stand in its block. Its words name them all, those that are not sent too.
+    fn result(&mut self, call_id: &str, text: &str, images: &[Part]) {
         let (id, name) = match self.calls.get(call_id) {
             Some((id, name)) => (id.clone(), Some(name.as_str())),
             None => (allowed(call_id), None),
         };
-        let block = if self.tools {
-            let text = if text.trim().is_empty() { NO_WORDS } else { text };
-            json!({"type": "tool_result", "tool_use_id": id, "content": text})
+        let pictures: Vec<Value> = images.iter().filter_map(|part| self.picture(part)).collect();
+        if !self.tools {
+            let block = json!({"type": "text", "text": told::result(name, text)});
+            self.say(Speaker::User, block);
+            pictures.into_iter().for_each(|picture| self.say(Speaker::User, picture));
+            return;
+        }
+        let text = if text.trim().is_empty() { NO_WORDS } else { text };
+        let content = if pictures.is_empty() {
+            Value::from(text)
         } else {
-            json!({"type": "text", "text": told::result(name, text)})
+            std::iter::once(json!({"type": "text", "text": text})).chain(pictures).collect()
         };
-        self.say(Speaker::User, block);
+        self.say(Speaker::User, json!({"type": "tool_result", "tool_use_id": id, "content": content}));
     }
 
     /// An id as the format takes it, once in a request: other models of the chain may have given it.

@@ -22,7 +22,7 @@ pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatReque
         messages.push(json!({"role": "system", "content": blocks.join("\n\n")}));
     }
     let tools = options.tools && !request.tools.is_empty();
-    for draft in drafts(&request.messages) {
+    for draft in drafts(&request.messages, options.images && tools) {
         messages.extend(draft.into_wire(options.images, tools));
     }
     let mut body = json!({
@@ -50,31 +50,66 @@ pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatReque
 
 /// A message on its way to the wire, volatile context merged into it.
 enum Draft<'a> {
-    User { parts: &'a [Part], context: Vec<&'a str> },
-    Assistant { text: &'a str, tool_calls: &'a [ToolCall] },
-    Tool { call_id: &'a str, name: Option<&'a str>, text: &'a str },
+    User {
+        parts: &'a [Part],
+        context: Vec<&'a str>,
+    },
+    Assistant {
+        text: &'a str,
+        tool_calls: &'a [ToolCall],
+    },
+    Tool {
+        call_id: &'a str,
+        name: Option<&'a str>,
+        text: &'a str,
+        images: &'a [Part],
+    },
+    /// Results are words alone in this format: the pictures of a round's results follow the last of them.
+    Pictures {
+        of: Vec<Shown<'a>>,
+    },
 }
 
-fn drafts(messages: &[ChatMessage]) -> Vec<Draft<'_>> {
+/// The pictures of one result.
+struct Shown<'a> {
+    call_id: &'a str,
+    name: Option<&'a str>,
+    images: &'a [Part],
+}
+
+/// `pictures`: those of results are sent after them.
+fn drafts(messages: &[ChatMessage], pictures: bool) -> Vec<Draft<'_>> {
     let mut drafts: Vec<Draft<'_>> = Vec::with_capacity(messages.len());
     let mut names: HashMap<&str, &str> = HashMap::new();
+    let mut shown: Vec<Shown<'_>> = Vec::new();
     for message in messages {
+        if !shown.is_empty() && !matches!(message, ChatMessage::Tool { .. }) {
+            drafts.push(Draft::Pictures { of: std::mem::take(&mut shown) });
+        }
         match message {
             ChatMessage::User { parts } => drafts.push(Draft::User { parts, context: Vec::new() }),
             ChatMessage::Assistant { text, tool_calls } => {
                 names.extend(tool_calls.iter().map(|call| (call.id.as_str(), call.name.as_str())));
                 drafts.push(Draft::Assistant { text, tool_calls });
             }
-            ChatMessage::Tool { call_id, text, .. } => {
-                drafts.push(Draft::Tool { call_id, name: names.get(call_id.as_str()).copied(), text });
+            ChatMessage::Tool { call_id, text, images } => {
+                let name = names.get(call_id.as_str()).copied();
+                drafts.push(Draft::Tool { call_id, name, text, images });
+                if pictures && !images.is_empty() {
+                    shown.push(Shown { call_id, name, images });
+                }
             }
             ChatMessage::Context { text } => match drafts.last_mut() {
                 Some(Draft::User { context, .. }) => context.push(text),
-                Some(Draft::Assistant { .. } | Draft::Tool { .. }) | None => {
+                // What is sent of pictures stays as it is from request to request.
+                Some(Draft::Assistant { .. } | Draft::Tool { .. } | Draft::Pictures { .. }) | None => {
                     drafts.push(Draft::User { parts: &[], context: vec![text] });
                 }
             },
         }
+    }
+    if !shown.is_empty() {
+        drafts.push(Draft::Pictures { of: shown });
     }
     drafts
 }
@@ -103,8 +138,20 @@ impl Draft<'_> {
                 let text = if text.is_empty() { NO_WORDS } else { text };
                 Some(json!({"role": "tool", "tool_call_id": call_id, "content": text}))
             }
-            Self::Tool { name, text, .. } => {
-                Some(json!({"role": "user", "content": told::result(name, text)}))
+            Self::Tool { name, text, images: pictures, .. } => {
+                let mut parts = vec![Part::text(told::result(name, text))];
+                if images {
+                    parts.extend_from_slice(pictures);
+                }
+                Some(json!({"role": "user", "content": user_content(&parts, &[], images)}))
+            }
+            Self::Pictures { of } => {
+                let mut parts = Vec::new();
+                for Shown { call_id, name, images } in of {
+                    parts.push(Part::text(told::pictures(name, call_id)));
+                    parts.extend_from_slice(images);
+                }
+                Some(json!({"role": "user", "content": user_content(&parts, &[], true)}))
             }
         }
     }
@@ -289,6 +336,72 @@ mod tests {
         assert_eq!(told[3], json!({"role": "user", "content": "[result of f]\nbad"}));
         // The same where the request has no tools: it was found out that the model takes none.
         assert_eq!(body(&options(), "max_tokens", &request(talk()))["messages"], told);
+    }
+
+    /// Two calls at once, each with a picture in its result.
+    fn pictured() -> Vec<ChatMessage> {
+        let call = |id: &str| ToolCall { id: id.to_owned(), name: "f".to_owned(), arguments: json!({}) };
+        let result = |id: &str, images| ChatMessage::Tool {
+            call_id: id.to_owned(),
+            text: format!("{id} [image: a.png]"),
+            images,
+        };
+        vec![
+            user(vec![Part::text("q")]),
+            ChatMessage::Assistant { text: String::new(), tool_calls: vec![call("1"), call("2"), call("3")] },
+            result("1", vec![image(), image()]),
+            result("2", Vec::new()),
+            result("3", vec![image()]),
+            context("now"),
+        ]
+    }
+
+    #[test]
+    fn pictures_of_results_follow_the_last_result_of_the_round() {
+        let sees = ServerOptions { images: true, ..options() };
+        let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+        let words = |text: &str| json!({"type": "text", "text": text});
+        let after = json!({"role": "user", "content": [
+            words("[pictures of the result of f, call 1]"), picture, picture,
+            words("[pictures of the result of f, call 3]"), picture,
+        ]});
+        let sent = messages(&sees, pictured());
+        let roles: Vec<&str> =
+            sent.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["user", "assistant", "tool", "tool", "tool", "user", "user"]);
+        assert_eq!(sent[2], json!({"role": "tool", "tool_call_id": "1", "content": "1 [image: a.png]"}));
+        assert_eq!(sent[5], after);
+        assert_eq!(sent[6]["content"], "now");
+        // The next request repeats them byte for byte, before what came after them.
+        let mut next = pictured();
+        next.pop();
+        next.push(ChatMessage::Assistant { text: "seen".to_owned(), tool_calls: Vec::new() });
+        let next = messages(&sees, next);
+        assert_eq!(next.as_array().unwrap()[..6], sent.as_array().unwrap()[..6]);
+        assert_eq!(next[6]["content"], "seen");
+        // At the end of a request, too.
+        let mut last = pictured();
+        last.pop();
+        assert_eq!(messages(&sees, last)[5], after);
+    }
+
+    #[test]
+    fn pictures_of_results_are_words_where_the_model_does_not_see() {
+        let sent = messages(&options(), pictured());
+        assert_eq!(sent.as_array().unwrap().len(), 6);
+        assert!(!sent.to_string().contains("AAAA"), "{sent}");
+        assert_eq!(sent[4]["content"], "3 [image: a.png]");
+    }
+
+    #[test]
+    fn pictures_of_results_that_are_told_in_words_stand_beside_them() {
+        let sees = ServerOptions { images: true, tools: false, ..options() };
+        let sent = messages(&sees, pictured());
+        assert_eq!(sent[2]["content"][0]["text"], "[result of f]\n1 [image: a.png]");
+        assert_eq!(sent[2]["content"][1]["type"], "image_url");
+        assert_eq!(sent[2]["content"].as_array().unwrap().len(), 3);
+        assert_eq!(sent[3], json!({"role": "user", "content": "[result of f]\n2 [image: a.png]"}));
+        assert_eq!(sent.as_array().unwrap().len(), 6);
     }
 
     #[test]

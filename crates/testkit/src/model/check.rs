@@ -81,9 +81,12 @@ fn check_message(idx: usize, message: &Value) -> Result<(), (Rule, String)> {
             return shape("has a call whose arguments are no JSON object in a string");
         }
     }
-    let pictures = message.get("content").and_then(Value::as_array).is_some_and(|parts| {
-        parts.iter().any(|part| part.get("type").and_then(Value::as_str) == Some("image_url"))
-    });
+    let parts = message.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let is = |part: &Value, kind: &str| part.get("type").and_then(Value::as_str) == Some(kind);
+    let pictures = parts.iter().any(|part| is(part, "image_url"));
+    if role(message) != "user" && parts.iter().any(|part| !is(part, "text")) {
+        return shape("is not a person's, and has more than words");
+    }
     let silent = text_of(message).trim().is_empty() && !pictures;
     if silent && calls(message).is_empty() {
         return Err((Rule::Empty, format!("message {idx} ({}) says nothing", role(message))));

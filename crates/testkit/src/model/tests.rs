@@ -58,6 +58,13 @@ fn result(id: &str) -> Value {
     json!({"role": "tool", "tool_call_id": id, "content": "done"})
 }
 
+/// A message with a picture, as the pictures of results are sent.
+fn picture(role: &str) -> Value {
+    json!({"role": role, "tool_call_id": "a", "content": [
+        {"type": "text", "text": "[pictures of the result of f, call a]"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]})
+}
+
 #[tokio::test]
 async fn a_malformed_request_is_refused_and_recorded() {
     let cases = [
@@ -71,6 +78,8 @@ async fn a_malformed_request_is_refused_and_recorded() {
         (json!([user("x"), call("a"), user("y"), result("a")]), Rule::Parted),
         (json!([user("x"), result("a")]), Rule::Parted),
         (json!([user("x"), call("a"), result("b"), result("a")]), Rule::Parted),
+        (json!([user("x"), call("a"), picture("tool")]), Rule::Shape),
+        (json!([user("x"), call("a"), picture("user"), result("a")]), Rule::Parted),
     ];
     for (messages, rule) in cases {
         let model = FakeModel::start().await;
@@ -83,6 +92,10 @@ async fn a_malformed_request_is_refused_and_recorded() {
         json!([{"role": "system", "content": "s"}, user("x"), call("a"), result("a"), said("y"), user("z")]);
     let (status, body) = post(&model, &request(fine)).await;
     assert_eq!(status, 200, "{body}");
+    let (status, body) =
+        post(&model, &request(json!([user("see"), call("a"), result("a"), picture("user")]))).await;
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("echo: see"), "{body}");
     model.assert_clean();
 }
 

@@ -35,10 +35,14 @@ pub(super) fn lasting(text: &str) -> &str {
     at.map_or(text, |at| &text[..at]).trim_end()
 }
 
+/// What stands before pictures of a result, which are sent as a person's message.
+const PICTURES: &str = "[pictures of the result of ";
+
 /// The newest words of a user in a request, without the volatile context and without the `[Name | time]` before them.
 pub fn last_user_text(request: &Value) -> String {
     let texts = messages(request).iter().rev().filter(|message| role(message) == "user").map(text_of);
-    let mut texts = texts.map(|text| lasting(&text).to_owned()).filter(|text| !text.is_empty());
+    let texts = texts.map(|text| lasting(&text).to_owned()).filter(|text| !text.is_empty());
+    let mut texts = texts.filter(|text| !text.starts_with(PICTURES));
     let text = texts.next().unwrap_or_default();
     match text.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
         Some((header, words)) if header.contains(" | ") => words.to_owned(),

@@ -122,6 +122,50 @@ fn roles_alternate_and_breakpoints_stand_before_the_tail(
     assert_eq!(shape(&body(&options(), &request(messages))), expected);
 }
 
+fn pictured(id: &str, media_types: &[&str]) -> ChatMessage {
+    let image = |media_type: &&str| Part::Image {
+        name: Some("a.png".to_owned()),
+        media_type: (*media_type).to_owned(),
+        data: "AAAA".to_owned(),
+    };
+    let images = media_types.iter().map(image).collect();
+    ChatMessage::Tool { call_id: id.to_owned(), text: "[image: a.png]".to_owned(), images }
+}
+
+#[test]
+fn pictures_of_a_result_stand_in_its_block() {
+    let talk = || {
+        vec![
+            user("a"),
+            calls("", &["1", "2", "3"]),
+            pictured("1", &["image/png", "image/tiff", "image/jpeg"]),
+            result("2", "y"),
+            pictured("3", &["image/svg+xml"]),
+            now("t"),
+        ]
+    };
+    let picture = |media_type: &str| json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": "AAAA"}});
+    let words = json!({"type": "text", "text": "[image: a.png]"});
+    let sent = body(&options(), &request(talk()));
+    assert_eq!(shape(&sent)[2], "user: =1 =2 =3* t");
+    let results = &sent["messages"][2]["content"];
+    assert_eq!(results[0]["content"], json!([words, picture("image/png"), picture("image/jpeg")]));
+    assert_eq!(results[1]["content"], "y");
+    // Kinds that the format does not take are words.
+    assert_eq!(results[2]["content"], "[image: a.png]");
+
+    let blind = ServerOptions { images: false, ..options() };
+    let sent = body(&blind, &request(talk()));
+    assert_eq!(sent["messages"][2]["content"][0]["content"], "[image: a.png]");
+
+    // Told in words, the pictures stand behind them.
+    let sent = body(&ServerOptions { tools: false, ..options() }, &request(talk()));
+    assert_eq!(
+        shape(&sent)[2],
+        "user: [result of find]\n[image: a.png] image image [result of find]\ny [result of find]\n[image: a.png]* t"
+    );
+}
+
 #[test]
 fn compactions_are_not_cached() {
     let purposes = [

@@ -76,22 +76,8 @@ fn check_block(role: &str, block: &Value) -> Checked {
     let shape = |text: String| Err((Rule::Shape, text));
     match (role, text(block, "type")) {
         (_, "text") => check_text(block),
-        ("user", "image") => {
-            let source = block.get("source").cloned().unwrap_or_default();
-            let known = ["image/jpeg", "image/png", "image/gif", "image/webp"];
-            if text(&source, "type") != "base64" || !known.contains(&text(&source, "media_type")) {
-                return shape(format!(
-                    "a picture comes as {} {}",
-                    text(&source, "type"),
-                    text(&source, "media_type")
-                ));
-            }
-            if text(&source, "data").is_empty() { shape("a picture has no data".to_owned()) } else { Ok(()) }
-        }
-        ("user", "tool_result") if text(block, "content").is_empty() => {
-            Err((Rule::Empty, "the result of a call is empty".to_owned()))
-        }
-        ("user", "tool_result") => Ok(()),
+        ("user", "image") => check_picture(block),
+        ("user", "tool_result") => check_result(block),
         ("assistant", "tool_use") => {
             let fine = |text: &str| {
                 !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
@@ -111,6 +97,32 @@ fn check_block(role: &str, block: &Value) -> Checked {
         }
         (role, kind) => shape(format!("a block `{kind}` from `{role}`")),
     }
+}
+
+fn check_picture(block: &Value) -> Checked {
+    let shape = |text: String| Err((Rule::Shape, text));
+    let source = block.get("source").cloned().unwrap_or_default();
+    let known = ["image/jpeg", "image/png", "image/gif", "image/webp"];
+    if text(&source, "type") != "base64" || !known.contains(&text(&source, "media_type")) {
+        return shape(format!(
+            "a picture comes as {} {}",
+            text(&source, "type"),
+            text(&source, "media_type")
+        ));
+    }
+    if text(&source, "data").is_empty() { shape("a picture has no data".to_owned()) } else { Ok(()) }
+}
+
+/// A result is a text, or a list of texts and pictures.
+fn check_result(block: &Value) -> Checked {
+    let parts = list(block, "content");
+    if parts.is_empty() && text(block, "content").is_empty() {
+        return Err((Rule::Empty, "the result of a call is empty".to_owned()));
+    }
+    parts.iter().try_for_each(|part| match text(part, "type") {
+        "image" => check_picture(part),
+        _ => check_text(part),
+    })
 }
 
 /// Calls are answered by the first blocks of the next message, all of them, and nothing else is.

@@ -36,16 +36,23 @@ pub(super) fn canonical(request: &Value) -> Value {
     if !system.is_empty() {
         out.push(json!({"role": "system", "content": system.join("\n\n")}));
     }
+    let mut pictures: Vec<Value> = Vec::new();
     for (role, block) in blocks(request) {
+        if text(block, "type") != "tool_result" {
+            out.append(&mut pictures);
+        }
         match (role, text(block, "type")) {
             ("assistant", "tool_use") => call(&mut out, block),
             (role, "text") => out.push(json!({"role": role, "content": block["text"]})),
-            (_, "tool_result") => out.push(
-                json!({"role": "tool", "tool_call_id": block["tool_use_id"], "content": block["content"]}),
-            ),
+            (_, "tool_result") => {
+                let (content, shown) = result(block);
+                out.push(json!({"role": "tool", "tool_call_id": block["tool_use_id"], "content": content}));
+                pictures.extend(shown);
+            }
             (role, _) => out.push(json!({"role": role, "content": [{"type": "image_url"}]})),
         }
     }
+    out.append(&mut pictures);
     let function = |tool: &Value| {
         json!({"type": "function", "function": {
             "name": tool["name"], "description": tool["description"], "parameters": tool["input_schema"],
@@ -60,6 +67,18 @@ pub(super) fn canonical(request: &Value) -> Value {
         body["stream"] = stream.clone();
     }
     body
+}
+
+/// A result's words, and its pictures as messages: chat completions have them after the last result of the round.
+fn result(block: &Value) -> (Value, Vec<Value>) {
+    if block["content"].is_string() {
+        return (block["content"].clone(), Vec::new());
+    }
+    let (pictures, words): (Vec<&Value>, Vec<&Value>) =
+        list(block, "content").iter().partition(|part| text(part, "type") == "image");
+    let shown = pictures.iter().map(|_| json!({"role": "user", "content": [{"type": "image_url"}]}));
+    let words: Vec<&str> = words.into_iter().map(|part| text(part, "text")).collect();
+    (words.join("\n").into(), shown.collect())
 }
 
 /// Adds a call to the message of the model that it belongs to.
@@ -97,7 +116,10 @@ fn one(count: Count, place: &str, block: &Value) -> Piece {
     let tokens = match text(block, "type") {
         "image" => Count::PICTURE_TOKENS,
         "tool_use" => words(&["name", "input"]),
-        "tool_result" => words(&["content"]),
+        "tool_result" => {
+            let (content, pictures) = result(block);
+            count.tokens(content.as_str().unwrap_or_default()) + Count::PICTURE_TOKENS * pictures.len() as u64
+        }
         _ if place == "tool" => words(&["name", "description", "input_schema"]),
         _ => words(&["text"]),
     };

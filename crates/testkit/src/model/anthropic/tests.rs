@@ -42,6 +42,40 @@ fn result(id: &str) -> Value {
     json!({"type": "tool_result", "tool_use_id": id, "content": "done"})
 }
 
+fn picture(media_type: &str) -> Value {
+    json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": "AAAA".repeat(10_000)}})
+}
+
+fn shown(id: &str, content: Value) -> Value {
+    json!({"type": "tool_result", "tool_use_id": id, "content": content})
+}
+
+#[tokio::test]
+async fn results_may_have_pictures_which_weigh_as_such() {
+    let model = FakeModel::start().await;
+    let messages = json!([
+        user(json!([words("see")])),
+        said(json!([call("a"), call("b")])),
+        user(json!([
+            shown("a", json!([words("one"), picture("image/png"), picture("image/jpeg")])),
+            result("b")
+        ])),
+    ]);
+    let (status, body) = post(&model, &request(messages)).await;
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("echo: see"), "{body}");
+    let usage = serde_json::from_str::<Value>(&body).unwrap()["usage"].clone();
+    let tokens: u64 =
+        ["input_tokens", "cache_creation_input_tokens"].iter().map(|key| usage[key].as_u64().unwrap()).sum();
+    assert!((2_000..2_200).contains(&tokens), "{usage}");
+    let shown = model.seen().pop().unwrap();
+    let roles: Vec<_> =
+        shown.body["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user", "user"]);
+    assert_eq!(shown.body["messages"][3]["content"], "one");
+    model.assert_clean();
+}
+
 #[rstest]
 #[case::twice_the_same(json!([user(json!([words("x")])), user(json!([words("y")]))]), Rule::Roles)]
 #[case::the_model_first(json!([said(json!([words("x")]))]), Rule::Roles)]
@@ -65,6 +99,19 @@ fn result(id: &str) -> Value {
 #[case::a_call_from_people(json!([user(json!([call("a")]))]), Rule::Shape)]
 #[case::a_picture_by_address(
     json!([user(json!([{"type": "image", "source": {"type": "url", "url": "http://x"}}]))]),
+    Rule::Shape
+)]
+#[case::a_result_without_anything(
+    json!([user(json!([words("x")])), said(json!([call("a")])), user(json!([shown("a", json!([]))]))]),
+    Rule::Empty
+)]
+#[case::a_result_with_a_picture_of_another_format(
+    json!([user(json!([words("x")])), said(json!([call("a")])),
+        user(json!([shown("a", json!([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]))]))]),
+    Rule::Shape
+)]
+#[case::a_result_with_a_picture_of_an_unknown_kind(
+    json!([user(json!([words("x")])), said(json!([call("a")])), user(json!([shown("a", json!([picture("image/tiff")]))]))]),
     Rule::Shape
 )]
 #[case::five_breakpoints(
