@@ -8,11 +8,12 @@ use tracing_subscriber::{EnvFilter, fmt};
 use crate::config::LogFormat;
 
 /// Libraries that log what they carry, message texts and tokens among it. Adapters say themselves what fails.
-const INDISCREET: [&str; 10] = [
+const INDISCREET: [&str; 11] = [
     "h2",
     "hyper",
     "hyper_util",
     "reqwest",
+    "rmcp",
     "rustls",
     "serenity",
     "teloxide",

@@ -1,0 +1,255 @@
+//! What a tool of a server gave back, as parts of a message. Nothing of it is fetched: links stay links.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use cairn_core::message::{Part, text_of};
+use cairn_core::tool::ToolOutput;
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents, ServerResult};
+use serde_json::Value;
+
+/// Largest picture, in bytes.
+const IMAGE_BYTES_MAX: usize = 5 * 1024 * 1024;
+
+/// Pictures that models take.
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// Characters of a name, type or address that stand in a note.
+const NOTE_CHARS: usize = 2_000;
+
+/// Most bytes of an error.
+const ERROR_BYTES_MAX: usize = 16 * 1024;
+
+/// How a call ended at the server.
+#[derive(Debug, PartialEq)]
+pub(super) enum Answer {
+    /// With a result.
+    Done(ToolOutput),
+    /// The tool says that it failed, in words.
+    Failed(String),
+    /// With something that is no result of a tool. In words.
+    Nothing(&'static str),
+}
+
+/// Reads the result of a call.
+pub(super) fn read(result: ServerResult) -> Answer {
+    match result {
+        ServerResult::CallToolResult(CallToolResult { content, structured_content, is_error, .. }) => {
+            let parts = content.into_iter().map(part).collect();
+            finish(parts, structured_content, is_error == Some(true))
+        }
+        ServerResult::InputRequiredResult(_) => {
+            Answer::Nothing("it asks for input, which nobody here can give")
+        }
+        ServerResult::CreateTaskResult(_) => {
+            Answer::Nothing("it answers with a task that goes on, which is not supported")
+        }
+        other => serde_json::to_value(&other).map_or(Answer::Nothing(NO_RESULT), read_loosely),
+    }
+}
+
+const NO_RESULT: &str = "it answers the call with something that is no result of a tool";
+
+/// A result with content of a kind that is not known to the library: what is known of it is read.
+fn read_loosely(result: Value) -> Answer {
+    let Value::Object(mut fields) = result else { return Answer::Nothing(NO_RESULT) };
+    let structured = fields.remove("structuredContent");
+    let failed = fields.get("isError").and_then(Value::as_bool) == Some(true);
+    match fields.remove("content") {
+        Some(Value::Array(items)) => {
+            let parts = items.into_iter().map(|item| match serde_json::from_value(item.clone()) {
+                Ok(known) => part(known),
+                Err(_other) => unknown(item.get("type").and_then(Value::as_str)),
+            });
+            finish(parts.collect(), structured, failed)
+        }
+        None if structured.is_some() => finish(Vec::new(), structured, failed),
+        _ => Answer::Nothing(NO_RESULT),
+    }
+}
+
+fn finish(mut parts: Vec<Part>, structured: Option<Value>, failed: bool) -> Answer {
+    if parts.is_empty()
+        && let Some(structured) = structured
+    {
+        parts.push(Part::text(structured.to_string()));
+    }
+    if !failed {
+        return Answer::Done(ToolOutput { parts });
+    }
+    let words = text_of(&parts);
+    Answer::Failed(match words.trim() {
+        "" => "the tool failed and does not say why".to_owned(),
+        _ => shortened(words),
+    })
+}
+
+/// An error, cut where it is very long.
+pub(super) fn shortened(mut words: String) -> String {
+    if words.len() > ERROR_BYTES_MAX {
+        let bytes = words.len();
+        words.truncate(words.floor_char_boundary(ERROR_BYTES_MAX));
+        words.push_str(&format!(" [cut: {bytes} bytes in all]"));
+    }
+    words
+}
+
+fn part(content: ContentBlock) -> Part {
+    match content {
+        ContentBlock::Text(text) => Part::text(text.text),
+        ContentBlock::Image(image) => picture(None, &image.mime_type, image.data, "image"),
+        ContentBlock::Audio(audio) => Part::text(format!(
+            "[audio, {}, {} bytes: not shown]",
+            note(&audio.mime_type),
+            decoded_bytes(&audio.data)
+        )),
+        ContentBlock::Resource(embedded) => resource(embedded.resource),
+        ContentBlock::ResourceLink(link) => Part::text(format!(
+            "[link: {} {}]",
+            note(link.title.as_ref().unwrap_or(&link.name)),
+            note(&link.uri)
+        )),
+        _ => unknown(None),
+    }
+}
+
+fn unknown(kind: Option<&str>) -> Part {
+    Part::text(match kind {
+        Some(kind) => format!("[content of the kind `{}`: not shown]", note(kind)),
+        None => "[content of an unknown kind: not shown]".to_owned(),
+    })
+}
+
+fn resource(contents: ResourceContents) -> Part {
+    match contents {
+        ResourceContents::TextResourceContents { uri, text, .. } => {
+            Part::text(format!("[resource: {}]\n{text}", note(&uri)))
+        }
+        ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+            let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+            picture(Some(uri), &kind, blob, "resource")
+        }
+        _ => unknown(Some("resource")),
+    }
+}
+
+/// A picture when it is one that can be shown; otherwise words that say what it is.
+fn picture(uri: Option<String>, media_type: &str, data: String, what: &str) -> Part {
+    let kind = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let bytes = decoded_bytes(&data);
+    let named = uri.as_deref().map(|uri| format!(" {}", note(uri))).unwrap_or_default();
+    let in_words = |why: &str| {
+        Part::text(format!("[{what}{named}, {}, {bytes} bytes: not shown{why}]", note(media_type)))
+    };
+    if !IMAGE_TYPES.contains(&kind.as_str()) {
+        return in_words("");
+    }
+    if bytes > IMAGE_BYTES_MAX {
+        return in_words(", larger than 5 MiB");
+    }
+    if data.is_empty() || STANDARD.decode(data.as_bytes()).is_err() {
+        return in_words(", not in base64");
+    }
+    Part::Image { name: uri.map(|uri| note(&uri)), media_type: kind, data }
+}
+
+/// Bytes of what is in base64.
+fn decoded_bytes(data: &str) -> usize {
+    let digits = data.trim_end_matches('=').len();
+    digits / 4 * 3 + (digits % 4).saturating_sub(1)
+}
+
+/// Words of a server within a note: on one line, short, without brackets that would end it.
+fn note(text: &str) -> String {
+    let plain = |c: char| match c {
+        '[' => '(',
+        ']' => ')',
+        c if c.is_control() => ' ',
+        c => c,
+    };
+    text.chars().take(NOTE_CHARS).map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    /// As it comes in: through the same reading as from the wire.
+    fn read_json(result: &Value) -> Answer {
+        read(serde_json::from_value(result.clone()).unwrap())
+    }
+
+    fn words(result: &Value) -> String {
+        match read_json(result) {
+            Answer::Done(output) => output.words(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const PIXEL: &str = "iVBORw0KGgo=";
+
+    #[rstest]
+    #[case(json!({ "type": "text", "text": "plain" }), "plain")]
+    #[case(json!({ "type": "audio", "mimeType": "audio/wav", "data": PIXEL }), "[audio, audio/wav, 8 bytes: not shown]")]
+    #[case(json!({ "type": "resource", "resource": { "uri": "file:///a", "text": "words" } }), "[resource: file:///a]\nwords")]
+    #[case(json!({ "type": "resource", "resource": { "uri": "file:///a", "blob": PIXEL } }),
+        "[resource file:///a, application/octet-stream, 8 bytes: not shown]")]
+    #[case(json!({ "type": "resource_link", "name": "a]\nb", "uri": "http://10.0.0.1/" }), "[link: a) b http://10.0.0.1/]")]
+    #[case(json!({ "type": "image", "mimeType": "image/svg+xml", "data": PIXEL }), "[image, image/svg+xml, 8 bytes: not shown]")]
+    #[case(json!({ "type": "image", "mimeType": "image/png", "data": "not base64!" }),
+        "[image, image/png, 8 bytes: not shown, not in base64]")]
+    #[case(json!({ "type": "hologram", "data": "x" }), "[content of the kind `hologram`: not shown]")]
+    #[case(json!("words"), "[content of an unknown kind: not shown]")]
+    fn content_becomes_words(#[case] content: Value, #[case] expected: &str) {
+        assert_eq!(words(&json!({ "content": [content] })), expected);
+    }
+
+    #[test]
+    fn pictures_stay_pictures_up_to_a_size() {
+        let image =
+            |data: &str| json!({ "content": [{ "type": "image", "mimeType": "image/PNG", "data": data }] });
+        let expected = Part::Image { name: None, media_type: "image/png".to_owned(), data: PIXEL.to_owned() };
+        assert_eq!(read_json(&image(PIXEL)), Answer::Done(ToolOutput { parts: vec![expected] }));
+        let large = "A".repeat(8 * 1024 * 1024);
+        assert!(words(&image(&large)).contains("larger than 5 MiB"));
+        let blob = json!({ "content": [{ "type": "resource",
+            "resource": { "uri": "file:///a.png", "mimeType": "image/png", "blob": PIXEL } }] });
+        let Answer::Done(output) = read_json(&blob) else { panic!("a result") };
+        assert!(matches!(&output.parts[0], Part::Image { name: Some(name), .. } if name == "file:///a.png"));
+    }
+
+    #[test]
+    fn a_result_without_content_gives_its_data() {
+        assert_eq!(words(&json!({ "content": [], "structuredContent": { "a": 1 } })), r#"{"a":1}"#);
+        assert_eq!(
+            words(&json!({ "content": [{ "type": "text", "text": "t" }], "structuredContent": 1 })),
+            "t"
+        );
+        assert_eq!(words(&json!({ "content": [] })), "");
+    }
+
+    #[rstest]
+    #[case(json!({ "content": [{ "type": "text", "text": "no such file" }], "isError": true }), "no such file")]
+    #[case(json!({ "content": [], "isError": true }), "the tool failed and does not say why")]
+    #[case(json!({ "content": [{ "type": "new" }], "isError": true }), "[content of the kind `new`: not shown]")]
+    fn a_tool_that_failed_says_why(#[case] result: Value, #[case] expected: &str) {
+        assert_eq!(read_json(&result), Answer::Failed(expected.to_owned()));
+    }
+
+    #[rstest]
+    #[case(json!({}))]
+    #[case(json!({ "tools": [] }))]
+    #[case(json!({ "content": "words" }))]
+    #[case(json!("words"))]
+    fn what_is_no_result_is_an_error(#[case] result: Value) {
+        assert!(matches!(read_json(&result), Answer::Nothing(_)), "{result}");
+    }
+
+    #[test]
+    fn a_very_long_error_is_cut() {
+        let error = shortened("ä".repeat(20_000));
+        assert!(error.len() < 17_000 && error.ends_with("[cut: 40000 bytes in all]"));
+    }
+}

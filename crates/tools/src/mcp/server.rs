@@ -1,0 +1,383 @@
+//! One server of the configuration: how it is, what was approved of it, and what it showed last.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cairn_core::mcp::{Drift, ServerPin, ServerSource, changes_of_source, compare};
+use cairn_core::tool::ToolOutput;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use rmcp::model::JsonObject;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::calls::{Called, Link};
+use super::inspection::Inspection;
+use super::life;
+use super::listing::Shown;
+use super::servers::Surroundings;
+use super::settings::{Reach, ServerSettings};
+use super::status::{McpError, ServerState, ServerStatus};
+use super::stderr::{LastLines, Secrets};
+use super::wire::Cause;
+
+/// A server that has run for so long counts as well again.
+const WELL_AFTER: Duration = Duration::from_secs(60);
+
+/// What those who wait for a start are told.
+pub(super) type Started = Option<Result<Arc<Link>, McpError>>;
+
+/// A server.
+pub(super) struct Server {
+    /// How it is run and reached.
+    pub settings: ServerSettings,
+    /// The same, as it is pinned.
+    pub source: ServerSource,
+    /// Struck out of what it says.
+    pub secrets: Secrets,
+    /// What its children wrote last to their standard error.
+    pub stderr: LastLines,
+    /// Clock and search path.
+    pub around: Surroundings,
+    /// Tasks of the client.
+    pub tasks: TaskTracker,
+    /// Cancelled when the daemon stops.
+    pub closing: CancellationToken,
+    state: Mutex<State>,
+}
+
+enum Phase {
+    Idle,
+    Starting(watch::Receiver<Started>),
+    Running(Arc<Link>),
+    Failed,
+    Stopped,
+}
+
+struct State {
+    phase: Phase,
+    pin: Option<ServerPin>,
+    shown: Option<Arc<Shown>>,
+    drift: Option<Drift>,
+    failures: u32,
+    reason: Option<String>,
+    retry: Option<(Instant, Timestamp)>,
+}
+
+impl Server {
+    /// Not started.
+    pub(super) fn new(
+        settings: ServerSettings,
+        pin: Option<ServerPin>,
+        around: Surroundings,
+        tasks: TaskTracker,
+        closing: CancellationToken,
+    ) -> Self {
+        let secrets = match &settings.reach {
+            Reach::Stdio { env, .. } => Secrets::of(env),
+            Reach::Http { headers, .. } => Secrets::of(headers),
+        };
+        let state = State {
+            phase: Phase::Idle,
+            pin,
+            shown: None,
+            drift: None,
+            failures: 0,
+            reason: None,
+            retry: None,
+        };
+        let source = settings.source();
+        let stderr = LastLines::default();
+        Self { settings, source, secrets, stderr, around, tasks, closing, state: Mutex::new(state) }
+    }
+
+    /// Its id.
+    pub(super) fn id(&self) -> &str {
+        &self.settings.id
+    }
+
+    /// What was approved of it.
+    pub(super) fn pin(&self) -> Option<ServerPin> {
+        self.state.lock().pin.clone()
+    }
+
+    /// Takes note of an approval, or of its end: then the server is ended.
+    pub(super) fn set_pin(&self, pin: Option<ServerPin>) {
+        let mut state = self.state.lock();
+        state.pin = pin;
+        state.compare(self.id());
+        if state.pin.is_none()
+            && let Phase::Running(link) = &state.phase
+        {
+            link.wire.break_off(Cause::quiet("revoked", "its approval was revoked"));
+        }
+    }
+
+    /// How it is.
+    pub(super) fn status(&self) -> ServerStatus {
+        let state = self.state.lock();
+        let link = match &state.phase {
+            Phase::Running(link) => Some(link),
+            Phase::Idle | Phase::Starting(_) | Phase::Failed | Phase::Stopped => None,
+        };
+        ServerStatus {
+            server: self.id().to_owned(),
+            state: match &state.phase {
+                Phase::Idle => ServerState::Idle,
+                Phase::Starting(_) => ServerState::Starting,
+                Phase::Running(_) => ServerState::Running,
+                Phase::Failed => ServerState::Failed,
+                Phase::Stopped => ServerState::Stopped,
+            },
+            approved: state.pin.is_some(),
+            drift: state.drift.clone().or_else(|| state.drift_of_source(&self.source)),
+            reason: state.reason.clone(),
+            retry_at: state.retry.filter(|(until, _)| *until > Instant::now()).map(|(_, at)| at),
+            failures: state.failures,
+            pid: link.and_then(|link| link.pid),
+            calls: link.map_or(0, |link| link.calls.load(Ordering::Relaxed)),
+            stderr: self.stderr.lines(),
+        }
+    }
+
+    /// Whether it answers now.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Running(_))
+    }
+
+    /// Calls a tool, and starts the server if need be.
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        tool: &str,
+        arguments: JsonObject,
+    ) -> Result<ToolOutput, McpError> {
+        self.admit(tool, false)?;
+        // Only a session can be over: a child's arguments are not kept.
+        let again = matches!(self.settings.reach, Reach::Http { .. }).then(|| arguments.clone());
+        let limit = self.settings.call_timeout;
+        let (link, _fresh) = self.link(false).await?;
+        self.admit(tool, true)?;
+        if let Called::Ended(outcome) = link.call(tool, arguments, limit).await {
+            return outcome;
+        }
+        let (link, _fresh) = self.link(false).await?;
+        self.admit(tool, true)?;
+        match link.call(tool, again.unwrap_or_default(), limit).await {
+            Called::Ended(outcome) => outcome,
+            Called::Expired => {
+                let reason = "its sessions do not last".to_owned();
+                Err(McpError::Broken { server: self.id().to_owned(), reason })
+            }
+        }
+    }
+
+    /// Looks at it anew, approved or not.
+    pub(super) async fn inspect(self: &Arc<Self>) -> Result<Inspection, McpError> {
+        let (link, fresh) = self.link(true).await?;
+        if !fresh {
+            let _counted = link.counted();
+            let listed = life::list(self, &link).await;
+            let shown = listed.map_err(|reason| McpError::Broken { server: self.id().to_owned(), reason })?;
+            self.shown(shown);
+        }
+        let state = self.state.lock();
+        let Some(shown) = state.shown.as_deref().cloned() else {
+            return Err(self.start_error("it has shown nothing"));
+        };
+        let Shown { pin, rejected, suspicions } = shown;
+        Ok(Inspection { pin, drift: state.drift.clone(), rejected, suspicions })
+    }
+
+    /// Takes note of what it shows.
+    pub(super) fn shown(&self, shown: Shown) {
+        let mut state = self.state.lock();
+        state.shown = Some(Arc::new(shown));
+        state.compare(self.id());
+    }
+
+    /// Whether an operator approved it.
+    pub(super) fn is_approved(&self) -> bool {
+        self.state.lock().pin.is_some()
+    }
+
+    /// Whether a tool may be called; `running`: also by what the server shows now.
+    fn admit(&self, tool: &str, running: bool) -> Result<(), McpError> {
+        let state = self.state.lock();
+        let reason = match &state.pin {
+            None => Some(format!("the server `{}` is not approved", self.id())),
+            Some(pin) => {
+                let changes = changes_of_source(&pin.source, &self.source);
+                if !changes.is_empty() {
+                    Some(format!(
+                        "the server `{}` has changed since it was approved: {}",
+                        self.id(),
+                        changes.join(", ")
+                    ))
+                } else if pin.tool(tool).is_none() {
+                    Some(format!("the tool `{tool}` of the server `{}` was never approved", self.id()))
+                } else {
+                    running.then(|| state.objection(tool)).flatten()
+                }
+            }
+        };
+        reason.map_or(Ok(()), |reason| Err(McpError::Blocked { server: self.id().to_owned(), reason }))
+    }
+
+    /// The open connection, and whether it was opened just now; `insist`: also within the pause after a failure.
+    async fn link(self: &Arc<Self>, insist: bool) -> Result<(Arc<Link>, bool), McpError> {
+        loop {
+            match self.look(insist)? {
+                Look::Open(link) => return Ok((link, false)),
+                Look::Ending(link) => link.wire.left().await,
+                Look::Starting(mut started) => {
+                    let outcome =
+                        started.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+                    let link = outcome.unwrap_or_else(|| Err(self.start_error("its start broke off")))?;
+                    return Ok((link, true));
+                }
+            }
+        }
+    }
+
+    fn look(self: &Arc<Self>, insist: bool) -> Result<Look, McpError> {
+        let mut state = self.state.lock();
+        match &state.phase {
+            Phase::Running(link) if link.wire.cause().is_none() => return Ok(Look::Open(link.clone())),
+            Phase::Running(link) => return Ok(Look::Ending(link.clone())),
+            Phase::Starting(started) => return Ok(Look::Starting(started.clone())),
+            Phase::Stopped => return Err(self.start_error("the daemon stops")),
+            Phase::Failed if !insist => {
+                if let Some(left) = state.pause_left() {
+                    let reason = state.reason.clone().unwrap_or_default();
+                    return Err(McpError::Down { server: self.id().to_owned(), reason, retry_secs: left });
+                }
+            }
+            Phase::Idle | Phase::Failed => {}
+        }
+        let (tell, started) = watch::channel(None);
+        state.phase = Phase::Starting(started.clone());
+        drop(state);
+        self.tasks.spawn(life::live(self.clone(), tell));
+        Ok(Look::Starting(started))
+    }
+
+    /// An error of a start.
+    pub(super) fn start_error(&self, reason: impl Into<String>) -> McpError {
+        McpError::Start { server: self.id().to_owned(), reason: reason.into() }
+    }
+
+    /// It answers, and showed its tools.
+    pub(super) fn opened(&self, link: Arc<Link>, shown: Shown) {
+        let mut state = self.state.lock();
+        state.shown = Some(Arc::new(shown));
+        state.compare(self.id());
+        state.reason = None;
+        state.retry = None;
+        state.phase = Phase::Running(link);
+    }
+
+    /// It does not answer any more, or did not come to it; `ran`: for how long it did.
+    pub(super) fn closed(&self, cause: &Cause, ran: Option<Duration>) {
+        let mut state = self.state.lock();
+        if self.closing.is_cancelled() {
+            state.phase = Phase::Stopped;
+            return;
+        }
+        if ran.is_some_and(|ran| ran >= WELL_AFTER) {
+            state.failures = 0;
+        }
+        if cause.quiet {
+            tracing::info!(server = self.id(), reason = cause.reason, "a server is ended");
+            state.phase = Phase::Idle;
+            return;
+        }
+        state.failures = state.failures.saturating_add(1);
+        let doublings = (state.failures - 1).min(16);
+        let pause = self.settings.restart_base.saturating_mul(1 << doublings).min(self.settings.restart_max);
+        let at = self.around.clock.now();
+        let at =
+            SignedDuration::try_from(pause).ok().and_then(|pause| at.checked_add(pause).ok()).unwrap_or(at);
+        state.retry = Some((Instant::now() + pause, at));
+        state.reason = Some(cause.in_full());
+        state.phase = Phase::Failed;
+        let (failures, reason) = (state.failures, cause.reason.as_str());
+        tracing::warn!(
+            server = self.id(),
+            reason,
+            failures,
+            pause_ms = pause.as_millis() as u64,
+            "a server failed"
+        );
+        let labels = [("server", self.id().to_owned()), ("reason", cause.kind.to_owned())];
+        metrics::counter!("cairn_mcp_failures_total", &labels).increment(1);
+    }
+
+    /// The daemon stops: nothing is started any more.
+    pub(super) fn stop(&self) {
+        let mut state = self.state.lock();
+        match &state.phase {
+            Phase::Idle | Phase::Failed => state.phase = Phase::Stopped,
+            // Their task ends them.
+            Phase::Starting(_) | Phase::Running(_) | Phase::Stopped => {}
+        }
+    }
+}
+
+enum Look {
+    Open(Arc<Link>),
+    Ending(Arc<Link>),
+    Starting(watch::Receiver<Started>),
+}
+
+impl State {
+    /// Compares what was approved with what was shown, and says once what is blocked.
+    fn compare(&mut self, server: &str) {
+        let drift = match (&self.pin, &self.shown) {
+            (Some(pin), Some(shown)) => Some(compare(pin, &shown.pin)),
+            _ => None,
+        };
+        if drift == self.drift {
+            return;
+        }
+        if let Some(drift) = drift.as_ref().filter(|drift| !drift.is_clean()) {
+            let blocked = |(name, state): (&String, &_)| {
+                matches!(state, cairn_core::mcp::ToolState::Changed { .. }).then(|| name.clone())
+            };
+            let tools: Vec<String> = drift.tools.iter().filter_map(blocked).collect();
+            let changes = drift.server.join(", ");
+            tracing::warn!(
+                server,
+                ?tools,
+                changes,
+                "a server is other than approved: what changed is blocked"
+            );
+            metrics::counter!("cairn_mcp_blocked_total", "server" => server.to_owned()).increment(1);
+        }
+        self.drift = drift;
+    }
+
+    /// What is known to have changed before the server is asked.
+    fn drift_of_source(&self, source: &ServerSource) -> Option<Drift> {
+        let server = changes_of_source(&self.pin.as_ref()?.source, source);
+        (!server.is_empty()).then(|| Drift { server, ..Drift::default() })
+    }
+
+    /// Why a tool may not be called, by what the server shows.
+    fn objection(&self, tool: &str) -> Option<String> {
+        let reason = self.drift.as_ref().and_then(|drift| drift.blocks(tool))?;
+        let rejected = self.shown.as_ref().and_then(|shown| shown.rejection(tool).map(ToOwned::to_owned));
+        Some(match rejected {
+            Some(rejected) => format!("the tool `{tool}` cannot be used any more: {rejected}"),
+            None => format!("`{tool}`: {reason}"),
+        })
+    }
+
+    /// Seconds, rounded up, until it may be started again; `None`: now.
+    fn pause_left(&self) -> Option<u64> {
+        let left = self.retry?.0.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        Some(left.as_millis().div_ceil(1_000) as u64)
+    }
+}

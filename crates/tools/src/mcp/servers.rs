@@ -1,0 +1,148 @@
+//! All servers of the configuration.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::mcp::{Pins, ServerPin};
+use cairn_core::ports::{Clock, Tool, Toolset};
+use cairn_core::tool::Effect;
+use parking_lot::RwLock;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::inspection::{Inspection, Offered};
+use super::server::Server;
+use super::settings::ServerSettings;
+use super::status::{McpError, ServerStatus};
+use super::tool::RemoteTool;
+
+/// Longest that the end of all servers may take: each has time to end by itself, and by a signal.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// What servers need of the daemon.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// The time, for what is shown of a server that is to be started again.
+    pub clock: Arc<dyn Clock>,
+    /// The daemon's `PATH`: where commands without a slash are looked for.
+    pub path: Option<OsString>,
+}
+
+/// The servers. Cloned, they are the same.
+#[derive(Clone)]
+pub struct Servers(Arc<Inner>);
+
+struct Inner {
+    servers: Vec<Arc<Server>>,
+    tools: RwLock<BTreeMap<String, Arc<RemoteTool>>>,
+    tasks: TaskTracker,
+    closing: CancellationToken,
+}
+
+impl Servers {
+    /// The servers of the configuration, with what was approved of them. Nothing is started.
+    pub fn new(settings: Vec<ServerSettings>, mut pins: Pins, around: Surroundings) -> Self {
+        let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
+        let server = |settings: ServerSettings| {
+            let pin = pins.0.remove(&settings.id);
+            Arc::new(Server::new(settings, pin, around.clone(), tasks.clone(), closing.clone()))
+        };
+        let servers = settings.into_iter().map(server).collect();
+        let all = Self(Arc::new(Inner { servers, tools: RwLock::default(), tasks: tasks.clone(), closing }));
+        all.offer();
+        all
+    }
+
+    /// Their ids, in the order of the configuration.
+    pub fn ids(&self) -> Vec<String> {
+        self.0.servers.iter().map(|server| server.id().to_owned()).collect()
+    }
+
+    /// How they are, in the order of the configuration.
+    pub fn status(&self) -> Vec<ServerStatus> {
+        self.0.servers.iter().map(|server| server.status()).collect()
+    }
+
+    /// Looks at a server as it shows itself now: starts it if need be, approved or not, and lists its tools. One that is not
+    /// approved is ended a minute later.
+    ///
+    /// # Errors
+    /// There is no such server, or it does not start or answer.
+    pub async fn inspect(&self, id: &str) -> Result<Inspection, McpError> {
+        let server = self.server(id).ok_or_else(|| McpError::Unknown(id.to_owned()))?;
+        Box::pin(server.inspect()).await
+    }
+
+    /// Takes note of what the daemon has journalled: an approval, or (`None`) that there is none any more. It counts at once:
+    /// a server that is not approved any more is ended, with the calls under way. An unknown id is passed over.
+    pub fn set_pin(&self, id: &str, pin: Option<ServerPin>) {
+        if let Some(server) = self.server(id) {
+            server.set_pin(pin);
+            self.offer();
+        }
+    }
+
+    /// The tools of approved servers, by what was approved.
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.0.tools.read().values().map(|tool| tool.clone() as Arc<dyn Tool>).collect()
+    }
+
+    /// The same with where they come from, in the order of their offered names.
+    pub fn offered(&self) -> Vec<Offered> {
+        let offered = |tool: &Arc<RemoteTool>| Offered {
+            server: tool.server.id().to_owned(),
+            tool: tool.name.clone(),
+            def: tool.def.clone(),
+            effect: tool.effect,
+        };
+        self.0.tools.read().values().map(offered).collect()
+    }
+
+    /// Server and tool of an offered name, as allow lists name them.
+    pub fn origin(&self, offered: &str) -> Option<(String, String)> {
+        let tools = self.0.tools.read();
+        tools.get(offered).map(|tool| (tool.server.id().to_owned(), tool.name.clone()))
+    }
+
+    /// Ends all servers: their children and their sessions. Calls under way fail; nothing is started any more. Takes a few
+    /// seconds at most.
+    pub async fn close(&self) {
+        self.0.closing.cancel();
+        self.0.servers.iter().for_each(|server| server.stop());
+        self.0.tasks.close();
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.0.tasks.wait()).await.is_err() {
+            tracing::warn!(tasks = self.0.tasks.len(), "the end of the servers takes too long");
+        }
+    }
+
+    fn server(&self, id: &str) -> Option<&Arc<Server>> {
+        self.0.servers.iter().find(|server| server.id() == id)
+    }
+
+    /// Sets up the tools by what is approved now. Of two with the same name the first counts.
+    fn offer(&self) {
+        let mut tools = BTreeMap::new();
+        for server in &self.0.servers {
+            for pin in server.pin().into_iter().flat_map(|pin| pin.tools) {
+                let Some(def) = pin.def(server.id()) else { continue };
+                let name = def.name.clone();
+                if tools.contains_key(&name) {
+                    tracing::warn!(server = server.id(), tool = pin.name, name, "a tool's name is taken");
+                    continue;
+                }
+                let effect: Effect = pin.effect();
+                let tool = RemoteTool { server: server.clone(), name: pin.name, def, effect };
+                tools.insert(name, Arc::new(tool));
+            }
+        }
+        *self.0.tools.write() = tools;
+    }
+}
+
+impl Toolset for Servers {
+    fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.0.tools.read().get(name).map(|tool| tool.clone() as Arc<dyn Tool>)
+    }
+}

@@ -1,0 +1,61 @@
+//! A tool of a server, as the turn knows tools.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::ids::ChannelId;
+use cairn_core::model::ToolDef;
+use cairn_core::ports::Tool;
+use cairn_core::tool::{Effect, ToolOutput};
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::server::Server;
+
+/// A tool of an approved server, from its pin.
+pub(super) struct RemoteTool {
+    /// Whose it is.
+    pub server: Arc<Server>,
+    /// Its name there.
+    pub name: String,
+    /// As models see it.
+    pub def: ToolDef,
+    /// What calling it does.
+    pub effect: Effect,
+}
+
+impl Tool for RemoteTool {
+    fn def(&self) -> ToolDef {
+        self.def.clone()
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    /// That of a call; where the server has to be started for it, with the time of a start.
+    fn time_limit(&self) -> Option<Duration> {
+        let settings = &self.server.settings;
+        let start = if self.server.is_running() { Duration::ZERO } else { settings.start_timeout };
+        Some(settings.call_timeout + start)
+    }
+
+    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
+        let (server, name) = (self.server.clone(), self.name.clone());
+        Box::pin(async move {
+            let arguments = match arguments {
+                Value::Object(fields) => fields,
+                Value::Null => serde_json::Map::new(),
+                Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                    return Err("the arguments must be a JSON object".to_owned());
+                }
+            };
+            let begun = Instant::now();
+            let outcome = server.call(&name, arguments).await;
+            metrics::histogram!("cairn_mcp_call_seconds", "server" => server.id().to_owned())
+                .record(begun.elapsed().as_secs_f64());
+            outcome.map_err(|error| error.to_string())
+        })
+    }
+}
