@@ -134,7 +134,8 @@ fn in_words(status: ExitStatus) -> String {
     }
 }
 
-/// Sets the limits of a process that has just been started. Where the system does not let us, it runs without.
+/// Sets the limits of a process that has just been started: its first moments are without them. Where the system does not
+/// let us, it runs without.
 fn hold(pid: Pid, launch: &Launch<'_>) {
     let memory = launch.memory_mib.saturating_mul(1024 * 1024);
     let limits = [

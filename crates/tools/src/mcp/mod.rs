@@ -2,7 +2,7 @@
 //!
 //! [`Servers`] is what the rest of the daemon sees: the tools of approved servers, from what was pinned at their approval. A
 //! server is started when it is first needed; one task (`life`) owns its connection from then on, notices its end, and has
-//! it started again after a pause. What a server says passes through [`wire`] in either transport: floods, noise and
+//! it started again after a pause. What a server says passes through `wire` in either transport: floods, noise and
 //! messages without bounds end the connection, with a reason that its calls fail with.
 
 mod calls;

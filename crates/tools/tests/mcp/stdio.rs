@@ -51,7 +51,14 @@ async fn a_child_gets_what_is_configured_and_no_more() {
         env.lines().filter_map(|line| line.split_whitespace().last()?.split('=').next()).collect();
     assert!(env.contains("s3cret-value"));
     assert!(names.iter().all(|name| ["TOKEN", "PWD", "OLDPWD", "SHLVL", "_"].contains(name)), "{env}");
-    assert_eq!(traces.read("limits"), "77\n524288\n0\n");
+    let limits =
+        std::fs::read_to_string(format!("/proc/{}/limits", servers.status()[0].pid.unwrap())).unwrap();
+    let hard = |name: &str| {
+        let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().rev().nth(1).unwrap().to_owned()
+    };
+    assert_eq!((hard("Max open files"), hard("Max data size")), ("77".to_owned(), "536870912".to_owned()));
+    assert_eq!(hard("Max core file size"), "0");
     assert_eq!(traces.read("cwd").trim(), traces.cwd().to_str().unwrap());
     let mode = traces.cwd().metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
