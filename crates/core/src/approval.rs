@@ -75,9 +75,15 @@ pub fn approval_id(channel: &ChannelId, n: u64) -> ApprovalId {
     ApprovalId::from(signs.collect::<String>())
 }
 
-/// A yes or no as people write it, alone in a message. `None`: it says something else.
+/// What adapters put before the words of a message that answers one of the bot's, in a line of its own.
+const ANSWERS_ME: &str = "[in reply to you: ";
+
+/// A yes or no as people write it, alone in a message, be it a reply to one of the bot's. `None`: it says something
+/// else.
 pub fn reads_as(text: &str) -> Option<bool> {
-    let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
+    let quoted =
+        text.split_once('\n').filter(|(line, _)| line.starts_with(ANSWERS_ME) && line.ends_with(']'));
+    let word = quoted.map_or(text, |(_, own)| own).trim().trim_end_matches(['.', '!']).to_lowercase();
     match word.as_str() {
         "yes" | "y" | "ok" | "approve" | "allow" | "👍" | "✅" => Some(true),
         "no" | "n" | "deny" | "refuse" | "👎" | "❌" => Some(false),
@@ -162,6 +168,9 @@ mod tests {
     #[case("NO.", Some(false))]
     #[case("yes, but later", None)]
     #[case("", None)]
+    #[case("[in reply to you: \"May I call `x`?\"]\nyes", Some(true))]
+    #[case("[in reply to Ann: \"shall we?\"]\nyes", None)]
+    #[case("[in reply to you: \"yes\"]\nwhy?", None)]
     fn a_yes_stands_alone(#[case] text: &str, #[case] read: Option<bool>) {
         assert_eq!(reads_as(text), read);
     }

@@ -235,6 +235,18 @@ pub struct CommandAnswer {
     pub words: String,
     /// For the caller's eyes alone: in a group it is shown only to them, where the platform can.
     pub private: bool,
+    /// How the request for a yes stands that the command answered. None: it still waits, as after a refusal or a fault,
+    /// or the command answered none.
+    pub settled: Option<Settled>,
+}
+
+/// How a request for a yes stands after a command that answered it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// This command decided it.
+    Now,
+    /// Nothing waits for an answer any more: it was decided before, or is void.
+    Before,
 }
 
 #[cfg(test)]

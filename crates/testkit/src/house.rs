@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt::Display;
 use std::sync::Arc;
 
-use cairn_core::command::{Command, CommandAnswer, CommandCall};
+use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
 use cairn_core::conversation::Conversation;
-use cairn_core::ids::{ChannelId, MessageId, Seq, TurnId};
+use cairn_core::ids::{ApprovalId, ChannelId, MessageId, Seq, TurnId};
 use cairn_core::message::{Amendment, Author, Entry, Inbound, text_of};
 use cairn_core::ports::{
     AdapterPorts, Admission, Archive, ChannelRow, Clock, Desk, Intake, Progress, Refusal, Registry, Seen,
@@ -25,6 +25,12 @@ use crate::watched::Watched;
 /// The code that a stranger is told.
 pub const CODE: &str = "K7QX2M";
 
+/// What who may not answer a request for a yes is told.
+pub const MAY_NOT: &str = "You may not answer this.";
+
+/// What is said where no request waits.
+pub const NOTHING_WAITS: &str = "Nothing waits for a yes here any more.";
+
 /// What the house has, and what it is to do.
 #[derive(Default)]
 pub struct State {
@@ -34,6 +40,14 @@ pub struct State {
     pub amended: Vec<Amendment>,
     /// Commands that were run.
     pub calls: Vec<CommandCall>,
+    /// Requests for a yes that wait; they are answered by commands while there is no `answer` for all of them.
+    pub waiting: BTreeSet<ApprovalId>,
+    /// Who may answer those, by `PLATFORM/USER`; none: everybody.
+    pub approvers: BTreeSet<String>,
+    /// How those were answered.
+    pub decided: Vec<(ApprovalId, bool)>,
+    /// Commands that the desk ran, each once.
+    ran: BTreeSet<(ChannelId, MessageId)>,
     /// Commands that were claimed.
     pub claimed: BTreeSet<MessageId>,
     /// What the next submissions are refused with.
@@ -103,7 +117,17 @@ impl House {
 
     /// What commands answer from now on.
     pub fn answers(&self, words: &str, private: bool) {
-        self.state.update(|state| state.answer = Some(CommandAnswer { words: words.to_owned(), private }));
+        self.state.update(|state| state.answer = Some(answer(words, private, None)));
+    }
+
+    /// A request for a yes waits, which these people may answer (`PLATFORM/USER`; none: everybody). Its id.
+    pub fn asks(&self, id: &str, approvers: &[&str]) -> ApprovalId {
+        let id = ApprovalId::from(id);
+        self.state.update(|state| {
+            state.waiting.insert(id.clone());
+            state.approvers = approvers.iter().map(|who| (*who).to_owned()).collect();
+        });
+        id
     }
 
     /// Lets somebody in, `PLATFORM/USER`.
@@ -220,14 +244,41 @@ impl Intake for House {
     }
 }
 
+fn answer(words: &str, private: bool, settled: Option<Settled>) -> CommandAnswer {
+    CommandAnswer { words: words.to_owned(), private, settled }
+}
+
+impl State {
+    /// What the desk says to a command; none: it was run before.
+    fn answer_to(&mut self, call: CommandCall) -> Option<CommandAnswer> {
+        if !self.ran.insert((call.channel.clone(), call.message.clone())) {
+            return None;
+        }
+        let scripted = self.answer.clone();
+        let caller = call.caller.id.clone();
+        let decision = match &call.command {
+            Ok(Command::Approve { id: Some(id) }) => Some((id.clone(), true)),
+            Ok(Command::Deny { id: Some(id) }) => Some((id.clone(), false)),
+            _ => None,
+        };
+        self.calls.push(call);
+        let (Some((id, yes)), None) = (decision, &scripted) else { return scripted };
+        if !self.approvers.is_empty() && !self.approvers.contains(&caller) {
+            return Some(answer(MAY_NOT, true, None));
+        }
+        if !self.waiting.remove(&id) {
+            return Some(answer(NOTHING_WAITS, false, Some(Settled::Before)));
+        }
+        self.decided.push((id, yes));
+        Some(answer(if yes { "It is *done*." } else { "It is **not** done." }, false, Some(Settled::Now)))
+    }
+}
+
 impl Desk for House {
     fn run(&self, call: CommandCall) -> BoxFuture<'_, Option<CommandAnswer>> {
         async move {
             let name = call.command.as_ref().map(Command::name).unwrap_or("bad");
-            let answer = self.state.update(|state| {
-                state.calls.push(call);
-                state.answer.clone()
-            });
+            let answer = self.state.update(|state| state.answer_to(call));
             self.pass(&format!("/{name}")).await;
             answer
         }

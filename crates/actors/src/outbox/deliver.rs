@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use cairn_core::event::{Event, Receipt};
-use cairn_core::ids::MessageId;
+use cairn_core::ids::{ApprovalId, MessageId};
 use cairn_core::message::Entry;
 use cairn_core::ports::{OutboxItem, Platform, SendError, SendPart, StoreError};
 use jiff::{SignedDuration, Timestamp};
@@ -25,6 +25,15 @@ pub(crate) enum Left {
     Nothing,
     /// The house stops: the rest stays owed.
     Rest,
+}
+
+/// A part of a delivery.
+#[derive(Clone)]
+struct Piece {
+    part: u32,
+    words: String,
+    /// What the last part of a note asks for.
+    approval: Option<ApprovalId>,
 }
 
 /// What became of a part.
@@ -101,7 +110,8 @@ impl Delivery {
             }
             let part = idx as u32;
             let words = parts[idx].clone();
-            match self.part(part, words, std::mem::take(&mut carried)).await? {
+            let approval = self.item.approval.clone().filter(|_| is_last);
+            match self.part(Piece { part, words, approval }, std::mem::take(&mut carried)).await? {
                 Fate::There(message) => {
                     let id = self.item.id.clone();
                     carried.push(Event::OutboxSent { id, part, message: message.clone() });
@@ -121,12 +131,13 @@ impl Delivery {
     }
 
     /// Sends a part until its fate is known or can no longer become so.
-    async fn part(&mut self, part: u32, words: String, mut carried: Vec<Event>) -> Result<Fate, Left> {
-        let id = self.item.id.clone();
+    async fn part(&mut self, piece: Piece, mut carried: Vec<Event>) -> Result<Fate, Left> {
+        let (id, part) = (self.item.id.clone(), piece.part);
         // Since when a message may be there that nobody knows of.
         let mut unsure = self.item.attempted_at.take();
         let mut attempted = unsure;
-        let mut edits = self.item.edits.clone().filter(|_| part == 0);
+        // No edit offers ways to say yes and no: what asks for an approval is a message of its own.
+        let mut edits = self.item.edits.clone().filter(|_| part == 0 && piece.approval.is_none());
         loop {
             let began = match attempted {
                 Some(at) => at,
@@ -140,7 +151,7 @@ impl Delivery {
             if edits.is_none() && unsure.is_some_and(|since| !self.may_repeat(since)) {
                 return Ok(Fate::Unknown("the connection broke while it was sent".to_owned()));
             }
-            let error = match self.request(part, &words, edits.as_ref()).await {
+            let error = match self.request(&piece, edits.as_ref()).await {
                 Ok(message) => return Ok(Fate::There(message)),
                 Err(error) => error,
             };
@@ -187,20 +198,16 @@ impl Delivery {
         }
     }
 
-    async fn request(
-        &self,
-        part: u32,
-        words: &str,
-        edits: Option<&MessageId>,
-    ) -> Result<MessageId, SendError> {
+    async fn request(&self, piece: &Piece, edits: Option<&MessageId>) -> Result<MessageId, SendError> {
         let channel = self.item.channel.clone();
+        let Piece { part, words, approval } = piece.clone();
         if let Some(message) = edits {
-            self.platform.edit(channel, message.clone(), words.to_owned()).await?;
+            self.platform.edit(channel, message.clone(), words).await?;
             return Ok(message.clone());
         }
         let reply_to = self.item.reply_to.clone().filter(|_| part == 0);
-        let (delivery, words) = (self.item.id.clone(), words.to_owned());
-        self.platform.send(SendPart { delivery, part, channel, reply_to, words, approval: None }).await
+        let delivery = self.item.id.clone();
+        self.platform.send(SendPart { delivery, part, channel, reply_to, words, approval }).await
     }
 
     /// The platform still guards against a double of what was first sent then.

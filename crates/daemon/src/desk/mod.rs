@@ -12,7 +12,7 @@ mod words;
 use std::sync::Arc;
 
 use cairn_actors::{House, HouseError};
-use cairn_core::command::{Command, CommandAnswer, CommandCall};
+use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
 use cairn_core::ports::{Clock, Desk, Intake, Refusal, StoreError};
 use cairn_store::Store;
 use futures::future::BoxFuture;
@@ -90,6 +90,7 @@ impl DaemonDesk {
                 return Some(CommandAnswer {
                     words: format!("That cannot be read: {wrong}"),
                     private: false,
+                    settled: None,
                 });
             }
         };
@@ -103,8 +104,13 @@ impl DaemonDesk {
             tracing::info!(channel = %call.channel, command = name, "a command was denied");
             return Some(private(self.denial(&command, &call)));
         }
+        let mut settled = None;
         let words = match self.run_command(&call, &command).await {
-            Ok(words) => words,
+            Ok(words) => {
+                let answers = matches!(command, Command::Approve { .. } | Command::Deny { .. });
+                settled = answers.then_some(Settled::Before);
+                words
+            }
             Err(Trouble::NothingYet) => NOTHING_YET.to_owned(),
             Err(Trouble::Said(words)) => words,
             Err(Trouble::Failed(error)) => {
@@ -113,7 +119,7 @@ impl DaemonDesk {
                 format!("`/{name}` failed; whoever runs me finds the reason in the log.")
             }
         };
-        Some(CommandAnswer { words, private: command.is_private() })
+        Some(CommandAnswer { words, private: command.is_private(), settled })
     }
 
     /// Whether this call is to be run now; an answer where that cannot be said.
@@ -159,5 +165,5 @@ impl Desk for DaemonDesk {
 }
 
 fn private(words: String) -> CommandAnswer {
-    CommandAnswer { words, private: true }
+    CommandAnswer { words, private: true, settled: None }
 }

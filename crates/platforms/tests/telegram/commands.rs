@@ -1,12 +1,12 @@
 //! Commands: who runs them, and who sees the answer.
 
-use cairn_core::command::{COMMANDS, Command, CommandAnswer};
+use cairn_core::command::{COMMANDS, Command};
 use cairn_testkit::telegram::{FakeTelegram, Say};
 
 use crate::{Rig, open_to};
 
 fn answers(rig: &Rig, words: &str, private: bool) {
-    rig.house.state.lock().answer = Some(CommandAnswer { words: words.to_owned(), private });
+    rig.house.answers(words, private);
 }
 
 #[tokio::test]
