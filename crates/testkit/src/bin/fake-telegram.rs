@@ -23,6 +23,7 @@ Lines:
   alice ~5: hello there           message 5 is changed
   alice: /context                 a command
   !block alice | !unblock alice | !kick @group | !migrate @group
+  !press alice 5 Yes              Alice presses the button `Yes` under message 5 privately; `!press alice 5 Yes @group`
   !fail METHOD CODE | !mend METHOD | !limit @group SECONDS | !down | !up | !quit
 ";
 
@@ -198,6 +199,21 @@ impl Console {
                 self.groups.insert(name.to_owned(), new);
                 println!("@{name} is {new} now");
             }
+            ["press", who, message, label, place @ ..] => {
+                let (who, message) =
+                    (self.person(who), message.parse().map_err(|_| "the message is a number")?);
+                let chat = match place {
+                    [] => who.id,
+                    [place, ..] => self.place(place.trim_start_matches('@'), &who)?.0,
+                };
+                let sent = self.telegram.sent(chat);
+                let sent =
+                    sent.iter().find(|sent| sent.id == message).ok_or("the bot has no such message there")?;
+                if !sent.buttons.iter().any(|(words, _)| words == label) {
+                    return Err(format!("it has these buttons: {:?}", sent.buttons));
+                }
+                self.telegram.press(chat, message, label, &who);
+            }
             ["limit", place, secs] => {
                 let secs = secs.parse().map_err(|_| "SECONDS is a number")?;
                 let admin = self.person("admin");
@@ -243,8 +259,10 @@ impl Console {
                     let reply = sent.as_ref().and_then(|sent| sent.reply_to);
                     let reply = reply.map(|id| format!(" >{id}")).unwrap_or_default();
                     let verb = if matches!(act.what, What::Edited(_)) { "edits" } else { "says" };
+                    let buttons = sent.iter().flat_map(|sent| &sent.buttons);
+                    let buttons: String = buttons.map(|(label, _)| format!(" [{label}]")).collect();
                     let words = sent.map(|sent| sent.markdown()).unwrap_or_default();
-                    println!("[{place} #{id}{reply}] {verb}: {words}");
+                    println!("[{place} #{id}{reply}] {verb}: {words}{buttons}");
                 }
             }
         }

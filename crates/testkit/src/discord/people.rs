@@ -1,12 +1,9 @@
 //! The scene: servers, channels and people; what they do, and what the bot did.
 
-use std::time::Instant;
-
 use serde_json::{Value, json};
 
 use super::gateway::session::intent;
-use super::state::Interaction;
-use super::world::{Act, BOT_ID, Channel, Sent, kind};
+use super::world::{Act, Sent, kind};
 use super::{FakeDiscord, Route, Say, State, shapes};
 use crate::clock::wall_time;
 use crate::watched::GIVE_UP_AFTER;
@@ -35,9 +32,11 @@ pub struct Followup {
     pub shown: Shown,
 }
 
-/// How a slash command was answered.
+/// How a slash command or a press was answered.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
+    /// The number of the first answer's kind; none: there is none yet.
+    pub kind: Option<u64>,
     /// First it was said that an answer follows.
     pub deferred: bool,
     /// Flags of the first answer, or of the word that one follows.
@@ -235,12 +234,16 @@ impl FakeDiscord {
             }
             let id = state.world.next_id();
             let token = format!("aW50ZXJhY3Rpb246{id}");
-            let data = interaction(state, id, &token, user, channel, &known, options);
-            let answer = Answer::default();
-            let at = Instant::now();
-            let kept = Interaction { id, token, channel, at, acknowledged: false, answer };
-            state.interactions.insert(id, kept);
-            state.dispatch("INTERACTION_CREATE", 0, data);
+            let options: Vec<Value> = options
+                .iter()
+                .map(|(name, value)| json!({"name": name, "type": 3, "value": value}))
+                .collect();
+            let mut given = json!({"id": known["id"], "name": known["name"], "type": 1});
+            if !options.is_empty() {
+                given["options"] = options.into();
+            }
+            let data = shapes::interaction(&state.world, 2, (id, &token), user, channel, given);
+            state.call(id, token, channel, None, data);
             id
         })
     }
@@ -322,43 +325,4 @@ impl FakeDiscord {
     pub fn fetched(&self) -> usize {
         self.shared.state.lock().world.fetches.values().sum()
     }
-}
-
-fn interaction(
-    state: &State,
-    id: u64,
-    token: &str,
-    user: u64,
-    channel: u64,
-    command: &Value,
-    options: &[(&str, &str)],
-) -> Value {
-    let world = &state.world;
-    let place: &Channel =
-        world.channels.get(&channel).unwrap_or_else(|| panic!("there is no channel {channel}"));
-    let options: Vec<Value> =
-        options.iter().map(|(name, value)| json!({"name": name, "type": 3, "value": value})).collect();
-    let mut data = json!({"id": command["id"], "name": command["name"], "type": 1});
-    if !options.is_empty() {
-        data["options"] = options.into();
-    }
-    let mut body = json!({
-        "id": id.to_string(), "application_id": BOT_ID.to_string(), "type": 2, "data": data, "token": token,
-        "channel_id": channel.to_string(), "channel": shapes::channel(world, place), "version": 1, "locale": "en-US",
-        "app_permissions": "2248473465835073", "entitlements": [], "attachment_size_limit": 10_485_760,
-        "authorizing_integration_owners": {"0": place.guild.unwrap_or_default().to_string()},
-        "context": if place.guild.is_some() { 0 } else { 1 },
-    });
-    body["channel"]["permissions"] = "2248473465835073".into();
-    match place.guild {
-        Some(guild) => {
-            body["guild_id"] = guild.to_string().into();
-            body["guild"] = json!({"id": guild.to_string(), "locale": "en-US", "features": []});
-            body["guild_locale"] = "en-US".into();
-            body["member"] = shapes::member_of(world, user);
-            body["member"]["permissions"] = "2248473465835073".into();
-        }
-        None => body["user"] = world.users.get(&user).map_or(Value::Null, shapes::user),
-    }
-    body
 }

@@ -71,6 +71,8 @@ pub enum Rule {
     Gateway,
     /// An interaction is answered once, and before it is followed up.
     Interaction,
+    /// Buttons stand in rows, with words and an id of their own each.
+    Components,
     /// The token goes to the API alone.
     Leak,
 }

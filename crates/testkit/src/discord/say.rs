@@ -156,6 +156,7 @@ impl<'a> Say<'a> {
                 reply_to: self.reply_to,
                 files,
                 embeds: Vec::new(),
+                components: Vec::new(),
                 flags: 0,
                 nonce: None,
                 mentions,

@@ -113,7 +113,7 @@ pub(super) fn message(world: &World, origin: &str, message: &Message, depth: u8)
         "content": message.content, "timestamp": stamp(time_of(message.id)),
         "edited_timestamp": message.edited.map(stamp), "tts": false, "mention_everyone": message.everyone,
         "mentions": mentions, "mention_roles": [], "attachments": files, "embeds": message.embeds, "pinned": false,
-        "flags": message.flags, "components": [],
+        "flags": message.flags, "components": message.components,
     });
     if let Some(nonce) = &message.nonce {
         body["nonce"] = nonce.clone();
@@ -193,6 +193,40 @@ pub(super) fn guild(world: &World, id: u64, name: &str) -> Value {
         "guild_scheduled_events": [], "soundboard_sounds": [], "lazy": true, "version": 1,
     });
     merge(&mut body, live);
+    body
+}
+
+/// Somebody in a channel wants something of the bot: `kind` 2 is a command, 3 a button, `data` what of it.
+///
+/// # Panics
+/// There is no such channel.
+pub(super) fn interaction(
+    world: &World,
+    kind: u64,
+    (id, token): (u64, &str),
+    by: u64,
+    place: u64,
+    data: Value,
+) -> Value {
+    let place = world.channels.get(&place).unwrap_or_else(|| panic!("there is no channel {place}"));
+    let mut body = json!({
+        "id": id.to_string(), "application_id": BOT_ID.to_string(), "type": kind, "data": data, "token": token,
+        "channel_id": place.id.to_string(), "channel": channel(world, place), "version": 1, "locale": "en-US",
+        "app_permissions": "2248473465835073", "entitlements": [], "attachment_size_limit": 10_485_760,
+        "authorizing_integration_owners": {"0": place.guild.unwrap_or_default().to_string()},
+        "context": if place.guild.is_some() { 0 } else { 1 },
+    });
+    body["channel"]["permissions"] = "2248473465835073".into();
+    match place.guild {
+        Some(guild) => {
+            body["guild_id"] = guild.to_string().into();
+            body["guild"] = json!({"id": guild.to_string(), "locale": "en-US", "features": []});
+            body["guild_locale"] = "en-US".into();
+            body["member"] = member_of(world, by);
+            body["member"]["permissions"] = "2248473465835073".into();
+        }
+        None => body["user"] = world.users.get(&by).map_or(Value::Null, user),
+    }
     body
 }
 

@@ -11,12 +11,16 @@ use super::limits::Limits;
 use super::world::{Access, BOT_ID, Message, User, World};
 use super::{Answer, Builder, Route, Rule, Violation, shapes};
 
-/// A slash command that somebody gave.
+/// A slash command that somebody gave, or a button that somebody pressed.
 #[derive(Debug)]
 pub(super) struct Interaction {
     pub(super) id: u64,
     pub(super) token: String,
     pub(super) channel: u64,
+    /// The message with the button; none for a command.
+    pub(super) question: Option<u64>,
+    /// As the gateway tells it.
+    pub(super) data: Value,
     pub(super) at: Instant,
     /// The bot has answered the call itself.
     pub(super) acknowledged: bool,
@@ -102,6 +106,15 @@ impl State {
     /// Tells all sessions of something.
     pub(super) fn dispatch(&mut self, name: &'static str, intent: u64, data: Value) {
         self.gateway.dispatch(&Event { name, intent, data, guarded: false });
+    }
+
+    /// Keeps an interaction and says so on the gateway.
+    pub(super) fn call(&mut self, id: u64, token: String, channel: u64, question: Option<u64>, data: Value) {
+        let (at, answer) = (Instant::now(), Answer::default());
+        let kept =
+            Interaction { id, token, channel, question, data: data.clone(), at, acknowledged: false, answer };
+        self.interactions.insert(id, kept);
+        self.dispatch("INTERACTION_CREATE", 0, data);
     }
 
     /// Stores a message and says so on the gateway.

@@ -111,6 +111,7 @@ pub(super) struct Message {
     pub(super) reply_to: Option<u64>,
     pub(super) files: Vec<File>,
     pub(super) embeds: Vec<Value>,
+    pub(super) components: Vec<Value>,
     pub(super) flags: u64,
     pub(super) nonce: Option<Value>,
     pub(super) mentions: Vec<u64>,
@@ -142,6 +143,8 @@ pub struct Sent {
     pub flags: u64,
     /// Its embeds.
     pub embeds: Vec<Value>,
+    /// The buttons under it now: what they say and what they carry.
+    pub buttons: Vec<(String, String)>,
     /// The names of its files.
     pub files: Vec<String>,
     /// Whom it made a sound for: user ids, `everyone`, roles as `&ID`.

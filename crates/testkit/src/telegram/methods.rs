@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::buttons::{answer_callback_query, edit_message_reply_markup};
 use super::rules::{Rule, Violation};
 use super::send::{edit_message_text, known, send_chat_action, send_message};
 use super::wire::{Params, Refusal};
@@ -58,12 +59,8 @@ pub(super) fn call(ctx: &mut Ctx<'_>, params: &Params) -> Result<Value, Refusal>
             let pending = ctx.state.queue.len();
             Ok(json!({ "url": url, "has_custom_certificate": false, "pending_update_count": pending }))
         }
-        "answercallbackquery" => {
-            if params.text("callback_query_id").is_none() {
-                ctx.violate(Rule::Shape, "callback_query_id is missing");
-            }
-            Err(Refusal::bad("query is too old and response timeout expired or query ID is invalid"))
-        }
+        "editmessagereplymarkup" => edit_message_reply_markup(ctx, params),
+        "answercallbackquery" => answer_callback_query(ctx, params),
         _ => {
             ctx.violate(Rule::Shape, "there is no such method");
             Err(Refusal::new(404, "Not Found"))

@@ -20,6 +20,7 @@
 //! # }
 //! ```
 
+mod buttons;
 mod entities;
 mod fault;
 mod markdown;
@@ -45,6 +46,7 @@ use tokio::task::JoinHandle;
 use crate::clock::wall_time;
 use crate::gate::Gates;
 use crate::watched::{Watched, listen};
+pub use buttons::Told;
 pub use fault::{Fault, Stage};
 pub use rules::{Rule, Violation};
 pub use say::{Attachment, Say};
@@ -103,6 +105,8 @@ pub struct Sent {
     pub entities: Vec<Value>,
     /// Texts that it was changed to, in order; the last is that of now.
     pub edits: Vec<String>,
+    /// The buttons under it now: what they say and what they carry.
+    pub buttons: Vec<(String, String)>,
 }
 
 impl Sent {

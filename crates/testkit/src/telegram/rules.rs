@@ -35,6 +35,10 @@ pub enum Rule {
     RetryAfter,
     /// Only messages of the bot are edited.
     Foreign,
+    /// Keyboards are inline, their buttons have words and carry 1 to 64 bytes each; at most 100 of them.
+    Keyboard,
+    /// Only presses that there were are answered, in 200 characters at most.
+    Callback,
     /// Names of commands have 1 to 32 characters of `a-z0-9_`, descriptions 1 to 256; at most 100.
     Commands,
 }

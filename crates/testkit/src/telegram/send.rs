@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::buttons;
 use super::entities::{self, Entity};
 use super::methods::Ctx;
 use super::rules::Rule;
@@ -33,12 +34,14 @@ pub(super) fn send_message(ctx: &mut Ctx<'_>, params: &Params) -> Result<Value, 
     may_send_now(ctx, chat)?;
     let words = words(ctx, params)?;
     let reply_to = reply_of(ctx, chat, params)?;
+    let keyboard = buttons::keyboard(ctx, params)?;
     let id = ctx.state.new_message_id(chat);
     let mut json = json!({
         "message_id": id, "from": ctx.state.bot.json(), "chat": ctx.state.chat(chat).json(), "date": ctx.now,
         "text": words.text,
     });
     put_entities(&mut json, &words);
+    buttons::put(&mut json, keyboard);
     if let Some(thread) = thread {
         json["message_thread_id"] = thread.into();
         json["is_topic_message"] = true.into();
@@ -69,13 +72,37 @@ fn put_entities(json: &mut Value, words: &Words) {
 }
 
 pub(super) fn edit_message_text(ctx: &mut Ctx<'_>, params: &Params) -> Result<Value, Refusal> {
+    let (chat, id) = editable(ctx, params)?;
+    let words = words(ctx, params)?;
+    let keyboard = buttons::keyboard(ctx, params)?;
+    edit(ctx, chat, id, |json| {
+        if let Some(fields) = json.as_object_mut() {
+            fields.remove("entities");
+        }
+        json["text"] = words.text.clone().into();
+        put_entities(json, &words);
+        buttons::put(json, keyboard);
+    })
+}
+
+/// The message of a request that changes one, if a change may be made now.
+pub(super) fn editable(ctx: &mut Ctx<'_>, params: &Params) -> Result<(i64, i64), Refusal> {
     let chat = writable(ctx, params)?;
     let Some(id) = params.integer("message_id") else {
         ctx.violate(Rule::Shape, "message_id is missing");
         return Err(Refusal::bad("message identifier is not specified"));
     };
     may_send_now(ctx, chat)?;
-    let words = words(ctx, params)?;
+    Ok((chat, id))
+}
+
+/// Changes a message of the bot's own.
+pub(super) fn edit(
+    ctx: &mut Ctx<'_>,
+    chat: i64,
+    id: i64,
+    change: impl FnOnce(&mut Value),
+) -> Result<Value, Refusal> {
     let now = ctx.now;
     let Some(stored) = ctx.state.chat(chat).messages.get_mut(&id) else {
         return Err(Refusal::bad("message to edit not found"));
@@ -85,21 +112,20 @@ pub(super) fn edit_message_text(ctx: &mut Ctx<'_>, params: &Params) -> Result<Va
         return Err(Refusal::bad("message can't be edited"));
     }
     let mut json = stored.json.clone();
-    if let Some(fields) = json.as_object_mut() {
-        fields.remove("entities");
-    }
-    json["text"] = words.text.clone().into();
-    put_entities(&mut json, &words);
+    change(&mut json);
     let same = |name: &str| json.get(name) == stored.json.get(name);
-    if same("text") && same("entities") {
+    let same_words = same("text") && same("entities");
+    if same_words && same("reply_markup") {
         return Err(Refusal::bad(
             "message is not modified: specified new message content and reply markup are exactly the same as a \
              current content and reply markup of the message",
         ));
     }
     json["edit_date"] = now.into();
+    if !same_words {
+        stored.edits.push(json["text"].as_str().unwrap_or_default().to_owned());
+    }
     stored.json = json.clone();
-    stored.edits.push(words.text);
     let thread = stored.thread;
     ctx.state.acts.push(Act { chat, thread, what: What::Edited(id) });
     Ok(json)

@@ -37,6 +37,7 @@ impl FakeTelegram {
             text: message.text().to_owned(),
             entities: message.json.get("entities").and_then(Value::as_array).cloned().unwrap_or_default(),
             edits: message.edits.clone(),
+            buttons: message.buttons(),
         })
         .collect()
     }

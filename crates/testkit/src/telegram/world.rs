@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::fault::Plan;
-use super::{Act, Call, Violation};
+use super::{Act, Call, Told, Violation};
 
 /// A person, or another bot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +70,15 @@ impl Stored {
     pub(super) fn text(&self) -> &str {
         self.json.get("text").and_then(Value::as_str).unwrap_or_default()
     }
+}
+
+/// A press that the bot was told of, or would have been.
+#[derive(Debug, Clone)]
+pub(super) struct Query {
+    /// As the API tells it.
+    pub(super) json: Value,
+    /// How it was answered.
+    pub(super) told: Option<Told>,
 }
 
 pub(super) struct Chat {
@@ -168,6 +177,8 @@ pub(super) struct State {
     pub(super) other_pollers: usize,
     /// Updates stay here as long as somebody holds them.
     pub(super) holds: usize,
+    /// Presses, by their id.
+    pub(super) queries: BTreeMap<String, Query>,
     pub(super) next_message: i64,
     pub(super) next_chat: i64,
     pub(super) next_file: u64,
@@ -200,6 +211,7 @@ impl State {
             newest_poll: 0,
             other_pollers: 0,
             holds: 0,
+            queries: BTreeMap::new(),
             next_message: 1,
             next_chat: 1,
             next_file: 0,

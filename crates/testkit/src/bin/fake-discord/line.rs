@@ -15,6 +15,7 @@ pub(crate) enum Line {
     Help,
     Say { place: Option<Place>, user: String, text: String, reply_to: Option<u64> },
     Slash { name: String, argument: String },
+    Press { message: u64, user: String, label: String },
     Edit { message: u64, text: String },
     Delete { message: u64 },
     Drop,
@@ -42,6 +43,12 @@ pub(crate) fn read(line: &str) -> Result<Line, String> {
         "edit" => {
             let (id, text) = word(rest);
             Ok(Line::Edit { message: number(id)?, text: text.to_owned() })
+        }
+        "press" => {
+            let (id, pressed) = word(rest);
+            let (user, label) = pressed.split_once(':').ok_or("write it like this: `press ID alice: Yes`")?;
+            let (user, label) = (user.trim().to_owned(), label.trim().to_owned());
+            Ok(Line::Press { message: number(id)?, user, label })
         }
         "reply" => {
             let (id, said) = word(rest);
@@ -113,6 +120,8 @@ mod tests {
         assert_eq!(read("/context"), slash("context", ""));
         assert_eq!(read("/remember Rex is a dog"), slash("remember", "Rex is a dog"));
         assert_eq!(read("edit 5 new words"), Ok(Line::Edit { message: 5, text: "new words".to_owned() }));
-        assert!(read("delete x").is_err());
+        let press = Line::Press { message: 5, user: "alice".to_owned(), label: "Yes".to_owned() };
+        assert_eq!(read("press 5 alice: Yes"), Ok(press));
+        assert!(read("delete x").is_err() && read("press 5").is_err());
     }
 }

@@ -24,6 +24,7 @@ A fake Discord: start it, paste what it prints into config.toml, start `cairn ru
   /context                       whoever spoke last gives a slash command there
   /remember Rex is a dog         the same with its argument
   reply ID alice: why?           alice answers a message
+  press ID alice: Yes            alice presses a button under a message of the bot
   edit ID other words            a message gets other words
   delete ID                      a message is taken away
   drop | reconnect | invalid     what gateways do: cut, ask to reconnect, end the session
@@ -141,6 +142,16 @@ impl Scene<'_> {
             Line::Slash { name, argument } => {
                 let (channel, user) = self.last.clone().ok_or_else(nobody)?;
                 self.slash(channel, &user, &name, &argument)?;
+            }
+            Line::Press { message, user, label } => {
+                let channel = self.channel_with(message)?;
+                let sent = self.discord.sent(channel);
+                let buttons = sent.into_iter().find(|sent| sent.id == message).map(|sent| sent.buttons);
+                let buttons = buttons.unwrap_or_default();
+                if !buttons.iter().any(|(words, _)| *words == label) {
+                    return Err(format!("it has these buttons: {buttons:?}"));
+                }
+                self.discord.press(channel, message, &label, &user);
             }
             Line::Edit { message, text } => self.discord.edit(self.channel_with(message)?, message, &text),
             Line::Delete { message } => self.discord.delete(self.channel_with(message)?, &[message]),

@@ -33,7 +33,9 @@ impl Shown {
                     let text = sent.and_then(|sent| sent.wordings.get(nth)).cloned().unwrap_or_default();
                     let reply = sent.and_then(|sent| sent.reply_to.filter(|_| nth == 0));
                     let reply = reply.map(|reply| format!(" (answers {reply})")).unwrap_or_default();
-                    format!("[{id}]{reply}\n{}", indented(&text))
+                    let buttons = sent.into_iter().flat_map(|sent| &sent.buttons);
+                    let buttons: String = buttons.map(|(label, _)| format!(" [{label}]")).collect();
+                    format!("[{id}]{reply}{buttons}\n{}", indented(&text))
                 };
                 out.push(match act {
                     Act::Typing => format!("{name} the bot is typing …"),
@@ -55,7 +57,7 @@ impl Shown {
             let told = self.answers.insert(interaction, answer.clone()).unwrap_or_default();
             if told.words() != answer.words() {
                 let whom = if answer.ephemeral { "to the caller alone" } else { "to all" };
-                out.push(format!("the bot answers the command, {whom}\n{}", indented(&answer.words())));
+                out.push(format!("the bot answers, {whom}\n{}", indented(&answer.words())));
             }
         }
         let violations = discord.violations();

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::components;
 use super::refusal::Refusal;
 use crate::discord::{Rule, State};
 
@@ -22,18 +23,27 @@ pub(super) struct Words {
     pub(super) content: String,
     pub(super) flags: u64,
     pub(super) embeds: Vec<Value>,
+    /// None where the request says nothing of them.
+    pub(super) components: Option<Vec<Value>>,
     pub(super) allowed_mentions: Value,
     pub(super) pinged: Vec<String>,
 }
 
-/// Reads the words of a message, new or changed. `old_flags` are those of the message that is changed.
+/// What a message was that is changed.
+pub(super) struct Old {
+    pub(super) content: String,
+    pub(super) flags: u64,
+}
+
+/// Reads the words of a message, new or changed: of one that is changed what is not said stays.
 pub(super) fn words(
     state: &mut State,
     body: &Value,
     files: &[String],
-    old_flags: Option<u64>,
+    old: Option<Old>,
 ) -> Result<Words, Refusal> {
-    let content = body["content"].as_str().unwrap_or_default().trim().to_owned();
+    let kept = old.as_ref().filter(|_| body.get("content").is_none()).map(|old| old.content.clone());
+    let content = kept.unwrap_or_else(|| body["content"].as_str().unwrap_or_default().trim().to_owned());
     if !body["content"].is_null() && !body["content"].is_string() {
         state.violation(Rule::Shape, "`content` is no text".to_owned());
         return Err(Refusal::form("content", "BASE_TYPE_BAD_TYPE", "Could not interpret value as string."));
@@ -57,12 +67,13 @@ pub(super) fn words(
         let text = format!("a message whose `allowed_mentions` is {allowed_mentions}");
         state.violation(Rule::Mentions, text);
     }
-    let flags = body["flags"].as_u64().or(old_flags).unwrap_or_default();
+    let flags = body["flags"].as_u64().or(old.map(|old| old.flags)).unwrap_or_default();
     if flags & SUPPRESS_EMBEDS == 0 && has_preview(&content) {
         state.violation(Rule::Preview, "a message with a link that would have a preview".to_owned());
     }
+    let components = components::read(state, body)?;
     let pinged = pinged(&content, &allowed_mentions);
-    Ok(Words { content, flags, embeds, allowed_mentions, pinged })
+    Ok(Words { content, flags, embeds, components, allowed_mentions, pinged })
 }
 
 /// Whether a link stands there without angle brackets around it.

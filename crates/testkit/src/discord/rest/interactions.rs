@@ -1,11 +1,11 @@
-//! The answers to slash commands.
+//! The answers to slash commands and to presses of buttons.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::refusal::Refusal;
-use super::{Outcome, Path, content};
+use super::{Outcome, Path, content, messages};
 use crate::discord::people::{Followup, Shown};
 use crate::discord::serve::Call;
 use crate::discord::state::Interaction;
@@ -16,6 +16,7 @@ const TOKEN_LIFE: Duration = Duration::from_secs(15 * 60);
 
 pub(super) fn callback(shared: &Shared, call: &Call, path: &Path) -> Outcome {
     let (body, files) = super::read(shared, call)?;
+    let origin = shared.origin();
     shared.update(|state| {
         let known = state.interactions.get(&path.major).filter(|one| one.token == path.rest);
         let Some(found) = known else { return Err(Refusal::unknown_interaction()) };
@@ -26,20 +27,26 @@ pub(super) fn callback(shared: &Shared, call: &Call, path: &Path) -> Outcome {
         if found.at.elapsed() > shared.builder.answer_within {
             return Err(Refusal::unknown_interaction());
         }
-        let data = &body["data"];
-        let shown = match body["type"].as_u64() {
-            Some(4) => Some(words(state, data, &files)?),
-            Some(5) => None,
+        let (question, channel) = (found.question, found.channel);
+        let (kind, data) = (body["type"].as_u64(), &body["data"]);
+        let shown = match (kind, question) {
+            (Some(4), _) => Some(words(state, data, &files)?),
+            (Some(5), _) | (Some(6), Some(_)) => None,
+            (Some(7), Some(question)) => {
+                update(state, &origin, (channel, question), data, &files)?;
+                None
+            }
             _ => {
                 state.violation(Rule::Interaction, format!("an answer of type {}", body["type"]));
-                return Err(Refusal::form("type", "BASE_TYPE_CHOICES", "Value must be one of {4, 5}."));
+                return Err(Refusal::form("type", "BASE_TYPE_CHOICES", "Value must be one of {4, 5, 6, 7}."));
             }
         };
         let flags = data["flags"].as_u64().unwrap_or_default();
         let ephemeral = flags & content::EPHEMERAL != 0;
         if let Some(found) = state.interactions.get_mut(&path.major) {
             found.acknowledged = true;
-            found.answer.deferred = shown.is_none();
+            found.answer.kind = kind;
+            found.answer.deferred = matches!(kind, Some(5 | 6));
             found.answer.flags = flags;
             found.answer.ephemeral = ephemeral;
             found.answer.shown = shown;
@@ -49,6 +56,18 @@ pub(super) fn callback(shared: &Shared, call: &Call, path: &Path) -> Outcome {
         }
         Ok((204, Value::Null))
     })
+}
+
+/// Changes the message with the button.
+fn update(
+    state: &mut State,
+    origin: &str,
+    (channel, question): (u64, u64),
+    data: &Value,
+    files: &[String],
+) -> Result<(), Refusal> {
+    let message = state.world.message(channel, question).cloned().ok_or_else(Refusal::unknown_message)?;
+    messages::change(state, origin, message, data, files).map(drop)
 }
 
 fn words(state: &mut State, data: &Value, files: &[String]) -> Result<Shown, Refusal> {
@@ -65,12 +84,16 @@ fn words(state: &mut State, data: &Value, files: &[String]) -> Result<Shown, Ref
 pub(super) fn webhook(shared: &Shared, call: &Call, path: &Path) -> Outcome {
     let bodied = call.method != hyper::Method::GET && call.method != hyper::Method::DELETE;
     let (body, files) = if bodied { super::read(shared, call)? } else { (Value::Null, Vec::new()) };
+    let origin = shared.origin();
     shared.update(|state| {
         let known = state.interactions.values().find(|one| one.token == path.rest);
         let Some(found) = known.filter(|one| path.major == BOT_ID && one.at.elapsed() < TOKEN_LIFE) else {
             return Err(Refusal::unknown_webhook());
         };
         let (id, acknowledged) = (found.id, found.acknowledged);
+        // The original answer of a press that was answered by a change, now or later, is the message with the button.
+        let changes = matches!(found.answer.kind, Some(6 | 7));
+        let question = found.question.filter(|_| changes).map(|question| (found.channel, question));
         if !acknowledged {
             state.violation(
                 Rule::Interaction,
@@ -79,6 +102,9 @@ pub(super) fn webhook(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             return Err(Refusal::unknown_webhook());
         }
         match (call.method.as_str(), path.minor) {
+            ("PATCH", _) if let Some(question) = question => {
+                update(state, &origin, question, &body, &files)?;
+            }
             ("PATCH", _) => {
                 let shown = words(state, &body, &files)?;
                 change(state, id, |one| one.answer.shown = Some(shown));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::places::seen;
 use super::refusal::Refusal;
-use super::{Outcome, Path, content};
+use super::{Outcome, Path, components, content};
 use crate::clock::wall_time;
 use crate::discord::serve::Call;
 use crate::discord::world::{Access, Act, BOT_ID, Message, Nonce, Sent, kind};
@@ -41,6 +41,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             return Ok((200, shapes::message(&state.world, &origin, &earlier, 1)));
         }
         let id = state.world.next_id();
+        let components = words.components.unwrap_or_default();
         if let (true, Some(nonce)) = (body["enforce_nonce"] == true, &nonce) {
             let known = Nonce { message: id, channel: path.major, at: Instant::now() };
             state.world.nonces.insert(nonce.clone(), known);
@@ -56,6 +57,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             reply_to,
             files: Vec::new(),
             embeds: words.embeds.clone(),
+            components: components.clone(),
             flags: words.flags,
             nonce: (!body["nonce"].is_null()).then(|| body["nonce"].clone()),
             mentions: Vec::new(),
@@ -73,6 +75,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             allowed_mentions: words.allowed_mentions,
             flags: words.flags,
             embeds: words.embeds,
+            buttons: components::buttons(&components),
             files,
             pinged: words.pinged,
             deleted: false,
@@ -136,25 +139,40 @@ pub(super) fn edit(shared: &Shared, call: &Call, path: &Path) -> Outcome {
     let (body, files) = super::read(shared, call)?;
     let origin = shared.origin();
     shared.update(|state| {
-        let mut message = own(state, path)?;
-        let words = content::words(state, &body, &files, Some(message.flags))?;
-        message.content.clone_from(&words.content);
-        message.flags = words.flags;
-        message.edited = Some(wall_time());
-        if let Some(sent) = state.world.sent.iter_mut().find(|sent| sent.id == path.minor) {
-            sent.content.clone_from(&words.content);
-            sent.unshown = None;
-            sent.wordings.push(words.content);
-            sent.pinged.extend(words.pinged);
-            sent.flags = words.flags;
-        }
-        let channel = state.world.channel(path.major);
-        channel.acts.push(Act::Edited(path.minor));
-        channel.messages.insert(path.minor, message.clone());
-        let event = state.message_event(&origin, "MESSAGE_UPDATE", &message);
-        state.gateway.dispatch(&event);
+        let message = own(state, path)?;
+        let message = change(state, &origin, message, &body, &files)?;
         Ok((200, shapes::message(&state.world, &origin, &message, 1)))
     })
+}
+
+/// Gives a message of the bot's what a request says.
+pub(super) fn change(
+    state: &mut State,
+    origin: &str,
+    mut message: Message,
+    body: &Value,
+    files: &[String],
+) -> Result<Message, Refusal> {
+    let old = content::Old { content: message.content.clone(), flags: message.flags };
+    let words = content::words(state, body, files, Some(old))?;
+    message.content.clone_from(&words.content);
+    message.flags = words.flags;
+    message.edited = Some(wall_time());
+    message.components = words.components.unwrap_or(message.components);
+    if let Some(sent) = state.world.sent.iter_mut().find(|sent| sent.id == message.id) {
+        sent.content.clone_from(&words.content);
+        sent.unshown = None;
+        sent.wordings.push(words.content);
+        sent.pinged.extend(words.pinged);
+        sent.flags = words.flags;
+        sent.buttons = components::buttons(&message.components);
+    }
+    let channel = state.world.channel(message.channel);
+    channel.acts.push(Act::Edited(message.id));
+    channel.messages.insert(message.id, message.clone());
+    let event = state.message_event(origin, "MESSAGE_UPDATE", &message);
+    state.gateway.dispatch(&event);
+    Ok(message)
 }
 
 pub(super) fn delete(shared: &Shared, path: &Path) -> Outcome {

@@ -1,6 +1,7 @@
 //! The REST side: what a path asks for, who may ask, and how often.
 
 mod commands;
+pub(super) mod components;
 mod content;
 mod interactions;
 mod messages;

@@ -1,5 +1,6 @@
 //! The fake refuses what the real one would refuse, and its updates are what a client library understands.
 
+mod buttons;
 mod faults;
 mod polls;
 mod sends;
