@@ -2,6 +2,7 @@
 //! replies out. They know the ports of `core` and nothing of each other or of the actors.
 
 pub mod attach;
+mod buttons;
 pub mod discord;
 pub mod link;
 pub mod local;

@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cairn_core::ids::{ChannelId as HouseChannel, MessageId as HouseMessage, OutboxId};
+use cairn_core::ids::{ApprovalId, ChannelId as HouseChannel, MessageId as HouseMessage, OutboxId};
 use cairn_core::ports::{SendError, SendPart};
 use parking_lot::Mutex;
 use serenity::all::{
-    ChannelId, CreateAllowedMentions, CreateMessage, EditMessage, MessageFlags, MessageId, MessageReference,
-    MessageReferenceKind, Nonce,
+    ButtonStyle, ChannelId, CreateActionRow, CreateAllowedMentions, CreateButton, CreateMessage, EditMessage,
+    MessageFlags, MessageId, MessageReference, MessageReferenceKind, Nonce,
 };
 use sha2::{Digest as _, Sha256};
 
 use super::files::Files;
 use super::rest::{NO_HISTORY_FOR_REPLY, Rest, RestError};
+use crate::buttons;
 use crate::link::Link;
 use crate::markup::discord as markup;
 
@@ -51,8 +52,10 @@ impl Outbox {
     /// Sends a part of a delivery.
     pub(super) async fn send(&self, part: SendPart) -> Result<HouseMessage, SendError> {
         let channel = address(&part.channel)?;
-        let nonce = nonce(&part.delivery, part.part);
-        let message = message(&part.words, nonce.clone());
+        let mut message = message(&part.words, nonce(&part.delivery, part.part));
+        if let Some(row) = part.approval.as_ref().and_then(buttons_for) {
+            message = message.components(vec![row]);
+        }
         let reply_to = part.reply_to.as_ref().and_then(|id| number(id.as_str())).map(MessageId::new);
         let sent = match reply_to {
             None => self.rest.send(channel, &message).await,
@@ -72,7 +75,7 @@ impl Outbox {
         Ok(HouseMessage::new(sent.to_string()))
     }
 
-    /// Has a message of the bot's say something else.
+    /// Has a message of the bot's say something else. Buttons under it go away.
     pub(super) async fn edit(
         &self,
         channel: &HouseChannel,
@@ -85,6 +88,7 @@ impl Outbox {
             .ok_or_else(|| SendError::Refused("the message has no id of Discord's".to_owned()))?;
         let edit = EditMessage::new()
             .content(markup::render(words))
+            .components(Vec::new())
             .allowed_mentions(nobody())
             .flags(MessageFlags::SUPPRESS_EMBEDS);
         let edited = self.rest.edit(channel, message, &edit).await;
@@ -133,6 +137,16 @@ impl Outbox {
 /// Nobody is told of a message beyond what Discord does by itself.
 pub(super) fn nobody() -> CreateAllowedMentions {
     CreateAllowedMentions::new().empty_users().empty_roles().replied_user(false)
+}
+
+/// The buttons under the question for an approval.
+fn buttons_for(approval: &ApprovalId) -> Option<CreateActionRow> {
+    let [yes, no] = buttons::data(approval)?;
+    let button = |data: String, label: &str, style| CreateButton::new(data).label(label).style(style);
+    Some(CreateActionRow::Buttons(vec![
+        button(yes, buttons::YES, ButtonStyle::Success),
+        button(no, buttons::NO, ButtonStyle::Secondary),
+    ]))
 }
 
 fn message(words: &str, nonce: String) -> CreateMessage {

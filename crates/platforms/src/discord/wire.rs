@@ -219,7 +219,7 @@ pub(super) struct GoneMany {
     pub(super) guild_id: Option<GuildId>,
 }
 
-/// Somebody uses a command.
+/// Somebody uses a command, or presses a button.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Interaction {
     pub(super) id: InteractionId,
@@ -242,6 +242,9 @@ pub(super) struct Interaction {
     pub(super) member: Option<Member>,
     #[serde(default, deserialize_with = "perhaps")]
     pub(super) user: Option<Person>,
+    /// The message with the button.
+    #[serde(default, deserialize_with = "perhaps")]
+    pub(super) message: Option<Box<Said>>,
 }
 
 /// The kind of a private chat with the bot.
@@ -259,10 +262,14 @@ impl Interaction {
     }
 }
 
-/// The command and its argument.
+/// The command and its argument, or the button.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct InteractionData {
+    #[serde(default)]
     pub(super) name: String,
+    /// What the button carries.
+    #[serde(default)]
+    pub(super) custom_id: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) options: Vec<InteractionOption>,
 }

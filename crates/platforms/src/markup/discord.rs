@@ -40,6 +40,18 @@ pub fn render(markdown: &str) -> String {
     if literal.is_empty() { NOTHING.to_owned() } else { literal }
 }
 
+/// Words that are no Markdown, in one line, inert.
+pub(crate) fn literal(words: &str) -> String {
+    let mut escaped = String::with_capacity(words.len());
+    for c in words.chars().filter(|c| !steers(*c)) {
+        if matches!(c, '\\' | '*' | '_' | '~' | '|') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    guard::text(&escaped)
+}
+
 /// A link or a picture whose end has not come yet.
 struct Link {
     address: String,

@@ -76,6 +76,13 @@ pub fn plain(markdown: &str) -> String {
     rendered(markdown, Page { out: Writer::bare(), ..Page::default() }).text
 }
 
+/// Words that are no Markdown, inert.
+pub(crate) fn literal(words: &str) -> String {
+    let mut out = Writer::default();
+    out.text(words);
+    out.finish().text
+}
+
 fn rendered(markdown: &str, mut page: Page) -> Rendered {
     for event in Parser::new_ext(markdown, options()) {
         page.take(event);

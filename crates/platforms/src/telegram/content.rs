@@ -52,8 +52,12 @@ pub(super) fn speaker(message: &Message) -> Option<Speaker> {
         let name = name::display(chat.title.as_deref().unwrap_or("anonymous"));
         return Some(Speaker { id: chat.id, name, bot: false, person: false });
     }
-    let from = message.from.as_ref()?;
-    Some(Speaker { id: from.id, name: name_of(from), bot: from.is_bot, person: !from.is_bot })
+    message.from.as_ref().map(presser)
+}
+
+/// Who presses a button: always somebody of their own.
+pub(super) fn presser(user: &User) -> Speaker {
+    Speaker { id: user.id, name: name_of(user), bot: user.is_bot, person: !user.is_bot }
 }
 
 /// A person's name as it is shown.

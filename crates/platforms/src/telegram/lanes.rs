@@ -2,7 +2,8 @@
 //!
 //! Each update is a task; the next of its lane starts when it is done. A command that takes long lets its lane go on,
 //! and counts as done: that it is run is durable long before.
-//! `/stop` passes a message that waits for room in its channel: it may be what makes the room.
+//! `/stop` and the answers to what the bot asks pass a message that waits for room in its channel: they may be what
+//! makes the room.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;

@@ -164,6 +164,6 @@ impl Reader<'_> {
 pub(super) fn said(update: &Update) -> Option<(Said, &Message)> {
     match update {
         Update::Message(message) => Some(((message.chat.id, message.message_id), message)),
-        Update::Edited(_) | Update::Membership(_) => None,
+        Update::Edited(_) | Update::Membership(_) | Update::Pressed(_) => None,
     }
 }

@@ -3,6 +3,7 @@
 //! - `poll` is the loop that asks for updates, with `ledger` (what may be confirmed) and `lanes` (what is under way);
 //! - `missed` says what of a downtime is answered, and that it is answered at once;
 //! - `visit` takes one update in: who says it (`content`), whether they are heard, what they say (`words`, `content`);
+//! - `press` takes the presses of buttons in, which answer what the bot asks;
 //! - `send` is what leaves, `pace` how often, `notice` what is said outside of conversations;
 //! - `api` and `wire` are the Bot API's calls and what it answers.
 //!
@@ -19,6 +20,7 @@ mod missed;
 mod notice;
 mod pace;
 mod poll;
+mod press;
 mod send;
 mod sent;
 mod settings;
@@ -125,7 +127,8 @@ impl Platform for Telegram {
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>> {
         Box::pin(async move {
             let place = self.place(&part.channel)?;
-            self.write(place, &part.words, part.reply_to.as_ref()).await
+            let keyboard = part.approval.as_ref().and_then(press::keyboard);
+            self.write(place, &part.words, part.reply_to.as_ref(), keyboard).await
         })
     }
 

@@ -1,4 +1,5 @@
-//! What the bot says outside of a conversation: a pairing code, a limit, a command's answer. Best effort.
+//! What the bot says outside of a conversation: a pairing code, a limit, a command's answer, how a question was answered.
+//! Best effort.
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Telegram;
+use super::press::Closing;
 use super::sent::Place;
 
 /// Most that wait to be said.
@@ -35,21 +37,37 @@ pub(super) struct Notice {
     pub(super) otherwise: Option<Box<Notice>>,
 }
 
+/// Something to do for people.
+pub(super) enum Aside {
+    /// Something is said.
+    Say(Notice),
+    /// The buttons of a question go away.
+    Close(Closing),
+}
+
 /// Takes what is to be said.
 #[derive(Clone)]
-pub(super) struct Notices(mpsc::Sender<Notice>);
+pub(super) struct Notices(mpsc::Sender<Aside>);
 
 impl Notices {
     /// A queue, and where it is read.
-    pub(super) fn queue() -> (Self, mpsc::Receiver<Notice>) {
+    pub(super) fn queue() -> (Self, mpsc::Receiver<Aside>) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         (Self(sender), receiver)
     }
 
     /// Has something said. With too much waiting it is left out, and the log tells.
     pub(super) fn say(&self, notice: Notice) {
-        let chat = notice.place.0;
-        if self.0.try_send(notice).is_err() {
+        self.put(notice.place.0, Aside::Say(notice));
+    }
+
+    /// Has the buttons of a question go away, in the same way.
+    pub(super) fn close(&self, closing: Closing) {
+        self.put(closing.place.0, Aside::Close(closing));
+    }
+
+    fn put(&self, chat: i64, aside: Aside) {
+        if self.0.try_send(aside).is_err() {
             metrics::counter!("cairn_notices_total", "platform" => super::NAME, "outcome" => "dropped")
                 .increment(1);
             tracing::warn!(chat, "too many notices wait for telegram; one was left out");
@@ -59,9 +77,29 @@ impl Notices {
 
 impl Telegram {
     /// Says what comes in, until nobody is left to ask.
-    pub(super) async fn say_notices(&self, mut queue: mpsc::Receiver<Notice>) {
-        let notices = futures::stream::poll_fn(move |cx| queue.poll_recv(cx));
-        notices.for_each_concurrent(AT_ONCE, |notice| self.say(notice)).await;
+    pub(super) async fn say_notices(&self, mut queue: mpsc::Receiver<Aside>) {
+        let asides = futures::stream::poll_fn(move |cx| queue.poll_recv(cx));
+        let perform = |aside| async {
+            match aside {
+                Aside::Say(notice) => self.say(notice).await,
+                Aside::Close(closing) => self.close_question(closing).await,
+            }
+        };
+        asides.for_each_concurrent(AT_ONCE, perform).await;
+    }
+
+    async fn close_question(&self, closing: Closing) {
+        let began = Instant::now();
+        let outcome = match patiently(began, || self.close(&closing)).await {
+            Ok(()) => "sent",
+            Err(error) => {
+                let chat = closing.place.0;
+                tracing::warn!(chat, %error, "the buttons of a question could not be taken away");
+                "failed"
+            }
+        };
+        metrics::counter!("cairn_notices_total", "platform" => super::NAME, "outcome" => outcome)
+            .increment(1);
     }
 
     async fn say(&self, notice: Notice) {
@@ -89,21 +127,28 @@ impl Telegram {
         let began = Instant::now();
         let mut reply_to = notice.reply_to.as_ref();
         for part in self.split(&notice.words) {
-            loop {
-                match self.write(notice.place, &part, reply_to).await {
-                    Ok(_) => break,
-                    Err(SendError::Later { after, reason }) => {
-                        let wait = after.unwrap_or(PAUSE);
-                        if began.elapsed() + wait > WAIT_MAX {
-                            return Err(SendError::Later { after, reason });
-                        }
-                        tokio::time::sleep(wait).await;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
+            patiently(began, || self.write(notice.place, &part, reply_to, None)).await?;
             reply_to = None;
         }
         Ok(())
+    }
+}
+
+/// Tries again what Telegram puts off, until nobody waits for it any more.
+async fn patiently<T, F>(began: Instant, attempt: impl Fn() -> F) -> Result<T, SendError>
+where
+    F: Future<Output = Result<T, SendError>>,
+{
+    loop {
+        match attempt().await {
+            Err(SendError::Later { after, reason }) => {
+                let wait = after.unwrap_or(PAUSE);
+                if began.elapsed() + wait > WAIT_MAX {
+                    return Err(SendError::Later { after, reason });
+                }
+                tokio::time::sleep(wait).await;
+            }
+            done => return done,
+        }
     }
 }

@@ -40,6 +40,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// And so long for a channel that takes nothing, though others do.
 const LONG_PATIENCE: Duration = Duration::from_secs(60);
 
+/// Commands that pass messages which wait for room: they may be what makes the room.
+const URGENT: [&str; 3] = ["stop", "approve", "deny"];
+
+/// The lane of a chat's presses, which wait for nothing that is said there. No topic has this number.
+const PRESSES: i64 = i64::MIN;
+
 /// Connects and takes in what comes, until it fails for good.
 pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> AdapterFailure {
     let started = telegram.now();
@@ -182,8 +188,12 @@ where
             self.ledger.offset().and_then(|offset| i32::try_from(offset).ok()).filter(|n| *n > 0);
         payload.limit = u8::try_from(WINDOW).ok();
         payload.timeout = u32::try_from(hold.as_secs()).ok();
-        payload.allowed_updates =
-            Some(vec![AllowedUpdate::Message, AllowedUpdate::EditedMessage, AllowedUpdate::MyChatMember]);
+        payload.allowed_updates = Some(vec![
+            AllowedUpdate::Message,
+            AllowedUpdate::EditedMessage,
+            AllowedUpdate::MyChatMember,
+            AllowedUpdate::CallbackQuery,
+        ]);
         let asked = Instant::now();
         let call = self.telegram.api.call(&payload, hold + MARGIN);
         tokio::pin!(call);
@@ -295,7 +305,8 @@ where
 
     fn is_urgent(&self, update: &Update) -> bool {
         let Update::Message(message) = update else { return false };
-        matches!(words::command(message, &self.me), Given::Mine { name, .. } if name.eq_ignore_ascii_case("stop"))
+        let Given::Mine { name, .. } = words::command(message, &self.me) else { return false };
+        URGENT.iter().any(|urgent| name.eq_ignore_ascii_case(urgent))
     }
 
     /// All that Telegram gives at once is under way or done behind an update that waits to be taken in: nobody else could
@@ -307,11 +318,15 @@ where
     }
 }
 
+/// The lane of an update: its chat and topic.
 pub(super) fn place_of(update: &Update) -> Place {
     let of = |message: &Message| (message.chat.id, message.topic());
     match update {
         Update::Message(message) | Update::Edited(message) => of(message),
         Update::Membership(change) => (change.chat.id, None),
+        Update::Pressed(press) => {
+            (press.message.as_ref().map_or(press.from.id, |message| message.chat.id), Some(PRESSES))
+        }
     }
 }
 

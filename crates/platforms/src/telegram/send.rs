@@ -7,8 +7,8 @@ use cairn_core::ports::SendError;
 use serde_json::Value;
 use teloxide::payloads::{EditMessageText, SendChatAction, SendMessage};
 use teloxide::types::{
-    ChatAction, ChatId, LinkPreviewOptions, MessageEntity, MessageId as Number, Recipient, ReplyParameters,
-    ThreadId,
+    ChatAction, ChatId, InlineKeyboardMarkup, LinkPreviewOptions, MessageEntity, MessageId as Number,
+    Recipient, ReplyMarkup, ReplyParameters, ThreadId,
 };
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ use super::{NAME, Telegram, markup};
 use crate::markup::telegram as rendering;
 
 /// How long Telegram may take to answer.
-const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How a call that writes counts when it failed.
 pub(super) fn send_error(error: CallError) -> SendError {
@@ -38,11 +38,11 @@ fn thread(place: Place) -> Option<ThreadId> {
     place.1.and_then(|thread| i32::try_from(thread).ok()).map(|thread| ThreadId(Number(thread)))
 }
 
-fn chat(place: Place) -> Recipient {
+pub(super) fn chat(place: Place) -> Recipient {
     Recipient::Id(ChatId(place.0))
 }
 
-fn no_preview() -> LinkPreviewOptions {
+pub(super) fn no_preview() -> LinkPreviewOptions {
     LinkPreviewOptions {
         is_disabled: true,
         url: None,
@@ -79,12 +79,13 @@ impl Telegram {
         Ok((chat, thread))
     }
 
-    /// Sends words, of one message's length at most, and gives the message's id.
+    /// Sends words, of one message's length at most, with these buttons under them, and gives the message's id.
     pub(super) async fn write(
         &self,
         mut place: Place,
         words: &str,
         reply_to: Option<&MessageId>,
+        keyboard: Option<InlineKeyboardMarkup>,
     ) -> Result<MessageId, SendError> {
         let (text, entities) = markup(words);
         if text.trim().is_empty() {
@@ -95,6 +96,7 @@ impl Telegram {
         payload.entities = Some(entities).filter(|entities: &Vec<MessageEntity>| !entities.is_empty());
         payload.link_preview_options = Some(no_preview());
         payload.message_thread_id = thread(place);
+        payload.reply_markup = keyboard.map(ReplyMarkup::InlineKeyboard);
         payload.reply_parameters = reply_to
             .and_then(|message| self.number(place.0, message))
             .map(|message| ReplyParameters::new(message).allow_sending_without_reply());
@@ -128,7 +130,7 @@ impl Telegram {
         Ok(self.house_id(place.0, sent))
     }
 
-    /// Has a message say other words.
+    /// Has a message say other words. Buttons under it go away.
     pub(super) async fn rewrite(
         &self,
         place: Place,
@@ -155,6 +157,11 @@ impl Telegram {
             self.moved(place.0, moved).await?;
             return Err(SendError::Refused("its chat has moved; the message stayed behind".to_owned()));
         }
+        self.edited(place, answer)
+    }
+
+    /// What became of an edit.
+    pub(super) fn edited(&self, place: Place, answer: Result<Value, CallError>) -> Result<(), SendError> {
         match answer {
             Ok(_) => {}
             Err(CallError::Api { description, .. }) if description.contains("message is not modified") => {}
@@ -175,7 +182,7 @@ impl Telegram {
         answer.map(drop).map_err(|error| self.failed(place, error))
     }
 
-    fn take(&self, place: Place, write: Write) -> Result<(), SendError> {
+    pub(super) fn take(&self, place: Place, write: Write) -> Result<(), SendError> {
         self.pace.take(place.0, write, Instant::now()).map_err(too_fast)
     }
 

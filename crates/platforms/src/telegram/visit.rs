@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::access::{Approach, Place as Spot, Verdict};
-use cairn_core::command::{Command, CommandCall};
+use cairn_core::command::{Command, CommandAnswer, CommandCall};
 use cairn_core::ids::{AgentId, ChannelId, MessageId};
 use cairn_core::message::{Amendment, Change, Inbound, Part};
 use cairn_core::ports::{AdapterPorts, Refusal};
@@ -46,12 +46,12 @@ pub(super) struct Host {
 }
 
 /// Where and by whom something is said, and that it is heard.
-struct Heard {
-    channel: ChannelId,
+pub(super) struct Heard {
+    pub(super) channel: ChannelId,
     agent: AgentId,
-    place: Place,
-    speaker: Speaker,
-    direct: bool,
+    pub(super) place: Place,
+    pub(super) speaker: Speaker,
+    pub(super) direct: bool,
     addressed: bool,
 }
 
@@ -62,6 +62,7 @@ impl Host {
             Update::Message(message) => self.message(&message, work.due, &hold, &release).await,
             Update::Edited(message) => self.edited(&message, &hold).await,
             Update::Membership(change) => self.membership(&change),
+            Update::Pressed(press) => self.pressed(&press, &release).await,
         };
         metrics::counter!("cairn_telegram_updates_total", "outcome" => outcome).increment(1);
     }
@@ -155,18 +156,27 @@ impl Host {
     fn hear_quietly(&self, message: &Message) -> Option<Heard> {
         let speaker = content::speaker(message)?;
         let (verdict, home) = self.telegram.judge(&self.me, message, &speaker);
-        let chat = message.chat.id;
-        let (agent, addressed) = match verdict {
-            Verdict::Serve { agent, addressed } => (agent, addressed),
-            Verdict::Pair => return None,
+        match verdict {
+            Verdict::Serve { agent, addressed } => self.placed(message, speaker, (agent, addressed), &home),
+            Verdict::Pair => None,
             Verdict::Ignore(why) => {
-                self.telegram.passed_over(chat, message.is_direct(), why);
-                return None;
+                self.telegram.passed_over(message.chat.id, message.is_direct(), why);
+                None
             }
-        };
-        let topic = message.topic();
+        }
+    }
+
+    /// Where a message is that is served, for what somebody says or does there.
+    pub(super) fn placed(
+        &self,
+        message: &Message,
+        speaker: Speaker,
+        (agent, addressed): (AgentId, bool),
+        home: &str,
+    ) -> Option<Heard> {
+        let (chat, topic) = (message.chat.id, message.topic());
         let thread = topic.map(|topic| topic.to_string());
-        let channel = match ChannelId::new(&agent, NAME, &home, thread.as_deref()) {
+        let channel = match ChannelId::new(&agent, NAME, home, thread.as_deref()) {
             Ok(channel) => channel,
             Err(error) => {
                 tracing::error!(chat, %error, "a telegram chat has no channel name; its message is passed over");
@@ -208,15 +218,7 @@ impl Host {
             at: Timestamp::from_second(message.date).unwrap_or_else(|_| self.telegram.now()),
             command,
         };
-        let mut run = self.ports.desk.run(call);
-        let answer = match tokio::time::timeout(COMMAND_PATIENCE, &mut run).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                release.now();
-                run.await
-            }
-        };
-        let Some(answer) = answer else { return };
+        let Some(answer) = self.run(call, release).await else { return };
         if !answer.private || heard.direct {
             return self.reply(heard, message, answer.words);
         }
@@ -234,6 +236,18 @@ impl Host {
             },
             false => otherwise,
         });
+    }
+
+    /// Has a command run. None: it was run before.
+    pub(super) async fn run(&self, call: CommandCall, release: &Release) -> Option<CommandAnswer> {
+        let mut run = self.ports.desk.run(call);
+        match tokio::time::timeout(COMMAND_PATIENCE, &mut run).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                release.now();
+                run.await
+            }
+        }
     }
 
     async fn parts(&self, message: &Message, heard: &Heard) -> Option<Vec<Part>> {
@@ -302,6 +316,17 @@ impl Host {
 impl Telegram {
     /// What the rules say, and the id that the chat is kept under. A chat that moved is known by both its ids.
     pub(super) fn judge(&self, me: &User, message: &Message, speaker: &Speaker) -> (Verdict, String) {
+        self.judge_call(me, message, speaker, words::calls(message, me))
+    }
+
+    /// The same for somebody who does something at a message; `calls_me`: it calls the bot.
+    pub(super) fn judge_call(
+        &self,
+        me: &User,
+        message: &Message,
+        speaker: &Speaker,
+        calls_me: bool,
+    ) -> (Verdict, String) {
         let (now, user) = (message.chat.id.to_string(), speaker.id.to_string());
         let registry = &self.registry;
         let (home, thread) = (registry.home_of(NAME, &now), message.topic().map(|topic| topic.to_string()));
@@ -315,7 +340,7 @@ impl Telegram {
                 standing: registry.standing(&speaker.author().id),
                 myself: speaker.id == me.id,
                 bot: speaker.bot,
-                calls_me: words::calls(message, me),
+                calls_me,
                 place,
             })
         };

@@ -37,6 +37,8 @@ pub(super) enum Update {
     Edited(Box<Message>),
     /// The bot was let into a chat, or put out of it.
     Membership(Box<Membership>),
+    /// Somebody pressed a button.
+    Pressed(Box<Press>),
 }
 
 /// An update that cannot be read, or is of no use.
@@ -66,6 +68,10 @@ pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, Unread>) {
     if let Some(change) = fields.remove("my_chat_member") {
         let read = serde_json::from_value(change);
         return (id, read.map_or_else(|_| bad("my_chat_member"), |change| Ok(Update::Membership(change))));
+    }
+    if let Some(press) = fields.remove("callback_query") {
+        let read = serde_json::from_value(press);
+        return (id, read.map_or_else(|_| bad("callback_query"), |press| Ok(Update::Pressed(press))));
     }
     (id, Err(Unread { kind: "none", why: "of no kind that was asked for" }))
 }
@@ -107,6 +113,9 @@ pub(super) struct Entity {
     pub(super) length: usize,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) user: Option<User>,
+    /// Of a block of code.
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) language: Option<String>,
 }
 
 /// One size of a picture.
@@ -250,6 +259,19 @@ impl Message {
     pub(super) fn is_direct(&self) -> bool {
         self.chat.kind == "private"
     }
+}
+
+/// Somebody pressed a button.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Press {
+    pub(super) id: String,
+    pub(super) from: User,
+    /// The message with the button; of one that is too old only its number and its chat.
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) message: Option<Message>,
+    /// What the button carries.
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) data: Option<String>,
 }
 
 /// The bot's standing in a chat changed.

@@ -1,5 +1,6 @@
 //! The Telegram adapter against the fake Telegram.
 
+mod approvals;
 mod commands;
 mod incoming;
 mod missed;

@@ -1,4 +1,5 @@
-//! Slash commands: registered with Discord, put off within its three seconds, run by the house, answered.
+//! Slash commands: registered with Discord, put off within its three seconds, run by the house, answered. Presses of
+//! buttons come the same way.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +19,14 @@ use super::take::{author_of, code_words, house_channel};
 use crate::discord::outbox::nobody;
 use crate::discord::places::Spot;
 use crate::discord::rest::{ALREADY_ANSWERED, RestError, UNKNOWN_INTERACTION};
-use crate::discord::wire::{Interaction, Person, time_of};
+use crate::discord::wire::{Interaction, InteractionData, Person, time_of};
 use crate::markup::discord as markup;
 
-/// An interaction of a command; the others are buttons and the like, of which the bot has none.
+/// An interaction of a command.
 const A_COMMAND: u64 = 2;
+
+/// One of a button.
+const A_PRESS: u64 = 3;
 
 /// The place in the status for commands.
 const PLACE: &str = "commands";
@@ -68,54 +72,67 @@ impl Porter {
 
     /// Answers an interaction.
     pub(super) async fn answer(&self, interaction: Interaction) {
-        let (A_COMMAND, Some(data)) = (interaction.kind, &interaction.data) else { return };
-        let person = interaction.member.as_ref().and_then(|member| member.user.as_deref());
-        let Some(person) = person.or(interaction.user.as_ref()) else { return };
-        if interaction.is_among_others() {
-            return self
-                .refuse(&interaction, "I answer in servers and in private messages to me alone.")
-                .await;
+        match (interaction.kind, &interaction.data) {
+            (A_COMMAND, Some(data)) => self.given(&interaction, data).await,
+            (A_PRESS, Some(data)) => self.pressed(&interaction, data).await,
+            _ => {}
         }
-        let Some(spot) = self.spot_of(&interaction).await else {
-            return self
-                .refuse(&interaction, "I cannot tell where this is; I may not see the channel.")
-                .await;
-        };
+    }
+
+    /// Runs a command.
+    async fn given(&self, interaction: &Interaction, data: &InteractionData) {
         let words = data.options.first().map(|option| words_of(&option.value)).unwrap_or_default();
         let Some(command) = Command::parse(&data.name, &words) else {
-            return self.refuse(&interaction, "I no longer know this command.").await;
+            return self.refuse(interaction, "I no longer know this command.").await;
         };
-        let agent = match self.judge(person, person.bot, true, &spot) {
-            Verdict::Serve { agent, .. } => agent,
-            Verdict::Pair => {
-                let words = self.code_for(person, &spot).await;
-                return self.refuse(&interaction, &words).await;
-            }
-            Verdict::Ignore(why) => {
-                tracing::debug!(platform = "discord", why, "a command was refused");
-                return self.refuse(&interaction, "I am not set up to answer you here.").await;
-            }
-        };
-        let Some(channel) = house_channel(&agent, &spot) else { return };
-        let direct = spot.is_direct();
         // What is wrong with a command is for whoever gave it.
-        let hidden = !direct && command.as_ref().map_or(true, Command::is_private);
-        if !self.put_off(&interaction, hidden).await {
+        let secret = command.as_ref().map_or(true, Command::is_private);
+        let call = match self.call(interaction, command).await {
+            Ok(call) => call,
+            Err(words) => return self.refuse(interaction, &words).await,
+        };
+        let direct = call.direct;
+        let hidden = !direct && secret;
+        if !self.put_off(interaction, hidden).await {
             return;
         }
+        match self.ports.desk.run(call).await {
+            Some(answer) => self.give(interaction, &answer, hidden, direct).await,
+            None => tracing::debug!(platform = "discord", "a command came again; it was run before"),
+        }
+    }
+
+    /// A command as the house gets it, if whoever gives it is heard there; otherwise what they are told.
+    pub(super) async fn call(
+        &self,
+        interaction: &Interaction,
+        command: Result<Command, String>,
+    ) -> Result<CommandCall, String> {
+        let person = interaction.member.as_ref().and_then(|member| member.user.as_deref());
+        let person = person.or(interaction.user.as_ref()).ok_or("I cannot tell who you are.")?;
+        if interaction.is_among_others() {
+            return Err("I answer in servers and in private messages to me alone.".to_owned());
+        }
+        let spot = self.spot_of(interaction).await;
+        let spot = spot.ok_or("I cannot tell where this is; I may not see the channel.")?;
+        let agent = match self.judge(person, person.bot, true, &spot) {
+            Verdict::Serve { agent, .. } => agent,
+            Verdict::Pair => return Err(self.code_for(person, &spot).await),
+            Verdict::Ignore(why) => {
+                tracing::debug!(platform = "discord", why, "a command was refused");
+                return Err("I am not set up to answer you here.".to_owned());
+            }
+        };
+        let channel = house_channel(&agent, &spot).ok_or("I cannot tell what this belongs to.")?;
         let shown = interaction.member.as_ref().and_then(|member| member.nick.as_deref());
-        let call = CommandCall {
+        Ok(CommandCall {
             channel,
             message: HouseMessage::new(interaction.id.to_string()),
             caller: author_of(person, shown.unwrap_or_else(|| person.display_name())),
-            direct,
+            direct: spot.is_direct(),
             at: time_of(interaction.id.get()),
             command,
-        };
-        match self.ports.desk.run(call).await {
-            Some(answer) => self.give(&interaction, &answer, hidden, direct).await,
-            None => tracing::debug!(platform = "discord", "a command came again; it was run before"),
-        }
+        })
     }
 
     /// Where it was given: Discord says so with it, or is asked.
@@ -148,14 +165,14 @@ impl Porter {
     }
 
     /// Answers at once, for the caller's eyes alone.
-    async fn refuse(&self, interaction: &Interaction, words: &str) {
+    pub(super) async fn refuse(&self, interaction: &Interaction, words: &str) {
         let message = CreateInteractionResponseMessage::new()
             .content(markup::render(words))
             .allowed_mentions(nobody())
             .flags(flags(true));
         let response = CreateInteractionResponse::Message(message);
         if let Err(error) = self.rest.respond(interaction.id, &interaction.token, &response).await {
-            tracing::warn!(platform = "discord", %error, "a command could not be refused");
+            tracing::warn!(platform = "discord", %error, "an interaction could not be refused");
         }
     }
 

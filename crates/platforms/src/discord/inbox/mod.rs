@@ -3,6 +3,7 @@
 mod commands;
 mod lanes;
 mod missed;
+mod presses;
 mod take;
 
 use std::collections::HashMap;
@@ -31,7 +32,7 @@ use crate::link::Link;
 /// Channels that are read at the same time after a pause.
 const READS_MAX: usize = 4;
 
-/// Commands that run at the same time.
+/// Commands and presses that are taken in at the same time.
 const COMMANDS_MAX: usize = 64;
 
 /// What every task of one run needs.
@@ -176,7 +177,10 @@ impl Inbox {
     fn called(&mut self, interaction: Interaction) {
         self.porter.link.inbound();
         let Ok(permit) = self.porter.commands.clone().try_acquire_owned() else {
-            tracing::warn!(platform = "discord", "too many commands at once; one was left unanswered");
+            tracing::warn!(
+                platform = "discord",
+                "too many commands and presses at once; one was left unanswered"
+            );
             return;
         };
         let porter = self.porter.clone();

@@ -1,0 +1,62 @@
+//! The buttons under a question whether a call of a tool may be made: what they carry, and what is added to the question
+//! when it is answered.
+
+use cairn_core::command::Command;
+use cairn_core::ids::ApprovalId;
+use jiff::Timestamp;
+
+/// What the buttons say.
+pub(crate) const YES: &str = "Yes";
+pub(crate) const NO: &str = "No";
+
+/// Most bytes that a button carries: what Telegram takes; Discord takes more.
+const DATA_MAX: usize = 64;
+
+/// What the two buttons carry; none for an id that does not fit, which has to be answered in words.
+pub(crate) fn data(approval: &ApprovalId) -> Option<[String; 2]> {
+    let both = ["approve", "deny"].map(|name| format!("{name}:{approval}"));
+    both.iter().all(|data| data.len() <= DATA_MAX).then_some(both)
+}
+
+/// What a button means: whether it is the yes, and the command that it stands for. None: the bot has no such button.
+pub(crate) fn read(data: &str) -> Option<(bool, Command)> {
+    let (name, id) = data.split_once(':')?;
+    let is_id = !id.is_empty() && data.len() <= DATA_MAX && id.chars().all(|c| c.is_ascii_alphanumeric());
+    let id = is_id.then(|| ApprovalId::from(id.to_owned()));
+    match name {
+        "approve" => Some((true, Command::Approve { id: Some(id?) })),
+        "deny" => Some((false, Command::Deny { id: Some(id?) })),
+        _ => None,
+    }
+}
+
+/// What a question says of its answer. The name is text of a person.
+pub(crate) fn outcome(yes: bool, name: &str, at: Timestamp) -> String {
+    let word = if yes { "yes" } else { "no" };
+    format!("— {word}, {name}, {} UTC", at.strftime("%H:%M"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_button_carries_is_read_back() {
+        let id = ApprovalId::from("abc234");
+        let [yes, no] = data(&id).expect("fits");
+        assert_eq!(read(&yes), Some((true, Command::Approve { id: Some(id.clone()) })));
+        assert_eq!(read(&no), Some((false, Command::Deny { id: Some(id) })));
+        for other in ["", "approve", "approve:", "approve:a b", "approve:a:b", "new:abc234", "APPROVE:abc234"]
+        {
+            assert_eq!(read(other), None, "{other}");
+        }
+        assert_eq!(data(&ApprovalId::from("x".repeat(60))), None);
+    }
+
+    #[test]
+    fn an_outcome_says_who_and_when() {
+        let at = "2026-11-21T12:03:59Z".parse().expect("is a time");
+        assert_eq!(outcome(true, "Ann", at), "— yes, Ann, 12:03 UTC");
+        assert_eq!(outcome(false, "Ann", at), "— no, Ann, 12:03 UTC");
+    }
+}
