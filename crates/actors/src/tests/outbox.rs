@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::HouseError;
-use cairn_core::event::{Event, Receipt};
-use cairn_core::ids::ChannelId;
-use cairn_core::ports::DeliveryState;
+use cairn_core::event::{Event, NewRecord, Receipt};
+use cairn_core::ids::{ChannelId, Seq};
+use cairn_core::ports::{DeliveryState, Journal as _};
 
 use super::common::model::{Kind, Plan};
 use super::common::net::{Act, Trouble};
@@ -263,4 +263,38 @@ async fn a_killed_outbox_comes_back_and_repeats_nothing() {
     world.store.until(1, is_settled).await;
     assert!(matches!(&receipts(&world)[..], [Receipt::Unknown { part: 1, .. }]));
     assert_eq!(world.net.words(&group()).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_asks_for_an_approval_says_so_with_its_last_part_and_takes_no_drafts_place() {
+    let world = World::new();
+    let live = world.start().await;
+    ask(&live, "a", "hm").await;
+    world.store.until(1, is_settled).await;
+    let draft = world.net.messages.lock()[0].0.clone();
+    for (n, words) in ["onlythrees", "one"].into_iter().enumerate() {
+        let again = world.over(world.store.after_kill());
+        let event = Event::OutboxIntended {
+            id: format!("ask{n}").into(),
+            turn: "t1".into(),
+            seq: Seq(1),
+            note: Some(words.to_owned()),
+            reply_to: None,
+            edits: Some(draft.clone()).filter(|_| n == 1),
+            approval: Some("abc234".into()),
+            draft: false,
+        };
+        let record = NewRecord { channel: Some(group()), at: jiff::Timestamp::UNIX_EPOCH, event };
+        again.store.append(vec![record]).await.unwrap();
+        *again.net.limit.lock() = 4;
+        let before = again.net.messages.lock().len();
+        let _live = again.start().await;
+        again.store.until(2, is_settled).await;
+        let sent = again.net.messages.lock()[before..].to_vec();
+        let asks: Vec<(&str, bool)> =
+            sent.iter().map(|(_, shown)| (shown.words.as_str(), shown.approval.is_some())).collect();
+        let wanted: &[(&str, bool)] =
+            [&[("only", false), ("thre", false), ("es", true)][..], &[("one", true)][..]][n];
+        assert_eq!(asks, wanted);
+    }
 }

@@ -25,7 +25,7 @@ async fn all_commands_are_registered_and_answer() {
     };
     for name in [
         "compact", "context", "status", "memory", "remember", "forget", "export", "forgetme", "new", "undo",
-        "stop", "help",
+        "stop", "approve", "deny", "help",
     ] {
         assert!(names.iter().any(|registered| registered == name), "{name} is not registered: {names:?}");
         assert!(help.contains(&format!("/{name}")), "{name} is not in the help: {help}");

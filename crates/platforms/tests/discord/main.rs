@@ -1,5 +1,6 @@
 //! The Discord adapter against a fake Discord, over loopback sockets.
 
+mod approvals;
 mod commands;
 mod gateway;
 mod house;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ids::{ChannelId, MessageId};
+use cairn_core::ids::{ApprovalId, ChannelId, MessageId};
 use cairn_core::ports::{LinkState, Platform, PlatformStatus, PlatformTraits, SendError, SendPart};
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
@@ -42,6 +42,8 @@ pub(crate) struct Shown {
     pub(crate) channel: String,
     pub(crate) key: (String, u32),
     pub(crate) words: String,
+    /// What it asks for.
+    pub(crate) approval: Option<ApprovalId>,
 }
 
 pub(crate) struct FakeNet {
@@ -145,7 +147,9 @@ impl FakeNet {
         }
         let id = MessageId::from(format!("{}", 100 + messages.len()));
         let (channel, words) = (part.channel.to_string(), part.words.clone());
-        messages.push((id.clone(), Shown { channel: channel.clone(), key, words: words.clone() }));
+        let approval = part.approval.clone();
+        let shown = Shown { channel: channel.clone(), key, words: words.clone(), approval };
+        messages.push((id.clone(), shown));
         let reply_to = part.reply_to.as_ref().map(ToString::to_string);
         self.note(Act::Sent { channel, part: part.part, words, reply_to });
         id
