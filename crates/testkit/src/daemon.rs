@@ -258,4 +258,14 @@ impl Client {
         let response = self.send("GET", "/v1/events", "text/event-stream", Vec::new()).await?;
         Ok(Events { body: response.into_body(), text: String::new() })
     }
+
+    /// Sends a message and looks on at its turn: `accepted`, `delta`, `tool`, `approval`, `reply`, `error`.
+    ///
+    /// # Errors
+    /// There is no daemon.
+    pub async fn talk(&self, channel: &str, message: &Value) -> io::Result<Events> {
+        let path = format!("/v1/channels/{channel}/messages");
+        let response = self.send("POST", &path, "text/event-stream", serde_json::to_vec(message)?).await?;
+        Ok(Events { body: response.into_body(), text: String::new() })
+    }
 }

@@ -304,6 +304,8 @@ fn streamed(outs: mpsc::Receiver<Out>, form: Form) -> Response {
             match outs.recv().await? {
                 Out::Frame(frame) => rest = pieces(frame, form),
                 Out::Exit => {
+                    // What was sent goes out before the connection breaks.
+                    tokio::task::yield_now().await;
                     let broken = io::Error::new(io::ErrorKind::ConnectionReset, "as the script says");
                     return Some((Err(broken), (outs, rest)));
                 }
