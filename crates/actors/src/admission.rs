@@ -8,6 +8,7 @@ use cairn_core::ids::{ChannelId, LOCAL_PLATFORM, MessageId};
 use cairn_core::message::{Amendment, Author, Inbound, Part};
 use cairn_core::ports::{Admission, Intake, Refusal};
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::approvals::{Approver, Which};
@@ -114,21 +115,36 @@ impl House {
             return Ok(None);
         }
         let Some(cell) = self.shared().cell(channel) else { return Ok(None) };
-        let waits = cell.read(|conversation| {
-            conversation.open_turn.as_ref().is_some_and(|open| !open.approvals.is_empty())
+        // A reply answers the question that it replies to, and nothing else; a bare word the only question of a private chat.
+        let asked = cell.read(|conversation| {
+            let open = conversation.open_turn.as_ref()?;
+            let asked = match (&inbound.reply_to, open.approvals.as_slice()) {
+                (Some(message), _) => open.asked_by(message)?,
+                (None, [only]) if inbound.direct => only,
+                (None, _) => return None,
+            };
+            (inbound.at >= whole_second(asked.asked_at)).then(|| asked.id.clone())
         });
-        if !waits || !cell.settings().trust.may_approve(&inbound.author.id) {
+        let Some(id) = asked.filter(|_| cell.settings().trust.may_approve(&inbound.author.id)) else {
             return Ok(None);
-        }
-        let command =
-            if granted { Command::Approve { id: None } } else { Command::Deny { id: None } };
+        };
+        let command = if granted {
+            Command::Approve { id: Some(id.clone()) }
+        } else {
+            Command::Deny { id: Some(id.clone()) }
+        };
         if !self.claim(channel.clone(), inbound.message.clone(), command, inbound.author.clone()).await? {
             return Ok(Some("That was answered before.".to_owned()));
         }
         let by = Approver::Person(inbound.author.id.clone());
-        Ok(Some(match self.decide(Which::OnlyOf(channel.clone()), granted, by).await {
+        Ok(Some(match self.decide(Which::Id(id), granted, by).await {
             Ok(decided) => decided.words(),
             Err(undecided) => undecided.to_string(),
         }))
     }
+}
+
+/// Platforms tell times to the second.
+fn whole_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
 }

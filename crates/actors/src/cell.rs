@@ -35,8 +35,8 @@ struct Actors {
 pub(crate) struct Cell {
     /// The channel.
     pub(crate) id: ChannelId,
-    /// The agent that talks here.
-    pub(crate) agent: Arc<AgentRuntime>,
+    /// The agent that talks here, as it is now.
+    agent: RwLock<Arc<AgentRuntime>>,
     /// What decides about its window.
     pub(crate) engine: Arc<dyn ContextEngine>,
     /// The engine was told that nothing more comes.
@@ -59,7 +59,7 @@ impl Cell {
         engine.bootstrap(&conversation);
         Self {
             id: conversation.channel.clone(),
-            agent,
+            agent: RwLock::new(agent),
             engine,
             disposed: AtomicBool::new(false),
             hub: Hub::default(),
@@ -79,12 +79,24 @@ impl Cell {
     /// The settings that hold now: those on the model that answers here, with what was learnt of it. Never called while
     /// the lock is held.
     pub(crate) fn settings(&self) -> Arc<AgentSettings> {
-        self.read(|conversation| self.agent.settings(conversation))
+        let agent = self.agent();
+        self.read(|conversation| agent.settings(conversation))
+    }
+
+    /// The agent that talks here, as it is now.
+    pub(crate) fn agent(&self) -> Arc<AgentRuntime> {
+        Arc::clone(&self.agent.read())
+    }
+
+    /// The agent is configured otherwise from here on.
+    pub(crate) fn set_agent(&self, agent: Arc<AgentRuntime>) {
+        *self.agent.write() = agent;
     }
 
     /// The model that answers here.
     pub(crate) fn model(&self) -> Arc<dyn ChatModel> {
-        self.read(|conversation| Arc::clone(&self.agent.serving(conversation).model))
+        let agent = self.agent();
+        self.read(|conversation| Arc::clone(&agent.serving(conversation).model))
     }
 
     /// What its engine is.

@@ -11,8 +11,8 @@ use cairn_core::event::{Event, NewRecord, RunEnd};
 use cairn_core::ids::{AgentId, ChannelId, Generation, OutboxId, RunId, TurnId};
 use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::ports::{
-    Archive, ArtifactStore, Clock, Journal, MemoryStore, OutboxItem, OutboxStore, Platform, Search,
-    StoreError, Toolset,
+    Archive, ArgumentCheck, ArtifactStore, Clock, Journal, MemoryStore, OutboxItem, OutboxStore, Platform,
+    Search, StoreError, Toolset,
 };
 use cairn_core::registry::UsageDay;
 use cairn_core::tier::Tier;
@@ -47,6 +47,8 @@ pub struct HouseDeps {
     pub artifacts: Arc<dyn ArtifactStore>,
     /// Tools beside those that are built in.
     pub tools: Arc<dyn Toolset>,
+    /// Checks the arguments of all calls.
+    pub arguments: Arc<dyn ArgumentCheck>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// The agents; the first is the default one.
@@ -220,7 +222,13 @@ impl House {
 
     /// The agent of that name.
     pub fn agent(&self, id: &AgentId) -> Option<Arc<AgentRuntime>> {
-        self.shared.agents.get(id).cloned()
+        self.shared.agent(id)
+    }
+
+    /// Agents that are configured otherwise from here on: their next turns and runs are by these settings. Those that
+    /// are not among them stay as they are.
+    pub fn set_agents(&self, agents: Vec<AgentRuntime>) {
+        self.shared.set_agents(agents);
     }
 
     /// The chain of an agent's models, in its order, and how each of them is.

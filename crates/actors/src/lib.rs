@@ -39,4 +39,4 @@ pub use house::{Compaction, Health, House, HouseDeps, HouseError, RoomMade, RunT
 pub use limits::HouseLimits;
 pub use models::{ModelState, ModelStatus};
 pub use notice::Notice;
-pub use tools::{BadTool, all_tools, builtin_tools};
+pub use tools::{BadTool, all_tools, builtin_tools, effect_of_builtin};

@@ -57,8 +57,8 @@ impl Phase {
 pub(crate) struct Shared {
     /// The ports and limits.
     pub(crate) deps: HouseDeps,
-    /// The agents by name.
-    pub(crate) agents: BTreeMap<AgentId, Arc<AgentRuntime>>,
+    /// The agents by name, as they are now.
+    agents: RwLock<BTreeMap<AgentId, Arc<AgentRuntime>>>,
     /// The channels awake.
     pub(crate) cells: RwLock<BTreeMap<ChannelId, Arc<Cell>>>,
     /// What watchers are told.
@@ -67,8 +67,6 @@ pub(crate) struct Shared {
     pub(crate) credits: Arc<Semaphore>,
     /// When a stop must have come to its end; none before it begins.
     pub(crate) stop_by: watch::Sender<Option<Instant>>,
-    /// What arguments of calls are held against.
-    pub(crate) schemas: Schemas,
     /// How the models are.
     pub(crate) models: Models,
     /// What people have used.
@@ -84,12 +82,11 @@ pub(crate) struct Shared {
 impl Shared {
     /// Everything, without actors yet.
     pub(crate) fn new(deps: HouseDeps) -> Self {
-        let agents = deps.agents.iter().map(|agent| (agent.id.clone(), Arc::new(agent.clone()))).collect();
+        let agents = by_name(deps.agents.iter().cloned());
         let meter = Meter::new(deps.talk.clone(), deps.prices.clone(), deps.usage_day.clone());
         Self {
-            agents,
+            agents: RwLock::new(agents),
             stop_by: watch::Sender::new(None),
-            schemas: Schemas,
             models: Models::new(deps.limits.cool_downs),
             meter: Mutex::new(meter),
             cells: RwLock::default(),
@@ -101,6 +98,23 @@ impl Shared {
             router: RwLock::default(),
             outbox: RwLock::default(),
             deps,
+        }
+    }
+
+    /// The agent of that name.
+    pub(crate) fn agent(&self, id: &AgentId) -> Option<Arc<AgentRuntime>> {
+        self.agents.read().get(id).cloned()
+    }
+
+    /// Agents that are configured otherwise from here on; the others stay as they are. Turns under way go on as they
+    /// began.
+    pub(crate) fn set_agents(&self, agents: Vec<AgentRuntime>) {
+        self.agents.write().extend(by_name(agents));
+        let cells: Vec<_> = self.cells.read().values().cloned().collect();
+        for cell in cells {
+            if let Some(agent) = self.agent(&cell.id.agent()) {
+                cell.set_agent(agent);
+            }
         }
     }
 
@@ -254,14 +268,7 @@ pub(crate) enum Create {
     No,
 }
 
-/// TEMP
-pub(crate) struct Schemas;
-impl Schemas {
-    pub(crate) fn check(
-        &self,
-        _def: &cairn_core::model::ToolDef,
-        _arguments: &serde_json::Value,
-    ) -> Result<(), String> {
-        Ok(())
-    }
+/// Agents by their names.
+fn by_name(agents: impl IntoIterator<Item = AgentRuntime>) -> BTreeMap<AgentId, Arc<AgentRuntime>> {
+    agents.into_iter().map(|agent| (agent.id.clone(), Arc::new(agent))).collect()
 }

@@ -32,6 +32,7 @@ fn accepted(conversation: &Conversation) -> Event {
         parts: vec![Part::text("We looked at seven flats in Lisbon and Anna liked the third one best.")],
         addressed: true,
         direct: false,
+        voices: cairn_core::voices::Voices::default(),
         fingerprint: String::new(),
         tokens: 30,
     })

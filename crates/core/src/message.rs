@@ -169,6 +169,10 @@ pub struct Inbound {
     pub addressed: bool,
     /// Said in a private chat with the bot: what is learnt there belongs to the author's own scope.
     pub direct: bool,
+    /// The message that it answers, where the platform says so.
+    pub reply_to: Option<MessageId>,
+    /// Whose text it holds beside its author's: of whom it quotes or forwards.
+    pub voices: Voices,
 }
 
 /// A change of a message that was sent before, as a platform adapter hands it in.
@@ -218,6 +222,9 @@ pub struct Pending {
     /// Said in a private chat with the bot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub direct: bool,
+    /// Whose text it holds beside its author's.
+    #[serde(default, skip_serializing_if = "Voices::is_empty")]
+    pub voices: Voices,
     /// Hash of author and parts: a repeated id with another one is a conflict.
     pub fingerprint: String,
     /// Estimated tokens as the window renders it, before correction.
@@ -240,7 +247,7 @@ impl Pending {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
-            voices: Voices::default(),
+            voices: self.voices.clone(),
             quotes: false,
             tokens: self.tokens,
         }

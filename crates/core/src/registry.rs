@@ -1,4 +1,4 @@
-//! What the daemon knows beside conversations: who is paired, where chats have moved, and what a day has cost. Folds of
+//! What the daemon knows beside conversations: who is paired, which servers of tools are approved, where chats have moved, and what a day has cost. Folds of
 //! the journal, like conversations.
 
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, Record};
+use crate::mcp::Pins;
 use crate::message::Author;
 use crate::model::Usage;
 
@@ -58,6 +59,9 @@ pub struct RegistryState {
     pub pairings: BTreeMap<String, Pairing>,
     /// Chats that moved: by `PLATFORM/NEW`, the id before.
     pub moved: BTreeMap<String, String>,
+    /// Servers of tools that operators approved.
+    #[serde(default)]
+    pub pins: Pins,
 }
 
 impl RegistryState {
@@ -85,6 +89,7 @@ impl RegistryState {
             }
             Event::PairingRevoked { user } => drop(self.pairings.remove(user)),
             Event::ChatMigrated { platform, from, to } => self.migrate(platform, from, to),
+            Event::ServerApproved { .. } | Event::ServerRevoked { .. } => self.pins.apply(record),
             _ => {}
         }
     }

@@ -98,6 +98,29 @@ impl ToolOutcome {
     }
 }
 
+/// Why a tool gave no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ToolFailure {
+    /// What went wrong, for the model.
+    pub message: String,
+    /// It took too long.
+    pub timed_out: bool,
+}
+
+impl From<String> for ToolFailure {
+    fn from(message: String) -> Self {
+        Self { message, timed_out: false }
+    }
+}
+
+impl ToolFailure {
+    /// How the call ended.
+    pub fn outcome(&self) -> ToolOutcome {
+        if self.timed_out { ToolOutcome::TimedOut } else { ToolOutcome::Failed }
+    }
+}
+
 /// A call of a tool that has ended, for the log of calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolUse {
@@ -125,6 +148,29 @@ pub struct ToolUse {
     /// The approval that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalId>,
+}
+
+/// Which calls of the log are meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolLogQuery {
+    /// Of that channel alone.
+    pub channel: Option<crate::ids::ChannelId>,
+    /// Of that tool alone.
+    pub tool: Option<String>,
+    /// With that outcome alone.
+    pub outcome: Option<ToolOutcome>,
+    /// Only those before that record; none: up to the newest.
+    pub before: Option<u64>,
+    /// Most of them: the newest.
+    pub limit: usize,
+}
+
+impl ToolLogQuery {
+    /// Whether a call fits, whatever its channel.
+    pub fn fits(&self, used: &ToolUse) -> bool {
+        self.tool.as_deref().is_none_or(|tool| tool == used.tool)
+            && self.outcome.is_none_or(|outcome| outcome == used.outcome)
+    }
 }
 
 /// Arguments as [`ToolUse`] keeps them.

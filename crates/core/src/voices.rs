@@ -61,7 +61,12 @@ impl Voices {
         let Some(learnt_in) = &memory.source.channel else { return Self::default() };
         match &memory.scope {
             Scope::Agent => Self::default(),
-            Scope::User { platform, user } => Self::of_person(&format!("{platform}/{user}")),
+            Scope::User { platform, user } => {
+                let heard = &conversation.heard;
+                let here = *learnt_in == conversation.channel;
+                let (strangers, tools) = (here && heard.strangers, here && heard.tools);
+                Self { strangers, tools, ..Self::of_person(&format!("{platform}/{user}")) }
+            }
             Scope::Chat { .. } if *learnt_in == conversation.channel => conversation.heard.clone(),
             Scope::Chat { .. } => Self::of_strangers(),
         }
@@ -157,5 +162,122 @@ impl TrustSettings {
             whose.push("results of tools".to_owned());
         }
         (!whose.is_empty()).then(|| whose.join(" and "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::ids::{Generation, Seq};
+    use crate::memory::{MemoryKind, Source};
+    use crate::message::Author;
+
+    fn entry(role: Role, author: Option<&str>, voices: Voices) -> Arc<Entry> {
+        let mut entry = Entry::lost(Seq(1), &"t1".into(), Generation(1), Timestamp::UNIX_EPOCH);
+        entry.role = role;
+        entry.author = author.map(|id| Author { id: id.to_owned(), name: "somebody".to_owned() });
+        entry.voices = voices;
+        Arc::new(entry)
+    }
+
+    fn conversation(entries: Vec<Arc<Entry>>) -> Conversation {
+        let mut conversation = Conversation::new("main/telegram/7".parse().unwrap());
+        conversation.live.extend(entries);
+        conversation
+    }
+
+    fn trust() -> TrustSettings {
+        let trusted = ["telegram/7", "local/*"].map(ToOwned::to_owned);
+        TrustSettings { trusted: trusted.into(), ..TrustSettings::default() }
+    }
+
+    fn memory(scope: &str, learnt_in: Option<&str>) -> Memory {
+        Memory {
+            id: "m1".into(),
+            agent: "main".into(),
+            scope: scope.parse().unwrap(),
+            kind: MemoryKind::Fact,
+            text: "Rex is a dog.".to_owned(),
+            subject: None,
+            importance: 0.5,
+            sightings: 1,
+            source: Source {
+                channel: learnt_in.map(|channel| channel.parse().unwrap()),
+                from_seq: None,
+                to_seq: None,
+                summary: None,
+                model: String::new(),
+            },
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+            recalled_at: None,
+            uses: 0,
+            superseded_by: None,
+        }
+    }
+
+    #[rstest]
+    #[case::trusted(vec![entry(Role::User, Some("telegram/7"), Voices::default())], false)]
+    #[case::all_of_a_platform(vec![entry(Role::User, Some("local/bob"), Voices::default())], false)]
+    #[case::another(vec![entry(Role::User, Some("telegram/8"), Voices::default())], true)]
+    #[case::nobody_knows_who(vec![entry(Role::User, None, Voices::default())], true)]
+    #[case::quoted(vec![entry(Role::User, Some("telegram/7"), Voices::of_person("telegram/8"))], true)]
+    #[case::forwarded(vec![entry(Role::User, Some("telegram/7"), Voices::of_strangers())], true)]
+    #[case::result(vec![entry(Role::Tool, None, Voices::of_tools())], true)]
+    #[case::own_result(vec![entry(Role::Tool, None, Voices::default())], false)]
+    #[case::said_again(vec![entry(Role::Assistant, None, Voices::of_tools())], true)]
+    fn what_changes_something_is_asked_for_while_others_are_heard(
+        #[case] entries: Vec<Arc<Entry>>,
+        #[case] asks: bool,
+    ) {
+        let voices = Voices::of_window(&conversation(entries), []);
+        assert_eq!(trust().objection(Effect::Changes, &voices).is_some(), asks, "{voices:?}");
+        assert_eq!(trust().objection(Effect::Reads, &voices), None);
+    }
+
+    #[test]
+    fn what_has_left_the_window_still_speaks() {
+        let mut conversation = conversation(vec![entry(Role::User, Some("telegram/8"), Voices::default())]);
+        conversation.drop_live(Seq(1));
+        assert!(conversation.live.is_empty());
+        let voices = Voices::of_window(&conversation, []);
+        assert!(trust().objection(Effect::Changes, &voices).unwrap().contains("telegram/8"));
+    }
+
+    #[rstest]
+    #[case::of_an_operator("agent", None, false)]
+    #[case::of_the_person("user:telegram/7", Some("main/telegram/7"), false)]
+    #[case::of_another_person("user:telegram/8", Some("main/telegram/8"), true)]
+    #[case::of_this_chat("chat:telegram/7", Some("main/telegram/7"), true)]
+    #[case::of_a_chat_elsewhere("chat:telegram/9", Some("main/telegram/9"), true)]
+    fn a_memory_speaks_for_those_it_may_be_of(
+        #[case] scope: &str,
+        #[case] learnt_in: Option<&str>,
+        #[case] asks: bool,
+    ) {
+        let mut conversation = conversation(Vec::new());
+        conversation.heard = Voices::of_person("telegram/8");
+        let voices = Voices::of_window(&conversation, [&memory(scope, learnt_in)]);
+        assert_eq!(trust().objection(Effect::Changes, &voices).is_some(), asks, "{voices:?}");
+    }
+
+    #[test]
+    fn a_private_memory_of_a_chat_that_heard_tools_may_be_of_them() {
+        let mut conversation = conversation(Vec::new());
+        conversation.heard = Voices::of_tools();
+        let voices = Voices::of_window(&conversation, [&memory("user:telegram/7", Some("main/telegram/7"))]);
+        assert!(voices.tools);
+    }
+
+    #[test]
+    fn more_people_than_are_told_apart_are_strangers() {
+        let mut voices = Voices::default();
+        (0..=PEOPLE_MAX).for_each(|n| voices.join(&Voices::of_person(&format!("telegram/{n}"))));
+        assert!(voices.strangers && voices.people.len() == PEOPLE_MAX);
     }
 }

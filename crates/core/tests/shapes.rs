@@ -1,17 +1,23 @@
 //! The persisted shapes: journals are read for years, so that a change of one must be seen and meant.
 
+use std::collections::BTreeSet;
+
+use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::artifact::Artifact;
 use cairn_core::event::{
     Checkpoint, Event, Receipt, Record, Run, RunEnd, RunOutcome, RunRequest, Trigger, TurnEnd, TurnOutcome,
     Work,
 };
 use cairn_core::ids::{Generation, Seq};
+use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
 use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
 use cairn_core::prune::{PruneCause, PruneForm, PrunedResult};
 use cairn_core::summary::{DigestLine, Marker, MarkerKind, Summary};
 use cairn_core::tier::Tier;
+use cairn_core::tool::{Effect, ToolOutcome, ToolUse};
+use cairn_core::voices::Voices;
 use jiff::Timestamp;
 
 fn at() -> Timestamp {
@@ -32,6 +38,7 @@ fn messages() -> Vec<Event> {
         parts,
         addressed: true,
         direct: false,
+        voices: cairn_core::voices::Voices::default(),
         fingerprint: "f1".into(),
         tokens: 12,
     };
@@ -221,6 +228,7 @@ fn chats() -> Vec<Event> {
         parts: vec![Part::text("hello")],
         addressed: true,
         direct: true,
+        voices: cairn_core::voices::Voices::default(),
         fingerprint: "f1".into(),
         tokens: 12,
     };
@@ -314,6 +322,89 @@ fn windows() -> Vec<Event> {
     ]
 }
 
+fn pins() -> (ServerPin, ServerPin) {
+    let tool = ToolPin {
+        name: "write".into(),
+        title: Some("Write a file".into()),
+        description: "Writes a file.".into(),
+        schema: serde_json::json!({ "type": "object" }),
+        read_only: Some(false),
+        destructive: Some(true),
+        idempotent: None,
+        open_world: None,
+    };
+    let pin = |source| ServerPin {
+        server: "files".into(),
+        source,
+        name: "filesystem".into(),
+        version: "1.0".into(),
+        tools: vec![tool.clone()],
+    };
+    let child = ServerSource::Stdio {
+        command: "mcp-files".into(),
+        args: vec!["/srv".into()],
+        env: BTreeSet::from(["PATH".to_owned()]),
+        cwd: None,
+    };
+    let http = ServerSource::Http {
+        url: "https://tools.example/mcp".into(),
+        headers: BTreeSet::from(["Authorization".to_owned()]),
+    };
+    (pin(child), pin(http))
+}
+
+fn tools() -> Vec<Event> {
+    let arguments = serde_json::json!({ "path": "/srv/notes.txt" });
+    let caused_by = BTreeSet::from(["telegram/7".to_owned()]);
+    let used = |outcome, error: Option<&str>, approval: Option<&str>| {
+        Event::ToolUsed(ToolUse {
+            turn: "t1".into(),
+            call: "c1".into(),
+            tool: "files__write".into(),
+            effect: Effect::Changes,
+            caused_by: caused_by.clone(),
+            arguments: arguments.clone(),
+            outcome,
+            error: error.map(Into::into),
+            duration_ms: 12,
+            bytes: 40,
+            approval: approval.map(Into::into),
+        })
+    };
+    let approval = Approval {
+        id: "k7p2xm".into(),
+        turn: "t1".into(),
+        call: "c1".into(),
+        tool: "files__write".into(),
+        arguments: arguments.clone(),
+        caused_by: caused_by.clone(),
+        reason: "results of tools".into(),
+        asked_at: at(),
+        expires_at: at(),
+    };
+    let settled = |outcome, by: Option<&str>| Event::ApprovalSettled {
+        id: "k7p2xm".into(),
+        outcome,
+        by: by.map(Into::into),
+    };
+    let result = Entry {
+        tool_call_id: Some("c1".into()),
+        voices: Voices { people: caused_by.clone(), strangers: true, tools: true },
+        ..Entry::lost(Seq(3), &"t1".into(), Generation(1), at())
+    };
+    vec![
+        Event::EntryAdded { entry: Entry { role: Role::Tool, ..result } },
+        used(ToolOutcome::Done, None, Some("k7p2xm")),
+        used(ToolOutcome::TimedOut, Some("it took longer than 60 s"), None),
+        Event::ApprovalAsked { approval },
+        settled(ApprovalOutcome::Granted, Some("telegram/7")),
+        settled(ApprovalOutcome::Expired, None),
+        Event::ServerApproved { pin: pins().0 },
+        Event::ServerApproved { pin: pins().1 },
+        Event::ServerRevoked { server: "files".into() },
+    ]
+}
+
 fn lines(events: Vec<Event>) -> String {
     let line = |(idx, event)| {
         let channel = "main/local/main".parse().ok();
@@ -324,6 +415,11 @@ fn lines(events: Vec<Event>) -> String {
         json
     };
     events.into_iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn events_of_tools_keep_their_shape() {
+    insta::assert_snapshot!(lines(tools()));
 }
 
 #[test]

@@ -16,4 +16,5 @@ pub mod roster;
 pub mod socket;
 pub mod sse;
 pub mod telemetry;
+pub mod toolshed;
 pub mod wiring;

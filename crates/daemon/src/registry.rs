@@ -1,10 +1,11 @@
-//! The registry: who is paired, and where chats have moved. The state is the fold of the journal; every change is
+//! The registry: who is paired, which servers of tools are approved, and where chats have moved. The state is the fold of the journal; every change is
 //! appended first, then folded in.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_core::event::{Event, NewRecord};
+use cairn_core::mcp::{Pins, ServerPin};
 use cairn_core::message::Author;
 use cairn_core::ports::{Clock, Journal, Registry, RegistryStore, StoreError};
 use cairn_core::registry::{Pairing, RegistryState, Standing};
@@ -74,6 +75,27 @@ impl DaemonRegistry {
         self.append(Event::PairingRevoked { user: user.to_owned() }).await?;
         tracing::info!(%user, "a pairing was revoked");
         Ok(Some(known))
+    }
+
+    /// The servers of tools that operators approved.
+    pub fn pins(&self) -> Pins {
+        self.state.read().pins.clone()
+    }
+
+    /// An operator approves a server of tools as it is shown.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn approve_server(&self, pin: ServerPin) -> Result<(), StoreError> {
+        self.append(Event::ServerApproved { pin }).await
+    }
+
+    /// An operator takes the approval of a server back.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn revoke_server(&self, server: &str) -> Result<(), StoreError> {
+        self.append(Event::ServerRevoked { server: server.to_owned() }).await
     }
 
     async fn append(&self, event: Event) -> Result<(), StoreError> {

@@ -8,7 +8,6 @@ use cairn_actors::{AgentRuntime, Candidate};
 use cairn_core::agent::WindowSource;
 use cairn_core::chain::Guarded;
 use cairn_core::ids::AgentId;
-use cairn_core::model::ToolDef;
 use cairn_core::ports::{ChatModel, Search};
 use cairn_llm::BadModel;
 use futures::future::join_all;
@@ -16,6 +15,7 @@ use tokio::sync::OnceCell;
 
 use crate::config::{AgentConfig, Config, Loaded};
 use crate::models;
+use crate::toolshed::Toolshed;
 
 /// How long a model's server may take to say how large its window is. It is asked at the start alone.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,17 +24,23 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Roster {
     loaded: Arc<Loaded>,
     search: Arc<dyn Search>,
-    tools: Vec<ToolDef>,
+    tools: Arc<Toolshed>,
     default_agent: AgentId,
-    runtimes: OnceCell<Vec<AgentRuntime>>,
+    reached: OnceCell<Reached>,
+}
+
+/// The models, and what their servers say of them: asked once.
+struct Reached {
+    models: BTreeMap<String, Arc<dyn ChatModel>>,
+    windows: BTreeMap<String, u64>,
 }
 
 impl Roster {
     /// The agents of that configuration; nothing is asked of any server yet. `search`: where the offline model
     /// looks things up; `tools`: what agents' models may call.
-    pub fn new(loaded: Arc<Loaded>, search: Arc<dyn Search>, tools: Vec<ToolDef>) -> Self {
+    pub fn new(loaded: Arc<Loaded>, search: Arc<dyn Search>, tools: Arc<Toolshed>) -> Self {
         let default_agent = loaded.config.default_agent();
-        Self { loaded, search, tools, default_agent, runtimes: OnceCell::new() }
+        Self { loaded, search, tools, default_agent, reached: OnceCell::new() }
     }
 
     /// The configuration.
@@ -54,11 +60,14 @@ impl Roster {
 
     /// Tools that agents name a class of results for and nobody offers, with their agents.
     pub fn unknown_classes(&self) -> Vec<(AgentId, String)> {
-        let offered = |name: &str| self.tools.iter().any(|tool| tool.name == name);
         let agents = self.loaded.config.agents.iter();
         agents
-            .flat_map(|agent| agent.result_guard.classes.keys().map(|name| (agent.id.clone(), name.clone())))
-            .filter(|(_, name)| !offered(name))
+            .flat_map(|agent| {
+                let offered = self.tools.defs(agent);
+                let classes = agent.result_guard.classes.keys();
+                let unknown = classes.filter(move |name| !offered.iter().any(|tool| tool.name == **name));
+                unknown.map(|name| (agent.id.clone(), name.clone())).collect::<Vec<_>>()
+            })
             .collect()
     }
 
@@ -67,54 +76,68 @@ impl Roster {
         self.loaded.config.agent(id.as_str()).is_some()
     }
 
+    /// What agents' models may call.
+    pub fn tools(&self) -> &Arc<Toolshed> {
+        &self.tools
+    }
+
     /// An agent with its models. Asks their servers for their windows where the configuration sets none.
     ///
     /// # Errors
     /// As for [`Roster::runtimes`].
-    pub async fn agent(&self, id: &AgentId) -> Result<Option<&AgentRuntime>, BadModel> {
+    pub async fn agent(&self, id: &AgentId) -> Result<Option<AgentRuntime>, BadModel> {
         let runtimes = self.runtimes().await?;
-        Ok(runtimes.iter().find(|agent| agent.id == *id))
+        Ok(runtimes.into_iter().find(|agent| agent.id == *id))
     }
 
-    /// All agents with their models.
+    /// All agents with their models, and with the tools that they may call now.
     ///
     /// # Errors
     /// A model's address or key cannot be used.
-    pub async fn runtimes(&self) -> Result<&[AgentRuntime], BadModel> {
-        self.runtimes.get_or_try_init(|| self.make()).await.map(Vec::as_slice)
+    pub async fn runtimes(&self) -> Result<Vec<AgentRuntime>, BadModel> {
+        let reached = self.reached.get_or_try_init(|| self.reach()).await?;
+        Ok(self.loaded.config.agents.iter().filter_map(|agent| self.runtime(agent, reached)).collect())
     }
 
-    async fn make(&self) -> Result<Vec<AgentRuntime>, BadModel> {
+    async fn reach(&self) -> Result<Reached, BadModel> {
         let config = &self.loaded.config;
         let mut models = BTreeMap::new();
         for id in config.agents.iter().flat_map(used) {
             if !models.contains_key(id) {
-                models.insert(id, self.model(id)?);
+                models.insert(id.to_owned(), self.model(id)?);
             }
         }
         let windows = self.discovered(&models).await;
-        let candidate = |agent: &AgentConfig, id: &str| -> Option<Candidate> {
-            let window = windows.get(id).copied().filter(|_| agent.context_window.is_none());
-            let settings = config.settings(agent, id, window, self.tools.clone());
-            Some(Candidate { settings: Arc::new(settings), model: Arc::clone(models.get(id)?) })
+        let reached = Reached { models, windows };
+        config
+            .agents
+            .iter()
+            .filter_map(|agent| self.runtime(agent, &reached))
+            .for_each(|it| warn_of_windows(&it));
+        Ok(reached)
+    }
+
+    fn runtime(&self, agent: &AgentConfig, reached: &Reached) -> Option<AgentRuntime> {
+        let tools = self.tools.defs(agent);
+        let candidate = |id: &str| -> Option<Candidate> {
+            let window = reached.windows.get(id).copied().filter(|_| agent.context_window.is_none());
+            let settings = self.loaded.config.settings(agent, id, window, tools.clone());
+            Some(Candidate { settings: Arc::new(settings), model: Arc::clone(reached.models.get(id)?) })
         };
-        let runtime = |agent: &AgentConfig| {
-            let mut chain = agent.chain().into_iter().filter_map(|id| candidate(agent, id));
-            let runtime = AgentRuntime::new(chain.next()?).followed_by(chain);
-            warn_of_windows(&runtime);
-            Some(runtime.summarised_by(agent.compaction.model.as_ref().and_then(|id| candidate(agent, id))))
-        };
-        Ok(config.agents.iter().filter_map(runtime).collect())
+        let mut chain = agent.chain().into_iter().filter_map(candidate);
+        let runtime = AgentRuntime::new(chain.next()?).followed_by(chain);
+        Some(runtime.summarised_by(agent.compaction.model.as_deref().and_then(candidate)))
     }
 
     /// What the servers of the models say how large their windows are, where no agent gets by without: all are asked at
     /// once, each of them once.
-    async fn discovered<'a>(&self, models: &BTreeMap<&'a str, Arc<dyn ChatModel>>) -> BTreeMap<&'a str, u64> {
+    async fn discovered(&self, models: &BTreeMap<String, Arc<dyn ChatModel>>) -> BTreeMap<String, u64> {
         let agents = &self.loaded.config.agents;
         let needed =
             |id: &str| agents.iter().any(|agent| agent.context_window.is_none() && used(agent).contains(&id));
         let asked = models.iter().filter(|(id, model)| model.info().context_window.is_none() && needed(id));
-        let answers = asked.map(|(id, model)| async move { Some((*id, discover(model.as_ref()).await?)) });
+        let answers =
+            asked.map(|(id, model)| async move { Some((id.clone(), discover(model.as_ref()).await?)) });
         join_all(answers).await.into_iter().flatten().collect()
     }
 

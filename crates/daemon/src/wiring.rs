@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use cairn_actors::{BadTool, House, HouseDeps, HouseError, all_tools};
-use cairn_core::ports::{Adapter, AdapterPorts, Clock, Platform, Registry, RegistryStore, StoreError, Tool};
+use cairn_actors::{House, HouseDeps, HouseError};
+use cairn_core::mcp::Pins;
+use cairn_core::ports::{
+    Adapter, AdapterPorts, Clock, Platform, Registry, RegistryStore, StoreError, Tool, Toolset,
+};
 use cairn_llm::BadModel;
 use cairn_platforms::local::{self, LocalApi, Mint};
 use cairn_store::{Store, StoreOptions};
+use cairn_tools::schema::Schemas;
 
 use crate::adapters::Adapters;
 use crate::admin::{self, Admin, Identity};
@@ -20,6 +24,7 @@ use crate::networks::{self, BadNetwork, Reach};
 use crate::registry::DaemonRegistry;
 use crate::roster::Roster;
 use crate::socket::{self, Home, Socket, SocketError};
+use crate::toolshed::{BadToolshed, Toolshed};
 
 /// How long answers on the socket may take to be read to their end when the daemon stops.
 const SOCKET_GRACE: Duration = Duration::from_millis(500);
@@ -38,7 +43,7 @@ pub enum StartError {
     Network(#[from] BadNetwork),
     /// A tool beside the built-in ones cannot be offered.
     #[error(transparent)]
-    Tool(#[from] BadTool),
+    Tool(#[from] BadToolshed),
     /// The actors do not start.
     #[error(transparent)]
     House(HouseError),
@@ -77,6 +82,7 @@ impl std::fmt::Debug for Tools {
 pub struct Daemon {
     store: Store,
     house: House,
+    roster: Arc<Roster>,
     router: Router,
     socket: Socket,
     adapters: Adapters,
@@ -116,18 +122,18 @@ impl Daemon {
         tools: &Tools,
     ) -> Result<Self, StartError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let roster = Arc::new(roster(&store, loaded, tools)?);
+        let registry = Arc::new(registry(&store, &clock).await?);
+        let roster = Arc::new(roster(&store, loaded, state, tools, registry.pins(), &clock)?);
         for (agent, tool) in roster.unknown_classes() {
             tracing::warn!(%agent, tool, "result_guard.classes names a tool that there is not; check its name");
         }
-        let registry = Arc::new(registry(&store, &clock).await?);
         let adapters: Arc<[Arc<dyn Adapter>]> = match reach {
             Reach::Networks => {
                 networks::adapters(loaded, &(Arc::clone(&registry) as Arc<dyn Registry>))?.into()
             }
             Reach::Local => Arc::new([]),
         };
-        let house = house(&store, loaded, &roster, &clock, &adapters, tools).await?;
+        let house = house(&store, loaded, &roster, &clock, &adapters).await?;
         let identity = Identity {
             state_dir: state.path.clone(),
             config_file: loaded.file.clone(),
@@ -153,7 +159,7 @@ impl Daemon {
         let admin = admin::router(Admin {
             store: store.clone(),
             house: Some(house.clone()),
-            roster,
+            roster: Arc::clone(&roster),
             registry,
             adapters: Arc::clone(&adapters),
             identity,
@@ -170,7 +176,7 @@ impl Daemon {
                     archive: Arc::new(store.clone()),
                 };
                 let adapters = Adapters::start(adapters, &ports);
-                Ok(Self { store, house, router, socket, adapters, grace })
+                Ok(Self { store, house, roster, router, socket, adapters, grace })
             }
             Err(error) => {
                 house.shutdown(Duration::ZERO).await;
@@ -194,6 +200,7 @@ impl Daemon {
     pub async fn stop(self) {
         self.adapters.stop().await;
         self.house.shutdown(self.grace).await;
+        self.roster.tools().servers().close().await;
         self.socket.close(SOCKET_GRACE).await;
         self.store.close().await;
     }
@@ -202,6 +209,7 @@ impl Daemon {
 /// A store opened for reading: no actors, nothing is changed.
 pub struct Reader {
     store: Store,
+    roster: Arc<Roster>,
     router: Router,
 }
 
@@ -213,11 +221,13 @@ impl Reader {
     pub async fn open(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<Self, StartError> {
         let store = open(&loaded.config, state).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let registry = Arc::new(registry(&store, &clock).await?);
+        let roster = Arc::new(roster(&store, loaded, state, tools, registry.pins(), &clock)?);
         let router = admin::router(Admin {
             store: store.clone(),
             house: None,
-            roster: Arc::new(roster(&store, loaded, tools)?),
-            registry: Arc::new(registry(&store, &clock).await?),
+            roster: Arc::clone(&roster),
+            registry,
             adapters: Arc::new([]),
             identity: Identity {
                 state_dir: state.path.clone(),
@@ -228,7 +238,7 @@ impl Reader {
             clock,
             max_text_bytes: loaded.config.limits.max_message_bytes,
         });
-        Ok(Self { store, router: admin::with_fallbacks(router) })
+        Ok(Self { store, roster, router: admin::with_fallbacks(router) })
     }
 
     /// The routes.
@@ -238,6 +248,7 @@ impl Reader {
 
     /// Releases the lock.
     pub async fn close(self) {
+        self.roster.tools().servers().close().await;
         self.store.close().await;
     }
 }
@@ -246,8 +257,16 @@ pub(crate) async fn registry(store: &Store, clock: &Arc<dyn Clock>) -> Result<Da
     DaemonRegistry::load(store, Arc::new(store.clone()), Arc::clone(clock)).await
 }
 
-fn roster(store: &Store, loaded: &Arc<Loaded>, tools: &Tools) -> Result<Roster, BadTool> {
-    Ok(Roster::new(Arc::clone(loaded), Arc::new(store.clone()), all_tools(&tools.0)?))
+fn roster(
+    store: &Store,
+    loaded: &Arc<Loaded>,
+    state: &StateDir,
+    tools: &Tools,
+    pins: Pins,
+    clock: &Arc<dyn Clock>,
+) -> Result<Roster, BadToolshed> {
+    let toolshed = Toolshed::new(loaded, &state.path, pins, tools.0.to_vec(), Arc::clone(clock))?;
+    Ok(Roster::new(Arc::clone(loaded), Arc::new(store.clone()), Arc::new(toolshed)))
 }
 
 pub(crate) async fn house(
@@ -256,7 +275,6 @@ pub(crate) async fn house(
     roster: &Roster,
     clock: &Arc<dyn Clock>,
     adapters: &[Arc<dyn Adapter>],
-    tools: &Tools,
 ) -> Result<House, StartError> {
     let platforms = adapters.iter().map(|adapter| Arc::clone(adapter) as Arc<dyn Platform>).collect();
     let limits = &loaded.config.limits;
@@ -267,9 +285,10 @@ pub(crate) async fn house(
         memories: Arc::new(store.clone()),
         outbox: Arc::new(store.clone()),
         artifacts: Arc::new(store.artifacts()),
-        tools: Arc::new(tools.0.to_vec()),
+        tools: Arc::clone(roster.tools()) as Arc<dyn Toolset>,
+        arguments: Arc::new(Schemas::default()),
         clock: Arc::clone(clock),
-        agents: roster.runtimes().await?.to_vec(),
+        agents: roster.runtimes().await?,
         // Local answers are stored, and read by whoever waits for them: nothing is owed to a network.
         platforms,
         limits: limits.house(),
@@ -283,14 +302,19 @@ pub(crate) async fn house(
 }
 
 /// The routes of a state that nobody has begun: nothing is made for them.
-pub fn nothing(loaded: &Arc<Loaded>, state: &StateDir) -> Router {
+///
+/// # Errors
+/// A tool that is linked into this binary cannot be offered.
+pub fn nothing(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<Router, StartError> {
     let identity = Identity {
         state_dir: state.path.clone(),
         config_file: loaded.file.clone(),
         socket: None,
         started_at: SystemClock.now(),
     };
-    admin::with_fallbacks(admin::nothing::router(Arc::clone(loaded), identity))
+    let (linked, clock) = (tools.0.to_vec(), Arc::new(SystemClock));
+    let toolshed = Arc::new(Toolshed::new(loaded, &state.path, Pins::default(), linked, clock)?);
+    Ok(admin::with_fallbacks(admin::nothing::router(Arc::clone(loaded), identity, toolshed)))
 }
 
 /// What the store is opened with.

@@ -12,6 +12,7 @@ use cairn_core::ports::{
     RegistryStore, Search, Seen, StoreError,
 };
 use cairn_core::registry::{RegistryState, UsageDay};
+use cairn_core::tool::ToolLogQuery;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
@@ -118,6 +119,22 @@ impl MemoryStore for Store {
 impl OutboxStore for Store {
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
         self.read(|inner| inner.reads(|reads| reads.deliveries())).boxed()
+    }
+}
+
+impl Store {
+    /// Calls of tools, the newest that fit, oldest first, with their records.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn tool_calls(&self, query: ToolLogQuery) -> Result<Vec<Record>, StoreError> {
+        self.read(move |inner| {
+            let before = query.before.unwrap_or(u64::MAX);
+            inner.reads(|reads| {
+                reads.calls(query.channel.as_ref(), before, query.limit, &|used| query.fits(used))
+            })
+        })
+        .await
     }
 }
 

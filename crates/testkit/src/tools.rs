@@ -9,7 +9,7 @@ use cairn_core::ids::ChannelId;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::Tool;
 use cairn_core::settings::ResultClass;
-use cairn_core::tool::{Effect, ToolOutput};
+use cairn_core::tool::{Effect, ToolFailure, ToolOutput};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -68,7 +68,11 @@ impl Tool for Flood {
         Effect::Reads
     }
 
-    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
+    fn call(
+        &self,
+        _channel: ChannelId,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let text = numbered_lines(bytes_of(&arguments));
         let by_lines = arguments["lines"].as_bool().unwrap_or(true);
         Box::pin(std::future::ready(Ok(ToolOutput::text(if by_lines {
@@ -88,9 +92,13 @@ impl Tool for Fail {
         Effect::Reads
     }
 
-    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
+    fn call(
+        &self,
+        _channel: ChannelId,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         assert!(arguments["panic"] != json!(true), "asked to panic");
-        Box::pin(std::future::ready(Err(numbered_lines(bytes_of(&arguments)))))
+        Box::pin(std::future::ready(Err(numbered_lines(bytes_of(&arguments)).into())))
     }
 }
 
@@ -103,7 +111,11 @@ impl Tool for Slow {
         Effect::Reads
     }
 
-    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
+    fn call(
+        &self,
+        _channel: ChannelId,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         Box::pin(async move {
             match arguments["ms"].as_u64() {
                 Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
@@ -127,7 +139,11 @@ impl Tool for Binary {
         Effect::Reads
     }
 
-    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
+    fn call(
+        &self,
+        _channel: ChannelId,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let bytes = bytes_of(&arguments);
         let pieces =
             ["\u{0}\u{1}\u{1b}[2J", "\r\n", "\u{fffd}", "é", "語", "🪨", "\u{202e}", "\u{2028}", "\n", "\t"];
@@ -156,7 +172,7 @@ mod tests {
         let giant = giant.await.unwrap().words();
         assert!(!giant.contains('\n'));
         let error = Fail.call(channel.clone(), json!({ "bytes": 60_000 })).await.unwrap_err();
-        assert_eq!(error.len(), 60_000);
+        assert_eq!(error.message.len(), 60_000);
         let binary = Binary.call(channel, json!({ "bytes": 5_000 })).await.unwrap().words();
         assert!(binary.len() > 4_990 && binary.contains('\u{0}'));
     }

@@ -145,6 +145,7 @@ impl ChannelState {
             parts: inbound.parts.clone(),
             addressed: inbound.addressed,
             direct: inbound.direct,
+            voices: inbound.voices.clone(),
             fingerprint: print,
             tokens: 0,
         };

@@ -69,6 +69,7 @@ mod tests {
             parts: vec![Part::text(*text)],
             addressed: text.ends_with('!'),
             direct: false,
+            voices: cairn_core::voices::Voices::default(),
             fingerprint: String::new(),
             tokens: *tokens,
         };

@@ -215,7 +215,7 @@ impl RouterState {
         if self.shared.phase() == Phase::Stopping && !is_receipt {
             return message.refuse(HouseError::Stopping);
         }
-        if !self.shared.agents.contains_key(&channel.agent()) {
+        if self.shared.agent(&channel.agent()).is_none() {
             return message.refuse(HouseError::UnknownAgent(channel.agent()));
         }
         let back = match self.slots.get_mut(&channel) {
@@ -248,7 +248,7 @@ impl RouterState {
     }
 
     fn wake_unfinished(&mut self, myself: &ActorRef<RouterMsg>, channel: ChannelId) {
-        if !self.shared.agents.contains_key(&channel.agent()) {
+        if self.shared.agent(&channel.agent()).is_none() {
             tracing::warn!(%channel, "something is unfinished there, but its agent is not configured; it waits");
             return;
         }
@@ -331,7 +331,7 @@ impl RouterState {
 
     async fn start(&mut self, myself: &ActorRef<RouterMsg>, conversation: Conversation, waking: Waking) {
         let channel = conversation.channel.clone();
-        let Some(agent) = self.shared.agents.get(&channel.agent()).cloned() else {
+        let Some(agent) = self.shared.agent(&channel.agent()) else {
             return refuse_all(waking.queue, &HouseError::UnknownAgent(channel.agent()));
         };
         let cell = match self.shared.cell(&channel) {

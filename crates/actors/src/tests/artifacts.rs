@@ -10,7 +10,7 @@ use cairn_core::message::{Entry, Role};
 use cairn_core::model::ToolDef;
 use cairn_core::ports::{ArtifactStore as _, StoreError, Tool};
 use cairn_core::settings::ResultClass;
-use cairn_core::tool::{Effect, ToolOutput};
+use cairn_core::tool::{Effect, ToolFailure, ToolOutput};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -38,14 +38,18 @@ impl Tool for Played {
         Effect::Reads
     }
 
-    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
+    fn call(
+        &self,
+        _channel: ChannelId,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let name = self.0;
         assert!(name != "broken", "planned");
         Box::pin(async move {
             let n_lines = arguments["lines"].as_u64().unwrap_or(1);
             let lines: String = (1..=n_lines).map(|n| format!("line {n} of the result\n")).collect();
             match name {
-                "fail" => Err(lines),
+                "fail" => Err(lines.into()),
                 "slow" => {
                     tokio::time::sleep(Duration::from_secs(3600)).await;
                     Ok(ToolOutput::text(lines))

@@ -1,6 +1,7 @@
 //! The actors over fakes of all ports, with tokio's clock paused: no test waits for time or touches the world.
 
 mod answers;
+mod approvals;
 mod artifacts;
 mod chain;
 mod changes;

@@ -74,17 +74,20 @@ impl Toolbox {
         let Some(def) = settings.tools.iter().find(|tool| tool.name == call.name) else {
             let names: Vec<_> = settings.tools.iter().map(|tool| tool.name.as_str()).collect();
             let name: String = call.name.chars().take(100).collect();
-            let reason = format!("there is no tool `{name}`; the tools are {}", names.join(", "));
+            let reason = match self.shared.deps.tools.why_not(&name) {
+                Some(why) => format!("`{name}` cannot be called: {why}"),
+                None => format!("there is no tool `{name}`; the tools are {}", names.join(", ")),
+            };
             return (Effect::Changes, Verdict::Refused(reason));
         };
         let effect = effect_of(&self.shared, &call.name);
-        if let Err(reason) = self.shared.schemas.check(def, &call.arguments) {
+        if let Err(reason) = self.shared.deps.arguments.check(def, &call.arguments) {
             return (effect, Verdict::Refused(reason));
         }
         let objection = if call.name == MEMORY_SAVE {
-            let text = call.arguments.get("text").and_then(Value::as_str).unwrap_or_default();
+            let field = |name: &str| call.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
             grounds
-                .is_from_tools(text)
+                .is_from_tools(&format!("{} {}", field("subject"), field("text")))
                 .then(|| "results of tools, which become no memory by themselves".to_owned())
         } else if super::is_builtin(&call.name) {
             None
@@ -151,7 +154,7 @@ impl Toolbox {
     /// dropped at its time limit.
     async fn call_other(&self, tool: Arc<dyn Tool>, call: &ToolCall) -> Used {
         let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.shared.deps.limits.tool_timeout));
-        let (channel, arguments) = (self.cell.id.clone(), call.arguments.clone());
+        let (channel, arguments) = (self.cell.id.clone(), given(&call.arguments));
         let token = self.shared.tasks.token();
         let _cancel = token.clone().drop_guard();
         let (told, done) = oneshot::channel();
@@ -170,7 +173,7 @@ impl Toolbox {
                 voices: Voices::of_tools(),
                 events: Vec::new(),
             },
-            Ok(Ok(Ended::Done(Err(error)))) => failed(ToolOutcome::Failed, error),
+            Ok(Ok(Ended::Done(Err(failure)))) => failed(failure.outcome(), failure.message),
             Ok(Ok(Ended::Panicked(message))) => {
                 tracing::error!(channel = %self.cell.id, tool = name, message, "a tool panicked; please report it");
                 metrics::counter!("cairn_tool_panics_total", "tool" => name.clone()).increment(1);
@@ -183,11 +186,20 @@ impl Toolbox {
     }
 }
 
+/// Arguments as tools get them: none are an empty object.
+fn given(arguments: &Value) -> Value {
+    if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments.clone() }
+}
+
+/// What calling a built-in tool does.
+pub fn effect_of_builtin(name: &str) -> Effect {
+    if name == MEMORY_SAVE { Effect::Changes } else { Effect::Reads }
+}
+
 /// What calling a tool does.
 pub(crate) fn effect_of(shared: &Shared, name: &str) -> Effect {
     match name {
-        MEMORY_SAVE => Effect::Changes,
-        name if super::is_builtin(name) => Effect::Reads,
+        name if super::is_builtin(name) => effect_of_builtin(name),
         name => shared.deps.tools.get(name).map_or(Effect::Changes, |tool| tool.effect()),
     }
 }

@@ -6,7 +6,7 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::artifact::{Artifact, next_id};
 use cairn_core::event::Event;
 use cairn_core::ids::ArtifactId;
-use cairn_core::message::{Entry, Part, Role, ToolCall};
+use cairn_core::message::{Entry, Part, Role, ToolCall, text_of};
 use cairn_core::result_guard::{Room, Verdict, Whereabouts, count_lines, judge, shown, shown_of_lost};
 
 use super::{Toolbox, Used, artifact};
@@ -20,20 +20,27 @@ pub(crate) struct Guard<'a> {
     pub(crate) room: Room,
     /// Artifacts stored in this round, and not journalled yet.
     n_stored: usize,
+    /// Bytes of pictures, in base64, that this round has kept.
+    picture_bytes: usize,
 }
+
+/// Most bytes of pictures, in base64, of one round: they go with every request from there on.
+const PICTURE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl<'a> Guard<'a> {
     /// The guard over the next round of calls.
     pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings) -> Self {
         let room = tools.cell.read(|conversation| Room::of(conversation, settings));
-        Self { tools, settings, room, n_stored: 0 }
+        Self { tools, settings, room, n_stored: 0, picture_bytes: 0 }
     }
 
     /// What is to be journalled of a result.
     pub(crate) async fn admit(&mut self, call: ToolCall, used: Used) -> Vec<Event> {
         let settings = &self.settings.result_guard;
         // A page of an artifact is bounded already, and is one: it is not stored again.
-        let words = used.output.words();
+        let (pictures, words): (Vec<Part>, Vec<Part>) =
+            used.output.parts.into_iter().partition(|part| matches!(part, Part::Image { .. }));
+        let words = text_of(&words);
         let verdict = if call.name == artifact::NAME {
             Verdict::Whole
         } else {
@@ -57,11 +64,19 @@ impl<'a> Guard<'a> {
         self.room.take(&text);
         entry.parts = vec![Part::text(text)];
         entry.voices = used.voices;
-        for picture in used.output.parts.into_iter().filter(|part| matches!(part, Part::Image { .. })) {
-            // The words name it in any case.
-            if self.room.take_picture() {
-                entry.parts.push(picture);
-            }
+        for picture in pictures {
+            let bytes = match &picture {
+                Part::Image { data, .. } => data.len(),
+                Part::Text { .. } | Part::File { .. } => 0,
+            };
+            let shown = self.picture_bytes + bytes <= PICTURE_BYTES_MAX && self.room.take_picture();
+            self.picture_bytes += if shown { bytes } else { 0 };
+            entry.parts.push(if shown {
+                picture
+            } else {
+                let name = text_of(std::slice::from_ref(&picture));
+                Part::text(format!("{name} (left out: the window has no room for it)"))
+            });
         }
         entry.tool_call_id = Some(call.id);
         events.push(Event::EntryAdded { entry });

@@ -3,7 +3,6 @@
 use cairn_core::ids::Seq;
 use cairn_core::message::{Entry, Role};
 use cairn_core::ports::{HitKind, Query};
-use cairn_core::voices::Voices;
 use cairn_core::window::{escape_name, short_time};
 use serde_json::Value;
 
@@ -76,8 +75,8 @@ impl Toolbox {
         if last.seq < to.min(newest) {
             page.push(format!("[there are more: call history_read from {} on]", last.seq.next()));
         }
-        let mut voices = Voices::default();
-        entries.iter().for_each(|entry| voices.join(&Voices::of_entry(entry)));
+        // The model's own words may repeat anybody's.
+        let voices = self.cell.read(|conversation| conversation.heard.clone());
         Ok(Found { text: page.join("\n"), voices, events: Vec::new() })
     }
 }

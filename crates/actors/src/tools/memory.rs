@@ -23,7 +23,7 @@ impl Toolbox {
             let open = conversation.open_turn.as_ref().ok_or("the turn has ended")?;
             let last = Seq(conversation.next_seq.0 - 1);
             Ok(MemorySave {
-                agent: self.cell.agent.id.clone(),
+                agent: self.cell.id.agent(),
                 scope: Scope::learnt_in(&self.cell.id, conversation.direct_with.as_deref()),
                 kind: draft.kind,
                 text: draft.text,
@@ -46,7 +46,7 @@ impl Toolbox {
     pub(super) async fn memory_search(&self, arguments: &Value) -> Result<Found, String> {
         let query = text_argument(arguments, "query")?;
         let filter = MemoryFilter { query: Some(query), limit: HITS_MAX, ..MemoryFilter::default() };
-        let agent = &self.cell.agent.id;
+        let agent = &self.cell.id.agent();
         let found = self.shared.deps.memories.list(agent, &self.scopes, filter).await;
         let found = found.map_err(|error| error.to_string())?;
         let mut voices = Voices::default();

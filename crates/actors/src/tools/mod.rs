@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::cell::Cell;
 use crate::shared::Shared;
 
+pub use call::effect_of_builtin;
 pub(crate) use call::{Used, Verdict, effect_of};
 pub(crate) use guard::Guard;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cairn_core::approval::{Approval, ApprovalOutcome, approval_id};
 use cairn_core::event::Event;
-use cairn_core::ids::{LOCAL_PLATFORM, OutboxId, Seq};
+use cairn_core::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, TurnId};
 use cairn_core::message::ToolCall;
 use cairn_core::ports::TurnFailure;
 use cairn_core::tool::ToolOutcome;
@@ -19,10 +19,20 @@ use crate::channel::ChannelMsg;
 /// Most requests of one turn: a model that asks without end is no use to anybody.
 const ASKS_MAX: u32 = 8;
 
+/// Longest that an edit of a question may take.
+const EDIT_LIMIT: Duration = Duration::from_secs(10);
+
+/// The delivery of a question.
+fn question_id(channel: &ChannelId, turn: &TurnId, approval: &ApprovalId) -> OutboxId {
+    OutboxId::from(format!("{channel}:{turn}:ask:{approval}"))
+}
+
 /// What people have said in this turn so far.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     asked: u32,
+    /// Requests that wait for an answer now.
+    open: u32,
     unanswered: bool,
     denied: BTreeSet<String>,
 }
@@ -67,6 +77,11 @@ impl Turn {
         Ok(out)
     }
 
+    /// Somebody is being asked.
+    pub(super) fn is_asking(&self) -> bool {
+        self.answers.lock().open > 0
+    }
+
     fn may_ask(&self, call: &ToolCall) -> Result<(), String> {
         let mut answers = self.answers.lock();
         if answers.denied.contains(&call.name) {
@@ -91,6 +106,7 @@ impl Turn {
             return Err("it needs a person's yes, and nobody is named who may say it here".to_owned());
         }
         answers.asked += 1;
+        answers.open += 1;
         Ok(())
     }
 
@@ -123,7 +139,7 @@ impl Turn {
         cell.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             Some(Event::OutboxIntended {
-                id: OutboxId::from(format!("{}:{}:ask:{}", cell.id, open.id, approval.id)),
+                id: question_id(&cell.id, &open.id, &approval.id),
                 turn: open.id.clone(),
                 seq: Seq(conversation.next_seq.0.saturating_sub(1)),
                 note: Some(approval.question()),
@@ -160,9 +176,17 @@ impl Turn {
             // Who answered may be gone.
             let _ = decision.told.send(());
         }
-        self.budget.go_on();
-        if let Some(show) = &self.args.show {
-            show.typing().go_on();
+        self.tell_outcome(&asked.approval, outcome, by.as_deref());
+        let last = {
+            let mut answers = self.answers.lock();
+            answers.open -= 1;
+            answers.open == 0
+        };
+        if last {
+            self.budget.go_on();
+            if let Some(show) = &self.args.show {
+                show.typing().go_on();
+            }
         }
         let mut answers = self.answers.lock();
         Ok(match outcome {
@@ -183,6 +207,35 @@ impl Turn {
                 ))
             }
         })
+    }
+
+    /// Has the question in the chat say how it ended; its buttons go with that.
+    fn tell_outcome(&self, approval: &Approval, outcome: ApprovalOutcome, by: Option<&str>) {
+        let (shared, cell) = (&self.args.shared, &self.args.cell);
+        let Some(platform) = shared.platform(&cell.id) else { return };
+        let message = cell.read(|conversation| {
+            let open = conversation.open_turn.as_ref()?;
+            open.questions.get(&question_id(&cell.id, &open.id, &approval.id)).cloned().flatten()
+        });
+        let Some(message) = message else { return };
+        let told = match (outcome, by) {
+            (ApprovalOutcome::Granted, Some(by)) => format!("Yes, by {by}."),
+            (ApprovalOutcome::Denied, Some(by)) => format!("No, by {by}."),
+            _ => "Nobody answered in time: it was not done.".to_owned(),
+        };
+        let last = platform.split(&approval.question()).pop().unwrap_or_default();
+        let whole = format!("{last}\n\n{told}");
+        // Where there is no room for both, the outcome is what counts.
+        let words = if platform.split(&whole).len() == 1 { whole } else { told };
+        let channel = cell.id.clone();
+        shared.tasks.spawn("tell an approval's end", async move {
+            let edit = platform.edit(channel.clone(), message, words);
+            match tokio::time::timeout(EDIT_LIMIT, edit).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%channel, %error, "a question does not show how it ended"),
+                Err(_) => tracing::debug!(%channel, "a question does not show in time how it ended"),
+            }
+        });
     }
 
     /// Never returns: when the house stops, the turn stays open, and is taken up again at the next start.

@@ -144,19 +144,19 @@ impl Turn {
 
     /// The agent has more models than one.
     fn is_chain(&self) -> bool {
-        self.args.cell.agent.chain().nth(1).is_some()
+        self.agent.chain().nth(1).is_some()
     }
 
     /// The place of the model that answers here in the chain.
     fn place(&self) -> usize {
-        let mut chain = self.args.cell.agent.chain();
+        let mut chain = self.agent.chain();
         chain.position(|candidate| candidate.settings.model == self.settings.model).unwrap_or_default()
     }
 
     /// The settings on each model, as they hold here.
     fn candidates(&self) -> Vec<Arc<AgentSettings>> {
         let cell = &self.args.cell;
-        cell.read(|conversation| cell.agent.chain().map(|one| one.settings_in(conversation)).collect())
+        cell.read(|conversation| self.agent.chain().map(|one| one.settings_in(conversation)).collect())
     }
 
     /// How the models of the chain stand; those of `refused` are never asked.
@@ -164,7 +164,7 @@ impl Turn {
         let (cell, models, now) = (&self.args.cell, &self.args.shared.models, self.args.shared.now());
         let candidates = self.candidates();
         cell.read(|conversation| {
-            let rows = candidates.iter().zip(cell.agent.guarded());
+            let rows = candidates.iter().zip(self.agent.guarded());
             let standing = |(settings, guarded): (&Arc<AgentSettings>, &cairn_core::chain::Guarded)| {
                 let refused = guarded.passed_over().is_some() || refused.contains(&settings.model);
                 Standing::of(conversation, settings, &models.health(&settings.model), refused, now)
@@ -190,7 +190,7 @@ impl Turn {
                 code: "recovered",
             };
         }
-        if let Some(reason) = self.args.cell.agent.guarded()[here].passed_over() {
+        if let Some(reason) = self.agent.guarded()[here].passed_over() {
             return Why { reason: format!("`{model}`: {reason}"), code: "window" };
         }
         let correction = self.args.cell.read(|conversation| conversation.correction(model));
@@ -294,7 +294,7 @@ impl Turn {
     /// Notes what other conversations have learnt of the models of the chain.
     async fn catch_up(&mut self) -> Result<(), TurnFailure> {
         let (cell, models) = (&self.args.cell, &self.args.shared.models);
-        let events: Vec<_> = cell
+        let events: Vec<_> = self
             .agent
             .chain()
             .filter_map(|candidate| {

@@ -18,10 +18,12 @@ use cairn_core::memory::{Memory, Scope};
 use cairn_core::message::{Entry, Part, Role};
 use cairn_core::model::Usage;
 use cairn_core::ports::TurnFailure;
+use cairn_core::voices::Voices;
 use cairn_core::window::{Tail, question, tail_tokens};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::agent::AgentRuntime;
 use crate::cell::Cell;
 use crate::channel::ChannelMsg;
 use crate::failure;
@@ -85,6 +87,7 @@ pub(crate) async fn run(args: TurnArgs) -> Run {
     let limit = args.shared.deps.limits.turn_timeout;
     let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
     let turn = Turn {
+        agent: args.cell.agent(),
         settings: args.cell.settings(),
         patience: Patience::of(&args),
         budget: Arc::clone(&budget),
@@ -106,6 +109,8 @@ pub(crate) async fn run(args: TurnArgs) -> Run {
 /// A turn under way.
 struct Turn {
     args: TurnArgs,
+    /// The agent as it was when the turn began.
+    agent: Arc<AgentRuntime>,
     /// How long it may take.
     budget: Arc<Budget>,
     /// How it bears a model that does not answer.
@@ -139,14 +144,15 @@ impl Turn {
                 call.tool_calls.clear();
             }
             if call.tool_calls.is_empty() {
-                return Ok(Said { entry: self.entry(call), reported, usage, model });
+                return Ok(Said { entry: self.entry(call, &recalled), reported, usage, model });
             }
             tracing::debug!(channel = %self.args.cell.id, round, n_calls = call.tool_calls.len(), "tools");
             let calls = call.tool_calls.clone();
-            let mut events = vec![Event::EntryAdded { entry: self.entry(call) }];
+            let mut events = vec![Event::EntryAdded { entry: self.entry(call, &recalled) }];
             events.extend(reported);
             self.step(events).await?;
             if round == rounds {
+                self.refuse(calls).await?;
                 break;
             }
             self.args.cell.hub.paragraph();
@@ -186,7 +192,8 @@ impl Turn {
         Ok(tail.recalled)
     }
 
-    fn entry(&self, call: Call) -> Entry {
+    /// What the model said. It may say again what memories told it, and what it quotes.
+    fn entry(&self, call: Call, recalled: &[Memory]) -> Entry {
         let mut entry = draft_entry(Role::Assistant, self.args.shared.now());
         if !call.text.is_empty() {
             entry.parts.push(Part::text(call.text));
@@ -194,6 +201,14 @@ impl Turn {
         entry.reasoning = (!call.reasoning.is_empty()).then_some(call.reasoning);
         entry.tool_calls = call.tool_calls;
         entry.quotes = call.quotes;
+        entry.voices = self.args.cell.read(|conversation| {
+            let mut voices = Voices::default();
+            recalled.iter().for_each(|memory| voices.join(&Voices::of_memory(memory, conversation)));
+            if call.quotes {
+                voices.join(&conversation.heard);
+            }
+            voices
+        });
         entry
     }
 

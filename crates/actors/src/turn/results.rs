@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use cairn_core::event::Event;
+use cairn_core::ids::ApprovalId;
 use cairn_core::memory::{Grounds, Memory};
 use cairn_core::message::{Role, ToolCall};
 use cairn_core::ports::TurnFailure;
@@ -13,10 +14,10 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::Turn;
 use super::ask::Asked;
+use super::{Turn, draft_entry};
 use crate::notice::Notice;
-use crate::tools::{Guard, Toolbox, Used, Verdict};
+use crate::tools::{Guard, Toolbox, Used, Verdict, effect_of};
 
 /// Most calls under way at once.
 const PARALLEL_MAX: usize = 16;
@@ -74,6 +75,48 @@ impl Turn {
         Ok(())
     }
 
+    /// Notes that calls were not made, since no more are made in this turn.
+    pub(super) async fn refuse(&self, calls: Vec<ToolCall>) -> Result<(), TurnFailure> {
+        let reason = "no more tools are called in this turn";
+        let mut events = Vec::new();
+        for call in calls {
+            let effect = effect_of(&self.args.shared, &call.name);
+            let used = Used::not_made(ToolOutcome::Refused, reason.to_owned());
+            let mut entry = draft_entry(Role::Tool, self.args.shared.now());
+            entry.parts.clone_from(&used.output.parts);
+            entry.tool_call_id = Some(call.id.clone());
+            events.push(Event::ToolUsed(self.noted(&call, effect, &used, 0, None)));
+            events.push(Event::EntryAdded { entry });
+        }
+        self.step(events).await
+    }
+
+    /// A call for the log of calls.
+    fn noted(
+        &self,
+        call: &ToolCall,
+        effect: Effect,
+        used: &Used,
+        duration_ms: u64,
+        approval: Option<ApprovalId>,
+    ) -> ToolUse {
+        let turn =
+            self.args.cell.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
+        ToolUse {
+            turn: turn.unwrap_or_else(|| "t0".into()),
+            call: call.id.clone(),
+            tool: call.name.clone(),
+            effect,
+            caused_by: self.caused_by(),
+            arguments: logged_arguments(&call.arguments),
+            outcome: used.outcome,
+            error: used.error.as_deref().map(logged_error),
+            duration_ms,
+            bytes: used.output.words().len() as u64,
+            approval,
+        }
+    }
+
     /// Weighs the calls, and asks people about those that have to wait.
     async fn plan(
         &self,
@@ -82,7 +125,10 @@ impl Turn {
         recalled: &[Memory],
     ) -> Result<Vec<Planned<'_>>, TurnFailure> {
         let (voices, grounds) = self.args.cell.read(|conversation| {
-            (Voices::of_window(conversation, recalled), Grounds::of(conversation.live.iter()))
+            let voices = Voices::of_window(conversation, recalled);
+            let grounds = Grounds::of(conversation.live.iter());
+            let grounds = if voices.tools { grounds.with_unseen_tools() } else { grounds };
+            (voices, grounds)
         });
         let mut reasons = Vec::new();
         let mut planned: Vec<Planned<'_>> = Vec::with_capacity(calls.len());
@@ -141,27 +187,13 @@ impl Turn {
             }
         };
         self.args.cell.hub.tool(&call.name, if used.error.is_some() { "failed" } else { "done" });
-        let turn =
-            self.args.cell.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
-        let noted = ToolUse {
-            turn: turn.unwrap_or_else(|| "t0".into()),
-            call: call.id.clone(),
-            tool: call.name.clone(),
-            effect,
-            caused_by: self.caused_by(),
-            arguments: logged_arguments(&call.arguments),
-            outcome: used.outcome,
-            error: used.error.as_deref().map(logged_error),
-            duration_ms,
-            bytes: used.output.words().len() as u64,
-            approval,
-        };
+        let noted = self.noted(&call, effect, &used, duration_ms, approval);
         Ok(Done { call, used, noted })
     }
 
     fn tell_started(&self, call: &ToolCall) {
         self.args.cell.hub.tool(&call.name, "started");
-        if let Some(show) = &self.args.show {
+        if let Some(show) = self.args.show.as_ref().filter(|_| !self.is_asking()) {
             show.typing().go_on();
         }
         let channel = self.args.cell.id.clone();

@@ -224,7 +224,10 @@ impl Job {
     fn of_people(&self, mut memories: Vec<DraftMemory>) -> Vec<DraftMemory> {
         let grounds = Grounds::of(self.sources.entries.iter());
         let n_saved = memories.len();
-        memories.retain(|memory| !grounds.is_from_tools(&memory.text));
+        memories.retain(|memory| {
+            let subject = memory.subject.as_deref().unwrap_or_default();
+            !grounds.is_from_tools(&format!("{subject} {}", memory.text))
+        });
         let n_refused = n_saved - memories.len();
         if n_refused > 0 {
             metrics::counter!("cairn_memories_refused_total").increment(n_refused as u64);

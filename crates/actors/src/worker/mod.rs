@@ -179,7 +179,7 @@ async fn sources(shared: &Shared, cell: &Cell, run: &Run) -> Result<Sources, Fai
 impl Job {
     /// The models of a run: its own, the one that answers, then the others of the chain; each once.
     fn candidates(&self) -> Vec<Candidate> {
-        let agent = &self.cell.agent;
+        let agent = self.cell.agent();
         let serving = self.cell.read(|conversation| agent.serving(conversation).clone());
         let mut list: Vec<Candidate> = Vec::new();
         for candidate in agent.compactor.iter().chain([&serving]).chain(agent.chain()) {

@@ -1,5 +1,6 @@
 //! The fold: one event at a time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Archived, Conversation, Draft, Failures, OpenTurn};
@@ -78,17 +79,7 @@ impl Conversation {
             | Event::OutboxSettled { .. }
             | Event::OutboxRetried { .. }
             | Event::OutboxDropped { .. } => self.fold_delivery(record),
-            Event::ApprovalAsked { approval } => {
-                self.approvals += 1;
-                if let Some(open) = self.open_turn.as_mut().filter(|open| open.id == approval.turn) {
-                    open.approvals.push(approval.clone());
-                }
-            }
-            Event::ApprovalSettled { id, .. } => {
-                if let Some(open) = &mut self.open_turn {
-                    open.approvals.retain(|approval| approval.id != *id);
-                }
-            }
+            Event::ApprovalAsked { .. } | Event::ApprovalSettled { .. } => self.fold_approval(&record.event),
             Event::MessageEdited { .. } => self.edit(&record.event)?,
             Event::MessageDeleted { message, seqs } => self.delete(message, seqs),
             Event::TurnUndone { turn, from_seq, to_seq } => self.take_back(turn, *from_seq, *to_seq)?,
@@ -111,10 +102,30 @@ impl Conversation {
         Ok(())
     }
 
+    fn fold_approval(&mut self, event: &Event) {
+        match event {
+            Event::ApprovalAsked { approval } => {
+                self.approvals += 1;
+                if let Some(open) = self.open_turn.as_mut().filter(|open| open.id == approval.turn) {
+                    open.approvals.push(approval.clone());
+                }
+            }
+            Event::ApprovalSettled { id, .. } => {
+                if let Some(open) = &mut self.open_turn {
+                    open.approvals.retain(|approval| approval.id != *id);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn fold_delivery(&mut self, record: &Record) {
         match &record.event {
-            Event::OutboxIntended { id, turn, note, draft, .. } => {
+            Event::OutboxIntended { id, turn, note, draft, approval, .. } => {
                 self.intend(id, turn, note.is_some(), *draft);
+                if let (Some(open), Some(_)) = (&mut self.open_turn, approval) {
+                    open.questions.insert(id.clone(), None);
+                }
                 self.fold_notice(id, record.at);
             }
             Event::OutboxAttempted { id, .. } => {
@@ -128,6 +139,10 @@ impl Conversation {
                 }
             }
             Event::OutboxSent { id, message, .. } => {
+                let questions = self.open_turn.as_mut().map(|open| &mut open.questions);
+                if let Some(question) = questions.and_then(|questions| questions.get_mut(id)) {
+                    *question = Some(message.clone());
+                }
                 if let Some(draft) = self.draft_mut(id) {
                     draft.attempted_at = None;
                     draft.message = Some(message.clone());
@@ -194,6 +209,7 @@ impl Conversation {
             draft: None,
             notes: Vec::new(),
             approvals: Vec::new(),
+            questions: BTreeMap::new(),
         });
         Ok(())
     }
@@ -263,7 +279,7 @@ impl Conversation {
     }
 
     /// Takes entries up to and including `to_seq` out of the window.
-    pub(super) fn drop_live(&mut self, to_seq: Seq) {
+    pub(crate) fn drop_live(&mut self, to_seq: Seq) {
         while self.live.front().is_some_and(|entry| entry.seq <= to_seq) {
             if let Some(entry) = self.live.pop_front() {
                 self.left.join(&Voices::of_entry(&entry));

@@ -71,6 +71,18 @@ pub struct OpenTurn {
     /// Calls of it that wait for a yes.
     #[serde(default)]
     pub approvals: Vec<Approval>,
+    /// The messages by which the chat was asked, by their deliveries: the last part of each that is there.
+    #[serde(default)]
+    pub questions: BTreeMap<OutboxId, Option<MessageId>>,
+}
+
+impl OpenTurn {
+    /// The request for a yes that a message in the chat shows, if it still waits.
+    pub fn asked_by(&self, message: &MessageId) -> Option<&Approval> {
+        let (question, _) = self.questions.iter().find(|(_, shown)| shown.as_ref() == Some(message))?;
+        let id = question.as_str().rsplit(':').next()?;
+        self.approvals.iter().find(|approval| approval.id.as_str() == id)
+    }
 }
 
 /// The draft of an answer on its way to the chat.

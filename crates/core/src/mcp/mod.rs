@@ -15,7 +15,7 @@ use crate::tool::{Effect, offered_name};
 pub use scan::{Suspicion, scan};
 
 /// Most tools of one server.
-pub const TOOLS_MAX: usize = 256;
+pub const TOOLS_MAX: usize = 1_024;
 
 /// Most bytes of one tool's description and schema together.
 pub const TOOL_BYTES_MAX: usize = 64 * 1024;
@@ -191,13 +191,14 @@ pub fn changes_of_source(approved: &ServerSource, now: &ServerSource) -> Vec<Str
             vec![format!("its command was `{command}` and is `{other}`")]
         }
         (ServerSource::Stdio { args, .. }, ServerSource::Stdio { args: other, .. }) if args != other => {
-            vec![format!("its arguments were `{}` and are `{}`", args.join(" "), other.join(" "))]
+            // They may hold what is nobody's business.
+            vec!["its arguments are others".to_owned()]
         }
         (ServerSource::Stdio { .. }, ServerSource::Stdio { .. }) => {
             vec!["its variables or its working folder are others".to_owned()]
         }
         (ServerSource::Http { url, .. }, ServerSource::Http { url: other, .. }) if url != other => {
-            vec![format!("its address was {url} and is {other}")]
+            vec!["its address is another".to_owned()]
         }
         (ServerSource::Http { .. }, ServerSource::Http { .. }) => vec!["its headers are others".to_owned()],
         _ => vec!["it is reached in another way".to_owned()],
@@ -224,7 +225,8 @@ fn changes_of_tool(approved: &ToolPin, now: &ToolPin) -> Vec<String> {
         ("title", approved.title != now.title),
     ]
     .into_iter()
-    .filter_map(|(what, changed)| changed.then(|| what.to_owned()))
+    .filter(|(_, changed)| *changed)
+    .map(|(what, _)| what.to_owned())
     .collect()
 }
 

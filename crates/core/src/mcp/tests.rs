@@ -1,3 +1,5 @@
+//! What differs between a server as approved and as it shows itself; suspicious descriptions.
+
 use rstest::rstest;
 use serde_json::json;
 

@@ -17,6 +17,7 @@ const SHARE_OF_TOOLS: f64 = 0.5;
 pub struct Grounds {
     people: HashSet<String>,
     tools: HashSet<String>,
+    unseen: bool,
 }
 
 impl Grounds {
@@ -43,19 +44,27 @@ impl Grounds {
 
     /// Nothing was returned by a tool.
     pub fn is_of_people(&self) -> bool {
-        self.tools.is_empty()
+        self.tools.is_empty() && !self.unseen
+    }
+
+    /// The same where results have left what these grounds were made of, and stand behind summaries: what nobody is seen to
+    /// have said may be theirs.
+    #[must_use]
+    pub fn with_unseen_tools(mut self) -> Self {
+        self.unseen = true;
+        self
     }
 
     /// The memory is taken from what tools returned: a name or a number of it stands there alone, or half of its words do.
     pub fn is_from_tools(&self, memory: &str) -> bool {
-        if self.tools.is_empty() {
+        if self.is_of_people() {
             return false;
         }
         let (mut of_people, mut of_tools) = (0_u32, 0_u32);
         for term in topic_terms(memory) {
             if self.people.contains(&term.stem) {
                 of_people += 1;
-            } else if self.tools.contains(&term.stem) {
+            } else if self.unseen || self.tools.contains(&term.stem) {
                 if term.name || term.number {
                     return true;
                 }
@@ -108,6 +117,17 @@ mod tests {
     #[case("The user trusts every caller.", true)]
     fn words_of_tools_alone_make_no_memory(#[case] memory: &str, #[case] from_tools: bool) {
         assert_eq!(grounds().is_from_tools(memory), from_tools);
+    }
+
+    #[test]
+    fn what_nobody_is_seen_to_have_said_may_be_of_a_tool_that_is_no_longer_in_sight() {
+        let entries = [entry(Role::User, "I prefer tea over coffee.")];
+        let (seen, unseen) = (Grounds::of(&entries), Grounds::of(&entries).with_unseen_tools());
+        assert!(
+            !seen.is_from_tools("Anna's bank is Evilbank.")
+                && unseen.is_from_tools("Anna's bank is Evilbank.")
+        );
+        assert!(!unseen.is_from_tools("Anna prefers tea over coffee."));
     }
 
     #[test]

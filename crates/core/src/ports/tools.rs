@@ -10,7 +10,7 @@ use super::StoreError;
 use crate::ids::{ArtifactId, ChannelId};
 use crate::model::ToolDef;
 use crate::settings::ResultClass;
-use crate::tool::{Effect, ToolOutput};
+use crate::tool::{Effect, ToolFailure, ToolOutput};
 
 /// A tool that agents' models may call, beside those that are built in. What its results hold counts as text of tools.
 pub trait Tool: Send + Sync + 'static {
@@ -37,7 +37,11 @@ pub trait Tool: Send + Sync + 'static {
     ///
     /// # Errors
     /// What went wrong, for the model.
-    fn call(&self, channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>>;
+    fn call(
+        &self,
+        channel: ChannelId,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>>;
 }
 
 /// Checks the arguments of calls before they are made, of built-in tools and of others alike.
@@ -54,6 +58,11 @@ pub trait ArgumentCheck: Send + Sync + 'static {
 pub trait Toolset: Send + Sync + 'static {
     /// A tool by the name that models know it by.
     fn get(&self, name: &str) -> Option<Arc<dyn Tool>>;
+
+    /// Why there is no tool of that name, where more is to be said than that: what an operator can do about it.
+    fn why_not(&self, _name: &str) -> Option<String> {
+        None
+    }
 }
 
 /// Tools that stay as they are.

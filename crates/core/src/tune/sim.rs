@@ -217,6 +217,7 @@ impl<'a> Sim<'a> {
                 parts: Vec::new(),
                 addressed: true,
                 direct: false,
+                voices: crate::voices::Voices::default(),
                 fingerprint: String::new(),
                 tokens: *tokens,
             }))?;

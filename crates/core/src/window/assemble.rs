@@ -123,17 +123,15 @@ pub fn question(conversation: &Conversation) -> String {
 /// without its call is left out.
 fn messages(entries: &[Arc<Entry>], tail: &Tail) -> Vec<ChatMessage> {
     let mut out = Vec::with_capacity(entries.len() + 1);
-    let mut owed: Vec<String> = Vec::new();
+    let mut owed: Vec<Owed> = Vec::new();
     for entry in entries {
         match entry.role {
             Role::Tool => {
                 let Some(call_id) = &entry.tool_call_id else { continue };
-                let Some(idx) = owed.iter().position(|id| id == call_id) else { continue };
-                owed.remove(idx);
-                // The words name the pictures already.
-                let (images, words): (Vec<Part>, Vec<Part>) =
-                    entry.parts.iter().cloned().partition(|part| matches!(part, Part::Image { .. }));
-                out.push(ChatMessage::Tool { call_id: call_id.clone(), text: text_of(&words), images });
+                let open = |owed: &&mut Owed| owed.call_id == *call_id && owed.result.is_none();
+                if let Some(owed) = owed.iter_mut().find(open) {
+                    owed.result = Some(entry);
+                }
             }
             Role::User => {
                 settle(&mut out, &mut owed);
@@ -149,7 +147,8 @@ fn messages(entries: &[Arc<Entry>], tail: &Tail) -> Vec<ChatMessage> {
                 if text.is_empty() && tool_calls.is_empty() {
                     continue;
                 }
-                owed = tool_calls.iter().map(|call| call.id.clone()).collect();
+                owed =
+                    tool_calls.iter().map(|call| Owed { call_id: call.id.clone(), result: None }).collect();
                 out.push(ChatMessage::Assistant { text, tool_calls });
             }
         }
@@ -159,7 +158,19 @@ fn messages(entries: &[Arc<Entry>], tail: &Tail) -> Vec<ChatMessage> {
     out
 }
 
-fn settle(out: &mut Vec<ChatMessage>, owed: &mut Vec<String>) {
-    let stand_in = |call_id| ChatMessage::Tool { call_id, text: NO_RESULT.to_owned(), images: Vec::new() };
-    out.extend(owed.drain(..).map(stand_in));
+/// A call that awaits its result.
+struct Owed<'e> {
+    call_id: String,
+    result: Option<&'e Entry>,
+}
+
+/// The results in the order of their calls, however they came in.
+fn settle(out: &mut Vec<ChatMessage>, owed: &mut Vec<Owed<'_>>) {
+    out.extend(owed.drain(..).map(|Owed { call_id, result }| match result {
+        Some(entry) => {
+            let images = entry.parts.iter().filter(|part| matches!(part, Part::Image { .. }));
+            ChatMessage::Tool { call_id, text: text_of(&entry.parts), images: images.cloned().collect() }
+        }
+        None => ChatMessage::Tool { call_id, text: NO_RESULT.to_owned(), images: Vec::new() },
+    }));
 }

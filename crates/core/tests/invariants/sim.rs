@@ -168,6 +168,7 @@ impl Sim {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: false,
+            voices: cairn_core::voices::Voices::default(),
             fingerprint: String::new(),
             tokens: 0,
         };

@@ -155,7 +155,7 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
         uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
         channels: admin.store.channels().await?.len() as u64,
         outbox: OutboxCounts::of(&admin.store.deliveries().await?),
-        ..StatusRecord::of_stopped(identity, agents(admin.runtimes().await?, admin.house.as_ref()), store)
+        ..StatusRecord::of_stopped(identity, agents(&admin.runtimes().await?, admin.house.as_ref()), store)
     };
     Ok(Json(match health {
         None => stopped,

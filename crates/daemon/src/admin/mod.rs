@@ -8,11 +8,13 @@ mod commands;
 mod daemon;
 mod events;
 mod history;
+mod mcp;
 mod memories;
 pub mod nothing;
 mod outbox;
 mod pairings;
 mod params;
+mod tools;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,8 +36,10 @@ use crate::roster::Roster;
 
 pub(crate) use daemon::agents as agent_statuses;
 pub use daemon::{AgentStatus, ChainStatus, StatusRecord};
+pub use mcp::{ServerRecord, ServerView, trouble};
 pub use outbox::{OutboxCounts, OutboxRecord};
 pub use pairings::PairingRecord;
+pub use tools::{ApprovalRecord, ToolRecord, ToolUseRecord};
 
 /// What the admin API needs.
 pub struct Admin {
@@ -93,6 +97,14 @@ pub fn router(admin: Admin) -> Router {
         .route("/v1/outbox", get(outbox::list))
         .route("/v1/outbox/{id}/retry", post(outbox::retry))
         .route("/v1/outbox/{id}", delete(outbox::drop))
+        .route("/v1/mcp", get(mcp::list))
+        .route("/v1/mcp/{id}", get(mcp::show))
+        .route("/v1/mcp/{id}/approve", post(mcp::approve))
+        .route("/v1/mcp/{id}/revoke", post(mcp::revoke))
+        .route("/v1/tools", get(tools::list))
+        .route("/v1/tools/log", get(tools::log))
+        .route("/v1/approvals", get(tools::approvals))
+        .route("/v1/approvals/{id}", post(tools::answer))
         .route("/v1/health", get(daemon::health))
         .route("/v1/status", get(daemon::status))
         .route("/v1/store/verify", get(daemon::verify))
@@ -153,12 +165,12 @@ impl Admin {
     }
 
     /// An agent, if it is configured.
-    async fn agent(&self, id: &AgentId) -> Result<Option<&AgentRuntime>, ApiError> {
+    async fn agent(&self, id: &AgentId) -> Result<Option<AgentRuntime>, ApiError> {
         self.roster.agent(id).await.map_err(|error| bad_model(&error))
     }
 
     /// All agents.
-    async fn runtimes(&self) -> Result<&[AgentRuntime], ApiError> {
+    async fn runtimes(&self) -> Result<Vec<AgentRuntime>, ApiError> {
         self.roster.runtimes().await.map_err(|error| bad_model(&error))
     }
 

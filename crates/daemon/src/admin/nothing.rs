@@ -5,28 +5,37 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing::{any, get};
 use axum::{Json, Router};
-use cairn_actors::builtin_tools;
 use cairn_core::memory::Memory;
 use cairn_core::ports::{Hit, Query, Search, StoreError};
 use cairn_platforms::local::ApiError;
 use futures::future::BoxFuture;
 
 use super::daemon::{StatusRecord, StoreStatus, agents};
-use super::{Identity, OutboxRecord, PairingRecord, bad_model};
+use super::params::{self, Params};
+use super::tools::{self, ToolsQuery};
+use super::{
+    ApprovalRecord, Identity, OutboxRecord, PairingRecord, ServerRecord, ToolRecord, ToolUseRecord,
+    bad_model, mcp,
+};
 use crate::config::Loaded;
 use crate::records::ChannelRecord;
 use crate::roster::Roster;
+use crate::toolshed::Toolshed;
 
 type Shared = Arc<(Roster, Identity)>;
 
 /// The routes for reading.
-pub fn router(loaded: Arc<Loaded>, identity: Identity) -> Router {
-    let roster = Roster::new(loaded, Arc::new(NothingToFind), builtin_tools());
+pub fn router(loaded: Arc<Loaded>, identity: Identity, toolshed: Arc<Toolshed>) -> Router {
+    let roster = Roster::new(loaded, Arc::new(NothingToFind), toolshed);
     Router::new()
         .route("/v1/channels", get(async || Json(Vec::<ChannelRecord>::new())))
         .route("/v1/memories", get(async || Json(Vec::<Memory>::new())))
         .route("/v1/pairings", get(async || Json(Vec::<PairingRecord>::new())))
         .route("/v1/outbox", get(async || Json(Vec::<OutboxRecord>::new())))
+        .route("/v1/tools", get(list_tools))
+        .route("/v1/tools/log", get(async || Json(Vec::<ToolUseRecord>::new())))
+        .route("/v1/approvals", get(async || Json(Vec::<ApprovalRecord>::new())))
+        .route("/v1/mcp", get(list_servers))
         .route("/v1/status", get(status))
         .route("/v1/{*rest}", any(not_there))
         .with_state(Arc::new((roster, identity)))
@@ -41,9 +50,21 @@ impl Search for NothingToFind {
     }
 }
 
+async fn list_tools(
+    State(shared): State<Shared>,
+    query: Params<ToolsQuery>,
+) -> Result<Json<Vec<ToolRecord>>, ApiError> {
+    let query = params::params(query)?;
+    Ok(Json(tools::of_roster(&shared.0, query.agent.as_deref())))
+}
+
+async fn list_servers(State(shared): State<Shared>) -> Json<Vec<ServerRecord>> {
+    Json(mcp::records(&shared.0))
+}
+
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
     let (roster, identity) = &*shared;
-    let agents = agents(roster.runtimes().await.map_err(|error| bad_model(&error))?, None);
+    let agents = agents(&roster.runtimes().await.map_err(|error| bad_model(&error))?, None);
     let store = StoreStatus { journal_bytes: 0, segments: 0, last: 0, applied: 0, error: None };
     Ok(Json(StatusRecord::of_stopped(identity, agents, store)))
 }

@@ -72,7 +72,7 @@ impl Surroundings {
                 return Ok(Session { client, inside: Inside::Nothing });
             }
             if !this.state.is_there() {
-                return Ok(this.nothing());
+                return this.nothing();
             }
             let reader = Reader::open(&this.loaded, &this.state, &this.tools).await?;
             Ok(Session { client: Client::Embedded(reader.router()), inside: Inside::Reader(reader) })
@@ -103,21 +103,19 @@ impl Surroundings {
     /// A way to change something that is there already: where there is no state, none is made for it.
     pub(crate) async fn changing_what_is_there(&self) -> Result<Session, Failure> {
         if !self.state.is_there() && self.running().await.is_none() {
-            return Ok(self.nothing());
+            return self.nothing();
         }
         self.changing().await
     }
 
     /// What a command gets that looks into a state which nobody has begun.
-    fn nothing(&self) -> Session {
+    fn nothing(&self) -> Result<Session, Failure> {
         let dir = self.state.path.display();
         out::note(&format!(
             "there is no state in {dir} yet; `cairn chat` begins one, --state or $CAIRN_STATE names another"
         ));
-        Session {
-            client: Client::Embedded(wiring::nothing(&self.loaded, &self.state)),
-            inside: Inside::Nothing,
-        }
+        let router = wiring::nothing(&self.loaded, &self.state, &self.tools)?;
+        Ok(Session { client: Client::Embedded(router), inside: Inside::Nothing })
     }
 
     /// The full name of a channel.

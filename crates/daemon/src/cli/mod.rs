@@ -11,6 +11,7 @@ mod draw;
 mod export;
 mod failure;
 mod lines;
+mod mcp;
 mod memory;
 mod out;
 mod outbox;
@@ -22,6 +23,7 @@ mod run;
 mod store;
 mod table;
 pub(crate) mod text;
+mod tools;
 mod tune;
 
 use std::ffi::OsString;
@@ -44,7 +46,7 @@ pub mod exit {
     pub const USAGE: u8 = 2;
     /// The state is in use by another daemon.
     pub const IN_USE: u8 = 3;
-    /// No such channel, memory, range, code, person, delivery or artifact.
+    /// No such channel, memory, range, code, person, delivery, artifact, server, tool or request.
     pub const NOT_FOUND: u8 = 4;
     /// The store is damaged.
     pub const DAMAGED: u8 = 5;
@@ -69,7 +71,8 @@ Examples:
 A channel is a bare local name such as `main`, or a full name: agent/platform/chat[/thread].
 
 Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the state is in use by another daemon,
-4 no such channel, memory, range, code, person, delivery or artifact, 5 damaged store."
+4 no such channel, memory, range, code, person, delivery, artifact, server, tool or request,
+5 damaged store."
 )]
 struct Cli {
     #[command(flatten)]
@@ -126,6 +129,12 @@ enum Command {
     /// List and show large results of tools, which are kept outside of the window
     #[command(subcommand)]
     Artifact(artifact::ArtifactCommand),
+    /// Look at servers of tools, approve and revoke them
+    #[command(subcommand)]
+    Mcp(mcp::McpCommand),
+    /// List tools and their calls; say yes or no to calls that wait for it
+    #[command(subcommand)]
+    Tools(tools::ToolsCommand),
     /// Say who may talk to the bot privately: list, approve, revoke
     #[command(subcommand)]
     Pair(pair::PairCommand),
@@ -155,7 +164,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// The same with tools beside the built-in ones, which all agents may call.
 pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> ExitCode {
-    let mut cli = match Cli::try_parse_from(args) {
+    let mut args = args.into_iter().peekable();
+    let own_name = args.next();
+    if args.next_if(|first| first == cairn_tools::mcp::LAUNCH).is_some() {
+        // Where it returns, there is no server to become.
+        eprintln!("cairn: {}", cairn_tools::mcp::become_server(args));
+        return ExitCode::from(exit::FAILED);
+    }
+    let mut cli = match Cli::try_parse_from(own_name.into_iter().chain(args)) {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { exit::USAGE } else { exit::DONE };
@@ -206,6 +222,8 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::New(args) => Box::pin(commands::new(global, args)).await,
         Command::Memory(command) => Box::pin(memory::memory(global, command)).await,
         Command::Artifact(command) => Box::pin(artifact::artifact(global, command)).await,
+        Command::Mcp(command) => Box::pin(mcp::mcp(global, command)).await,
+        Command::Tools(command) => Box::pin(tools::tools(global, command)).await,
         Command::Pair(command) => Box::pin(pair::pair(global, command)).await,
         Command::Outbox(command) => Box::pin(outbox::outbox(global, command)).await,
         Command::Store(command) => Box::pin(store::store(global, command)).await,

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::commands::Commands;
 use super::keys::{fields_of, nearest};
 use super::limits::Limits;
+use super::mcp::{FetchConfig, McpConfig};
 use super::network::{Network, NetworkKind, PlaceKeys};
 use super::overlay::{CompactionKeys, PruningKeys, ResultGuardKeys, TrustKeys, WindowGuardKeys};
 use super::source::Seg;
@@ -20,6 +21,8 @@ pub(super) struct FileConfig {
     pub(super) defaults: AgentKeys,
     pub(super) models: Vec<ModelConfig>,
     pub(super) agents: Vec<AgentKeys>,
+    pub(super) mcp: Vec<McpConfig>,
+    pub(super) fetch: FetchConfig,
     pub(super) discord: Option<Network>,
     pub(super) telegram: Option<Network>,
     pub(super) commands: Commands,
@@ -94,6 +97,8 @@ pub(super) fn tables() -> Vec<Table> {
         table("[agents.result_guard]", &["agents", "result_guard"], result_guard),
         table("[defaults.trust]", &["defaults", "trust"], trust.clone()),
         table("[agents.trust]", &["agents", "trust"], trust),
+        table("[[mcp]]", &["mcp"], fields_of::<McpConfig>().to_vec()),
+        table("[fetch]", &["fetch"], fields_of::<FetchConfig>().to_vec()),
         table("[discord]", &["discord"], own(NetworkKind::Discord, network)),
         table("[[discord.places]]", &["discord", "places"], place.to_vec()),
         table("[telegram]", &["telegram"], own(NetworkKind::Telegram, network)),

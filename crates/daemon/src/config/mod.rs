@@ -13,6 +13,7 @@ mod guards;
 mod keys;
 mod limits;
 mod lookup;
+mod mcp;
 mod models;
 mod network;
 mod overlay;
@@ -40,6 +41,7 @@ pub use lookup::{
     SOCKET_PATH_MAX, StateDir, StateOrigin, check_socket, config_file, socket_to_bind, sockets_to_try,
     state_dir,
 };
+pub use mcp::{FetchConfig, McpConfig, McpSecrets};
 pub use network::{Network, NetworkKind, PlaceKeys, PlatformId};
 use source::Source;
 pub use types::{AgentConfig, Config, Defaults, Log, LogFormat, ModelConfig, OFFLINE, Provider, Store};
@@ -55,6 +57,7 @@ pub struct Loaded {
     pub warnings: Vec<String>,
     keys: BTreeMap<String, SecretString>,
     tokens: BTreeMap<NetworkKind, Result<SecretString, Problem>>,
+    mcp: BTreeMap<String, McpSecrets>,
 }
 
 impl Loaded {
@@ -66,6 +69,11 @@ impl Loaded {
     /// The token of a bot, where its network is used and the token could be read.
     pub fn token(&self, kind: NetworkKind) -> Option<&SecretString> {
         self.tokens.get(&kind)?.as_ref().ok()
+    }
+
+    /// The secrets of a server of tools, as far as they could be read.
+    pub fn mcp_secrets(&self, server: &str) -> McpSecrets {
+        self.mcp.get(server).cloned().unwrap_or_default()
     }
 
     /// Checks that every bot has its token. Only the daemon needs them: commands get by without.
@@ -131,6 +139,11 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
     let agents = agents::resolve(&mut check, &written.agents, &defaults, &models);
     let discord = network::resolve(&mut check, NetworkKind::Discord, written.discord, &agents, env);
     let telegram = network::resolve(&mut check, NetworkKind::Telegram, written.telegram, &agents, env);
+    let mcp = mcp::resolve(&mut check, written.mcp, env);
+    mcp::check_fetch(&mut check, &written.fetch);
+    for (idx, agent) in agents.iter().enumerate() {
+        mcp::check_agent(&mut check, &key_path!["agents", idx], agent, &mcp, &written.fetch);
+    }
     commands::check(&mut check, &written.commands);
     check_limits(&mut check, &written.limits);
     if written.limits.spend_per_day > 0.0 {
@@ -160,10 +173,14 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
             tokens.insert(kind, token);
         }
     }
+    let secrets = |server: &McpConfig| (server.id.clone(), mcp::read_secrets(server, env, &mut warnings));
+    let mcp_secrets = mcp.iter().map(secrets).collect();
     let config = Config {
         defaults,
         models,
         agents,
+        mcp,
+        fetch: written.fetch,
         discord,
         telegram,
         commands: written.commands,
@@ -171,7 +188,7 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
         log: written.log,
         store: written.store,
     };
-    Ok(Loaded { config, file: None, warnings, keys, tokens })
+    Ok(Loaded { config, file: None, warnings, keys, tokens, mcp: mcp_secrets })
 }
 
 /// Reads the token of a bot that is used.

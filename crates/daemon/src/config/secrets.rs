@@ -72,6 +72,35 @@ impl Named<'_> {
     }
 }
 
+/// Reads a secret that may have several words, such as a header's value.
+///
+/// # Errors
+/// It is not there, or cannot be one.
+pub(super) fn read_words(
+    what: &str,
+    variable: Option<&String>,
+    file: Option<&PathBuf>,
+    env: &dyn Environment,
+) -> Result<(SecretString, Option<String>), String> {
+    let (text, warning) = match (variable, file) {
+        (Some(name), _) => {
+            let value = env.var(name).ok_or_else(|| format!("${name} is not set"))?;
+            (value.into_string().unwrap_or_default(), None)
+        }
+        (None, Some(file)) => {
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+            (text, warning_if_open(what, file))
+        }
+        (None, None) => return Err("nothing says where it is".to_owned()),
+    };
+    let words = text.trim();
+    if words.is_empty() || words.chars().any(char::is_control) {
+        return Err("it is empty, or has more than one line".to_owned());
+    }
+    Ok((SecretString::from(words.to_owned()), warning))
+}
+
 /// Where a key file is: absolute as it is; else among systemd's credentials when it is there, else beside the
 /// config file.
 pub(super) fn key_file(path: &Path, config_dir: &Path, env: &dyn Environment) -> PathBuf {

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::commands::Commands;
 use super::limits::Limits;
+use super::mcp::{FetchConfig, McpConfig};
 use super::network::{Network, NetworkKind};
 
 /// The id of the embedded model, which is always there.
@@ -42,6 +43,10 @@ pub struct Config {
     pub models: Vec<ModelConfig>,
     /// Agents, in the order of the file; never empty. The first is the default one.
     pub agents: Vec<AgentConfig>,
+    /// Servers of tools, in the order of the file.
+    pub mcp: Vec<McpConfig>,
+    /// The tool `fetch`.
+    pub fetch: FetchConfig,
     /// The bot on Discord.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discord: Option<Network>,

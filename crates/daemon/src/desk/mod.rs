@@ -11,8 +11,9 @@ mod words;
 
 use std::sync::Arc;
 
-use cairn_actors::{House, HouseError};
+use cairn_actors::{Approver, House, HouseError, Undecided, Which};
 use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
+use cairn_core::ids::ApprovalId;
 use cairn_core::ports::{Clock, Desk, Intake, Refusal, StoreError};
 use cairn_store::Store;
 use futures::future::BoxFuture;
@@ -104,13 +105,12 @@ impl DaemonDesk {
             tracing::info!(channel = %call.channel, command = name, "a command was denied");
             return Some(private(self.denial(&command, &call)));
         }
-        let mut settled = None;
+        if let Command::Approve { id } | Command::Deny { id } = &command {
+            let granted = matches!(command, Command::Approve { .. });
+            return Some(self.decide(&call, id.clone(), granted).await);
+        }
         let words = match self.run_command(&call, &command).await {
-            Ok(words) => {
-                let answers = matches!(command, Command::Approve { .. } | Command::Deny { .. });
-                settled = answers.then_some(Settled::Before);
-                words
-            }
+            Ok(words) => words,
             Err(Trouble::NothingYet) => NOTHING_YET.to_owned(),
             Err(Trouble::Said(words)) => words,
             Err(Trouble::Failed(error)) => {
@@ -119,7 +119,7 @@ impl DaemonDesk {
                 format!("`/{name}` failed; whoever runs me finds the reason in the log.")
             }
         };
-        Some(CommandAnswer { words, private: command.is_private(), settled })
+        Some(CommandAnswer { words, private: command.is_private(), settled: None })
     }
 
     /// Whether this call is to be run now; an answer where that cannot be said.
@@ -153,9 +153,33 @@ impl DaemonDesk {
             Command::New => self.new_conversation(call).await,
             Command::Undo => self.undo(call).await,
             Command::Stop => self.stop(call).await,
-            Command::Approve { .. } | Command::Deny { .. } => Ok("Nothing waits for a yes here.".to_owned()),
+            // They are answered before anything else is looked at.
+            Command::Approve { .. } | Command::Deny { .. } => Ok(String::new()),
         }
     }
+}
+
+impl DaemonDesk {
+    /// Takes somebody's yes or no to a call of a tool.
+    async fn decide(&self, call: &CommandCall, id: Option<ApprovalId>, granted: bool) -> CommandAnswer {
+        let which = id.map_or_else(|| Which::OnlyOf(call.channel.clone()), Which::Id);
+        let by = Approver::Person(call.caller.id.clone());
+        let (words, settled) = match self.deps.house.decide(which, granted, by).await {
+            Ok(decided) => (decided.words(), Some(Settled::Now)),
+            Err(undecided) => {
+                let settled = matches!(undecided, Undecided::Nothing).then_some(Settled::Before);
+                (sentence(&undecided.to_string()), settled)
+            }
+        };
+        CommandAnswer { words, private: false, settled }
+    }
+}
+
+/// With a capital at its beginning and a full stop at its end.
+fn sentence(words: &str) -> String {
+    let mut chars = words.chars();
+    let first = chars.next().map(char::to_uppercase).into_iter().flatten();
+    format!("{}{}.", first.collect::<String>(), chars.as_str())
 }
 
 impl Desk for DaemonDesk {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use cairn_core::event::Event;
 use cairn_core::ids::ChannelId;
+use cairn_core::mcp::Pins;
 use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
 use cairn_core::message::{Author, Inbound, Part};
 use cairn_core::ports::{Answer, Progress};
@@ -15,6 +16,7 @@ use super::*;
 use crate::clock::SystemClock;
 use crate::config::FixedEnvironment;
 use crate::roster::Roster;
+use crate::toolshed::Toolshed;
 use crate::wiring;
 
 /// A group on Telegram.
@@ -49,10 +51,10 @@ async fn fixture(config: &str) -> Fixture {
     let loaded = Arc::new(loaded);
     let store = Store::open(StoreOptions::new(dir.path().join("state"))).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let tools = cairn_actors::builtin_tools();
+    let toolshed = Toolshed::new(&loaded, dir.path(), Pins::default(), Vec::new(), Arc::clone(&clock));
+    let tools = Arc::new(toolshed.unwrap());
     let roster = Roster::new(Arc::clone(&loaded), Arc::new(store.clone()), tools);
-    let house =
-        wiring::house(&store, &loaded, &roster, &clock, &[], &wiring::Tools::default()).await.unwrap();
+    let house = wiring::house(&store, &loaded, &roster, &clock, &[]).await.unwrap();
     let registry = Arc::new(wiring::registry(&store, &clock).await.unwrap());
     let desk = DaemonDesk::new(DeskDeps {
         store: store.clone(),
@@ -81,6 +83,8 @@ impl Fixture {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: channel == PRIVATE,
+            reply_to: None,
+            voices: cairn_core::voices::Voices::default(),
         };
         let mut admission = self.desk.deps.house.submit(inbound).await.unwrap();
         while let Some(progress) = admission.progress.next().await {

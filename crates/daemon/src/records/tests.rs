@@ -61,6 +61,7 @@ fn conversation() -> Conversation {
         parts: vec![Part::text("and I?")],
         addressed: true,
         direct: false,
+        voices: cairn_core::voices::Voices::default(),
         fingerprint: "f".to_owned(),
         tokens: 5,
     });

@@ -124,6 +124,8 @@ fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbou
         parts: vec![Part::text(request.text)],
         addressed: true,
         direct: false,
+        reply_to: None,
+        voices: cairn_core::voices::Voices::default(),
     })
 }
 

@@ -2,6 +2,7 @@
 //! attached. Pure; attachments are fetched elsewhere.
 
 use cairn_core::message::Author;
+use cairn_core::voices::Voices;
 
 use super::wire::{FileRef, Message, PhotoSize, Thing, User};
 use super::words::{replied_to, without_me};
@@ -70,6 +71,23 @@ fn name_of(user: &User) -> String {
         ("", Some(username)) => name::display(username),
         (full, _) => name::display(full),
     }
+}
+
+/// Whose words a message quotes or forwards.
+pub(super) fn quoted(message: &Message, me: &User) -> Voices {
+    let mut voices = Voices::default();
+    if let Some(reply) =
+        replied_to(message).filter(|reply| reply.from.as_ref().is_none_or(|user| user.id != me.id))
+    {
+        voices.join(&match speaker(reply) {
+            Some(speaker) => Voices::of_person(&speaker.author().id),
+            None => Voices::of_strangers(),
+        });
+    }
+    if message.quote.is_some() && replied_to(message).is_none() || message.forward_origin.is_some() {
+        voices.join(&Voices::of_strangers());
+    }
+    voices
 }
 
 /// The words, with what they answer or where they are from. Empty when the message has none. `latest`: the message

@@ -102,6 +102,8 @@ impl Host {
             parts,
             addressed: heard.addressed && due == Due::Now,
             direct: heard.direct,
+            reply_to: replied_to(message).map(|reply| self.telegram.message_id(reply)),
+            voices: content::quoted(message, &self.me),
         };
         let submit = || self.ports.intake.submit(inbound.clone());
         match until_taken(hold, message.chat.id, submit).await {

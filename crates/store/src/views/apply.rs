@@ -53,6 +53,31 @@ pub(crate) fn apply(
     Ok(())
 }
 
+fn apply_run(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+) -> Result<(), StoreError> {
+    match &record.event {
+        Event::RunStarted { run } => {
+            if let Some(idx) = state.queued.iter().position(|queued| *queued == run.trigger) {
+                state.queued.remove(idx);
+            }
+            state.run = true;
+        }
+        Event::RunQueued { request } => state.queued.push(request.trigger),
+        Event::RunEnded(end) => {
+            state.run = false;
+            if let Some(summary) = &end.summary {
+                changes.put(Key::summary(channel, &summary.id), &record.n)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
 fn in_channel(
     changes: &mut Changes<'_>,
     state: &mut ChannelState,
@@ -66,18 +91,8 @@ fn in_channel(
         }
         Event::EntryAdded { entry } => add_entry(changes, state, channel, record, entry)?,
         Event::TurnEnded(end) => end_turn(changes, state, channel, record, &end.turn)?,
-        Event::RunStarted { run } => {
-            if let Some(idx) = state.queued.iter().position(|queued| *queued == run.trigger) {
-                state.queued.remove(idx);
-            }
-            state.run = true;
-        }
-        Event::RunQueued { request } => state.queued.push(request.trigger),
-        Event::RunEnded(end) => {
-            state.run = false;
-            if let Some(summary) = &end.summary {
-                changes.put(Key::summary(channel, &summary.id), &record.n)?;
-            }
+        Event::RunStarted { .. } | Event::RunQueued { .. } | Event::RunEnded(_) => {
+            apply_run(changes, state, channel, record)?;
         }
         Event::GenerationStarted { generation } => {
             state.generation = *generation;
@@ -92,6 +107,7 @@ fn in_channel(
         Event::CommandTaken { message, .. } | Event::MessageRefused { message } => {
             see_only(changes, state, channel, record, message)?;
         }
+        Event::ToolUsed(_) => changes.put(Key::call(record.n), channel)?,
         Event::OutboxIntended { .. }
         | Event::OutboxAttempted { .. }
         | Event::OutboxPutOff { .. }
@@ -124,7 +140,6 @@ fn in_channel(
         | Event::PairingApproved { .. }
         | Event::PairingRevoked { .. }
         | Event::ChatMigrated { .. }
-        | Event::ToolUsed(_)
         | Event::ApprovalAsked { .. }
         | Event::ApprovalSettled { .. }
         | Event::ServerApproved { .. }

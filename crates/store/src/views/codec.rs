@@ -40,11 +40,13 @@ pub(crate) enum Table {
     Registry = b'r' as isize,
     /// The one row of a day's usage.
     Usage = b'u' as isize,
+    /// n → the channel of a call of a tool.
+    Call = b'l' as isize,
 }
 
 impl Table {
     /// All tables.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Memory,
         Self::MemoryKey,
         Self::Fingerprint,
@@ -60,6 +62,7 @@ impl Table {
         Self::Outbox,
         Self::Registry,
         Self::Usage,
+        Self::Call,
     ];
 
     /// The letter that its keys begin with.
@@ -177,6 +180,11 @@ impl Key {
     /// The age of a message.
     pub(crate) fn age(channel: &ChannelId, n: u64) -> Self {
         Self::ages(channel).number(n)
+    }
+
+    /// A call of a tool, by its record's number.
+    pub(crate) fn call(n: u64) -> Self {
+        Self::table(Table::Call).number(n)
     }
 
     /// A delivery.

@@ -13,7 +13,9 @@ pub(super) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), St
         Event::PairingRequested { .. }
         | Event::PairingApproved { .. }
         | Event::PairingRevoked { .. }
-        | Event::ChatMigrated { .. } => {
+        | Event::ChatMigrated { .. }
+        | Event::ServerApproved { .. }
+        | Event::ServerRevoked { .. } => {
             let key = Key::table(Table::Registry);
             let mut state: RegistryState = changes.get(&key)?.unwrap_or_default();
             state.apply(record);

@@ -71,6 +71,7 @@ impl Chat {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: false,
+            voices: cairn_core::voices::Voices::default(),
             fingerprint: format!("print of {text}"),
             tokens: 7,
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use cairn_core::ids::ChannelId;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::Tool;
-use cairn_core::tool::{Effect, ToolOutput};
+use cairn_core::tool::{Effect, ToolFailure, ToolOutput};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -130,13 +130,17 @@ impl Tool for Fetch {
         Some(self.settings.timeout + GRACE)
     }
 
-    fn call(&self, channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
+    fn call(
+        &self,
+        channel: ChannelId,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let (getter, timeout) = (self.getter.clone(), self.settings.timeout);
         let asked = arguments.get("max_bytes").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
         let max_bytes = asked.unwrap_or(usize::MAX).clamp(1, self.settings.max_bytes.max(1));
         async move {
             let Some(url) = arguments.get("url").and_then(Value::as_str) else {
-                return Err("`url` is missing".to_owned());
+                return Err("`url` is missing".to_owned().into());
             };
             let work = async { getter.get(target::parse(url)?, max_bytes).await.and_then(shown) };
             let done = tokio::time::timeout(timeout, work).await;
@@ -144,7 +148,10 @@ impl Tool for Fetch {
             let outcome = result.as_ref().map_or_else(FetchError::outcome, |_| "done");
             metrics::counter!("cairn_fetches_total", "outcome" => outcome).increment(1);
             tracing::debug!(%channel, outcome, "a fetch ended");
-            result.map(ToolOutput::text).map_err(|error| error.to_string())
+            result.map(ToolOutput::text).map_err(|error| ToolFailure {
+                timed_out: matches!(error, FetchError::Slow(_)),
+                message: error.to_string(),
+            })
         }
         .boxed()
     }

@@ -96,7 +96,7 @@ impl Link {
     fn read(&self, answer: ServerResult) -> Result<ToolOutput, McpError> {
         match result::read(answer) {
             Answer::Done(output) => Ok(output),
-            Answer::Failed(words) => Err(McpError::Refused(words)),
+            Answer::Failed(words) => Err(McpError::Refused(self.secrets.strike(&words, usize::MAX))),
             Answer::Nothing(reason) => Err(self.broken(reason)),
         }
     }

@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use super::launch::LAUNCH;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, prlimit};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 /// Time to end by itself, once its input is closed; the same again after it was asked to by a signal.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes.
+const MIB: u64 = 1024 * 1024;
 
 /// How a child is started.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +37,8 @@ pub(super) struct Launch<'s> {
     pub open_files: u64,
     /// Where programs are looked for.
     pub path: Option<&'s OsStr>,
+    /// The binary that sets the limits and then becomes the server; without it they are set just after the start.
+    pub launcher: Option<&'s Path>,
 }
 
 /// Its three streams.
@@ -60,7 +66,15 @@ impl Process {
     pub(super) async fn start(launch: Launch<'_>) -> Result<(Self, Streams), String> {
         make_folder(launch.cwd).await?;
         let program = find(launch.command, launch.path)?;
-        let mut command = Command::new(&program);
+        let mut command = match launch.launcher {
+            Some(launcher) => {
+                let mut command = Command::new(launcher);
+                let memory = launch.memory_mib.saturating_mul(MIB);
+                command.arg(LAUNCH).arg(memory.to_string()).arg(launch.open_files.to_string()).arg(&program);
+                command
+            }
+            None => Command::new(&program),
+        };
         command
             .args(launch.args)
             .env_clear()
@@ -74,7 +88,7 @@ impl Process {
         let mut child =
             command.spawn().map_err(|error| format!("`{}` cannot be run: {error}", program.display()))?;
         let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        if let Some(pid) = group {
+        if let Some(pid) = group.filter(|_| launch.launcher.is_none()) {
             hold(pid, &launch);
         }
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -137,7 +151,7 @@ fn in_words(status: ExitStatus) -> String {
 /// Sets the limits of a process that has just been started: its first moments are without them. Where the system does not
 /// let us, it runs without.
 fn hold(pid: Pid, launch: &Launch<'_>) {
-    let memory = launch.memory_mib.saturating_mul(1024 * 1024);
+    let memory = launch.memory_mib.saturating_mul(MIB);
     let limits = [
         (Resource::Data, memory, memory > 0),
         (Resource::Nofile, launch.open_files, launch.open_files > 0),
@@ -167,7 +181,11 @@ async fn make_folder(folder: &Path) -> Result<(), String> {
 /// The program: as it is when it names a path, otherwise the first of that name in the folders of `path`.
 fn find(command: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
     if command.contains('/') {
-        return Ok(PathBuf::from(command));
+        let program = PathBuf::from(command);
+        return match program.metadata() {
+            Err(error) if program.is_absolute() => Err(format!("`{command}` cannot be run: {error}")),
+            _ => Ok(program),
+        };
     }
     let folders = path.map(|path| std::env::split_paths(path).collect::<Vec<_>>()).unwrap_or_default();
     let candidates = folders.iter().filter(|folder| folder.is_absolute()).map(|folder| folder.join(command));

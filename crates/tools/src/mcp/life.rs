@@ -188,6 +188,7 @@ async fn spawn(
         memory_mib: *memory_mib,
         open_files: *open_files,
         path: server.around.path.as_deref(),
+        launcher: server.around.launcher.as_deref(),
     };
     let (child, streams) = Process::start(launch).await.map_err(|reason| Cause::failure("spawn", reason))?;
     *process = Some(child);
@@ -229,8 +230,12 @@ async fn watch(server: &Arc<Server>, link: &Arc<Link>, mut process: Option<&mut 
             cause = end_of(&link.wire, process.as_deref_mut()) => return cause,
             () = async { link.wire.changed().await; tokio::time::sleep_until(list_from).await } => {
                 list_from = Instant::now() + LIST_AGAIN;
+                let said = link.wire.announced();
                 match list(server, link).await {
-                    Ok(shown) => server.shown(shown),
+                    Ok(shown) => {
+                        server.shown(shown);
+                        link.wire.list_read(said);
+                    }
                     Err(reason) if link.wire.cause().is_none() => {
                         let reason = format!("it says that its tools are others, and does not list them: {reason}");
                         return Cause::failure("list", reason);

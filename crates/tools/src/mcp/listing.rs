@@ -64,8 +64,14 @@ pub(super) async fn list(
                     return Err(ListError::Answer("the list of its tools goes round in a circle".to_owned()));
                 }
             }
-            _ => break,
+            _ => {
+                cursor = None;
+                break;
+            }
         }
+    }
+    if cursor.is_some() {
+        return Err(ListError::Answer(format!("the list of its tools has more than {PAGES_MAX} pages")));
     }
     let info = peer.peer_info();
     Ok(read(server, source.clone(), info.as_deref(), &tools))
@@ -259,6 +265,6 @@ mod tests {
         let tools: Vec<Value> = (0..TOOLS_MAX + 3).map(|n| tool(&format!("t{n}"))).collect();
         let shown = read_tools(&tools);
         assert_eq!((shown.pin.tools.len(), shown.rejected.len()), (TOOLS_MAX, 3));
-        assert!(shown.rejection("t256").unwrap().contains("more than 256 tools"));
+        assert!(shown.rejection(&format!("t{TOOLS_MAX}")).unwrap().contains("tools"));
     }
 }

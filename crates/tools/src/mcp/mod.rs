@@ -9,6 +9,7 @@ mod calls;
 mod child;
 mod http;
 mod inspection;
+mod launch;
 mod life;
 mod lines;
 mod listing;
@@ -24,6 +25,7 @@ mod tool;
 mod wire;
 
 pub use inspection::{Inspection, Offered, Rejected};
+pub use launch::{LAUNCH, become_server};
 pub use servers::{Servers, Surroundings};
 pub use settings::{Reach, ServerSettings};
 pub use status::{McpError, ServerState, ServerStatus};

@@ -159,12 +159,12 @@ impl Server {
         let again = matches!(self.settings.reach, Reach::Http { .. }).then(|| arguments.clone());
         let limit = self.settings.call_timeout;
         let (link, _fresh) = self.link(false).await?;
-        self.admit(tool, true)?;
+        self.admit_as_shown(tool, &link).await?;
         if let Called::Ended(outcome) = link.call(tool, arguments, limit).await {
             return outcome;
         }
         let (link, _fresh) = self.link(false).await?;
-        self.admit(tool, true)?;
+        self.admit_as_shown(tool, &link).await?;
         match link.call(tool, again.unwrap_or_default(), limit).await {
             Called::Ended(outcome) => outcome,
             Called::Expired => {
@@ -201,6 +201,22 @@ impl Server {
     /// Whether an operator approved it.
     pub(super) fn is_approved(&self) -> bool {
         self.state.lock().pin.is_some()
+    }
+
+    /// Whether a tool may be called as the server shows it now; what it has announced and not shown yet is waited for.
+    async fn admit_as_shown(&self, tool: &str, link: &Link) -> Result<(), McpError> {
+        let fresh = tokio::select! {
+            () = link.wire.list_is_fresh() => true,
+            // Who calls hears the reason.
+            _cause = link.wire.broken() => true,
+            () = tokio::time::sleep(self.settings.start_timeout) => false,
+        };
+        if fresh {
+            return self.admit(tool, true);
+        }
+        let reason =
+            format!("the server `{}` says that its tools are others, and does not list them", self.id());
+        Err(McpError::Blocked { server: self.id().to_owned(), reason })
     }
 
     /// Whether a tool may be called; `running`: also by what the server shows now.

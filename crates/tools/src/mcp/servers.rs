@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ pub struct Surroundings {
     pub clock: Arc<dyn Clock>,
     /// The daemon's `PATH`: where commands without a slash are looked for.
     pub path: Option<OsString>,
+    /// The daemon's own binary, which begins children within their limits ([`super::become_server`]); without it the limits are
+    /// set just after a start.
+    pub launcher: Option<PathBuf>,
 }
 
 /// The servers. Cloned, they are the same.

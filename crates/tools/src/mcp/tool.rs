@@ -6,12 +6,13 @@ use std::time::Duration;
 use cairn_core::ids::ChannelId;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::Tool;
-use cairn_core::tool::{Effect, ToolOutput};
+use cairn_core::tool::{Effect, ToolFailure, ToolOutput};
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::server::Server;
+use super::status::McpError;
 
 /// A tool of an approved server, from its pin.
 pub(super) struct RemoteTool {
@@ -41,21 +42,28 @@ impl Tool for RemoteTool {
         Some(settings.call_timeout + start)
     }
 
-    fn call(&self, _channel: ChannelId, arguments: Value) -> BoxFuture<'static, Result<ToolOutput, String>> {
+    fn call(
+        &self,
+        _channel: ChannelId,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let (server, name) = (self.server.clone(), self.name.clone());
         Box::pin(async move {
             let arguments = match arguments {
                 Value::Object(fields) => fields,
                 Value::Null => serde_json::Map::new(),
                 Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                    return Err("the arguments must be a JSON object".to_owned());
+                    return Err("the arguments must be a JSON object".to_owned().into());
                 }
             };
             let begun = Instant::now();
             let outcome = server.call(&name, arguments).await;
             metrics::histogram!("cairn_mcp_call_seconds", "server" => server.id().to_owned())
                 .record(begun.elapsed().as_secs_f64());
-            outcome.map_err(|error| error.to_string())
+            outcome.map_err(|error| ToolFailure {
+                timed_out: matches!(error, McpError::TimedOut { .. }),
+                message: error.to_string(),
+            })
         })
     }
 }

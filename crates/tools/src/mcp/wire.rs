@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage, ServerNotification};
 use rmcp::transport::Transport;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +53,13 @@ impl Cause {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wire(Arc<Inner>);
 
+/// How often the server said that its tools are others, and up to where the list was read since.
+#[derive(Debug, Clone, Copy, Default)]
+struct Announced {
+    said: u64,
+    read: u64,
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     cause: OnceLock<Cause>,
@@ -61,6 +68,7 @@ struct Inner {
     gone: CancellationToken,
     silent: CancellationToken,
     changed: Notify,
+    list: watch::Sender<Announced>,
     trouble: Mutex<Option<String>>,
 }
 
@@ -116,6 +124,23 @@ impl Wire {
     /// Waits until the server says that its tools are others.
     pub(super) async fn changed(&self) {
         self.0.changed.notified().await;
+    }
+
+    /// How often it said so up to now: the list that is asked for from here on answers that.
+    pub(super) fn announced(&self) -> u64 {
+        self.0.list.borrow().said
+    }
+
+    /// The list was read, as an answer to so many announcements.
+    pub(super) fn list_read(&self, said: u64) {
+        self.0.list.send_modify(|list| list.read = list.read.max(said));
+    }
+
+    /// Waits until no announcement is unanswered: what is called then is what was looked at.
+    pub(super) async fn list_is_fresh(&self) {
+        let mut list = self.0.list.subscribe();
+        // The sender is this.
+        let _fresh = list.wait_for(|list| list.read >= list.said).await;
     }
 
     /// Keeps what went wrong with one answer, for the call that will hear only that it broke off.
@@ -177,6 +202,8 @@ impl<T> Guarded<T> {
         }
         let JsonRpcMessage::Notification(note) = &message else { return Some(message) };
         if matches!(note.notification, ServerNotification::ToolListChangedNotification(_)) {
+            // Before anything that the server says later is seen.
+            self.wire.0.list.send_modify(|list| list.said += 1);
             self.wire.0.changed.notify_one();
         }
         None

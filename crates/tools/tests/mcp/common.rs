@@ -99,7 +99,11 @@ pub(crate) fn settings(reach: Reach) -> ServerSettings {
 pub(crate) fn servers(settings: ServerSettings, pin: Option<ServerPin>) -> Servers {
     let pins = Pins(pin.into_iter().map(|pin| (pin.server.clone(), pin)).collect());
     let clock: Arc<dyn Clock> = Arc::new(TestClock::default());
-    Servers::new(vec![settings], pins, Surroundings { clock, path: Some("/usr/bin:/bin".into()) })
+    Servers::new(
+        vec![settings],
+        pins,
+        Surroundings { clock, path: Some("/usr/bin:/bin".into()), launcher: None },
+    )
 }
 
 /// The same, after an operator has approved what it shows.
@@ -118,5 +122,6 @@ pub(crate) async fn call(servers: &Servers, tool: &str) -> Result<String, String
 pub(crate) async fn call_with(servers: &Servers, tool: &str, arguments: Value) -> Result<ToolOutput, String> {
     let tool = servers.get(&format!("shell__{tool}")).expect("an approved tool");
     let channel: ChannelId = "main/local/test".parse().unwrap();
-    tokio::time::timeout(PATIENCE, tool.call(channel, arguments)).await.expect("an end")
+    let called = tokio::time::timeout(PATIENCE, tool.call(channel, arguments)).await.expect("an end");
+    called.map_err(|failure| failure.message)
 }

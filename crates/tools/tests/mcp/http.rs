@@ -1,3 +1,5 @@
+//! Servers that listen: sessions, failures, bounds.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use axum::http::Method;
+use cairn_core::approval::{Approval, reads_as, shown_arguments};
 use cairn_core::memory::Memory;
 use cairn_core::ports::Reply;
 use console::style;
@@ -22,6 +23,9 @@ use crate::cli::text::{Wrap, one_line, plain};
 use crate::cli::{commands, draw, out};
 use crate::records::{CompactRecord, ContextRecord, NewGenerationRecord};
 
+/// Behind a lock of its own: a line is read on a thread that blocks.
+type Editor = Arc<Mutex<DefaultEditor>>;
+
 const HELP: &str = "\
 /context                what is in the window
 /compact [instruction]  compact now
@@ -37,7 +41,7 @@ pub(super) async fn talk(talk: &Talk) -> Result<(), Failure> {
     let editor = DefaultEditor::new().map_err(|error| terminal_failure(&error))?;
     let editor = Arc::new(Mutex::new(editor));
     loop {
-        let line = match read_line(Arc::clone(&editor)).await? {
+        let line = match read_line(Arc::clone(&editor), "> ").await? {
             Ok(line) => line,
             Err(ReadlineError::Interrupted) => continue,
             Err(ReadlineError::Eof) => return Ok(()),
@@ -48,9 +52,9 @@ pub(super) async fn talk(talk: &Talk) -> Result<(), Failure> {
             continue;
         }
         let flow = match line.strip_prefix('/') {
-            Some(rest) if rest.starts_with('/') => send(talk, rest).await,
+            Some(rest) if rest.starts_with('/') => send(talk, &editor, rest).await,
             Some(command) => obey(talk, command).await,
-            None => send(talk, line).await,
+            None => send(talk, &editor, line).await,
         };
         match flow {
             Ok(ControlFlow::Continue(())) => {}
@@ -65,10 +69,10 @@ pub(super) async fn talk(talk: &Talk) -> Result<(), Failure> {
 }
 
 /// Waits for a line on a thread of its own: the editor blocks.
-async fn read_line(editor: Arc<Mutex<DefaultEditor>>) -> Result<Result<String, ReadlineError>, Failure> {
+async fn read_line(editor: Editor, prompt: &'static str) -> Result<Result<String, ReadlineError>, Failure> {
     let read = move || {
         let mut editor = editor.lock();
-        let line = editor.readline("> ")?;
+        let line = editor.readline(prompt)?;
         editor.add_history_entry(line.as_str())?;
         Ok(line)
     };
@@ -81,7 +85,7 @@ fn terminal_failure(error: &ReadlineError) -> Failure {
     Failure::failed(format!("cannot use the terminal: {error}"), "pipe the input instead")
 }
 
-async fn send(talk: &Talk, text: &str) -> Result<ControlFlow<()>, NoAnswer> {
+async fn send(talk: &Talk, editor: &Editor, text: &str) -> Result<ControlFlow<()>, NoAnswer> {
     let mut pieces = talk.say(text).await?;
     let mut wrap = Wrap::new(out::width());
     let mut streamed = false;
@@ -109,6 +113,11 @@ async fn send(talk: &Talk, text: &str) -> Result<ControlFlow<()>, NoAnswer> {
                 wrap = Wrap::new(out::width());
                 print(&style(format!("\n({}: {})\n", one_line(&name), one_line(&state))).dim().to_string())?;
             }
+            Some(Piece::Approval(approval)) => {
+                print(&wrap.finish())?;
+                wrap = Wrap::new(out::width());
+                ask(talk, editor, &approval).await?;
+            }
             Some(Piece::Reply(reply)) => {
                 if !streamed {
                     print(&wrap.feed(&plain(&reply.reply)))?;
@@ -125,6 +134,31 @@ async fn send(talk: &Talk, text: &str) -> Result<ControlFlow<()>, NoAnswer> {
             None => return Err(CallError::Broken("it ended before the answer did".to_owned()).into()),
         }
     }
+}
+
+/// Asks for a yes to a call. Anything but a yes is a no; Ctrl-C stops the whole answer.
+async fn ask(talk: &Talk, editor: &Editor, approval: &Approval) -> Result<(), NoAnswer> {
+    let arguments = plain(&shown_arguments(&approval.arguments)).replace('\n', "\n  ");
+    let tool = style(one_line(&approval.tool)).bold();
+    print(&format!(
+        "\n{tool} may change something, and what it was told comes in part from {}:\n  {arguments}\n",
+        one_line(&approval.reason)
+    ))?;
+    let answer = read_line(Arc::clone(editor), "allow it? [y/N] ").await.map_err(NoAnswer::Lost)?;
+    let approve = match answer {
+        Ok(line) => reads_as(&line) == Some(true),
+        Err(ReadlineError::Interrupted) => {
+            let path = channel_path(&talk.channel, "stop");
+            talk.client.call::<Value>(Method::POST, &path, None::<&()>).await?;
+            return Ok(());
+        }
+        Err(ReadlineError::Eof) => false,
+        Err(error) => return Err(NoAnswer::Lost(terminal_failure(&error))),
+    };
+    if !talk.decide(&approval.id, approve).await? {
+        print("(it was answered elsewhere, or nobody answered in time)\n")?;
+    }
+    Ok(())
 }
 
 /// Shows the memories that were in the window.

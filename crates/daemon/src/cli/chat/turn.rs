@@ -1,16 +1,21 @@
 //! One message and its answer, piece by piece.
 
 use axum::http::StatusCode;
+use cairn_core::approval::Approval;
+use cairn_core::ids::ApprovalId;
 use cairn_core::ports::Reply;
 use cairn_platforms::local::{ErrorBody, ErrorDetail, MessageRequest};
 use futures::{Stream, StreamExt};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use super::Talk;
-use crate::cli::client::CallError;
+use crate::cli::client::{CallError, encode};
 use crate::cli::connect::channel_path;
 use crate::cli::failure::Failure;
+use crate::cli::out;
+use crate::cli::text::one_line;
 use crate::sse::ServerEvent;
 
 /// What comes back for a message.
@@ -27,6 +32,8 @@ pub(super) enum Piece {
         /// `started`, `done`, `failed`.
         state: String,
     },
+    /// A call of a tool waits for a yes.
+    Approval(Box<Approval>),
     /// The whole answer; nothing more comes.
     Reply(Reply),
     /// No answer; nothing more comes.
@@ -80,6 +87,16 @@ impl Talk {
         }
     }
 
+    /// Answers a call that waits for a yes. False: it does not wait any more.
+    pub(super) async fn decide(&self, id: &ApprovalId, approve: bool) -> Result<bool, CallError> {
+        let path = format!("/v1/approvals/{}", encode(id.as_str()));
+        match self.client.post::<serde_json::Value>(&path, &json!({ "approve": approve })).await {
+            Ok(_) => Ok(true),
+            Err(CallError::Api { status: StatusCode::NOT_FOUND, .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Sends a message and waits for its whole answer.
     pub(super) async fn ask(&self, text: &str) -> Result<Reply, NoAnswer> {
         let mut pieces = self.say(text).await?;
@@ -87,6 +104,11 @@ impl Talk {
             match piece? {
                 Piece::Reply(reply) => return Ok(reply),
                 Piece::Failed(detail) => return Err(NoAnswer::Refused(detail)),
+                Piece::Approval(approval) => out::note(&format!(
+                    "a call of {} waits for a yes: `cairn tools approve {1}` or `cairn tools deny {1}`",
+                    one_line(&approval.tool),
+                    approval.id
+                )),
                 Piece::Delta(_) | Piece::Restarted | Piece::Tool { .. } => {}
             }
         }
@@ -117,6 +139,7 @@ fn piece(event: &ServerEvent) -> Result<Option<Piece>, CallError> {
             let Tool { name, state } = read(event)?;
             Some(Piece::Tool { name, state })
         }
+        "approval" => Some(Piece::Approval(Box::new(read(event)?))),
         "reply" => Some(Piece::Reply(read(event)?)),
         "error" => Some(Piece::Failed(read::<ErrorBody>(event)?.error)),
         _ => None,

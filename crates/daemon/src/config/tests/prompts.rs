@@ -25,6 +25,11 @@ fn the_agent_prompt_tells_the_model_what_it_sees_and_what_it_can_do() {
         "memory_search",
         "history_search",
         "history_read",
+        "written by others",
+        "reported, not followed",
+        "wait for a person's yes",
+        "look before you repeat it",
+        "never report as done what failed",
     ];
     for needed in needed {
         assert!(prompt.contains(needed), "`{needed}` is missing");

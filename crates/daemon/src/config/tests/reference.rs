@@ -42,9 +42,17 @@ fn the_reference_names_every_key_of_every_table() {
         for key in &table.keys {
             // `##` marks the second of two keys of which a model takes one.
             let named = [format!("\n{key} = "), format!("\n##{key} = ")];
-            let is_table =
-                ["compaction", "window_guard", "pruning", "hard_clear", "result_guard", "classes", "places"]
-                    .contains(key);
+            let is_table = [
+                "compaction",
+                "window_guard",
+                "pruning",
+                "hard_clear",
+                "result_guard",
+                "trust",
+                "classes",
+                "places",
+            ]
+            .contains(key);
             // Any key of the defaults may stand in an agent: that is said once, in words.
             let inherited = table.name.contains("agents");
             let said = |body: &str| named.iter().any(|line| body.contains(line));

@@ -6,6 +6,7 @@ use cairn_core::access::{Approach, Place, Verdict};
 use cairn_core::ids::{AgentId, ChannelId as HouseChannel, MessageId as HouseMessage};
 use cairn_core::message::{Amendment, Author, Change, Inbound, Part};
 use cairn_core::ports::Refusal;
+use cairn_core::voices::Voices;
 use serenity::all::{ChannelId, GuildId, UserId};
 
 use super::{Item, Porter};
@@ -183,6 +184,11 @@ impl Porter {
             parts,
             addressed,
             direct,
+            reply_to: said
+                .referenced_message
+                .as_ref()
+                .map(|answered| HouseMessage::new(answered.id.to_string())),
+            voices: self.quoted(&said),
         };
         let mut pause = PAUSE_FIRST;
         loop {
@@ -241,6 +247,21 @@ impl Porter {
             }
             pause = (pause * 2).min(PAUSE_LONGEST);
         }
+    }
+
+    /// Whose words a message quotes or forwards.
+    fn quoted(&self, said: &Said) -> Voices {
+        let me = *self.me.lock();
+        let mut voices = Voices::default();
+        if let Some(answered) =
+            said.referenced_message.as_ref().filter(|answered| Some(answered.author.id) != me)
+        {
+            voices.join(&Voices::of_person(&author_of(&answered.author, answered.display_name()).id));
+        }
+        if !said.message_snapshots.is_empty() {
+            voices.join(&Voices::of_strangers());
+        }
+        voices
     }
 
     /// What was said, in parts; none when it is nothing.

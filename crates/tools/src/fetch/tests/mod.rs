@@ -60,7 +60,7 @@ fn channel() -> ChannelId {
 }
 
 async fn call(fetch: &Fetch, arguments: Value) -> Result<String, String> {
-    fetch.call(channel(), arguments).await.map(|output| output.words())
+    fetch.call(channel(), arguments).await.map(|output| output.words()).map_err(|failure| failure.message)
 }
 
 /// Fetches `path` from the site, by the name `pub.example`.

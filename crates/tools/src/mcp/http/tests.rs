@@ -1,3 +1,5 @@
+//! Answers of servers over HTTP, whole and broken, and what is kept of them.
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;

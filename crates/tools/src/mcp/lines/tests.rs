@@ -1,3 +1,5 @@
+//! Lines of a child: bounded, noisy, broken off.
+
 use rmcp::model::{ClientRequest, JsonRpcMessage, PingRequest, RequestId};
 use rstest::rstest;
 use tokio::io::{DuplexStream, ReadHalf, duplex, split};

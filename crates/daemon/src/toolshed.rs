@@ -1,0 +1,205 @@
+//! The toolshed: all tools that agents' models may call, as they are now.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_actors::{BadTool, all_tools, effect_of_builtin};
+use cairn_core::mcp::{Pins, ServerPin, ServerSource};
+use cairn_core::model::ToolDef;
+use cairn_core::ports::{Clock, Tool, Toolset};
+use cairn_core::tool::{Effect, SERVER_SEPARATOR, is_listed};
+use cairn_tools::fetch::{BadFetch, Fetch, FetchSettings};
+use cairn_tools::mcp::{Reach, ServerSettings, Servers, Surroundings};
+use parking_lot::RwLock;
+use secrecy::SecretString;
+
+use crate::config::{AgentConfig, Environment as _, FetchConfig, Loaded, McpConfig, ProcessEnvironment};
+
+/// The name of the tool that reads from the web.
+const FETCH: &str = "fetch";
+
+/// Pause before a server that failed is started again; doubles with each further failure.
+const RESTART_BASE: Duration = Duration::from_secs(1);
+
+/// Longest such pause.
+const RESTART_MAX: Duration = Duration::from_secs(300);
+
+/// Tools that cannot be offered.
+#[derive(Debug, thiserror::Error)]
+pub enum BadToolshed {
+    /// One that is linked into this binary.
+    #[error(transparent)]
+    Linked(#[from] BadTool),
+    /// `fetch`.
+    #[error("[fetch]: {0}")]
+    Fetch(#[from] BadFetch),
+}
+
+/// All tools beside those that are built into every agent.
+pub struct Toolshed {
+    /// Built in, and linked into this binary: for all agents.
+    common: Vec<ToolDef>,
+    linked: Vec<Arc<dyn Tool>>,
+    fetch: Option<Arc<dyn Tool>>,
+    servers: Servers,
+    sources: BTreeMap<String, ServerSource>,
+    pins: RwLock<Pins>,
+}
+
+impl Toolshed {
+    /// The tools of a configuration, with those that are linked into this binary. Nothing is started.
+    ///
+    /// # Errors
+    /// A linked tool, or `fetch`, cannot be offered.
+    pub fn new(
+        loaded: &Loaded,
+        state: &Path,
+        pins: Pins,
+        linked: Vec<Arc<dyn Tool>>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, BadToolshed> {
+        let common = all_tools(&linked)?;
+        let servers: Vec<_> =
+            loaded.config.mcp.iter().map(|server| settings(loaded, server, state)).collect();
+        let sources = servers.iter().map(|server| (server.id.clone(), server.source())).collect();
+        let fetch = &loaded.config.fetch;
+        let fetch = match fetch.enabled {
+            true => Some(Arc::new(Fetch::new(fetch_settings(fetch))?) as Arc<dyn Tool>),
+            false => None,
+        };
+        let servers = Servers::new(servers, pins.clone(), around(clock));
+        Ok(Self { common, linked, fetch, servers, sources, pins: RwLock::new(pins) })
+    }
+
+    /// The servers of tools.
+    pub fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    /// How each server is reached, by its id.
+    pub fn sources(&self) -> &BTreeMap<String, ServerSource> {
+        &self.sources
+    }
+
+    /// What operators approved.
+    pub fn pins(&self) -> Pins {
+        self.pins.read().clone()
+    }
+
+    /// A server was approved, or its approval revoked.
+    pub fn set_pin(&self, server: &str, pin: Option<ServerPin>) {
+        let mut pins = self.pins.write();
+        match &pin {
+            Some(pin) => drop(pins.0.insert(server.to_owned(), pin.clone())),
+            None => drop(pins.0.remove(server)),
+        }
+        self.servers.set_pin(server, pin);
+    }
+
+    /// What an agent's model may call: always in the same order, so that its prompt stays the same.
+    pub fn defs(&self, agent: &AgentConfig) -> Vec<ToolDef> {
+        self.listed(agent).into_iter().map(|(def, _, _)| def).collect()
+    }
+
+    /// The same with where each comes from, and what calling it does.
+    pub fn listed(&self, agent: &AgentConfig) -> Vec<(ToolDef, String, Effect)> {
+        let mut out: Vec<_> = self
+            .common
+            .iter()
+            .map(|def| match self.linked.get(&def.name) {
+                Some(tool) => (def.clone(), "linked".to_owned(), tool.effect()),
+                None => (def.clone(), "built-in".to_owned(), effect_of_builtin(&def.name)),
+            })
+            .collect();
+        if let Some(fetch) = self.fetch.as_ref().filter(|_| is_listed(&agent.tools, None, FETCH)) {
+            out.push((fetch.def(), "built-in".to_owned(), fetch.effect()));
+        }
+        let offered = self.servers.offered();
+        let mut offered: Vec<_> = offered
+            .into_iter()
+            .filter(|offered| is_listed(&agent.tools, Some(&offered.server), &offered.tool))
+            .map(|offered| (offered.def, offered.server, offered.effect))
+            .collect();
+        offered.sort_by(|(a, _, _), (b, _, _)| a.name.cmp(&b.name));
+        out.extend(offered);
+        out
+    }
+}
+
+impl Toolset for Toolshed {
+    fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        if name == FETCH {
+            return self.fetch.clone();
+        }
+        self.linked.get(name).or_else(|| self.servers.get(name))
+    }
+
+    fn why_not(&self, name: &str) -> Option<String> {
+        let (server, tool) = name.split_once(SERVER_SEPARATOR)?;
+        self.sources.get(server)?;
+        let pins = self.pins.read();
+        Some(match pins.0.get(server) {
+            None => format!(
+                "the server `{server}` is not approved; an operator can do it: `cairn mcp approve {server}`"
+            ),
+            Some(pin) if pin.tool(tool).is_none() => format!(
+                "the server `{server}` has no such tool, or it is not approved; an operator can look: `cairn mcp show {server}`"
+            ),
+            Some(_) => "this agent may not use it; an operator can add it to the agent's `tools`".to_owned(),
+        })
+    }
+}
+
+/// What servers need of this process. The binary is named by what the kernel knows it by: it may have been replaced on disk.
+fn around(clock: Arc<dyn Clock>) -> Surroundings {
+    let own = Path::new("/proc/self/exe");
+    Surroundings {
+        clock,
+        path: ProcessEnvironment.var("PATH"),
+        launcher: own.exists().then(|| own.to_owned()),
+    }
+}
+
+fn fetch_settings(fetch: &FetchConfig) -> FetchSettings {
+    FetchSettings {
+        hosts: fetch.hosts.clone(),
+        max_bytes: (fetch.max_kib as usize) << 10,
+        timeout: Duration::from_secs(fetch.timeout_secs),
+        max_redirects: fetch.max_redirects as usize,
+        user_agent: format!("cairn/{}", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+/// A server with its secrets. `state`: the state folder, which has its working folder.
+fn settings(loaded: &Loaded, server: &McpConfig, state: &Path) -> ServerSettings {
+    let secrets = loaded.mcp_secrets(&server.id);
+    let with = |plain: &BTreeMap<String, String>, secret: BTreeMap<String, SecretString>| {
+        let plain = plain.iter().map(|(name, value)| (name.clone(), SecretString::from(value.clone())));
+        plain.chain(secret).collect::<BTreeMap<_, _>>()
+    };
+    let reach = match (&server.command, &server.url) {
+        (None, Some(url)) => {
+            Reach::Http { url: url.clone(), headers: with(&server.headers, secrets.headers) }
+        }
+        (command, _) => Reach::Stdio {
+            command: command.clone().unwrap_or_default(),
+            args: server.args.clone(),
+            env: with(&server.env, secrets.env),
+            cwd: server.cwd.clone().unwrap_or_else(|| state.join("mcp").join(&server.id)),
+            own_cwd: server.cwd.is_some(),
+            memory_mib: server.memory_mib,
+            open_files: server.open_files,
+        },
+    };
+    ServerSettings {
+        id: server.id.clone(),
+        reach,
+        start_timeout: Duration::from_secs(server.start_timeout_secs),
+        call_timeout: Duration::from_secs(server.timeout_secs),
+        message_bytes_max: (server.max_message_mib as usize) << 20,
+        restart_base: RESTART_BASE,
+        restart_max: RESTART_MAX,
+    }
+}

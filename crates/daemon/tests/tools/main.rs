@@ -1,0 +1,11 @@
+//! Servers of tools from outside: the real binary, fake MCP servers over both transports, a fake model that calls what it
+//! is told to.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod approve;
+mod children;
+mod faults;
+mod house;
+mod results;
+mod trust;
+mod turn;
