@@ -90,10 +90,10 @@ async fn a_stop_reaches_the_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_has_its_time_and_the_server_is_told_that_it_is_over() {
     for over in Over::BOTH {
-        let plan = Plan::none().server("files", over, Script::default(), "timeout_secs = 1");
+        let plan = Plan::none().server("files", over, Script::default(), "timeout_secs = 3");
         let house = plan.start().await;
         let told = house.call("files__hang", json!({})).await;
-        assert!(told.contains("error") && told.contains("1 s"), "{told}");
+        assert!(told.contains("error") && told.contains("3 s"), "{told}");
         house.files().wait_until("the end of the call", |log| log.cancelled().len() == 1).await;
         assert_eq!(house.tool_log().await[0]["outcome"], "timed_out");
         assert!(house.call("files__echo", json!({ "text": "x" })).await.ends_with('x'));
