@@ -244,6 +244,9 @@ fn described(view: &ServerView) -> String {
     for change in inspection.drift.iter().flat_map(|drift| &drift.server) {
         let _ = writeln!(text, "  CHANGED    {}", one_line(change));
     }
+    for line in &view.server.status.stderr {
+        let _ = writeln!(text, "  stderr     {}", one_line(line));
+    }
     for tool in &pin.tools {
         tool_described(&mut text, view, tool);
     }
