@@ -10,11 +10,14 @@ use cairn_core::ids::RunId;
 use jiff::{SignedDuration, Timestamp};
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
+use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
+use tracing::Instrument as _;
 
 use crate::cell::Cell;
 use crate::channel::ChannelMsg;
 use crate::shared::Shared;
+use crate::span;
 use crate::tasks::Ended;
 use crate::worker::{self, Effort, Failure, Made};
 
@@ -26,6 +29,11 @@ const RETRY_MAX: SignedDuration = SignedDuration::from_mins(10);
 pub(crate) enum CompactorMsg {
     /// Something changed: look whether there is something to do.
     Look,
+    /// Give a sign of life.
+    Ping {
+        /// Where it goes.
+        reply: oneshot::Sender<()>,
+    },
     /// What was proposed last may have been lost: propose it again.
     Resume,
     /// The worker of that attempt ended.
@@ -111,6 +119,7 @@ impl Actor for Compactor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             CompactorMsg::Look => state.look(),
+            CompactorMsg::Ping { reply } => drop(reply.send(())),
             CompactorMsg::Resume => {
                 state.bring();
                 state.look();
@@ -178,8 +187,9 @@ impl CompactorState {
         });
         let (id, attempt) = (run.id.clone(), run.attempt);
         let myself = self.myself.clone();
+        let span = span::run(&self.cell, &run.id);
         let work = worker::run(Arc::clone(&self.shared), Arc::clone(&self.cell), run, effort, digest);
-        self.shared.tasks.watch(token, work, move |ended| {
+        self.shared.tasks.watch(token, work.instrument(span), move |ended| {
             // A compactor that is gone starts the attempt anew when it is back.
             let _ = myself.send_message(CompactorMsg::Done { run: id, attempt, ended });
         });
@@ -190,9 +200,9 @@ impl CompactorState {
         let Some(current) = self.attempt.as_mut().filter(known) else { return };
         current.result = match ended {
             Ended::Done(result) => Some(result),
-            Ended::Panicked(message) => {
-                tracing::error!(channel = %self.cell.id, %run, message, "a worker panicked; please report it");
-                Some(Err(Failure::attempt(format!("the worker panicked: {message}"))))
+            Ended::Panicked(_) => {
+                tracing::error!(channel = %self.cell.id, %run, "a worker panicked; please report it");
+                Some(Err(Failure::attempt("the worker panicked; the log says where".to_owned())))
             }
             Ended::Cancelled => None,
         };

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use cairn_core::model::ModelError;
 use cairn_core::ports::{StoreError, TurnFailure};
 use cairn_core::window::AssembleError;
+use ractor::ActorProcessingErr;
+
+use crate::channel::Fault;
 
 fn failure(code: &str, message: impl Into<String>, hint: &str) -> TurnFailure {
     TurnFailure { code: code.to_owned(), message: message.into(), hint: hint.to_owned() }
@@ -106,6 +109,11 @@ pub(crate) fn too_many_rounds(rounds: u32) -> TurnFailure {
 pub(crate) fn too_long(limit: std::time::Duration) -> TurnFailure {
     let message = format!("the turn took longer than {} s", limit.as_secs());
     failure("turn_failed", message, "send the message again; check that the model's server is well")
+}
+
+/// Why an actor failed, for logs. The words of a panic may quote what people wrote; its own line says where it was.
+pub(crate) fn of_actor(error: &ActorProcessingErr) -> String {
+    if error.is::<Fault>() || error.is::<StoreError>() { error.to_string() } else { "it panicked".to_owned() }
 }
 
 /// A fault of ours.

@@ -165,6 +165,8 @@ pub struct Health {
     pub turns: usize,
     /// Compaction runs under way.
     pub runs: usize,
+    /// Messages that are accepted and in no turn yet, over all channels awake.
+    pub pending: usize,
     /// Actors started again after a failure, since the start.
     pub restarts: u64,
 }
@@ -229,6 +231,15 @@ impl House {
     /// are not among them stay as they are.
     pub fn set_agents(&self, agents: Vec<AgentRuntime>) {
         self.shared.set_agents(agents);
+    }
+
+    /// Bounds, times and prices from here on. How many messages are admitted at once stays as it began.
+    pub fn set_limits(&self, limits: HouseLimits, talk: TalkLimits, prices: BTreeMap<String, Price>) {
+        self.shared.set_limits(limits, talk, prices);
+    }
+
+    pub(crate) fn supervisor(&self) -> &ActorRef<SupervisorMsg> {
+        &self.supervisor
     }
 
     /// The chain of an agent's models, in its order, and how each of them is.
@@ -379,6 +390,7 @@ impl House {
             awake: cells.len(),
             turns: count(|conversation| conversation.open_turn.is_some()),
             runs: count(|conversation| conversation.run.is_some()),
+            pending: cells.iter().map(|cell| cell.read(|conversation| conversation.pending.len())).sum(),
             restarts: self.shared.restarts(),
         }
     }

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::agent::AgentRuntime;
+use crate::figures;
 
 /// What is known of one model.
 #[derive(Debug, Clone, Default)]
@@ -24,13 +25,18 @@ struct Known {
 #[derive(Default)]
 pub(crate) struct Models {
     known: Mutex<BTreeMap<String, Known>>,
-    cool_downs: CoolDowns,
+    cool_downs: Mutex<CoolDowns>,
 }
 
 impl Models {
     /// Nothing is known yet.
     pub(crate) fn new(cool_downs: CoolDowns) -> Self {
-        Self { known: Mutex::default(), cool_downs }
+        Self { known: Mutex::default(), cool_downs: Mutex::new(cool_downs) }
+    }
+
+    /// Other pauses from here on; those under way end as they began.
+    pub(crate) fn set_cool_downs(&self, cool_downs: CoolDowns) {
+        *self.cool_downs.lock() = cool_downs;
     }
 
     /// How a model is.
@@ -42,10 +48,13 @@ impl Models {
     pub(crate) fn failed(&self, model: &str, error: &ModelError, now: Timestamp) {
         metrics::counter!("cairn_model_failures_total", "model" => model.to_owned(), "error" => error.code())
             .increment(1);
+        figures::error("model", error.code());
+        tracing::debug!(model, %error, "what the model's server said");
         if matches!(error, ModelError::Auth(_)) {
-            tracing::error!(model, %error, "the model's server refuses the key: nothing but a new key mends that");
+            tracing::error!(model, "the model's server refuses the key: nothing but a new key mends that");
         }
-        self.known.lock().entry(model.to_owned()).or_default().health.failed(error, now, &self.cool_downs);
+        let cool_downs = *self.cool_downs.lock();
+        self.known.lock().entry(model.to_owned()).or_default().health.failed(error, now, &cool_downs);
     }
 
     /// A call of a model succeeded.

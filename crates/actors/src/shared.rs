@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use cairn_core::ids::{AgentId, ChannelId, LOCAL_PLATFORM};
-use cairn_core::limits::{Limited, Meter};
+use cairn_core::limits::{Limited, Meter, Price, TalkLimits};
 use cairn_core::model::Usage;
 use cairn_core::ports::Platform;
 use jiff::Timestamp;
@@ -17,7 +17,10 @@ use tokio::time::Instant;
 use crate::agent::AgentRuntime;
 use crate::cell::Cell;
 use crate::channel::ChannelMsg;
+use crate::compactor::CompactorMsg;
+use crate::figures;
 use crate::house::{HouseDeps, HouseError};
+use crate::limits::HouseLimits;
 use crate::models::Models;
 use crate::notice::Notice;
 use crate::outbox::OutboxMsg;
@@ -57,6 +60,8 @@ impl Phase {
 pub(crate) struct Shared {
     /// The ports and limits.
     pub(crate) deps: HouseDeps,
+    /// Bounds and times, as they are now.
+    limits: RwLock<Arc<HouseLimits>>,
     /// The agents by name, as they are now.
     agents: RwLock<BTreeMap<AgentId, Arc<AgentRuntime>>>,
     /// The channels awake.
@@ -85,6 +90,7 @@ impl Shared {
         let agents = by_name(deps.agents.iter().cloned());
         let meter = Meter::new(deps.talk.clone(), deps.prices.clone(), deps.usage_day.clone());
         Self {
+            limits: RwLock::new(Arc::new(deps.limits.clone())),
             agents: RwLock::new(agents),
             stop_by: watch::Sender::new(None),
             models: Models::new(deps.limits.cool_downs),
@@ -114,8 +120,23 @@ impl Shared {
         for cell in cells {
             if let Some(agent) = self.agent(&cell.id.agent()) {
                 cell.set_agent(agent);
+                // Other thresholds may make a run due.
+                cell.tell_compactor(CompactorMsg::Look);
             }
         }
+    }
+
+    /// Bounds and times, as they are now.
+    pub(crate) fn limits(&self) -> Arc<HouseLimits> {
+        Arc::clone(&self.limits.read())
+    }
+
+    /// Other bounds and times from here on, and another measure of how much people may talk. How many messages are
+    /// admitted at once stays as it began.
+    pub(crate) fn set_limits(&self, limits: HouseLimits, talk: TalkLimits, prices: BTreeMap<String, Price>) {
+        self.models.set_cool_downs(limits.cool_downs);
+        *self.limits.write() = Arc::new(limits);
+        self.meter.lock().set(talk, prices);
     }
 
     /// Now, by the daemon's clock.
@@ -178,6 +199,7 @@ impl Shared {
 
     /// Counts what a model was used for, on behalf of these people.
     pub(crate) fn count_usage(&self, channel: &ChannelId, users: &[String], model: &str, usage: Usage) {
+        figures::usage(model, usage);
         let now = self.now();
         let mut meter = self.meter.lock();
         meter.spent(channel, users, model, usage, now);
@@ -253,7 +275,7 @@ impl Shared {
             if self.phase() == Phase::Stopping {
                 return Err(HouseError::Stopping);
             }
-            tokio::time::sleep(self.deps.limits.restart_pause * 2_u32.pow(attempt)).await;
+            tokio::time::sleep(self.limits().restart_pause * 2_u32.pow(attempt)).await;
         }
         Err(HouseError::Interrupted(channel.clone()))
     }

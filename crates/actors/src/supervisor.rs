@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::failure;
 use crate::outbox::Outbox;
+use crate::pulse::{Pulse, listen};
 use crate::router::{Router, RouterArgs};
 use crate::shared::{Phase, Shared};
 
@@ -42,6 +45,13 @@ pub(crate) enum SupervisorMsg {
     StartRouter,
     /// See `StartRouter`.
     StartOutbox,
+    /// Hear every actor.
+    Pulse {
+        /// Until when they may answer.
+        by: Instant,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Pulse>,
+    },
 }
 
 /// The root actor.
@@ -90,6 +100,13 @@ impl Actor for Supervisor {
         match message {
             SupervisorMsg::StartRouter => state.start_router(&myself).await,
             SupervisorMsg::StartOutbox => state.start_outbox(&myself).await,
+            SupervisorMsg::Pulse { by, reply } => {
+                let shared = Arc::clone(&state.shared);
+                // Beside the supervisor, which stays free; who asked and went does not mind.
+                let listen = async move { drop(reply.send(listen(shared, by).await)) };
+                state.shared.tasks.spawn("pulse", listen);
+                Ok(())
+            }
         }
     }
 
@@ -100,14 +117,14 @@ impl Actor for Supervisor {
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         let (who, reason) = match event {
-            SupervisionEvent::ActorFailed(who, error) => (who.get_id(), error.to_string()),
+            SupervisionEvent::ActorFailed(who, error) => (who.get_id(), failure::of_actor(&error)),
             SupervisionEvent::ActorTerminated(who, _, reason) => (who.get_id(), reason.unwrap_or_default()),
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
         if state.shared.phase() == Phase::Stopping {
             return Ok(());
         }
-        let base = state.shared.deps.limits.restart_pause;
+        let base = state.shared.limits().restart_pause;
         if state.router == Some(who) {
             state.shared.set_router(None);
             let pause = state.router_crashes.pause(base);

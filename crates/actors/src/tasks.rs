@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 /// How a watched task ended.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub(crate) enum Ended<T> {
     Done(T),
     /// Its token was cancelled first.
     Cancelled,
-    /// It panicked, with these words.
+    /// It panicked, with these words, which are not for the log: they may quote what people wrote.
     Panicked(String),
 }
 
@@ -32,14 +33,15 @@ impl Tasks {
         self.root.child_token()
     }
 
-    /// Runs `work` until it ends, panics or `token` is cancelled, then tells `told`, whichever it was.
+    /// Runs `work` until it ends, panics or `token` is cancelled, then tells `told`, whichever it was. Its lines in the log
+    /// carry what those of its caller do.
     pub(crate) fn watch<F, D>(&self, token: CancellationToken, work: F, told: D)
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
         D: FnOnce(Ended<F::Output>) + Send + 'static,
     {
-        self.tracker.spawn(async move {
+        let watched = async move {
             let work = AssertUnwindSafe(work).catch_unwind();
             let ended = tokio::select! {
                 biased;
@@ -50,7 +52,8 @@ impl Tasks {
                 },
             };
             told(ended);
-        });
+        };
+        self.tracker.spawn(watched.in_current_span());
     }
 
     /// Runs `work` that has no result; a panic in it is logged under its name.
@@ -59,8 +62,8 @@ impl Tasks {
         F: Future<Output = ()> + Send + 'static,
     {
         self.watch(self.token(), work, move |ended| {
-            if let Ended::Panicked(message) = ended {
-                tracing::error!(task = name, message, "a background task panicked; please report it");
+            if let Ended::Panicked(_) = ended {
+                tracing::error!(task = name, "a background task panicked; please report it");
             }
         });
     }

@@ -107,7 +107,7 @@ impl Approval {
         format!(
             "May I call `{tool}`? It may change something, and what I was told comes in part from {reason}.\n\
              {fence}json\n{shown}\n{fence}\n\
-             Whoever may approve: press a button, answer yes or no, or write `/approve {id}` or `/deny {id}`, within {time}. \
+             Whoever may approve: press a button, reply yes or no to this message, or write `/approve {id}` or `/deny {id}`, within {time}. \
              Without an answer it is not done."
         )
     }

@@ -120,6 +120,11 @@ impl Meter {
         }
     }
 
+    /// Other limits and prices from here on. What was counted stays; what the day has cost, too.
+    pub fn set(&mut self, limits: TalkLimits, prices: BTreeMap<String, Price>) {
+        (self.limits, self.prices) = (limits, prices);
+    }
+
     /// Whether a message may be taken in; if so, it counts.
     ///
     /// # Errors

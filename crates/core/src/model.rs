@@ -236,6 +236,45 @@ impl ModelError {
         }
     }
 
+    /// What went wrong in our own words, without those of the server, which may repeat the request: for logs.
+    pub fn in_brief(&self) -> String {
+        let status = self.status().map(|status| format!(" (HTTP {status})")).unwrap_or_default();
+        let words = match self {
+            Self::ContextOverflow { limit: Some(limit), .. } => {
+                format!("the request is larger than the model's window of {limit} tokens")
+            }
+            Self::ContextOverflow { limit: None, .. } => {
+                "the request is larger than the model's window".to_owned()
+            }
+            Self::NoTools(_) => "the model takes no tools".to_owned(),
+            Self::RateLimited { retry_after, .. } => {
+                format!("rate limited by the model's server{}", retry_hint(retry_after))
+            }
+            Self::Overloaded { retry_after, .. } => {
+                format!("the model's server is overloaded or failing{}", retry_hint(retry_after))
+            }
+            Self::Auth(_) => {
+                "the model's server refused the key (check api_key_env or api_key_file)".to_owned()
+            }
+            Self::BadRequest(_) => "the model's server refused the request".to_owned(),
+            // Told by us, from the connection alone.
+            Self::Timeout(_) | Self::Transport(_) | Self::Protocol(_) => return self.to_string(),
+        };
+        words + &status
+    }
+
+    /// The HTTP status that the words of a refusal begin with.
+    fn status(&self) -> Option<u16> {
+        let words = match self {
+            Self::ContextOverflow { message, .. }
+            | Self::RateLimited { message, .. }
+            | Self::Overloaded { message, .. } => message,
+            Self::NoTools(message) | Self::Auth(message) | Self::BadRequest(message) => message,
+            Self::Timeout(_) | Self::Transport(_) | Self::Protocol(_) => return None,
+        };
+        words.strip_prefix("HTTP ")?.get(..3)?.parse().ok()
+    }
+
     /// The same request may succeed a little later.
     pub fn is_transient(&self) -> bool {
         matches!(

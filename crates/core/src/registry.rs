@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::erasure::Figures;
 use crate::event::{Event, Record};
 use crate::mcp::Pins;
 use crate::message::Author;
@@ -62,6 +63,21 @@ pub struct RegistryState {
     /// Servers of tools that operators approved.
     #[serde(default)]
     pub pins: Pins,
+    /// People who were erased, oldest first.
+    #[serde(default)]
+    pub erasures: Vec<Erasure>,
+}
+
+/// A person who was erased. Who it was stands nowhere.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Erasure {
+    /// What stands in the place of their id; empty for one that was only weighed.
+    pub pseudonym: String,
+    /// What went.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// When it was asked for.
+    pub at: Timestamp,
 }
 
 impl RegistryState {
@@ -90,6 +106,9 @@ impl RegistryState {
             Event::PairingRevoked { user } => drop(self.pairings.remove(user)),
             Event::ChatMigrated { platform, from, to } => self.migrate(platform, from, to),
             Event::ServerApproved { .. } | Event::ServerRevoked { .. } => self.pins.apply(record),
+            Event::PersonErased { pseudonym, figures } => {
+                self.erasures.push(Erasure { pseudonym: pseudonym.clone(), figures: *figures, at: record.at })
+            }
             _ => {}
         }
     }
@@ -123,7 +142,10 @@ impl RegistryState {
     pub fn tells_code(&self, user: &str, now: Timestamp) -> bool {
         match self.pairings.get(user) {
             Some(pairing) if pairing.approved_at.is_some() => false,
-            Some(pairing) => now.duration_since(pairing.told_at) >= TELL_AGAIN,
+            // A clock that was set back says nothing of how long ago that was.
+            Some(pairing) => {
+                !(SignedDuration::ZERO..TELL_AGAIN).contains(&now.duration_since(pairing.told_at))
+            }
             None => {
                 let waits = |pairing: &&Pairing| pairing.approved_at.is_none() && !pairing.is_void(now);
                 self.pairings.values().filter(waits).count() < WAITING_MAX
@@ -167,9 +189,9 @@ impl RegistryState {
 }
 
 impl Pairing {
-    /// Nobody approved it in time.
+    /// Nobody approved it in time. One that lies further ahead than a code lives was made by a clock that was wrong.
     pub fn is_void(&self, now: Timestamp) -> bool {
-        self.approved_at.is_none() && now.duration_since(self.asked_at) > CODE_AGE
+        self.approved_at.is_none() && now.duration_since(self.asked_at).abs() > CODE_AGE
     }
 }
 

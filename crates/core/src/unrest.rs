@@ -104,7 +104,9 @@ impl UnrestWatch {
     }
 
     fn warn(&mut self, unrest: Unrest, now: Timestamp) -> Option<Unrest> {
-        if self.warned_at.is_some_and(|at| now.duration_since(at) < QUIET) {
+        // A warning that lies ahead is of a clock that was set back since.
+        let quiet = SignedDuration::ZERO..QUIET;
+        if self.warned_at.is_some_and(|at| quiet.contains(&now.duration_since(at))) {
             return None;
         }
         self.warned_at = Some(now);
@@ -160,6 +162,14 @@ mod tests {
         let tier = |n: u8| if n == 0 { Tier::Calm } else { Tier::Background };
         let warned: Vec<_> = tiers.iter().filter_map(|n| watch.turn(tier(*n), at(0))).collect();
         assert_eq!(warned.len(), usize::from(swings), "{warned:?}");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_silences_no_warning() {
+        let mut watch = UnrestWatch::default();
+        let little = end(Trigger::Threshold, 0);
+        let warned = [365 * 24 * 60, 0, 59, 60].map(|now| watch.run(&little, 8_000, at(now)).is_some());
+        assert_eq!(warned, [true, true, false, true]);
     }
 
     #[rstest]

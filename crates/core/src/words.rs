@@ -33,6 +33,11 @@ fn is_in(list: &[&str], word: &str) -> bool {
     word.len() <= LISTED_MAX && list.binary_search(&word).is_ok()
 }
 
+/// A word, in lower case, that names no topic: a stop word, a pronoun, a filler.
+pub(crate) fn is_filler(word: &str) -> bool {
+    is_in(&STOP_WORDS, word) || is_in(&PRONOUNS, word)
+}
+
 /// A word that carries meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Term {
@@ -124,13 +129,14 @@ impl<'a> Iterator for RawWords<'a> {
     }
 }
 
-fn is_word(c: char) -> bool {
+/// A letter, a digit, or a mark that belongs to one.
+pub(crate) fn is_word(c: char) -> bool {
     // Vowel signs and other marks of the Indian and neighbouring scripts are no letters to `char`.
     c.is_alphanumeric() || ('\u{900}'..='\u{109f}').contains(&c) || ('\u{300}'..='\u{36f}').contains(&c)
 }
 
 /// The script writes no gaps between words.
-fn is_gapless(c: char) -> bool {
+pub(crate) fn is_gapless(c: char) -> bool {
     matches!(u32::from(c),
         0xe00..=0xeff | 0x1000..=0x109f | 0x1780..=0x17ff | 0x3040..=0x30ff | 0x3400..=0x4dbf
         | 0x4e00..=0x9fff | 0xf900..=0xfaff | 0x20000..=0x3ffff)

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::artifact::Artifact;
+use cairn_core::erasure::Figures;
 use cairn_core::event::{
-    Checkpoint, Event, Receipt, Record, Run, RunEnd, RunOutcome, RunRequest, Trigger, TurnEnd, TurnOutcome,
-    Work,
+    Checkpoint, Event, Receipt, Record, Removal, Run, RunEnd, RunOutcome, RunRequest, Trigger, TurnEnd,
+    TurnOutcome, Work,
 };
 use cairn_core::ids::{Generation, Seq};
 use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
@@ -440,6 +441,21 @@ fn events_of_compaction_keep_their_shape() {
 #[test]
 fn events_of_memories_keep_their_shape() {
     insta::assert_snapshot!(lines(memories()));
+}
+
+#[test]
+fn events_of_erasures_keep_their_shape() {
+    let figures = Figures { entries: 2, answers: 1, seconds: 0.5, ..Figures::default() };
+    let events = vec![
+        Event::PersonErased { pseudonym: "local/erased-1".into(), figures },
+        Event::RecordsRemoved { from_n: 2, to_n: 9, by: Removal::Erasure },
+        Event::RecordsRemoved { from_n: 2, to_n: 2, by: Removal::Retention },
+    ];
+    insta::assert_snapshot!(lines(events), @r#"
+    {"n":1,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"person_erased","pseudonym":"local/erased-1","figures":{"entries":2,"answers":1,"memories":0,"summaries":0,"artifacts":0,"mentions":0,"conversations":0,"seconds":0.5}}}
+    {"n":2,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"records_removed","from_n":2,"to_n":9,"by":"erasure"}}
+    {"n":3,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"records_removed","from_n":2,"to_n":2,"by":"retention"}}
+    "#);
 }
 
 #[test]

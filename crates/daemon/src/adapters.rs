@@ -49,13 +49,18 @@ impl Adapters {
         Self { adapters, stop, supervisors }
     }
 
+    /// All of them.
+    pub fn all(&self) -> Arc<[Arc<dyn Adapter>]> {
+        Arc::clone(&self.adapters)
+    }
+
     /// Nothing more is taken in. What was not acknowledged comes again after the next start; sending goes on.
     pub async fn stop(self) {
         self.stop.cancel();
         for (platform, supervisor) in self.supervisors {
             match tokio::time::timeout(STOP_LIMIT, supervisor).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(platform, %error, "an adapter's supervisor failed"),
+                Ok(Err(_panic)) => tracing::error!(platform, "an adapter's supervisor panicked"),
                 Err(_elapsed) => tracing::warn!(platform, "an adapter is slow to stop"),
             }
         }

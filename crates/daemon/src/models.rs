@@ -26,7 +26,8 @@ pub(crate) fn client(
     })
 }
 
-fn options(loaded: &Loaded, model: &ModelConfig) -> ServerOptions {
+/// How a model behind a server is asked, with its key.
+pub(crate) fn options(loaded: &Loaded, model: &ModelConfig) -> ServerOptions {
     ServerOptions {
         api_key: loaded.api_key(&model.id).cloned(),
         context_window: model.context_window,

@@ -1,27 +1,18 @@
 //! From the configuration to the adapters of the chat networks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{Adapter, Registry};
 use cairn_platforms::discord::{self, Discord, DiscordSettings};
-use cairn_platforms::settings::{CatchUp, ChatSettings};
+use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat};
 use cairn_platforms::telegram::{self, Telegram, TelegramSettings};
 use jiff::SignedDuration;
 use secrecy::SecretString;
 
 use crate::config::{Config, Loaded, Network, NetworkKind};
-
-/// Which chat networks a daemon serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// All that the configuration has: `cairn run`.
-    Networks,
-    /// None but the local platform: a daemon inside a command. What is owed to networks stays owed.
-    Local,
-}
 
 /// Why an adapter cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +23,27 @@ pub enum BadNetwork {
     /// Telegram's settings.
     #[error(transparent)]
     Telegram(#[from] telegram::BadSettings),
+}
+
+/// The adapters of a daemon, and what of their settings may change while they run.
+#[derive(Default)]
+pub struct Networks {
+    /// The adapters.
+    pub adapters: Vec<Arc<dyn Adapter>>,
+    /// Whom they hear, what they take in, how they show answers.
+    pub chats: Chats,
+}
+
+/// Per network what its adapter is told by the configuration.
+pub type Chats = BTreeMap<NetworkKind, LiveChat>;
+
+/// Tells the adapters that run what the configuration says now.
+pub fn tell(chats: &Chats, config: &Config) {
+    for (kind, live) in chats {
+        if let Some(network) = config.network(*kind) {
+            live.set(chat(network, config));
+        }
+    }
 }
 
 /// What every adapter is made from.
@@ -46,8 +58,8 @@ struct Parts<'c> {
 ///
 /// # Errors
 /// Settings that no adapter can be made from.
-pub fn adapters(loaded: &Loaded, registry: &Arc<dyn Registry>) -> Result<Vec<Arc<dyn Adapter>>, BadNetwork> {
-    let mut out = Vec::new();
+pub fn adapters(loaded: &Loaded, registry: &Arc<dyn Registry>) -> Result<Networks, BadNetwork> {
+    let mut out = Networks::default();
     for kind in NetworkKind::ALL {
         let network = loaded.config.network(kind).filter(|network| network.enabled);
         // A token that cannot be read has stopped `cairn run` before (`Loaded::check_tokens`).
@@ -58,10 +70,12 @@ pub fn adapters(loaded: &Loaded, registry: &Arc<dyn Registry>) -> Result<Vec<Arc
             chat: chat(network, &loaded.config),
             registry: Arc::clone(registry),
         };
-        out.push(match kind {
+        let (adapter, chat) = match kind {
             NetworkKind::Discord => parts.discord()?,
             NetworkKind::Telegram => parts.telegram()?,
-        });
+        };
+        out.adapters.push(adapter);
+        out.chats.insert(kind, chat);
     }
     Ok(out)
 }
@@ -73,7 +87,7 @@ fn agents_that_see(config: &Config) -> BTreeSet<AgentId> {
 }
 
 impl Parts<'_> {
-    fn discord(self) -> Result<Arc<dyn Adapter>, BadNetwork> {
+    fn discord(self) -> Result<(Arc<dyn Adapter>, LiveChat), BadNetwork> {
         let network = self.network;
         let settings = DiscordSettings::new(self.token, self.chat);
         let settings = DiscordSettings {
@@ -81,16 +95,46 @@ impl Parts<'_> {
             gateway_url: network.gateway_url.clone(),
             ..settings
         };
-        Ok(Arc::new(Discord::new(settings, self.registry)?))
+        let discord = Discord::new(settings, self.registry)?;
+        let chat = discord.chat();
+        Ok((Arc::new(discord), chat))
     }
 
-    fn telegram(self) -> Result<Arc<dyn Adapter>, BadNetwork> {
+    fn telegram(self) -> Result<(Arc<dyn Adapter>, LiveChat), BadNetwork> {
         let network = self.network;
         let settings = TelegramSettings::new(self.token, self.chat);
         let settings =
             TelegramSettings { api_url: network.api_url.clone().unwrap_or(settings.api_url), ..settings };
-        Ok(Arc::new(Telegram::new(settings, self.registry)?))
+        let telegram = Telegram::new(settings, self.registry)?;
+        let chat = telegram.chat();
+        Ok((Arc::new(telegram), chat))
     }
+}
+
+/// Asks a network how its bot is, without connecting it.
+///
+/// # Errors
+/// Settings that no adapter can be made from.
+pub async fn checkup(
+    config: &Config,
+    kind: NetworkKind,
+    network: &Network,
+    token: SecretString,
+) -> Result<Vec<cairn_platforms::checkup::Checked>, BadNetwork> {
+    let chat = chat(network, config);
+    Ok(match kind {
+        NetworkKind::Discord => {
+            let settings = DiscordSettings::new(token, chat);
+            let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
+            let gateway_url = network.gateway_url.clone();
+            discord::checkup(&DiscordSettings { api_url, gateway_url, ..settings }).await?
+        }
+        NetworkKind::Telegram => {
+            let settings = TelegramSettings::new(token, chat);
+            let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
+            telegram::checkup(&TelegramSettings { api_url, ..settings }).await?
+        }
+    })
 }
 
 /// What both networks are told alike.

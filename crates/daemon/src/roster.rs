@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_actors::{AgentRuntime, Candidate};
+use cairn_actors::{AgentRuntime, Candidate, House};
 use cairn_core::agent::WindowSource;
 use cairn_core::chain::Guarded;
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{ChatModel, Search};
 use cairn_llm::BadModel;
 use futures::future::join_all;
-use tokio::sync::OnceCell;
+use parking_lot::Mutex;
 
-use crate::config::{AgentConfig, Config, Loaded};
+use crate::config::{AgentConfig, Config, Live, Loaded};
 use crate::models;
 use crate::toolshed::Toolshed;
 
@@ -22,14 +22,15 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The agents of a configuration.
 pub struct Roster {
-    loaded: Arc<Loaded>,
+    live: Live,
     search: Arc<dyn Search>,
     tools: Arc<Toolshed>,
     default_agent: AgentId,
-    reached: OnceCell<Reached>,
+    /// Of the configuration that it was asked for last.
+    reached: Mutex<Option<(Arc<Loaded>, Arc<Reached>)>>,
 }
 
-/// The models, and what their servers say of them: asked once.
+/// The models of one configuration, and what their servers say of them: asked once.
 struct Reached {
     models: BTreeMap<String, Arc<dyn ChatModel>>,
     windows: BTreeMap<String, u64>,
@@ -38,14 +39,14 @@ struct Reached {
 impl Roster {
     /// The agents of that configuration; nothing is asked of any server yet. `search`: where the offline model
     /// looks things up; `tools`: what agents' models may call.
-    pub fn new(loaded: Arc<Loaded>, search: Arc<dyn Search>, tools: Arc<Toolshed>) -> Self {
-        let default_agent = loaded.config.default_agent();
-        Self { loaded, search, tools, default_agent, reached: OnceCell::new() }
+    pub fn new(live: Live, search: Arc<dyn Search>, tools: Arc<Toolshed>) -> Self {
+        let default_agent = live.now().config.default_agent();
+        Self { live, search, tools, default_agent, reached: Mutex::default() }
     }
 
-    /// The configuration.
-    pub fn config(&self) -> &Config {
-        &self.loaded.config
+    /// The configuration as it is now.
+    pub fn loaded(&self) -> Arc<Loaded> {
+        self.live.now()
     }
 
     /// The agent that is meant when none is named: the first.
@@ -55,12 +56,13 @@ impl Roster {
 
     /// All agents, in the order of the configuration.
     pub fn ids(&self) -> Vec<AgentId> {
-        self.loaded.config.agents.iter().map(|agent| agent.id.clone()).collect()
+        self.live.now().config.agents.iter().map(|agent| agent.id.clone()).collect()
     }
 
     /// Tools that agents name a class of results for and nobody offers, with their agents.
     pub fn unknown_classes(&self) -> Vec<(AgentId, String)> {
-        let agents = self.loaded.config.agents.iter();
+        let loaded = self.live.now();
+        let agents = loaded.config.agents.iter();
         agents
             .flat_map(|agent| {
                 let offered = self.tools.defs(agent);
@@ -73,7 +75,7 @@ impl Roster {
 
     /// Whether that agent is configured.
     pub fn knows(&self, id: &AgentId) -> bool {
-        self.loaded.config.agent(id.as_str()).is_some()
+        self.live.now().config.agent(id.as_str()).is_some()
     }
 
     /// What agents' models may call.
@@ -95,54 +97,75 @@ impl Roster {
     /// # Errors
     /// A model's address or key cannot be used.
     pub async fn runtimes(&self) -> Result<Vec<AgentRuntime>, BadModel> {
-        let reached = self.reached.get_or_try_init(|| self.reach()).await?;
-        Ok(self.loaded.config.agents.iter().filter_map(|agent| self.runtime(agent, reached)).collect())
+        self.runtimes_of(&self.live.now()).await
     }
 
-    async fn reach(&self) -> Result<Reached, BadModel> {
-        let config = &self.loaded.config;
+    /// The same of a configuration that is about to hold: its models are reached, so that nothing has to wait for them
+    /// once it does. What it says of windows is kept where a model is as it was.
+    ///
+    /// # Errors
+    /// As for [`Roster::runtimes`]; nothing has changed then.
+    pub async fn runtimes_of(&self, loaded: &Arc<Loaded>) -> Result<Vec<AgentRuntime>, BadModel> {
+        let kept = self.reached.lock().clone();
+        let reached = match kept {
+            Some((of, reached)) if Arc::ptr_eq(&of, loaded) => reached,
+            before => {
+                let reached = Arc::new(self.reach(loaded, before.as_ref()).await?);
+                *self.reached.lock() = Some((Arc::clone(loaded), Arc::clone(&reached)));
+                reached
+            }
+        };
+        let agents = loaded.config.agents.iter();
+        Ok(agents.filter_map(|agent| self.runtime(&loaded.config, agent, &reached)).collect())
+    }
+
+    /// Has the house's agents be as configuration and tools have them now.
+    ///
+    /// # Errors
+    /// As for [`Roster::runtimes`]; the house is as it was then.
+    pub async fn deploy(&self, house: &House) -> Result<(), BadModel> {
+        loop {
+            let loaded = self.live.now();
+            house.set_agents(self.runtimes_of(&loaded).await?);
+            // A reload meanwhile would be undone by this.
+            if Arc::ptr_eq(&loaded, &self.live.now()) {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn reach(
+        &self,
+        loaded: &Loaded,
+        before: Option<&(Arc<Loaded>, Arc<Reached>)>,
+    ) -> Result<Reached, BadModel> {
+        let config = &loaded.config;
         let mut models = BTreeMap::new();
         for id in config.agents.iter().flat_map(used) {
             if !models.contains_key(id) {
-                models.insert(id.to_owned(), self.model(id)?);
+                models.insert(id.to_owned(), models::client(loaded, config.model(id), &self.search)?);
             }
         }
-        let windows = self.discovered(&models).await;
+        let windows = discovered(config, &models, before).await;
         let reached = Reached { models, windows };
         config
             .agents
             .iter()
-            .filter_map(|agent| self.runtime(agent, &reached))
+            .filter_map(|agent| self.runtime(config, agent, &reached))
             .for_each(|it| warn_of_windows(&it));
         Ok(reached)
     }
 
-    fn runtime(&self, agent: &AgentConfig, reached: &Reached) -> Option<AgentRuntime> {
+    fn runtime(&self, config: &Config, agent: &AgentConfig, reached: &Reached) -> Option<AgentRuntime> {
         let tools = self.tools.defs(agent);
         let candidate = |id: &str| -> Option<Candidate> {
             let window = reached.windows.get(id).copied().filter(|_| agent.context_window.is_none());
-            let settings = self.loaded.config.settings(agent, id, window, tools.clone());
+            let settings = config.settings(agent, id, window, tools.clone());
             Some(Candidate { settings: Arc::new(settings), model: Arc::clone(reached.models.get(id)?) })
         };
         let mut chain = agent.chain().into_iter().filter_map(candidate);
         let runtime = AgentRuntime::new(chain.next()?).followed_by(chain);
         Some(runtime.summarised_by(agent.compaction.model.as_deref().and_then(candidate)))
-    }
-
-    /// What the servers of the models say how large their windows are, where no agent gets by without: all are asked at
-    /// once, each of them once.
-    async fn discovered(&self, models: &BTreeMap<String, Arc<dyn ChatModel>>) -> BTreeMap<String, u64> {
-        let agents = &self.loaded.config.agents;
-        let needed =
-            |id: &str| agents.iter().any(|agent| agent.context_window.is_none() && used(agent).contains(&id));
-        let asked = models.iter().filter(|(id, model)| model.info().context_window.is_none() && needed(id));
-        let answers =
-            asked.map(|(id, model)| async move { Some((id.clone(), discover(model.as_ref()).await?)) });
-        join_all(answers).await.into_iter().flatten().collect()
-    }
-
-    fn model(&self, id: &str) -> Result<Arc<dyn ChatModel>, BadModel> {
-        models::client(&self.loaded, self.loaded.config.model(id), &self.search)
     }
 }
 
@@ -168,6 +191,31 @@ fn warn_of_windows(agent: &AgentRuntime) {
             Guarded::Warned(_) | Guarded::Fine => {}
         }
     }
+}
+
+/// What the servers of the models say how large their windows are, where no agent gets by without: all are asked at
+/// once, each of them once; one that is configured as it was `before` is not asked again.
+async fn discovered(
+    config: &Config,
+    models: &BTreeMap<String, Arc<dyn ChatModel>>,
+    before: Option<&(Arc<Loaded>, Arc<Reached>)>,
+) -> BTreeMap<String, u64> {
+    let needed = |id: &str| {
+        config.agents.iter().any(|agent| agent.context_window.is_none() && used(agent).contains(&id))
+    };
+    let known = |id: &str| {
+        let (loaded, reached) = before?;
+        let same = loaded.config.model(id).is_some() && loaded.config.model(id) == config.model(id);
+        reached.windows.get(id).copied().filter(|_| same)
+    };
+    let asked = models.iter().filter(|(id, model)| model.info().context_window.is_none() && needed(id));
+    let answers = asked.map(|(id, model)| async move {
+        match known(id) {
+            Some(window) => Some((id.clone(), window)),
+            None => Some((id.clone(), discover(model.as_ref()).await?)),
+        }
+    });
+    join_all(answers).await.into_iter().flatten().collect()
 }
 
 async fn discover(model: &dyn ChatModel) -> Option<u64> {

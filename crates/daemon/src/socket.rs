@@ -102,7 +102,7 @@ impl Socket {
         match tokio::time::timeout(grace, &mut self.server).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => tracing::warn!(%error, "the socket's server failed"),
-            Ok(Err(error)) => tracing::error!(%error, "the socket's server panicked"),
+            Ok(Err(_panic)) => tracing::error!("the socket's server panicked"),
             // Watchers of `/v1/events` never hang up by themselves.
             Err(_elapsed) => self.server.abort(),
         }

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_actors::{BadTool, all_tools, effect_of_builtin};
-use cairn_core::mcp::{Pins, ServerPin, ServerSource};
+use cairn_core::mcp::Pins;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::{Clock, Tool, Toolset};
 use cairn_core::tool::{Effect, SERVER_SEPARATOR, is_listed};
 use cairn_tools::fetch::{BadFetch, Fetch, FetchSettings};
 use cairn_tools::mcp::{Reach, ServerSettings, Servers, Surroundings};
-use parking_lot::RwLock;
 use secrecy::SecretString;
 
 use crate::config::{AgentConfig, Environment as _, FetchConfig, Loaded, McpConfig, ProcessEnvironment};
@@ -44,8 +43,6 @@ pub struct Toolshed {
     linked: Vec<Arc<dyn Tool>>,
     fetch: Option<Arc<dyn Tool>>,
     servers: Servers,
-    sources: BTreeMap<String, ServerSource>,
-    pins: RwLock<Pins>,
 }
 
 impl Toolshed {
@@ -63,39 +60,18 @@ impl Toolshed {
         let common = all_tools(&linked)?;
         let servers: Vec<_> =
             loaded.config.mcp.iter().map(|server| settings(loaded, server, state)).collect();
-        let sources = servers.iter().map(|server| (server.id.clone(), server.source())).collect();
         let fetch = &loaded.config.fetch;
         let fetch = match fetch.enabled {
             true => Some(Arc::new(Fetch::new(fetch_settings(fetch))?) as Arc<dyn Tool>),
             false => None,
         };
-        let servers = Servers::new(servers, pins.clone(), around(clock));
-        Ok(Self { common, linked, fetch, servers, sources, pins: RwLock::new(pins) })
+        let servers = Servers::new(servers, pins, around(clock));
+        Ok(Self { common, linked, fetch, servers })
     }
 
     /// The servers of tools.
     pub fn servers(&self) -> &Servers {
         &self.servers
-    }
-
-    /// How each server is reached, by its id.
-    pub fn sources(&self) -> &BTreeMap<String, ServerSource> {
-        &self.sources
-    }
-
-    /// What operators approved.
-    pub fn pins(&self) -> Pins {
-        self.pins.read().clone()
-    }
-
-    /// A server was approved, or its approval revoked.
-    pub fn set_pin(&self, server: &str, pin: Option<ServerPin>) {
-        let mut pins = self.pins.write();
-        match &pin {
-            Some(pin) => drop(pins.0.insert(server.to_owned(), pin.clone())),
-            None => drop(pins.0.remove(server)),
-        }
-        self.servers.set_pin(server, pin);
     }
 
     /// What an agent's model may call: always in the same order, so that its prompt stays the same.
@@ -138,9 +114,8 @@ impl Toolset for Toolshed {
 
     fn why_not(&self, name: &str) -> Option<String> {
         let (server, tool) = name.split_once(SERVER_SEPARATOR)?;
-        self.sources.get(server)?;
-        let pins = self.pins.read();
-        Some(match pins.0.get(server) {
+        self.servers.source(server)?;
+        Some(match self.servers.pin(server) {
             None => format!(
                 "the server `{server}` is not approved; an operator can do it: `cairn mcp approve {server}`"
             ),

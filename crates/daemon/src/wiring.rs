@@ -18,10 +18,13 @@ use cairn_tools::schema::Schemas;
 use crate::adapters::Adapters;
 use crate::admin::{self, Admin, Identity};
 use crate::clock::SystemClock;
-use crate::config::{Config, Loaded, StateDir};
+use crate::config::{Config, Environment, Live, Loaded, StateDir};
 use crate::desk::{DaemonDesk, DeskDeps};
-use crate::networks::{self, BadNetwork, Reach};
+use crate::keeper::{Daily, Keeper};
+use crate::life::Life;
+use crate::networks::{self, BadNetwork, Networks};
 use crate::registry::DaemonRegistry;
+use crate::reload::{ReloadDeps, Reloader, SetLevel};
 use crate::roster::Roster;
 use crate::socket::{self, Home, Socket, SocketError};
 use crate::toolshed::{BadToolshed, Toolshed};
@@ -78,33 +81,48 @@ impl std::fmt::Debug for Tools {
     }
 }
 
+/// What a daemon of its own (`cairn run`) has beside one inside a command: it serves the chat networks, can be reloaded
+/// and begun anew. What is owed to networks stays owed without it.
+pub struct Control {
+    /// The file that `--config` names.
+    pub flag: Option<PathBuf>,
+    /// Where the file is looked for else, and secrets are.
+    pub env: Arc<dyn Environment>,
+    /// Sets the level of the log.
+    pub set_level: SetLevel,
+    /// Has the daemon begun anew.
+    pub life: Life,
+}
+
 /// A running daemon.
 pub struct Daemon {
     store: Store,
     house: House,
     roster: Arc<Roster>,
     router: Router,
+    outside: Router,
     socket: Socket,
     adapters: Adapters,
-    grace: Duration,
+    reloader: Option<Arc<Reloader>>,
+    live: Live,
+    daily: Daily,
 }
 
 impl Daemon {
-    /// Takes the state's lock, starts the actors, listens at `socket`, and connects to the chat networks within
-    /// `reach`.
+    /// Takes the state's lock, starts the actors, listens at the socket, and, with `control`, starts the adapters of the
+    /// chat networks, connected or not.
     ///
     /// # Errors
     /// What is missing, broken or in the way. Nothing is left running then.
     pub async fn start(
-        loaded: &Arc<Loaded>,
+        live: &Live,
         state: &StateDir,
-        socket: PathBuf,
-        home: Home,
-        reach: Reach,
+        place: (PathBuf, Home),
         tools: &Tools,
+        control: Option<&Control>,
     ) -> Result<Self, StartError> {
-        let store = open(&loaded.config, state).await?;
-        match Self::start_on(store.clone(), loaded, state, (socket, home), reach, tools).await {
+        let store = open(&live.now().config, state).await?;
+        match Self::start_on(store.clone(), live, state, place, tools, control).await {
             Ok(daemon) => Ok(daemon),
             Err(error) => {
                 store.close().await;
@@ -115,68 +133,62 @@ impl Daemon {
 
     async fn start_on(
         store: Store,
-        loaded: &Arc<Loaded>,
+        live: &Live,
         state: &StateDir,
         (socket, home): (PathBuf, Home),
-        reach: Reach,
         tools: &Tools,
+        control: Option<&Control>,
     ) -> Result<Self, StartError> {
+        let loaded = live.now();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let registry = Arc::new(registry(&store, &clock).await?);
-        let roster = Arc::new(roster(&store, loaded, state, tools, registry.pins(), &clock)?);
+        let roster = Arc::new(roster(&store, live, state, tools, registry.pins(), &clock)?);
         for (agent, tool) in roster.unknown_classes() {
             tracing::warn!(%agent, tool, "result_guard.classes names a tool that there is not; check its name");
         }
-        let adapters: Arc<[Arc<dyn Adapter>]> = match reach {
-            Reach::Networks => {
-                networks::adapters(loaded, &(Arc::clone(&registry) as Arc<dyn Registry>))?.into()
-            }
-            Reach::Local => Arc::new([]),
+        let Networks { adapters, chats } = match control {
+            Some(_) => networks::adapters(&loaded, &(Arc::clone(&registry) as Arc<dyn Registry>))?,
+            None => Networks::default(),
         };
-        let house = house(&store, loaded, &roster, &clock, &adapters).await?;
+        let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
+        let house = house(&store, &loaded, &roster, &clock, &adapters).await?;
+        let reloader = control.map(|control| {
+            Arc::new(Reloader::new(ReloadDeps {
+                live: live.clone(),
+                roster: Arc::clone(&roster),
+                house: house.clone(),
+                chats,
+                flag: control.flag.clone(),
+                env: Arc::clone(&control.env),
+                set_level: Arc::clone(&control.set_level),
+            }))
+        });
         let identity = Identity {
             state_dir: state.path.clone(),
             config_file: loaded.file.clone(),
             socket: Some(socket.clone()),
             started_at: clock.now(),
         };
-        let limits = &loaded.config.limits;
-        let desk = DaemonDesk::new(DeskDeps {
-            store: store.clone(),
-            house: house.clone(),
-            registry: Arc::clone(&registry),
-            config: loaded.config.clone(),
-            clock: Arc::clone(&clock),
-            started_at: identity.started_at,
-        });
-        let messages = local::router(LocalApi {
-            intake: Arc::new(house.clone()),
-            clock: Arc::clone(&clock),
-            default_agent: roster.default_agent().clone(),
-            max_text_bytes: limits.max_message_bytes,
-            mint: Arc::new(Mint::default()),
-        });
-        let admin = admin::router(Admin {
+        let keeper = Keeper::of(&store, &loaded.config, &clock);
+        let admin = Admin {
             store: store.clone(),
             house: Some(house.clone()),
             roster: Arc::clone(&roster),
             registry,
             adapters: Arc::clone(&adapters),
+            reloader: reloader.clone(),
+            life: control.map(|control| control.life.clone()),
             identity,
             clock,
-            max_text_bytes: limits.max_message_bytes,
-        });
-        let router = admin::with_fallbacks(messages.merge(admin));
-        let grace = Duration::from_secs(limits.shutdown_secs);
+            max_text_bytes: loaded.config.limits.max_message_bytes,
+        };
+        let ports = ports(&house, live, &admin);
+        let (router, outside) = routes(&house, admin);
         match socket::serve(socket, home, router.clone()).await {
             Ok(socket) => {
-                let ports = AdapterPorts {
-                    intake: Arc::new(house.clone()),
-                    desk: Arc::new(desk),
-                    archive: Arc::new(store.clone()),
-                };
                 let adapters = Adapters::start(adapters, &ports);
-                Ok(Self { store, house, roster, router, socket, adapters, grace })
+                let (live, daily) = (live.clone(), Daily::start(keeper));
+                Ok(Self { store, house, roster, router, outside, socket, adapters, reloader, live, daily })
             }
             Err(error) => {
                 house.shutdown(Duration::ZERO).await;
@@ -190,20 +202,72 @@ impl Daemon {
         self.router.clone()
     }
 
+    /// The routes of the admin address.
+    pub fn outside(&self) -> Router {
+        self.outside.clone()
+    }
+
     /// The socket it listens at.
     pub fn socket(&self) -> &std::path::Path {
         self.socket.path()
     }
 
+    /// The actors.
+    pub fn house(&self) -> &House {
+        &self.house
+    }
+
+    /// The adapters of the chat networks.
+    pub fn adapters(&self) -> Arc<[Arc<dyn Adapter>]> {
+        self.adapters.all()
+    }
+
+    /// What reads the configuration anew; none inside a command.
+    pub fn reloader(&self) -> Option<Arc<Reloader>> {
+        self.reloader.clone()
+    }
+
     /// Stops: nothing more is taken in, turns under way get their time and what they say is sent, all is made durable,
     /// the lock is released.
     pub async fn stop(self) {
+        let grace = Duration::from_secs(self.live.now().config.limits.shutdown_secs);
         self.adapters.stop().await;
-        self.house.shutdown(self.grace).await;
+        self.daily.stop().await;
+        self.house.shutdown(grace).await;
         self.roster.tools().servers().close().await;
         self.socket.close(SOCKET_GRACE).await;
         self.store.close().await;
     }
+}
+
+/// What adapters hand things to.
+fn ports(house: &House, live: &Live, admin: &Admin) -> AdapterPorts {
+    let desk = DaemonDesk::new(DeskDeps {
+        store: admin.store.clone(),
+        house: house.clone(),
+        registry: Arc::clone(&admin.registry),
+        config: live.clone(),
+        clock: Arc::clone(&admin.clock),
+        started_at: admin.identity.started_at,
+    });
+    AdapterPorts {
+        intake: Arc::new(house.clone()),
+        desk: Arc::new(desk),
+        archive: Arc::new(admin.store.clone()),
+    }
+}
+
+/// What the socket serves, messages and everything else; and what the admin address does.
+fn routes(house: &House, admin: Admin) -> (Router, Router) {
+    let messages = local::router(LocalApi {
+        intake: Arc::new(house.clone()),
+        clock: Arc::clone(&admin.clock),
+        default_agent: admin.roster.default_agent().clone(),
+        max_text_bytes: admin.max_text_bytes,
+        mint: Arc::new(Mint::default()),
+    });
+    let (inside, outside) = admin::routers(admin);
+    (admin::with_fallbacks(messages.merge(inside)), outside)
 }
 
 /// A store opened for reading: no actors, nothing is changed.
@@ -222,13 +286,16 @@ impl Reader {
         let store = open(&loaded.config, state).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let registry = Arc::new(registry(&store, &clock).await?);
-        let roster = Arc::new(roster(&store, loaded, state, tools, registry.pins(), &clock)?);
+        let live = Live::new(Arc::clone(loaded));
+        let roster = Arc::new(roster(&store, &live, state, tools, registry.pins(), &clock)?);
         let router = admin::router(Admin {
             store: store.clone(),
             house: None,
             roster: Arc::clone(&roster),
             registry,
             adapters: Arc::new([]),
+            reloader: None,
+            life: None,
             identity: Identity {
                 state_dir: state.path.clone(),
                 config_file: loaded.file.clone(),
@@ -259,14 +326,14 @@ pub(crate) async fn registry(store: &Store, clock: &Arc<dyn Clock>) -> Result<Da
 
 fn roster(
     store: &Store,
-    loaded: &Arc<Loaded>,
+    live: &Live,
     state: &StateDir,
     tools: &Tools,
     pins: Pins,
     clock: &Arc<dyn Clock>,
 ) -> Result<Roster, BadToolshed> {
-    let toolshed = Toolshed::new(loaded, &state.path, pins, tools.0.to_vec(), Arc::clone(clock))?;
-    Ok(Roster::new(Arc::clone(loaded), Arc::new(store.clone()), Arc::new(toolshed)))
+    let toolshed = Toolshed::new(&live.now(), &state.path, pins, tools.0.to_vec(), Arc::clone(clock))?;
+    Ok(Roster::new(live.clone(), Arc::new(store.clone()), Arc::new(toolshed)))
 }
 
 pub(crate) async fn house(
@@ -326,7 +393,11 @@ pub fn store_options(config: &Config, state: &StateDir) -> StoreOptions {
     }
 }
 
-async fn open(config: &Config, state: &StateDir) -> Result<Store, StoreError> {
+/// Opens the store of a state.
+///
+/// # Errors
+/// See [`Store::open`].
+pub(crate) async fn open(config: &Config, state: &StateDir) -> Result<Store, StoreError> {
     let options = store_options(config, state);
     let opened = tokio::task::spawn_blocking(move || Store::open(options)).await;
     opened.unwrap_or_else(|error| {

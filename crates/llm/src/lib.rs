@@ -8,6 +8,7 @@
 mod answer;
 mod anthropic;
 mod failure;
+mod look;
 mod offline;
 mod openai;
 mod options;
@@ -17,6 +18,7 @@ mod told;
 mod window;
 
 pub use anthropic::Anthropic;
+pub use look::Look;
 pub use offline::{OFFLINE_ID, Offline};
 pub use openai::OpenAi;
 pub use options::{BadModel, ServerOptions, Timeouts};

@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -30,6 +32,16 @@ pub(crate) struct Format {
     pub(crate) key_prefix: &'static str,
     /// Headers of every request.
     pub(crate) headers: &'static [(&'static str, &'static str)],
+}
+
+/// What a server told at an address.
+pub(crate) struct Told {
+    /// It likes the question.
+    pub(crate) success: bool,
+    /// Its clock.
+    pub(crate) date: Option<Timestamp>,
+    /// What it said, where that is JSON.
+    pub(crate) value: Option<Value>,
 }
 
 /// A model's server. The connection pool is made with the first request.
@@ -106,9 +118,21 @@ impl Server {
 
     /// What stands at an address, if it is JSON and comes soon.
     pub(crate) async fn get(&self, url: Url) -> Option<Value> {
+        let answer = self.ask(url).await.filter(|told| told.success).and_then(|told| told.value);
+        if answer.is_none() {
+            tracing::debug!(model = %self.info.id, "the model's server lists no window; set context_window");
+        }
+        answer
+    }
+
+    /// What a server tells at an address, whether it likes the question or not; `None` when nothing comes soon.
+    pub(crate) async fn ask(&self, url: Url) -> Option<Told> {
         let request = self.client().ok()?.get(url).headers(self.headers.clone());
         let asked = async {
-            let mut response = request.send().await.ok().filter(|response| response.status().is_success())?;
+            let mut response = request.send().await.ok()?;
+            let success = response.status().is_success();
+            let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
+            let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
             let mut bytes = Vec::new();
             while let Some(chunk) = response.chunk().await.ok()? {
                 bytes.extend_from_slice(&chunk);
@@ -116,13 +140,9 @@ impl Server {
                     return None;
                 }
             }
-            serde_json::from_slice(&bytes).ok()
+            Some(Told { success, date, value: serde_json::from_slice(&bytes).ok() })
         };
-        let answer = tokio::time::timeout(ASK_TIMEOUT, asked).await.ok().flatten();
-        if answer.is_none() {
-            tracing::debug!(model = %self.info.id, "the model's server lists no window; set context_window");
-        }
-        answer
+        tokio::time::timeout(ASK_TIMEOUT, asked).await.ok().flatten()
     }
 
     /// The connection pool, made on first use: its root certificates would weigh on an idle daemon. A proxy from the
@@ -204,11 +224,25 @@ pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
+/// The text without the key; without its beginning, too, where the text was cut off within it.
+fn struck(text: &str, key: &str) -> String {
+    /// So much of a key is no secret.
+    const LEAST: usize = 4;
+    let text = text.replace(key, "[key]");
+    let Some(cut) = text.strip_suffix('…') else { return text };
+    let begun =
+        (LEAST..key.len()).rev().filter_map(|n| key.get(..n)).find_map(|begun| cut.strip_suffix(begun));
+    match begun {
+        Some(rest) => format!("{rest}[key]…"),
+        None => text,
+    }
+}
+
 fn without_key(error: ModelError, key: Option<&SecretString>) -> ModelError {
     let Some(key) = key.map(|key| key.expose_secret().trim()).filter(|key| !key.is_empty()) else {
         return error;
     };
-    let clean = |text: String| text.replace(key, "[key]");
+    let clean = |text: String| struck(&text, key);
     match error {
         ModelError::ContextOverflow { message, limit } => {
             ModelError::ContextOverflow { message: clean(message), limit }
@@ -225,5 +259,17 @@ fn without_key(error: ModelError, key: Option<&SecretString>) -> ModelError {
         ModelError::Timeout(wait) => ModelError::Timeout(wait),
         ModelError::Transport(text) => ModelError::Transport(clean(text)),
         ModelError::Protocol(text) => ModelError::Protocol(clean(text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::struck;
+
+    #[test]
+    fn neither_a_key_nor_its_beginning_at_the_end_of_a_cut_text_is_passed_on() {
+        assert_eq!(struck("bad key sk-12345678, sorry", "sk-12345678"), "bad key [key], sorry");
+        assert_eq!(struck("bad key sk-1234…", "sk-12345678"), "bad key [key]…");
+        assert_eq!(struck("it is the ask…", "sk-12345678"), "it is the ask…");
     }
 }

@@ -31,6 +31,12 @@ pub(crate) fn entry_of<'a>(list: &'a Value, model: &str) -> Option<&'a Value> {
     })
 }
 
+/// Whether it is a list that has anything in it.
+pub(crate) fn has_entries(list: &Value) -> bool {
+    let entries = list.get("data").or_else(|| list.get("models")).unwrap_or(list).as_array();
+    entries.is_some_and(|entries| !entries.is_empty())
+}
+
 /// The smallest of those listed: a provider's limit may be under its model's.
 pub(crate) fn listed_window(model: &Value) -> Option<u64> {
     LISTED.iter().filter_map(|pointer| number(model, pointer)).min()

@@ -3,6 +3,7 @@
 
 pub mod attach;
 mod buttons;
+pub mod checkup;
 pub mod discord;
 pub mod link;
 pub mod local;

@@ -1,11 +1,13 @@
 //! What the adapters of all chat networks are told alike.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::access::AccessPolicy;
 use cairn_core::ids::AgentId;
 use jiff::SignedDuration;
+use parking_lot::RwLock;
 
 use crate::attach::AttachLimits;
 
@@ -43,6 +45,27 @@ impl ChatSettings {
     /// What is read of attachments; `images`: for an agent with a model that takes pictures.
     pub(crate) fn attach_limits(&self, images: bool) -> AttachLimits {
         AttachLimits { image_bytes: self.image_max_bytes, text_bytes: self.text_max_bytes, images }
+    }
+}
+
+/// These settings as they are now: whoever has it sees what is set anew. Clones share it.
+#[derive(Debug, Clone)]
+pub struct LiveChat(Arc<RwLock<Arc<ChatSettings>>>);
+
+impl LiveChat {
+    /// Beginning with these.
+    pub fn new(settings: ChatSettings) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(settings))))
+    }
+
+    /// As they are now.
+    pub fn get(&self) -> Arc<ChatSettings> {
+        Arc::clone(&self.0.read())
+    }
+
+    /// From here on these hold, for everything that is taken in or shown next. What is under way ends as it began.
+    pub fn set(&self, settings: ChatSettings) {
+        *self.0.write() = Arc::new(settings);
     }
 }
 

@@ -11,6 +11,7 @@ use cairn_core::artifact::Artifact;
 use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::ports::{ArtifactLines, ArtifactStore, LineRange, StoreError};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use crate::disk::{io_error, make_dir, sync_dir};
@@ -23,21 +24,51 @@ const NAME_MAX: usize = 200;
 #[derive(Debug, Clone)]
 pub struct Artifacts {
     dir: Arc<Path>,
+    /// Files that go once a backup has been made; none: none is being made.
+    held: Arc<Mutex<Option<Vec<PathBuf>>>>,
+}
+
+/// Holds the files of artifacts where they are until it is dropped.
+pub(crate) struct Held(Artifacts);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Locked to the end: what is stored anew under a name waits until the old file is gone.
+        let mut held = self.0.held.lock();
+        for file in held.take().into_iter().flatten() {
+            // The next start removes what is still there then.
+            if let Err(error) = remove(&file) {
+                tracing::warn!(%error, "an artifact that has expired is still there");
+            }
+        }
+    }
 }
 
 impl Store {
     /// The artifacts that belong to this store.
     pub fn artifacts(&self) -> Artifacts {
-        Artifacts { dir: self.inner.options.dir.join("artifacts").into() }
+        self.inner.artifacts.clone()
     }
 }
 
 impl Artifacts {
+    /// Those of that state folder.
+    pub(crate) fn of(state: &Path) -> Self {
+        Self { dir: state.join("artifacts").into(), held: Arc::default() }
+    }
+
+    /// Files that are removed from here on stay until what is returned is dropped. One at a time.
+    pub(crate) fn hold(&self) -> Held {
+        *self.held.lock() = Some(Vec::new());
+        Held(self.clone())
+    }
+
     fn folder(&self, channel: &ChannelId) -> PathBuf {
         self.dir.join(file_name(&channel.to_string()))
     }
 
-    fn file(&self, channel: &ChannelId, id: &ArtifactId) -> PathBuf {
+    /// The file of an artifact.
+    pub(crate) fn file(&self, channel: &ChannelId, id: &ArtifactId) -> PathBuf {
         self.folder(channel).join(file_name(id.as_str()))
     }
 
@@ -69,7 +100,7 @@ impl Artifacts {
 
 /// A name that is safe as a file's and tells what it is of: what is no letter, digit, dot, line or underscore is written
 /// in hex; a long one ends in a hash instead of its end.
-fn file_name(text: &str) -> String {
+pub(crate) fn file_name(text: &str) -> String {
     let mut name = String::new();
     for byte in text.bytes() {
         match byte {
@@ -92,8 +123,9 @@ fn file_name(text: &str) -> String {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
-        Err(StoreError::View { view: "artifacts", message: format!("the work failed: {error}") })
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_panic| {
+        let message = "the work panicked; the log says where".to_owned();
+        Err(StoreError::View { view: "artifacts", message })
     })
 }
 
@@ -105,6 +137,9 @@ impl ArtifactStore for Artifacts {
         text: Arc<str>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         let (folder, file) = (self.folder(channel), self.file(channel, id));
+        if let Some(held) = self.held.lock().as_mut() {
+            held.retain(|gone| *gone != file);
+        }
         Box::pin(blocking(move || put(&folder, &file, text.as_bytes())))
     }
 
@@ -124,10 +159,18 @@ impl ArtifactStore for Artifacts {
 
     fn remove(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {
         let file = self.file(channel, id);
-        Box::pin(blocking(move || match fs::remove_file(&file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &file)(error)),
-            _ => Ok(()),
-        }))
+        if let Some(held) = self.held.lock().as_mut() {
+            held.push(file);
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(blocking(move || remove(&file)))
+    }
+}
+
+fn remove(file: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", file)(error)),
+        _ => Ok(()),
     }
 }
 

@@ -2,15 +2,24 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
-use cairn_core::event::Event;
+use cairn_core::event::{Event, TurnOutcome};
 use cairn_core::ports::StoreError;
 
 use crate::disk::io_error;
 use crate::journal::{line, segment};
 use crate::store::{Layout, Store};
 
-/// The line of a stop is far shorter.
-const LAST_LINE_BYTES: u64 = 4096;
+/// What an erasure writes behind the line of a stop: a line for each turn that it ends and each delivery that it drops.
+const LAST_LINES_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What is written while no daemon runs, behind the record of its stop.
+fn is_of_no_daemon(event: &Event) -> bool {
+    match event {
+        Event::PersonErased { .. } | Event::OutboxDropped { .. } => true,
+        Event::TurnEnded(end) => matches!(end.outcome, TurnOutcome::Stopped),
+        _ => false,
+    }
+}
 
 impl Store {
     /// Whether the last record is that of a stop, or there is none yet. To be asked before anything is appended.
@@ -23,20 +32,22 @@ impl Store {
             return Ok(true);
         }
         let path = segment::path(&Layout::of(&self.inner.options.dir).journal, tail.segment);
-        let from = tail.len.saturating_sub(LAST_LINE_BYTES);
+        let from = tail.len.saturating_sub(LAST_LINES_BYTES);
         let mut bytes = Vec::new();
         let mut file = std::fs::File::open(&path).map_err(io_error("open", &path))?;
         file.seek(SeekFrom::Start(from)).map_err(io_error("read", &path))?;
         file.take(tail.len - from).read_to_end(&mut bytes).map_err(io_error("read", &path))?;
-        let last = bytes.strip_suffix(b"\n").unwrap_or(&bytes).rsplit(|byte| *byte == b'\n').next();
-        let record = last.and_then(|last| line::parse(last).ok());
-        Ok(record.is_some_and(|record| matches!(record.event, Event::DaemonStopped)))
+        let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).rsplit(|byte| *byte == b'\n');
+        let last =
+            lines.map_while(|line| line::parse(line).ok()).find(|record| !is_of_no_daemon(&record.event));
+        Ok(last.is_some_and(|record| matches!(record.event, Event::DaemonStopped)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use cairn_core::event::NewRecord;
+    use cairn_core::event::{NewRecord, TurnEnd};
+    use cairn_core::model::Usage;
     use cairn_core::ports::Journal;
     use jiff::Timestamp;
 
@@ -47,7 +58,15 @@ mod tests {
     async fn only_a_stop_at_the_very_end_is_clean() {
         let dir = tempfile::tempdir().unwrap();
         let started = Event::DaemonStarted { version: "0.1.0".to_owned() };
-        for (event, clean) in [(started.clone(), false), (Event::DaemonStopped, true), (started, false)] {
+        let end = Event::TurnEnded(TurnEnd {
+            turn: "t1".into(),
+            outcome: TurnOutcome::Stopped,
+            model: None,
+            usage: Usage::default(),
+            recalled: Vec::new(),
+        });
+        let cases = [(started.clone(), false), (Event::DaemonStopped, true), (end, true), (started, false)];
+        for (event, clean) in cases {
             let options = StoreOptions::new(dir.path());
             let store = tokio::task::spawn_blocking(move || Store::open(options)).await.unwrap().unwrap();
             let at = Timestamp::UNIX_EPOCH;

@@ -8,6 +8,9 @@ use std::path::Path;
 
 use cairn_core::ports::StoreError;
 
+/// So much must fit on a disk that was full before it counts as having room.
+const ROOM_BYTES: usize = 128 * 1024;
+
 /// Opens files to append to.
 pub(crate) trait Disk: Send + Sync + 'static {
     /// Opens a file for appending, making it (0600) when it is not there.
@@ -84,6 +87,18 @@ pub(crate) fn remove_dir(dir: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", dir)(error)),
         _ => Ok(()),
     }
+}
+
+/// Whether some more can be written durably to a folder.
+pub(crate) fn has_room(dir: &Path) -> io::Result<()> {
+    let path = dir.join("room.new");
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        file.write_all(&vec![1; ROOM_BYTES])?;
+        file.sync_all()
+    };
+    let written = write();
+    fs::remove_file(&path).and(written)
 }
 
 /// Turns a system error into the store's, with what was tried and where.

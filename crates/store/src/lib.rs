@@ -6,14 +6,18 @@
 //! it on a thread of their own, and every read waits until they show all that was durable when it was asked.
 
 mod artifacts;
+mod backup;
 mod clean;
 mod disk;
+mod erasure;
+mod format;
 mod index;
 mod journal;
 mod lock;
 mod options;
 mod ports;
 mod recall;
+mod retain;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -21,6 +25,10 @@ mod verify;
 mod views;
 
 pub use artifacts::Artifacts;
+pub use backup::swap::is_begun;
+pub use backup::{BackupError, BackupReport, RestoreReport, restore_dir};
+pub use erasure::{erase_dir, erasures_dir};
 pub use options::StoreOptions;
+pub use retain::Compressed;
 pub use store::{Store, StoreStats};
 pub use verify::{JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir};

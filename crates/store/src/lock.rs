@@ -8,7 +8,9 @@ use std::path::Path;
 use cairn_core::ports::StoreError;
 use fs4::{FileExt, TryLockError};
 
+use crate::backup::swap;
 use crate::disk::io_error;
+use crate::format;
 
 /// Held as long as the store is open; the system releases it when the process ends, however it ends.
 pub(crate) struct StateLock {
@@ -16,11 +18,24 @@ pub(crate) struct StateLock {
 }
 
 impl StateLock {
-    /// Takes the lock and writes the process id into it.
+    /// Takes the lock of a state that this program may use, and writes the process id into it. A restore that was cut
+    /// short is brought to its end.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] with the owner's process id, or [`StoreError::Io`].
+    /// [`StoreError::Newer`], with nothing touched; [`StoreError::InUse`] with the owner's process id, or
+    /// [`StoreError::Io`].
     pub(crate) fn take(dir: &Path) -> Result<Self, StoreError> {
+        format::refuse_newer(dir)?;
+        let lock = Self::take_any(dir)?;
+        swap::finish(dir)?;
+        Ok(lock)
+    }
+
+    /// Takes the lock of a state whatever its format, to move it out of the way.
+    ///
+    /// # Errors
+    /// As [`Self::take`], but for the format.
+    pub(crate) fn take_any(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("lock");
         let mut file = OpenOptions::new()
             .read(true)

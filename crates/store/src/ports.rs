@@ -51,7 +51,8 @@ impl Archive for Store {
                 let channel = conversation.channel.clone();
                 commands.send(Command::KeepHead { channel, head, reply }).map_err(|_| StoreError::Closed)
             });
-            sent.await.map_err(|error| view_error(format!("a head could not be made: {error}")))??;
+            sent.await
+                .map_err(|_panic| view_error("making a head panicked; the log says where".to_owned()))??;
             kept.await.map_err(|_| StoreError::Closed)?
         }
         .boxed()
@@ -123,6 +124,15 @@ impl OutboxStore for Store {
 }
 
 impl Store {
+    /// How many memories an agent has, in all scopes.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn memory_count(&self, agent: &AgentId) -> Result<u64, StoreError> {
+        let agent = agent.clone();
+        self.read(move |inner| inner.reads(|reads| memories::count(reads.db, &agent))).await
+    }
+
     /// Calls of tools, the newest that fit, oldest first, with their records.
     ///
     /// # Errors

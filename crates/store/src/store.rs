@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
 
-use crate::disk::{Disk, RealDisk, io_error, make_dir};
+use crate::artifacts::Artifacts;
+use crate::disk::{Disk, RealDisk, has_room, io_error, make_dir};
+use crate::format;
 use crate::index::{Indexer, SearchIndex, Task};
 use crate::journal::reader::Reader;
 use crate::journal::{Appender, open, segment};
@@ -21,6 +24,9 @@ use crate::views::{Applier, Command, Views};
 
 /// Wake-ups and heads that may wait for the applier; a wake-up that finds it full is not needed.
 const COMMANDS: usize = 64;
+
+/// How long a store that closes waits for work over whole segments to come to an end.
+const LEASE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// An open store. Clones share it.
 #[derive(Clone)]
@@ -37,6 +43,10 @@ pub(crate) struct Inner {
     pub(crate) index: Arc<SearchIndex>,
     pub(crate) tasks: SyncSender<Task>,
     pub(crate) commands: SyncSender<Command>,
+    maintenance: Arc<tokio::sync::Mutex<()>>,
+    /// An erasure was asked for: the store is about to be opened anew, and no backup begins.
+    pub(crate) erasing: AtomicBool,
+    pub(crate) artifacts: Artifacts,
     threads: Mutex<Vec<JoinHandle<()>>>,
     indexer: Mutex<Option<JoinHandle<()>>>,
     lock: Mutex<Option<Arc<StateLock>>>,
@@ -57,8 +67,8 @@ pub struct StoreStats {
     pub last_sync_micros: u64,
     /// Syncs of the journal since it was opened.
     pub syncs: u64,
-    /// Why the views are behind, when they cannot be written.
-    pub views_error: Option<String>,
+    /// Why the journal or the views cannot be written at present. While the journal cannot, nothing is taken in.
+    pub trouble: Option<StoreError>,
 }
 
 /// The folders within the state folder.
@@ -94,8 +104,11 @@ impl Store {
         make_dir(&options.dir)?;
         // Every thread that writes holds the lock, too: it is free when the last of them has ended, however they end.
         let lock = Arc::new(StateLock::take(&options.dir)?);
+        format::prepare(&options.dir)?;
         let layout = Layout::of(&options.dir);
+        let artifacts = Artifacts::of(&options.dir);
         make_dir(&layout.journal)?;
+        crate::erasure::resume_or_wait(&options.dir)?;
         let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, &layout.journal)?;
         let tail = open::open(&layout.journal, &layout.quarantine, &meta.checkpoint())?;
         let views = Arc::new(views);
@@ -132,6 +145,9 @@ impl Store {
             index,
             tasks,
             commands,
+            maintenance: Arc::default(),
+            erasing: AtomicBool::new(false),
+            artifacts,
             threads: Mutex::new(vec![writer, applier]),
             indexer: Mutex::new(Some(indexer)),
             lock: Mutex::new(Some(lock)),
@@ -169,7 +185,24 @@ impl Store {
                 "the store could not be closed in order; the next start mends what derives from the journal"
             );
         }
+        // Work over whole segments, which nobody may wait for any more, must not go on when another opens the store.
+        if tokio::time::timeout(LEASE_PATIENCE, self.maintenance()).await.is_err() {
+            tracing::warn!("work over the journal's segments goes on while the store is closed");
+        }
         *self.inner.lock.lock() = None;
+    }
+
+    /// Waits for the lease that work over whole segments takes for as long as it lasts: a backup that copies them, an
+    /// erasure or a retention that writes them anew. While it is held, no sealed segment is renamed, rewritten or removed
+    /// by anyone else; appends, reads and replies never wait for it. It belongs to its holder until it is dropped and may
+    /// be moved into a blocking task.
+    pub async fn maintenance(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        self.inner.maintenance.clone().lock_owned().await
+    }
+
+    /// The same lease, when nobody holds it now.
+    pub fn try_maintenance(&self) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+        self.inner.maintenance.clone().try_lock_owned().ok()
     }
 
     /// Figures for status and metrics.
@@ -181,7 +214,7 @@ impl Store {
         let segments = segment::list(&layout.journal)?;
         let mut journal_bytes = 0;
         for first in &segments {
-            let path = segment::path(&layout.journal, *first);
+            let path = segment::file_of(&segment::path(&layout.journal, *first));
             journal_bytes += path.metadata().map_err(io_error("read", &path))?.len();
         }
         let durable = *self.inner.appender.durable().borrow();
@@ -193,7 +226,7 @@ impl Store {
             applied_n: applied.n,
             last_sync_micros: durable.last_sync_micros,
             syncs: durable.syncs,
-            views_error: applied.error.map(|error| error.to_string()),
+            trouble: self.inner.trouble().or(applied.error),
         })
     }
 
@@ -205,7 +238,8 @@ impl Store {
         self.settle().await?;
         let inner = self.inner.clone();
         let done = tokio::task::spawn_blocking(move || read(&inner)).await;
-        let result = done.unwrap_or_else(|error| Err(view_error(format!("reading it failed: {error}"))));
+        let result = done
+            .unwrap_or_else(|_panic| Err(view_error("reading it panicked; the log says where".to_owned())));
         // What is wrong with the search index says nothing of the rows.
         if let Err(StoreError::View { view: SLED, .. }) = &result {
             self.inner.views.suspect();
@@ -216,6 +250,17 @@ impl Store {
 }
 
 impl Inner {
+    /// Why the journal cannot be written. A disk that was full is tried, so that it is told within one question that
+    /// there is room again, without anybody who writes.
+    fn trouble(&self) -> Option<StoreError> {
+        let trouble = self.appender.trouble()?;
+        if matches!(trouble, StoreError::DiskFull { .. }) && has_room(&self.options.dir).is_ok() {
+            self.appender.forget_trouble();
+            return None;
+        }
+        Some(trouble)
+    }
+
     /// Rows and journal together.
     pub(crate) fn reads<T>(
         &self,

@@ -202,3 +202,47 @@ async fn views_of_another_version_are_made_anew_and_not_taken_for_damaged() {
     store.close().await;
     assert!(!dir.path().join("views.damaged").exists());
 }
+
+#[tokio::test]
+async fn files_of_artifacts_that_expire_while_a_backup_is_made_go_when_it_is_done() {
+    use cairn_core::ports::ArtifactStore as _;
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    let artifacts = store.artifacts();
+    let put = async |id: &str| artifacts.put(&channel(), &id.into(), Arc::from("words")).await.unwrap();
+    let there = |id: &str| store.inner.artifacts.file(&channel(), &id.into()).exists();
+    put("a1").await;
+    put("a2").await;
+    let held = store.inner.artifacts.hold();
+    for id in ["a1", "a2"] {
+        artifacts.remove(&channel(), &id.into()).await.unwrap();
+        assert!(there(id));
+    }
+    put("a2").await;
+    drop(held);
+    assert!(!there("a1") && there("a2"), "what was stored anew stays");
+    artifacts.remove(&channel(), &"a2".into()).await.unwrap();
+    assert!(!there("a2"));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_until_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::default();
+    let store = Store::open_on(StoreOptions::new(dir.path()), Arc::new(disk.clone())).unwrap();
+    append(&store, "one").await.unwrap();
+    assert_eq!(store.stats().unwrap().trouble, None);
+    disk.set(UNSYNCED);
+    append(&store, "lost").await.unwrap_err();
+    assert!(matches!(store.stats().unwrap().trouble, Some(StoreError::Io { .. })));
+    disk.set(FINE);
+    append(&store, "two").await.unwrap();
+    assert_eq!(store.stats().unwrap().trouble, None);
+    // The true disk has room: that is found out without a write.
+    disk.set(FULL);
+    append(&store, "lost").await.unwrap_err();
+    assert_eq!(store.stats().unwrap().trouble, None);
+    disk.set(FINE);
+    store.close().await;
+}

@@ -6,7 +6,9 @@ use std::path::Path;
 use cairn_core::ports::{Archive, StoreError};
 use serde::{Deserialize, Serialize};
 
+use crate::backup::swap;
 use crate::disk::{io_error, remove_dir};
+use crate::journal::open::gone;
 use crate::journal::quarantine;
 use crate::lock::StateLock;
 use crate::options::StoreOptions;
@@ -136,7 +138,7 @@ fn verify_blocking(
 ) -> Result<(VerifyReport, Option<Store>), StoreError> {
     let layout = Layout::of(&options.dir);
     let there = layout.journal.try_exists().map_err(io_error("look into", &options.dir))?;
-    if !there {
+    if !there && !swap::is_pending(&options.dir) {
         return Ok((VerifyReport { ok: true, ..VerifyReport::default() }, None));
     }
     let lock = StateLock::take(&options.dir)?;
@@ -195,7 +197,10 @@ fn check_closed_views(
 ) -> Result<(), StoreError> {
     match Db::open(dir, options.sled_cache_bytes) {
         Ok(db) => {
-            report.views.applied = db.meta().ok().flatten().unwrap_or_default().n;
+            let meta = db.meta().ok().flatten().unwrap_or_default();
+            report.views.applied = meta.n;
+            let journal = Layout::of(&options.dir).journal;
+            report.problems.extend(gone(&journal, &meta.checkpoint()).map(|error| error.to_string()));
             if let Err(error) = check_views(&db, report) {
                 report.problems.push(format!("{error}; the next start makes the views anew"));
             }

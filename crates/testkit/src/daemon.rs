@@ -10,8 +10,10 @@ use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::{UnixDatagram, UnixStream};
+use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
+
+use crate::systemd::Systemd;
 
 /// How long a start, a stop or an answer may take before a test gives up. Not a measure of speed.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -30,37 +32,38 @@ impl Daemon {
     /// # Errors
     /// The process cannot be started, or ends before it is ready.
     pub async fn start(cairn: &Path, state: &Path, config: Option<&Path>) -> io::Result<Self> {
-        std::fs::create_dir_all(state)?;
-        let notify_path = state.join("notify.sock");
-        if notify_path.exists() {
-            std::fs::remove_file(&notify_path)?;
-        }
-        let notify = UnixDatagram::bind(&notify_path)?;
+        Self::start_under(&Systemd::of(state)?, &[], cairn, state, config).await
+    }
+
+    /// The same under a systemd of the test's own, with more variables.
+    ///
+    /// # Errors
+    /// As for [`Daemon::start`].
+    pub async fn start_under(
+        systemd: &Systemd,
+        vars: &[(&str, &str)],
+        cairn: &Path,
+        state: &Path,
+        config: Option<&Path>,
+    ) -> io::Result<Self> {
         let mut command = Command::new(cairn);
-        command.arg("run").arg("--state").arg(state).env("NOTIFY_SOCKET", &notify_path);
+        command.arg("run").arg("--state").arg(state).env("NOTIFY_SOCKET", &systemd.path);
+        command.envs(vars.iter().copied());
         command.env_remove("RUNTIME_DIRECTORY").stdin(Stdio::null()).kill_on_drop(true);
-        command.stdout(Stdio::null()).stderr(std::fs::File::create(state.join("daemon.log"))?);
+        command
+            .stdout(std::fs::File::create(state.join("daemon.out"))?)
+            .stderr(std::fs::File::create(state.join("daemon.log"))?);
         if let Some(config) = config {
             command.arg("--config").arg(config);
         }
         let began = Instant::now();
         let mut child = command.spawn()?;
-        let mut message = [0_u8; 4096];
-        let ready = async {
-            loop {
-                let n = notify.recv(&mut message).await?;
-                if String::from_utf8_lossy(&message[..n]).lines().any(|line| line == "READY=1") {
-                    return io::Result::Ok(());
-                }
-            }
-        };
         tokio::select! {
-            ready = ready => ready?,
+            told = systemd.until("READY=1") => drop(told?),
             status = child.wait() => {
                 let log = std::fs::read_to_string(state.join("daemon.log"))?;
                 return Err(io::Error::other(format!("ended before it was ready: {:?}\n{log}", status?)));
             }
-            () = tokio::time::sleep(PATIENCE) => return Err(io::Error::other("never ready")),
         }
         let socket = state.join("cairn.sock");
         Ok(Self { child, socket, ready_after: began.elapsed() })
@@ -69,6 +72,30 @@ impl Daemon {
     /// Time from the start of the process to its being ready.
     pub fn ready_after(&self) -> Duration {
         self.ready_after
+    }
+
+    /// Its process, as long as it lives.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Sends it a signal, such as `HUP`.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub async fn signal(&self, name: &str) -> io::Result<()> {
+        let pid = self.child.id().ok_or_else(|| io::Error::other("the daemon has ended"))?;
+        let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().await?;
+        if status.success() { Ok(()) } else { Err(io::Error::other("no such process")) }
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// It does not end.
+    pub async fn ended(mut self) -> io::Result<std::process::ExitStatus> {
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        ended.map_err(|_late| io::Error::other("it did not stop"))?
     }
 
     /// A client of its socket.
@@ -100,11 +127,9 @@ impl Daemon {
     ///
     /// # Errors
     /// It does not end.
-    pub async fn stop(mut self) -> io::Result<std::process::ExitStatus> {
-        let pid = self.child.id().ok_or_else(|| io::Error::other("the daemon has ended"))?;
-        Command::new("kill").args(["-TERM", &pid.to_string()]).status().await?;
-        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
-        ended.map_err(|_late| io::Error::other("it did not stop"))?
+    pub async fn stop(self) -> io::Result<std::process::ExitStatus> {
+        self.signal("TERM").await?;
+        self.ended().await
     }
 }
 

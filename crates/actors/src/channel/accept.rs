@@ -127,7 +127,7 @@ impl ChannelState {
     ) -> Result<Result<Admission, Refusal>, Fault> {
         let (n_pending, turn) =
             self.cell.read(|conversation| (conversation.pending.len(), conversation.next_turn()));
-        if n_pending >= self.shared.deps.limits.channel_queue {
+        if n_pending >= self.shared.limits().channel_queue {
             return Ok(Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }));
         }
         if inbound.addressed

@@ -13,7 +13,7 @@ use crate::tasks::Ended;
 
 /// Why the actor cannot go on: it is started again from the archive.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// A record does not fit the state.
     #[error(transparent)]
     Fold(#[from] FoldError),

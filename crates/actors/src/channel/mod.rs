@@ -42,6 +42,7 @@ use crate::tasks::Ended;
 use crate::turn::{Cause, Run};
 
 pub(crate) use accept::refusal;
+pub(crate) use journal::Fault;
 
 use accept::Recent;
 use closing::Closing;
@@ -215,6 +216,11 @@ pub(crate) enum ChannelMsg {
     Tick,
     /// Look whether artifacts expire.
     Expire,
+    /// Give a sign of life.
+    Ping {
+        /// Where it goes.
+        reply: Reply<()>,
+    },
     /// Start no more turns; answer when none is open.
     Drain {
         /// Where the answer goes.
@@ -277,6 +283,7 @@ impl ChannelMsg {
             | Self::TellLoss
             | Self::Tick
             | Self::Expire
+            | Self::Ping { .. }
             | Self::Drain { .. }
             | Self::Abandon { .. } => {}
         }
@@ -323,6 +330,8 @@ pub(crate) struct ChannelState {
     tier: Tier,
     /// Whether its window is restless.
     unrest: UnrestWatch,
+    /// The tier at which the run under way began.
+    run_tier: Option<Tier>,
     draining: bool,
     drained: Vec<Reply<()>>,
     /// Runs that began by themselves and that somebody in the chat has asked for since.
@@ -344,6 +353,7 @@ impl Actor for Channel {
         args: ChannelArgs,
     ) -> Result<ChannelState, ActorProcessingErr> {
         args.cell.set_channel(myself.clone());
+        let run_tier = args.cell.read(|conversation| conversation.run.as_ref().map(|run| run.tier));
         Ok(ChannelState {
             head_n: args.cell.read(|conversation| conversation.last_n),
             shared: args.shared,
@@ -361,6 +371,7 @@ impl Actor for Channel {
             recent: VecDeque::new(),
             tier: Tier::Calm,
             unrest: UnrestWatch::default(),
+            run_tier,
             draining: false,
             drained: Vec::new(),
             told_of: BTreeSet::new(),
@@ -435,6 +446,7 @@ impl Actor for Channel {
             ChannelMsg::TellLoss => state.tell_loss().await?,
             ChannelMsg::Tick => state.tick(),
             ChannelMsg::Expire => state.expire().await?,
+            ChannelMsg::Ping { reply } => drop(reply.send(())),
             ChannelMsg::Drain { done } => state.drain(done),
             ChannelMsg::Abandon { done } => {
                 state.abandon();

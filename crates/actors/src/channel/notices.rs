@@ -61,7 +61,7 @@ impl ChannelState {
             Due::At(_) => self.expect_loss(),
             Due::Now(event) => {
                 if self.commit(vec![*event]).await?.is_err() {
-                    let pause = self.shared.deps.limits.store_retry_pause;
+                    let pause = self.shared.limits().store_retry_pause;
                     self.myself.send_after(pause, || ChannelMsg::TellLoss);
                 }
             }

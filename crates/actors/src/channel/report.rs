@@ -3,6 +3,7 @@
 use cairn_core::event::{Event, Record, Run, RunEnd, TurnEnd, TurnOutcome};
 use cairn_core::ports::OutboxItem;
 use cairn_core::prune::PruneCause;
+use cairn_core::tier::Tier;
 use cairn_core::tool::ToolUse;
 use cairn_core::unrest::Unrest;
 use cairn_core::window::{Gauge, measure};
@@ -10,6 +11,7 @@ use cairn_core::window::{Gauge, measure};
 use super::ChannelState;
 use super::accept::answer_of;
 use crate::compactor::CompactorMsg;
+use crate::figures;
 use crate::notice::Notice;
 
 /// Records of a channel after which its head is kept, so that a start has little to read.
@@ -51,6 +53,7 @@ impl ChannelState {
                     self.cell.tell_compactor(CompactorMsg::Look);
                 }
                 Event::ToolUsed(used) => self.report_tool(used),
+                Event::MemorySaved(_) => figures::memories(&self.cell, "tool", 1),
                 Event::ApprovalAsked { approval } => {
                     let (channel, approval) = (self.cell.id.clone(), approval.clone());
                     self.shared.notify(Notice::ApprovalAsked { channel, approval });
@@ -104,14 +107,15 @@ impl ChannelState {
         };
         let time = self.turn_time();
         let duration_ms = time.as_millis() as u64;
-        metrics::counter!("cairn_turns_total", "outcome" => outcome).increment(1);
-        metrics::histogram!("cairn_turn_seconds").record(time.as_secs_f64());
+        figures::turn(&self.cell, outcome, self.turn_times(), gauge.usage_ratio);
         let (channel, model) = (&self.cell.id, end.model.as_deref().unwrap_or("none"));
         if let TurnOutcome::Failed { code, message } = &end.outcome {
-            tracing::warn!(%channel, turn = %end.turn, code, message, window_tokens = gauge.tokens,
+            figures::error("turn", code);
+            tracing::debug!(%channel, turn = %end.turn, message, "what a turn failed with");
+            tracing::warn!(%channel, agent = %channel.agent(), turn = %end.turn, code, model, window_tokens = gauge.tokens,
                 usage_ratio = gauge.usage_ratio, tier = gauge.tier.name(), duration_ms, "turn failed");
         } else {
-            tracing::info!(%channel, turn = %end.turn, outcome, model,
+            tracing::info!(%channel, agent = %channel.agent(), turn = %end.turn, outcome, model,
                 input_tokens = end.usage.input_tokens, output_tokens = end.usage.output_tokens,
                 window_tokens = gauge.tokens, usage_ratio = gauge.usage_ratio, tier = gauge.tier.name(),
                 duration_ms, "turn ended");
@@ -130,9 +134,9 @@ impl ChannelState {
 
     fn report_tool(&self, used: &ToolUse) {
         let (channel, outcome) = (self.cell.id.clone(), used.outcome.name());
-        metrics::counter!("cairn_tool_calls_total", "outcome" => outcome, "effect" => used.effect.name())
-            .increment(1);
-        tracing::info!(%channel, turn = %used.turn, tool = used.tool, outcome, effect = used.effect.name(),
+        let tool = figures::tool(&self.cell, &used.tool);
+        figures::tool_call(&tool, used);
+        tracing::info!(%channel, turn = %used.turn, tool, outcome, effect = used.effect.name(),
             duration_ms = used.duration_ms, bytes = used.bytes, "a call of a tool ended");
         self.shared.notify(Notice::ToolEnded {
             channel,
@@ -144,7 +148,8 @@ impl ChannelState {
         });
     }
 
-    fn report_start(&self, run: &Run) {
+    fn report_start(&mut self, run: &Run) {
+        self.run_tier = Some(run.tier);
         let (channel, trigger) = (self.cell.id.clone(), run.trigger.name());
         let tier = run.tier.name();
         metrics::counter!("cairn_runs_started_total", "trigger" => trigger, "tier" => tier).increment(1);
@@ -162,12 +167,13 @@ impl ChannelState {
         });
     }
 
-    fn report_end(&self, end: &RunEnd) {
+    fn report_end(&mut self, end: &RunEnd) {
+        let tier = self.run_tier.take().map_or("unknown", Tier::name);
         let (channel, trigger, outcome) = (self.cell.id.clone(), end.trigger.name(), end.outcome.name());
-        metrics::counter!("cairn_runs_total", "trigger" => trigger, "outcome" => outcome).increment(1);
-        metrics::histogram!("cairn_run_seconds").record(end.duration_ms as f64 / 1000.0);
+        figures::run(&self.cell, tier, end);
         let made_by = end.summary.as_ref().map(|summary| summary.made_by.clone());
-        tracing::info!(%channel, run = %end.run, trigger, outcome, reason = end.reason.as_deref(),
+        tracing::debug!(%channel, run = %end.run, reason = end.reason.as_deref(), "why a run ended so");
+        tracing::info!(%channel, run = %end.run, trigger, tier, outcome,
             made_by = made_by.as_deref(), messages = end.messages, memories = end.memories.len(),
             tokens_before = end.tokens_before, tokens_after = end.tokens_after, duration_ms = end.duration_ms,
             "compaction run ended");
@@ -215,7 +221,7 @@ impl ChannelState {
     fn report_emergency(&self, messages: u64, tokens_before: u64, tokens_after: u64) {
         let channel = self.cell.id.clone();
         let compaction = &self.cell.settings().compaction;
-        metrics::counter!("cairn_emergencies_total").increment(1);
+        metrics::counter!("cairn_emergencies_total", "agent" => figures::agent(&self.cell)).increment(1);
         tracing::warn!(%channel, messages, tokens_before, tokens_after,
             background_threshold = compaction.background_threshold,
             aggressive_threshold = compaction.aggressive_threshold,

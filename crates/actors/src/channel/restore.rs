@@ -19,7 +19,7 @@ impl ChannelState {
     pub(super) async fn take_up(&mut self) -> Result<(), ActorProcessingErr> {
         let settings = &self.cell.settings();
         self.tier = self.cell.read(|conversation| cairn_core::window::measure(conversation, settings).tier);
-        self.myself.send_after(self.shared.deps.limits.idle_after, || ChannelMsg::Tick);
+        self.myself.send_after(self.shared.limits().idle_after, || ChannelMsg::Tick);
         self.expect_loss();
         let open = self.cell.read(|conversation| conversation.open_turn.clone());
         if let Some(open) = open {

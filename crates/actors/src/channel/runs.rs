@@ -57,8 +57,9 @@ impl ChannelState {
         let failed = current.filter(|current| current.id == *run && current.attempt == attempt);
         let event = failed.map(|run| {
             let (event, next) = compaction::fail_attempt(&run, &settings, reason, retry_after_ms, now);
-            tracing::warn!(channel = %self.cell.id, run = %run.id, attempt, reason, ?next,
-                "an attempt of a compaction run failed; the conversation is as it was");
+            tracing::debug!(channel = %self.cell.id, run = %run.id, reason, "why an attempt failed");
+            tracing::warn!(channel = %self.cell.id, run = %run.id, attempt, ?next,
+                "an attempt of a compaction run failed (`cairn context` says why); the conversation is as it was");
             vec![event]
         });
         self.conclude(event).await
@@ -90,7 +91,7 @@ impl ChannelState {
         };
         if refused {
             let cell = std::sync::Arc::clone(&self.cell);
-            let pause = self.shared.deps.limits.store_retry_pause;
+            let pause = self.shared.limits().store_retry_pause;
             self.shared.tasks.spawn("bring a run again", async move {
                 tokio::time::sleep(pause).await;
                 cell.tell_compactor(CompactorMsg::Resume);

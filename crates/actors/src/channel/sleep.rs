@@ -22,7 +22,7 @@ impl ChannelState {
 
     /// Asks the router to let the channel sleep when nothing happened for long and nothing is under way.
     pub(super) fn tick(&mut self) {
-        let limit = self.shared.deps.limits.idle_after;
+        let limit = self.shared.limits().idle_after;
         let quiet = self.last_active.elapsed();
         if quiet >= limit && self.may_sleep() {
             self.falling = true;

@@ -12,6 +12,7 @@ use cairn_core::model::Usage;
 use cairn_core::ports::StoreError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::accept::{answer_of, failed};
 use super::closing::{Closing, prints_of, stamp};
@@ -20,7 +21,9 @@ use super::take::next_turn;
 use super::{ChannelMsg, ChannelState};
 use crate::compactor::CompactorMsg;
 use crate::failure;
+use crate::figures::Times;
 use crate::show::{Show, TurnLink, Typing};
+use crate::span;
 use crate::tasks::Ended;
 use crate::turn::{self, Cause, Run, TurnArgs};
 
@@ -29,6 +32,8 @@ pub(super) struct Current {
     pub(super) attempt: u64,
     token: CancellationToken,
     started: Instant,
+    /// Where its time goes.
+    times: Arc<Times>,
     /// Who is to be answered.
     authors: Vec<String>,
     /// What the chat sees of it meanwhile.
@@ -42,7 +47,7 @@ impl ChannelState {
             return Vec::new();
         }
         let usable_tokens = self.cell.settings().window.usable_tokens();
-        let limit = self.shared.deps.limits.unaddressed_queue;
+        let limit = self.shared.limits().unaddressed_queue;
         self.cell.read(|conversation| {
             if conversation.open_turn.is_some() {
                 return Vec::new();
@@ -90,18 +95,25 @@ impl ChannelState {
         let token = self.token.child_token();
         self.cell.hub.begin(&open.messages);
         let turn = TurnLink { channel: self.myself.clone(), attempt };
-        let show = Show::begin(&self.shared, &self.cell, &turn, open, self.token.child_token()).map(Arc::new);
+        let span = span::turn(&self.cell, &open.id);
+        let show = span.in_scope(|| {
+            let token = self.token.child_token();
+            Show::begin(&self.shared, &self.cell, &turn, open, token).map(Arc::new)
+        });
+        let times = Arc::<Times>::default();
         let args = TurnArgs {
             shared: Arc::clone(&self.shared),
             cell: Arc::clone(&self.cell),
             turn,
             show: show.clone(),
+            times: Arc::clone(&times),
         };
         let authors = self.cell.read(|conversation| authors_of(conversation, open));
         self.current =
-            Some(Current { attempt, token: token.clone(), started: Instant::now(), authors, show });
+            Some(Current { attempt, token: token.clone(), started: Instant::now(), times, authors, show });
         let channel = self.myself.clone();
-        self.shared.tasks.watch(token, turn::run(args), move |ended| {
+        span.in_scope(|| tracing::debug!("a turn is taken up"));
+        self.shared.tasks.watch(token, turn::run(args).instrument(span), move |ended| {
             // A channel that has failed meanwhile takes the turn up again when it is back.
             let ended = Box::new(ended);
             let _ = channel.send_message(ChannelMsg::TurnDone { attempt, ended });
@@ -115,6 +127,11 @@ impl ChannelState {
     /// How long the turn under way has been running.
     pub(super) fn turn_time(&self) -> Duration {
         self.current.as_ref().map(|current| current.started.elapsed()).unwrap_or_default()
+    }
+
+    /// The same with where it went; none when no turn is under way.
+    pub(super) fn turn_times(&self) -> Option<(Duration, &Times)> {
+        self.current.as_ref().map(|current| (current.started.elapsed(), current.times.as_ref()))
     }
 
     /// Journals entries of the turn under way.
@@ -162,7 +179,11 @@ impl ChannelState {
             Ended::Done(Run { result: Ok(said), shown }) => self.answered(said, shown),
             Ended::Done(Run { result: Err(failure), shown }) => self.failed(failure, shown),
             Ended::Panicked(message) => {
-                tracing::error!(channel = %self.cell.id, message, "a turn panicked; please report it");
+                let turn = self
+                    .cell
+                    .read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
+                tracing::error!(channel = %self.cell.id, turn = turn.as_ref().map(tracing::field::display),
+                    "a turn panicked; please report it");
                 let shown = self.unshow().await;
                 self.failed(failure::panicked(&message), shown)
             }
@@ -250,7 +271,7 @@ impl ChannelState {
 
     /// Tries again, later, what the store refused.
     pub(super) fn try_later(&self) {
-        self.myself.send_after(self.shared.deps.limits.store_retry_pause, || ChannelMsg::TryAgain);
+        self.myself.send_after(self.shared.limits().store_retry_pause, || ChannelMsg::TryAgain);
     }
 
     pub(super) async fn try_again(&mut self) -> Result<(), Fault> {

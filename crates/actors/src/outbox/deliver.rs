@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::{Owed, Pace, Paced};
 use crate::channel::ChannelMsg;
+use crate::figures;
 use crate::house::HouseError;
 use crate::shared::{Create, Shared};
 use crate::show::Typing;
@@ -54,7 +55,7 @@ pub(super) async fn deliver(shared: Arc<Shared>, owed: Owed) -> Left {
             Err(left) => return left,
         },
     };
-    let pace = Pace::up_to(shared.deps.limits.delivery_retry_max);
+    let pace = Pace::up_to(shared.limits().delivery_retry_max);
     let delivery = Delivery { shared, platform, item, typing, pace };
     match delivery.run(words).await {
         Ok(()) => Left::Nothing,
@@ -70,7 +71,7 @@ async fn find_reply(
     if reply.is_some() {
         return Ok(reply);
     }
-    let mut pace = Pace::up_to(shared.deps.limits.delivery_retry_max);
+    let mut pace = Pace::up_to(shared.limits().delivery_retry_max);
     loop {
         match shared.deps.archive.entries(&item.channel, item.seq, item.seq, 1).await {
             Ok(mut entries) => return Ok(entries.pop()),
@@ -158,10 +159,11 @@ impl Delivery {
             match &error {
                 // Waiting one's turn is no trouble.
                 SendError::Later { after: Some(_), .. } => {
-                    tracing::debug!(channel = %self.item.channel, delivery = %id, part, ?error, "a part has to wait");
+                    tracing::debug!(part, ?error, "a part has to wait");
                 }
                 _ => {
-                    tracing::warn!(channel = %self.item.channel, delivery = %id, part, ?error, "a part was not sent");
+                    tracing::warn!(part, error = error.code(), "a part was not sent");
+                    tracing::debug!(part, ?error, "what its network said");
                 }
             }
             match (error, edits.is_some()) {
@@ -239,20 +241,29 @@ impl Delivery {
     }
 
     async fn settle(&self, mut events: Vec<Event>, receipt: Receipt) -> Result<(), Left> {
-        let (channel, delivery) = (&self.item.channel, &self.item.id);
+        let delivery = &self.item.id;
         let outcome = match &receipt {
-            Receipt::Delivered { .. } => "delivered",
-            Receipt::Dead { reason } => {
-                tracing::error!(%channel, %delivery, reason,
-                    "it cannot be delivered; `cairn outbox list` shows it, retry or drop it there");
+            Receipt::Delivered { messages } => {
+                tracing::info!(parts = messages.len(), "delivered");
+                "delivered"
+            }
+            Receipt::Dead { .. } => {
+                tracing::error!(
+                    "it cannot be delivered; `cairn outbox list` shows why, retry or drop it there"
+                );
                 "dead"
             }
-            Receipt::Unknown { part, reason } => {
-                tracing::error!(%channel, %delivery, part, reason,
-                    "nobody knows whether it was delivered; look in the chat, then retry or drop it (`cairn outbox`)");
+            Receipt::Unknown { part, .. } => {
+                tracing::error!(
+                    part,
+                    "nobody knows whether it was delivered; look in the chat, then retry or drop it (`cairn outbox`)"
+                );
                 "unknown"
             }
         };
+        if outcome != "delivered" {
+            figures::error("delivery", outcome);
+        }
         events.push(Event::OutboxSettled { id: delivery.clone(), receipt });
         self.note(events).await?;
         metrics::counter!("cairn_deliveries_total", "platform" => self.platform.name(), "outcome" => outcome)
@@ -263,7 +274,7 @@ impl Delivery {
     /// Has the channel journal how the delivery goes, until it is durable.
     async fn note(&self, events: Vec<Event>) -> Result<(), Left> {
         let (channel, id) = (&self.item.channel, &self.item.id);
-        let mut pace = Pace::up_to(self.shared.deps.limits.delivery_retry_max);
+        let mut pace = Pace::up_to(self.shared.limits().delivery_retry_max);
         loop {
             let post = |reply| ChannelMsg::Post { id: id.clone(), events: events.clone(), reply };
             let error = match self.shared.ask(channel, Create::No, post).await {
@@ -279,7 +290,7 @@ impl Delivery {
             tracing::warn!(%channel, delivery = %id, %error, "a delivery is not journalled yet; trying again");
             let asked =
                 matches!(error, HouseError::Store(StoreError::DiskFull { .. } | StoreError::Io { .. }))
-                    .then_some(self.shared.deps.limits.store_retry_pause);
+                    .then_some(self.shared.limits().store_retry_pause);
             if pace.wait(&self.shared, asked).await == Paced::Stopping {
                 return Err(Left::Rest);
             }

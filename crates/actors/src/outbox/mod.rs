@@ -15,9 +15,11 @@ use cairn_core::ports::{DeliveryState, OutboxItem};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument as _;
 
 use crate::shared::Shared;
 use crate::show::Typing;
+use crate::span;
 use crate::tasks::Ended;
 use deliver::{Left, deliver};
 
@@ -54,6 +56,11 @@ pub(crate) enum OutboxMsg {
         channel: ChannelId,
         /// The delivery.
         id: OutboxId,
+    },
+    /// Give a sign of life.
+    Ping {
+        /// Where it goes.
+        reply: oneshot::Sender<()>,
     },
     /// The house stops: answer when nothing is on its way any more.
     Drain {
@@ -129,6 +136,7 @@ impl Actor for Outbox {
             OutboxMsg::Owe(owed) => state.owe(&myself, *owed),
             OutboxMsg::Over { channel, id, left } => state.over(&myself, &channel, &id, left),
             OutboxMsg::Forget { channel, id } => state.forget(&myself, &channel, &id),
+            OutboxMsg::Ping { reply } => drop(reply.send(())),
             OutboxMsg::Drain { done } => state.draining.push(done),
         }
         state.tell_drained();
@@ -146,7 +154,7 @@ async fn find_owed(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>) {
             Ok(items) => break items,
             Err(error) => {
                 tracing::error!(%error, "cannot list what is owed to platforms; trying again");
-                tokio::time::sleep(shared.deps.limits.store_retry_pause).await;
+                tokio::time::sleep(shared.limits().store_retry_pause).await;
             }
         }
     };
@@ -203,11 +211,13 @@ impl OutboxState {
         let id = owed.item.id.clone();
         lane.running = Some((id.clone(), token.clone().drop_guard()));
         let (outbox, channel) = (myself.clone(), channel.clone());
-        self.shared.tasks.watch(token, deliver(Arc::clone(&self.shared), owed), move |ended| {
+        let span = span::delivery(&owed.item);
+        let work = deliver(Arc::clone(&self.shared), owed).instrument(span);
+        self.shared.tasks.watch(token, work, move |ended| {
             let left = match ended {
                 Ended::Done(left) => left,
-                Ended::Panicked(message) => {
-                    tracing::error!(delivery = %id, message,
+                Ended::Panicked(_) => {
+                    tracing::error!(delivery = %id, %channel,
                         "a delivery panicked, please report it; it waits for the next start");
                     // It would do so again.
                     Left::Nothing

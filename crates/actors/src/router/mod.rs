@@ -11,7 +11,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::StoreError;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, SupervisionEvent};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::cell::Cell;
@@ -57,6 +57,11 @@ pub(crate) enum RouterMsg {
     },
     /// The pause after a compactor's failure is over.
     StartCompactor(ChannelId),
+    /// Give a sign of life.
+    Ping {
+        /// Where it goes.
+        reply: oneshot::Sender<()>,
+    },
 }
 
 /// What the router starts with.
@@ -159,6 +164,7 @@ impl Actor for Router {
             RouterMsg::Woken { channel, restored } => state.woken(&myself, channel, restored).await,
             RouterMsg::Idle { channel, who, received } => state.idle(&channel, who, received),
             RouterMsg::StartCompactor(channel) => state.start_compactor(&myself, &channel).await,
+            RouterMsg::Ping { reply } => drop(reply.send(())),
         }
         Ok(())
     }
@@ -170,7 +176,7 @@ impl Actor for Router {
         state: &mut RouterState,
     ) -> Result<(), ActorProcessingErr> {
         let (who, reason) = match event {
-            SupervisionEvent::ActorFailed(who, error) => (who.get_id(), error.to_string()),
+            SupervisionEvent::ActorFailed(who, error) => (who.get_id(), failure::of_actor(&error)),
             SupervisionEvent::ActorTerminated(who, _, reason) => (who.get_id(), reason.unwrap_or_default()),
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
@@ -191,7 +197,7 @@ async fn find_unfinished(shared: Arc<Shared>, router: ActorRef<RouterMsg>) {
             Ok(rows) => break rows,
             Err(error) => {
                 tracing::error!(%error, "cannot list the channels; trying again");
-                tokio::time::sleep(shared.deps.limits.store_retry_pause).await;
+                tokio::time::sleep(shared.limits().store_retry_pause).await;
             }
         }
     };
@@ -285,7 +291,10 @@ impl RouterState {
         self.shared.tasks.watch(self.shared.tasks.token(), work, move |ended| {
             let restored = match ended {
                 Ended::Done(restored) => restored.map(|found| found.map(Box::new)),
-                Ended::Panicked(message) => Err(StoreError::View { view: "archive", message }),
+                Ended::Panicked(_) => {
+                    let message = "reading it panicked; the log says where".to_owned();
+                    Err(StoreError::View { view: "archive", message })
+                }
                 Ended::Cancelled => Err(StoreError::Closed),
             };
             // A router that is gone reads it anew when it is back.

@@ -21,7 +21,7 @@ impl RouterState {
     ) {
         refuse_all(std::mem::take(&mut waking.queue), &error);
         if waking.must {
-            let pause = waking.crashes.pause(self.shared.deps.limits.store_retry_pause);
+            let pause = waking.crashes.pause(self.shared.limits().store_retry_pause);
             self.wake(myself, channel, waking, pause);
         }
     }
@@ -37,7 +37,7 @@ impl RouterState {
                 awake.compactor = Some(compactor);
             }
             Err(error) => {
-                let pause = awake.compactor_crashes.pause(self.shared.deps.limits.restart_pause);
+                let pause = awake.compactor_crashes.pause(self.shared.limits().restart_pause);
                 tracing::error!(%channel, %error, ?pause, "cannot start the compactor; trying again");
                 let channel = channel.clone();
                 myself.send_after(pause, || RouterMsg::StartCompactor(channel));
@@ -53,7 +53,7 @@ impl RouterState {
         if self.shared.phase() == Phase::Stopping {
             return;
         }
-        let pause = awake.crashes.pause(self.shared.deps.limits.restart_pause);
+        let pause = awake.crashes.pause(self.shared.limits().restart_pause);
         tracing::error!(%channel, reason, ?pause, "a channel failed; it starts again from the store");
         self.shared.count_restart("channel");
         let waking = Waking {
@@ -77,7 +77,7 @@ impl RouterState {
         match self.slots.get_mut(channel) {
             Some(Slot::Awake(awake)) => {
                 awake.compactor = None;
-                let pause = awake.compactor_crashes.pause(self.shared.deps.limits.restart_pause);
+                let pause = awake.compactor_crashes.pause(self.shared.limits().restart_pause);
                 tracing::error!(%channel, reason, ?pause, "a compactor failed; it starts again after a pause");
                 self.shared.count_restart("compactor");
                 let channel = channel.clone();

@@ -180,8 +180,8 @@ impl Drafter {
                 let sent = Event::OutboxSent { id: self.id.clone(), part: 0, message };
                 (Next::At(Instant::now() + self.every), Some(sent))
             }
-            Err(SendError::Unknown(reason)) => {
-                tracing::warn!(channel = %self.cell.id, reason, "nobody knows whether a draft was sent");
+            Err(SendError::Unknown(_)) => {
+                tracing::warn!(channel = %self.cell.id, "nobody knows whether a draft was sent");
                 self.unsure = Some(since);
                 let next = if self.may_repeat(since) { self.later(None) } else { Next::Never };
                 (next, None)

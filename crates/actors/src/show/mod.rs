@@ -103,8 +103,8 @@ impl Show {
             let channel = cell.id.clone();
             shared.tasks.watch(token, work, move |ended| match ended {
                 Ended::Done(events) => drop(told.send(events)),
-                Ended::Panicked(message) => {
-                    tracing::error!(%channel, message, "the task of a draft panicked; please report it");
+                Ended::Panicked(_) => {
+                    tracing::error!(%channel, "the task of a draft panicked; please report it");
                 }
                 Ended::Cancelled => {}
             });

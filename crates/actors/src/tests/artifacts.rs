@@ -286,3 +286,27 @@ async fn no_file_goes_before_that_is_journalled_and_what_a_crash_left_goes_at_wa
     assert!(world.artifacts.names().is_empty());
     assert_eq!(world.store.count(is_expired), 1);
 }
+
+/// A year back holds them longer; a year on is taken for a year. Either way nothing expires twice, and talk goes on.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_expires_artifacts_once_at_most() {
+    let year = 365 * 24 * 3_600;
+    for (secs, days, expired) in [(-3_600, 5, 1), (3_600, 5, 1), (-year, 5, 0), (year, 2, 1)] {
+        let mut world = world();
+        world.settings.result_guard.artifact_days = 3;
+        world.limits.idle_after = 100 * DAY;
+        let live = world.start().await;
+        result_of(&world, &live, "flood", json!({ "lines": 2_000 })).await;
+        let off = |secs| world.off.store(secs, std::sync::atomic::Ordering::SeqCst);
+        off(secs);
+        tokio::time::sleep(days * DAY).await;
+        settle().await;
+        let left = || (world.store.count(is_expired), world.artifacts.names().len());
+        assert_eq!(left(), (expired, 1 - expired), "after {secs} s");
+        live.ask("after", "hello").await;
+        off(0);
+        tokio::time::sleep(5 * DAY).await;
+        settle().await;
+        assert_eq!(left(), (1, 0), "after {secs} s and back");
+    }
+}

@@ -11,9 +11,11 @@ use cairn_core::tool::{Effect, ToolOutcome, ToolOutput};
 use cairn_core::voices::Voices;
 use serde_json::Value;
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 use super::{MEMORY_SAVE, Toolbox, artifact, clock};
 use crate::shared::Shared;
+use crate::span;
 use crate::tasks::Ended;
 
 /// How a call stands before it is made.
@@ -110,7 +112,7 @@ impl Toolbox {
     }
 
     async fn call_own(&self, call: &ToolCall, model: &str, ordinal: usize, room: &Room) -> Used {
-        let limit = self.shared.deps.limits.tool_timeout;
+        let limit = self.shared.limits().tool_timeout;
         match tokio::time::timeout(limit, self.dispatch(call, model, ordinal, room)).await {
             Ok(Ok(Found { text, voices, events })) => Used {
                 output: ToolOutput::text(text),
@@ -153,12 +155,13 @@ impl Toolbox {
     /// Calls a tool that is not our own, as a watched task: a panic in it is an error like any other, and it is
     /// dropped at its time limit.
     async fn call_other(&self, tool: Arc<dyn Tool>, call: &ToolCall) -> Used {
-        let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.shared.deps.limits.tool_timeout));
+        let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.shared.limits().tool_timeout));
         let (channel, arguments) = (self.cell.id.clone(), given(&call.arguments));
         let token = self.shared.tasks.token();
         let _cancel = token.clone().drop_guard();
         let (told, done) = oneshot::channel();
         let work = async move { tool.call(channel, arguments).await };
+        let work = work.instrument(span::tool(name));
         self.shared.tasks.watch(token, work, move |ended| drop(told.send(ended)));
         let failed = |outcome, error| Used::failed(outcome, error, Voices::of_tools());
         match tokio::time::timeout(limit, done).await {
@@ -174,8 +177,8 @@ impl Toolbox {
                 events: Vec::new(),
             },
             Ok(Ok(Ended::Done(Err(failure)))) => failed(failure.outcome(), failure.message),
-            Ok(Ok(Ended::Panicked(message))) => {
-                tracing::error!(channel = %self.cell.id, tool = name, message, "a tool panicked; please report it");
+            Ok(Ok(Ended::Panicked(_))) => {
+                tracing::error!(channel = %self.cell.id, tool = name, "a tool panicked; please report it");
                 metrics::counter!("cairn_tool_panics_total", "tool" => name.clone()).increment(1);
                 failed(ToolOutcome::Failed, format!("`{name}` broke down; do without it"))
             }

@@ -18,7 +18,7 @@ pub(crate) struct Guard<'a> {
     settings: &'a AgentSettings,
     /// What is free for the next result.
     pub(crate) room: Room,
-    /// Artifacts stored in this round, and not journalled yet.
+    /// Artifacts stored, and not journalled yet.
     n_stored: usize,
     /// Bytes of pictures, in base64, that this round has kept.
     picture_bytes: usize,
@@ -32,6 +32,11 @@ impl<'a> Guard<'a> {
     pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings) -> Self {
         let room = tools.cell.read(|conversation| Room::of(conversation, settings));
         Self { tools, settings, room, n_stored: 0, picture_bytes: 0 }
+    }
+
+    /// What was admitted so far is in the journal: the ids of its artifacts are taken there.
+    pub(crate) fn journalled(&mut self) {
+        self.n_stored = 0;
     }
 
     /// What is to be journalled of a result.

@@ -9,6 +9,7 @@ use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::ports::TurnFailure;
 use cairn_core::window::{AssembleError, Assembled, Tail};
 use futures::StreamExt as _;
+use tokio::time::Instant;
 
 use super::chain::Tries;
 use super::{Cause, Turn};
@@ -48,7 +49,9 @@ impl Turn {
                 Err(error) => return Err(failure::no_room(&error)),
             };
             let (estimated, tokens) = (assembled.estimated_tokens, assembled.tokens);
-            let work = stream(Arc::clone(&self.args.cell), self.args.show.clone(), assembled.request);
+            let (times, model) = (Arc::clone(&self.args.times), self.settings.model.clone());
+            let request = stream(Arc::clone(&self.args.cell), self.args.show.clone(), assembled.request);
+            let work = async move { times.of_model(timed(model, request)).await };
             match self.telling(work).await? {
                 Ok(call) => {
                     self.calm();
@@ -72,6 +75,16 @@ impl Turn {
         }
         Ok(engine.assemble(&conversation, &self.settings, tail))
     }
+}
+
+/// Measures how long a model takes, by its id in the configuration.
+async fn timed<T, E>(model: String, request: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    let begun = Instant::now();
+    let result = request.await;
+    let outcome = if result.is_ok() { "answered" } else { "failed" };
+    metrics::histogram!("cairn_model_seconds", "model" => model, "outcome" => outcome)
+        .record(begun.elapsed().as_secs_f64());
+    result
 }
 
 /// One request, streamed.

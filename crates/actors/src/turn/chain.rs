@@ -47,7 +47,7 @@ pub(super) struct Tries {
 impl Tries {
     /// Nothing yet.
     pub(super) fn new(shared: &Shared) -> Self {
-        let limits = &shared.deps.limits;
+        let limits = &shared.limits();
         let pauses = ExponentialBuilder::default()
             .with_min_delay(limits.model_retry_base)
             .with_max_delay(limits.model_retry_max)
@@ -97,7 +97,7 @@ impl Turn {
                 return self.too_large(&error, *limit, tokens, tries).await;
             }
             ModelError::NoTools(_) if !self.settings.tools.is_empty() => {
-                return self.without_tools(&error).await;
+                return self.without_tools().await;
             }
             _ => {}
         }
@@ -118,17 +118,25 @@ impl Turn {
         }
         let pause = if error.is_transient() { tries.pauses.next() } else { None };
         let pause = pause.map(|pause| pause.max(asked.unwrap_or_default()));
-        match pause.filter(|pause| *pause <= shared.deps.limits.model_retry_max) {
+        match pause.filter(|pause| *pause <= shared.limits().model_retry_max) {
             Some(pause) => {
-                tracing::warn!(channel = %self.args.cell.id, model, %error, ?pause, "model call failed");
-                self.telling(tokio::time::sleep(pause)).await?;
+                tracing::warn!(model, error = error.in_brief(), ?pause, "model call failed");
+                let times = Arc::clone(&self.args.times);
+                times.of_model(self.telling(tokio::time::sleep(pause))).await?;
             }
             None if self.patience.covers(&error) => {
-                tracing::warn!(channel = %self.args.cell.id, model, %error, "model call failed");
+                tracing::warn!(model, error = error.in_brief(), "model call failed");
                 self.bear().await?;
                 self.pause(&error, asked).await;
             }
-            None => return Err(failure::of_models(&model, &error, &tries.errors)),
+            None => {
+                tracing::warn!(
+                    model,
+                    error = error.in_brief(),
+                    "model call failed; `cairn status` has its server's words"
+                );
+                return Err(failure::of_models(&model, &error, &tries.errors));
+            }
         }
         self.come_back(tries).await
     }
@@ -256,12 +264,11 @@ impl Turn {
     async fn switch(&mut self, idx: usize, why: Why) -> Result<(), TurnFailure> {
         let candidates = self.candidates();
         let (from, to) = (self.settings.model.clone(), candidates[idx].model.clone());
-        let channel = &self.args.cell.id;
         let (reason, code) = (why.reason, why.code);
         if code == "recovered" {
-            tracing::info!(%channel, from, to, code, reason, "an earlier model of the chain answers again");
+            tracing::info!(from, to, code, "an earlier model of the chain answers again");
         } else {
-            tracing::warn!(%channel, from, to, code, reason, "another model of the chain answers");
+            tracing::warn!(from, to, code, "another model of the chain answers");
         }
         metrics::counter!("cairn_failovers_total", "from" => from, "to" => to.clone(), "reason" => code)
             .increment(1);
@@ -271,10 +278,12 @@ impl Turn {
     }
 
     /// The model takes no tools: it is asked again at once, without.
-    async fn without_tools(&mut self, error: &ModelError) -> Result<(), TurnFailure> {
+    async fn without_tools(&mut self) -> Result<(), TurnFailure> {
         let model = self.settings.model.clone();
-        tracing::warn!(channel = %self.args.cell.id, model, %error,
-            "the model takes no tools; it is asked without them from here on: set tools = false for it");
+        tracing::warn!(
+            model,
+            "the model takes no tools; it is asked without them from here on: set tools = false for it"
+        );
         self.learn(model, None, true).await
     }
 
@@ -331,8 +340,13 @@ impl Turn {
         tries.all_overflows += 1;
         let (model, overflows) = (self.settings.model.clone(), tries.overflows);
         metrics::counter!("cairn_overflows_total", "model" => model.clone()).increment(1);
-        tracing::warn!(channel = %self.args.cell.id, model, %error, tokens, overflows,
-            "the model found the request too large; it is shortened and sent again");
+        tracing::warn!(
+            model,
+            error = error.in_brief(),
+            tokens,
+            overflows,
+            "the model found the request too large; it is shortened and sent again"
+        );
         if let Some(limit) = limit.filter(|limit| self.is_news(*limit)) {
             self.learn(model.clone(), Some(limit), false).await?;
         } else if let Some(limit) = limit.filter(|limit| *limit < self.settings.window.window_tokens)

@@ -27,6 +27,7 @@ use crate::agent::AgentRuntime;
 use crate::cell::Cell;
 use crate::channel::ChannelMsg;
 use crate::failure;
+use crate::figures::Times;
 use crate::shared::Shared;
 use crate::show::{Show, TurnLink};
 use crate::tools::Toolbox;
@@ -49,6 +50,8 @@ pub(crate) struct TurnArgs {
     pub(crate) turn: TurnLink,
     /// What the chat sees meanwhile.
     pub(crate) show: Option<Arc<Show>>,
+    /// Where its time goes.
+    pub(crate) times: Arc<Times>,
 }
 
 /// Who says that the window is too full.
@@ -84,7 +87,7 @@ pub(crate) struct Run {
 
 /// Runs the open turn to its answer.
 pub(crate) async fn run(args: TurnArgs) -> Run {
-    let limit = args.shared.deps.limits.turn_timeout;
+    let limit = args.shared.limits().turn_timeout;
     let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
     let turn = Turn {
         agent: args.cell.agent(),
@@ -97,7 +100,10 @@ pub(crate) async fn run(args: TurnArgs) -> Run {
     let result = tokio::select! {
         biased;
         result = turn.run() => result,
-        () = budget.is_over() => Err(failure::too_long(limit)),
+        () = budget.is_over() => {
+            tracing::warn!(?limit, "a turn took too long; it is ended");
+            Err(failure::too_long(limit))
+        }
     };
     let shown = match show {
         Some(show) => show.finish().await,
@@ -133,7 +139,7 @@ impl Turn {
         let mut usage = Usage::default();
         let rounds = self.settings.max_rounds.max(1);
         for round in 1..=rounds {
-            let last_call = round == rounds && rounds > 1;
+            let last_call = round == rounds;
             let (now, recalled_now) = (self.args.shared.now(), recalled.clone());
             let tail = Tail { now, zone: zone.clone(), recalled: recalled_now, last_call };
             let mut call = self.call(tail).await?;
@@ -156,7 +162,8 @@ impl Turn {
                 break;
             }
             self.args.cell.hub.paragraph();
-            self.use_tools(&tools, &model, calls, &recalled).await?;
+            let times = Arc::clone(&self.args.times);
+            times.of_others(self.use_tools(&tools, &model, calls, &recalled)).await?;
         }
         Err(failure::too_many_rounds(self.settings.max_rounds))
     }

@@ -47,7 +47,7 @@ impl Patience {
             told,
             waits: false,
             since: None,
-            pace: Pace::up_to(args.shared.deps.limits.patience_max),
+            pace: Pace::up_to(args.shared.limits().patience_max),
         }
     }
 
@@ -80,7 +80,7 @@ impl Turn {
     pub(super) fn calm(&mut self) {
         self.patience.since = None;
         if std::mem::take(&mut self.patience.waits) {
-            self.patience.pace = Pace::up_to(self.args.shared.deps.limits.patience_max);
+            self.patience.pace = Pace::up_to(self.args.shared.limits().patience_max);
             self.budget.go_on();
             tracing::info!(channel = %self.args.cell.id, "the model answers again");
         }
@@ -98,7 +98,7 @@ impl Turn {
         tokio::select! {
             biased;
             done = &mut work => return Ok(done),
-            () = tokio::time::sleep_until(since + self.args.shared.deps.limits.tell_after) => {}
+            () = tokio::time::sleep_until(since + self.args.shared.limits().tell_after) => {}
         }
         // Whoever sees words coming needs no comfort.
         if self.args.cell.hub.so_far().is_empty() {

@@ -71,6 +71,7 @@ impl Turn {
                 events.extend(guard.admit(call, used).await);
             }
             self.step(events).await?;
+            guard.journalled();
         }
         Ok(())
     }
@@ -182,7 +183,6 @@ impl Turn {
                 let begun = Instant::now();
                 let used = tools.call(&call, model, ordinal, room).await;
                 duration_ms = begun.elapsed().as_millis() as u64;
-                metrics::histogram!("cairn_tool_seconds").record(begun.elapsed().as_secs_f64());
                 used
             }
         };

@@ -73,7 +73,7 @@ impl Stop {
     }
 
     fn from_error(model: &str, error: ModelError) -> Self {
-        Self::Model { reason: format!("{model}: {error}"), error: Some(error) }
+        Self::Model { reason: format!("{model}: {}", error.in_brief()), error: Some(error) }
     }
 }
 
@@ -211,7 +211,9 @@ impl Job {
                 Ok(draft) => return Ok(draft),
                 Err(Stop::Digest(why)) => return Err(Given::Over(why)),
                 Err(Stop::Model { reason, error }) => {
-                    tracing::warn!(channel = %self.cell.id, run = %self.run.id, model, reason,
+                    tracing::debug!(model, reason, "why a model made no summary");
+                    let error_in_brief = error.as_ref().map(ModelError::in_brief);
+                    tracing::warn!(channel = %self.cell.id, run = %self.run.id, model, error = error_in_brief,
                         "a model made no summary; the next one of the chain is asked");
                     if error.as_ref().is_none_or(ModelError::is_transient) {
                         may_pass = true;
@@ -261,7 +263,8 @@ impl Job {
 
     /// The digest, on a thread of its own: it takes a while over a large range.
     async fn stand_in(self, why: String) -> Result<Made, Failure> {
-        tracing::warn!(channel = %self.cell.id, run = %self.run.id, reason = why,
+        tracing::debug!(reason = why, "why no model made a summary");
+        tracing::warn!(channel = %self.cell.id, run = %self.run.id,
             "a digest stands in for the summary; check the models of this agent and their limits");
         metrics::counter!("cairn_digests_total").increment(1);
         let mut run = self.run.clone();
@@ -272,7 +275,7 @@ impl Job {
         });
         match digest.await {
             Ok(draft) => Ok(Made { draft: Draft { reason: Some(why), ..draft } }),
-            Err(error) => Err(Failure::attempt(format!("the digest failed: {error}"))),
+            Err(_panic) => Err(Failure::attempt("the digest failed; the log says where".to_owned())),
         }
     }
 }

@@ -93,8 +93,9 @@ pub fn commit(
         level,
         from_seq: run.from_seq,
         to_seq: run.to_seq,
-        from_at,
-        to_at,
+        // The clock may have been set back between the two.
+        from_at: from_at.min(to_at),
+        to_at: from_at.max(to_at),
         messages: run.messages,
         tokens: 0,
         made_by: draft.made_by.clone(),

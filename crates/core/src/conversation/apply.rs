@@ -97,6 +97,8 @@ impl Conversation {
             | Event::ToolUsed(_)
             | Event::ServerApproved { .. }
             | Event::ServerRevoked { .. }
+            | Event::PersonErased { .. }
+            | Event::RecordsRemoved { .. }
             | Event::LinesQuarantined { .. } => {}
         }
         Ok(())

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::approval::{Approval, ApprovalOutcome};
 use crate::artifact::Artifact;
+use crate::erasure::Figures;
 use crate::ids::{
     ApprovalId, ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, RunId, Seq, TurnId,
 };
@@ -394,6 +395,22 @@ pub enum Event {
         /// Its id in the configuration.
         server: String,
     },
+    /// A person was erased from the journal. Who it was stands nowhere.
+    PersonErased {
+        /// What stands in the place of their id, `PLATFORM/erased-1`.
+        pseudonym: String,
+        /// What went.
+        figures: Figures,
+    },
+    /// Stands in the place of records that were taken out of the journal, so that numbers stay whole.
+    RecordsRemoved {
+        /// Numbers of the first and last record that it stands for; its own is the first.
+        from_n: u64,
+        /// See `from_n`.
+        to_n: u64,
+        /// Why.
+        by: Removal,
+    },
     /// `store verify --quarantine` set journal lines aside.
     LinesQuarantined {
         /// Numbers of the first and last line set aside.
@@ -401,6 +418,16 @@ pub enum Event {
         /// See `from_n`.
         to_n: u64,
     },
+}
+
+/// Why records were taken out of the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Removal {
+    /// A person was erased.
+    Erasure,
+    /// They were older, or more, than `[retention]` keeps, and nothing needs them any more.
+    Retention,
 }
 
 /// How a delivery ended.

@@ -49,6 +49,17 @@ pub enum SendError {
     Unknown(String),
 }
 
+impl SendError {
+    /// Its name in logs: the reason holds the network's words, which may repeat the message.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "refused",
+            Self::Later { .. } => "later",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
 /// What a platform is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlatformTraits {

@@ -91,6 +91,20 @@ pub enum StoreError {
         /// What it said.
         message: String,
     },
+    /// A newer version of this program wrote the state folder: nothing in it was touched.
+    #[error(
+        "{path} has format {format}, written by cairn {written_by}; this cairn knows formats up to {known}"
+    )]
+    Newer {
+        /// The state folder.
+        path: String,
+        /// Its format.
+        format: u32,
+        /// The version that wrote it.
+        written_by: String,
+        /// The newest format that this program knows.
+        known: u32,
+    },
     /// The store has been closed.
     #[error("the store is closed")]
     Closed,

@@ -85,6 +85,19 @@ fn a_stranger_is_told_the_code_again_after_ten_minutes_and_a_friend_never() {
 }
 
 #[test]
+fn a_clock_that_was_a_year_ahead_keeps_nobody_waiting_for_a_year() {
+    let year = 365 * DAY;
+    let mut state = folded(&[asked(year, "ana", "KIWI-42")]);
+    assert_eq!(state.standing("telegram/ana", at(0)), Standing::Stranger);
+    assert!(state.tells_code("telegram/ana", at(0)));
+    state.apply(&asked(1, "ana", "KIWI-43"));
+    assert!(state.of_code("KIWI-43", at(2)).is_some());
+    let state = folded(&[asked(60, "ben", "PEAR-17")]);
+    assert!(state.of_code("PEAR-17", at(0)).is_some(), "an hour voids no code");
+    assert!(state.tells_code("telegram/ben", at(0)));
+}
+
+#[test]
 fn asking_again_keeps_no_place_among_those_who_wait() {
     let state = folded(&[asked(0, "ana", "KIWI-42"), asked(DAY - 10, "ana", "KIWI-42")]);
     assert_eq!(state.standing("telegram/ana", at(DAY)), Standing::Waiting);

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use cairn_actors::{AgentRuntime, House, ModelState, ModelStatus};
 use cairn_core::agent::WindowSource;
 use cairn_core::ids::AgentId;
-use cairn_core::ports::{Archive, OutboxStore, PlatformStatus};
+use cairn_core::ports::{Archive, OutboxStore, PlatformStatus, StoreError};
 use cairn_platforms::local::ApiError;
 use cairn_store::VerifyReport;
 use jiff::Timestamp;
@@ -117,7 +117,7 @@ pub struct StoreStatus {
     pub last: u64,
     /// Number of the last event that the views show.
     pub applied: u64,
-    /// Why the views are behind, when they cannot be written.
+    /// Why the journal or the views cannot be written or read; a full disk has messages refused until there is room.
     pub error: Option<String>,
 }
 
@@ -128,13 +128,16 @@ pub(super) async fn health(State(admin): State<Shared>) -> Response {
         Some(house) => (house.is_ready(), house.health().state),
         None => (false, "stopped"),
     };
-    let views_error =
-        admin.store.stats().map_or_else(|error| Some(error.to_string()), |stats| stats.views_error);
-    if let (true, None) = (ready, &views_error) {
-        return Json(json!({ "status": "ok", "platforms": statuses(&admin.adapters) })).into_response();
-    }
-    let reason = views_error.unwrap_or_else(|| format!("the daemon is {state}"));
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, state, reason, "`cairn status` and the log say more")
+    let trouble = admin.store.stats().map_or_else(Some, |stats| stats.trouble);
+    let (code, reason) = match trouble {
+        None if ready => {
+            return Json(json!({ "status": "ok", "platforms": statuses(&admin.adapters) })).into_response();
+        }
+        None => (state, format!("the daemon is {state}")),
+        Some(error @ StoreError::DiskFull { .. }) => return ApiError::from(error).into_response(),
+        Some(error) => (state, error.to_string()),
+    };
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, reason, "`cairn status` and the log say more")
         .into_response()
 }
 
@@ -144,17 +147,20 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
     let health = admin.house.as_ref().map(cairn_actors::House::health);
     let identity = &admin.identity;
     let up = admin.clock.now().duration_since(identity.started_at);
+    // What cannot be counted now is part of the answer, not a reason to give none.
+    let (rows, owed) = (admin.store.channels().await, admin.store.deliveries().await);
+    let trouble = stats.trouble.or_else(|| rows.as_ref().err().or(owed.as_ref().err()).cloned());
     let store = StoreStatus {
         journal_bytes: stats.journal_bytes,
         segments: stats.segments,
         last: stats.last_n,
         applied: stats.applied_n,
-        error: stats.views_error,
+        error: trouble.map(|error| error.to_string()),
     };
     let stopped = StatusRecord {
         uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
-        channels: admin.store.channels().await?.len() as u64,
-        outbox: OutboxCounts::of(&admin.store.deliveries().await?),
+        channels: rows.map_or(0, |rows| rows.len() as u64),
+        outbox: OutboxCounts::of(&owed.unwrap_or_default()),
         ..StatusRecord::of_stopped(identity, agents(&admin.runtimes().await?, admin.house.as_ref()), store)
     };
     Ok(Json(match health {
@@ -167,7 +173,7 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
             runs: health.runs as u64,
             restarts: health.restarts,
             platforms: statuses(&admin.adapters),
-            spend: admin.house.as_ref().and_then(|house| spend(house, admin.roster.config())),
+            spend: admin.house.as_ref().and_then(|house| spend(house, &admin.roster.loaded().config)),
             ..stopped
         },
     }))

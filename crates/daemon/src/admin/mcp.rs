@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use cairn_core::mcp::{Drift, ServerPin, ServerSource};
+use cairn_core::mcp::{ServerPin, ServerSource};
 use cairn_platforms::local::ApiError;
 use cairn_tools::mcp::{Inspection, McpError, ServerStatus};
 use serde::{Deserialize, Serialize};
@@ -48,17 +48,16 @@ pub(super) async fn list(State(admin): State<Shared>) -> Json<Vec<ServerRecord>>
 }
 
 pub(super) fn records(roster: &Roster) -> Vec<ServerRecord> {
-    let toolshed = roster.tools();
-    let pins = toolshed.pins();
-    let sources = toolshed.sources();
+    let servers = roster.tools().servers();
+    let loaded = roster.loaded();
     let record = |status: ServerStatus| {
-        let pin = pins.0.get(&status.server);
+        let pin = servers.pin(&status.server);
         let of_server = |tool: &String| tool.split_once('/').is_some_and(|(of, _)| *of == status.server);
-        let agents = roster.config().agents.iter();
+        let agents = loaded.config.agents.iter();
         let agents = agents.filter(|agent| agent.tools.iter().any(of_server));
         Some(ServerRecord {
-            source: sources.get(&status.server).cloned()?,
-            version: pin.map(|pin| pin.version.clone()),
+            source: servers.source(&status.server)?,
+            version: pin.as_ref().map(|pin| pin.version.clone()),
             tools: pin
                 .map(|pin| pin.tools.iter().map(|tool| tool.name.clone()).collect())
                 .unwrap_or_default(),
@@ -66,7 +65,7 @@ pub(super) fn records(roster: &Roster) -> Vec<ServerRecord> {
             status,
         })
     };
-    toolshed.servers().status().into_iter().filter_map(record).collect()
+    servers.status().into_iter().filter_map(record).collect()
 }
 
 /// `GET /v1/mcp/{id}`: starts the server, if need be, and looks.
@@ -75,12 +74,12 @@ pub(super) async fn show(State(admin): State<Shared>, id: Segment) -> Result<Jso
 }
 
 pub(super) async fn view(roster: &Roster, id: &str) -> Result<ServerView, ApiError> {
-    let toolshed = roster.tools();
-    let inspection = toolshed.servers().inspect(id).await.map_err(mcp_error)?;
+    let servers = roster.tools().servers();
+    let inspection = servers.inspect(id).await.map_err(mcp_error)?;
     let server = records(roster).into_iter().find(|record| record.status.server == id);
     let server = server.ok_or_else(|| mcp_error(McpError::Unknown(id.to_owned())))?;
     let digest = inspection.pin.digest();
-    Ok(ServerView { server, approved: toolshed.pins().0.remove(id), inspection, digest })
+    Ok(ServerView { server, approved: servers.pin(id), inspection, digest })
 }
 
 /// Body of `POST /v1/mcp/{id}/approve`.
@@ -128,7 +127,7 @@ pub(super) async fn approve(
     });
     admin.registry.approve_server(pin.clone()).await?;
     tracing::info!(server = %id, version = %pin.version, n_tools = pin.tools.len(), "a server of tools was approved");
-    admin.roster.tools().set_pin(&id, Some(pin));
+    admin.roster.tools().servers().set_pin(&id, Some(pin));
     apply(&admin).await?;
     record(&admin, &id)
 }
@@ -137,8 +136,7 @@ pub(super) async fn approve(
 pub(super) async fn revoke(State(admin): State<Shared>, id: Segment) -> Result<Json<ServerRecord>, ApiError> {
     let id = segment(id)?;
     admin.house()?;
-    let toolshed = admin.roster.tools();
-    if !toolshed.pins().0.contains_key(&id) {
+    if admin.roster.tools().servers().pin(&id).is_none() {
         return Err(ApiError::not_found(
             "not_approved",
             format!("the server `{id}` is not approved"),
@@ -147,7 +145,7 @@ pub(super) async fn revoke(State(admin): State<Shared>, id: Segment) -> Result<J
     }
     admin.registry.revoke_server(&id).await?;
     tracing::info!(server = %id, "the approval of a server of tools was revoked");
-    toolshed.set_pin(&id, None);
+    admin.roster.tools().servers().set_pin(&id, None);
     apply(&admin).await?;
     record(&admin, &id)
 }
@@ -159,9 +157,7 @@ fn record(admin: &Admin, id: &str) -> Result<Json<ServerRecord>, ApiError> {
 
 /// Agents get their tools as they are now.
 async fn apply(admin: &Admin) -> Result<(), ApiError> {
-    let agents = admin.roster.runtimes().await.map_err(|error| bad_model(&error))?;
-    admin.house()?.set_agents(agents);
-    Ok(())
+    admin.roster.deploy(admin.house()?).await.map_err(|error| bad_model(&error))
 }
 
 fn mcp_error(error: McpError) -> ApiError {
@@ -182,17 +178,4 @@ fn mcp_error(error: McpError) -> ApiError {
             "look at what it writes to its standard error: `cairn mcp list --json`",
         ),
     }
-}
-
-/// What stands in the way of a server, in words, for the list.
-pub fn trouble(record: &ServerRecord) -> Option<String> {
-    if let Some(reason) = &record.status.reason {
-        return Some(reason.clone());
-    }
-    let drift: &Drift = record.status.drift.as_ref()?;
-    (!drift.is_clean()).then(|| {
-        let changed =
-            drift.tools.keys().filter_map(|tool| drift.blocks(tool).filter(|_| drift.server.is_empty()));
-        drift.server.iter().cloned().chain(changed).collect::<Vec<_>>().join("; ")
-    })
 }

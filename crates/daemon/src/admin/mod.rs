@@ -7,6 +7,7 @@ mod channels;
 mod commands;
 mod daemon;
 mod events;
+mod figures;
 mod history;
 mod mcp;
 mod memories;
@@ -14,6 +15,10 @@ pub mod nothing;
 mod outbox;
 mod pairings;
 mod params;
+mod people;
+mod reload;
+mod retention;
+mod store;
 mod tools;
 
 use std::path::PathBuf;
@@ -31,14 +36,19 @@ use cairn_platforms::local::ApiError;
 use cairn_store::Store;
 use jiff::Timestamp;
 
+use crate::life::Life;
 use crate::registry::DaemonRegistry;
+use crate::reload::Reloader;
 use crate::roster::Roster;
 
 pub(crate) use daemon::agents as agent_statuses;
 pub use daemon::{AgentStatus, ChainStatus, StatusRecord};
-pub use mcp::{ServerRecord, ServerView, trouble};
+pub use mcp::{ServerRecord, ServerView};
 pub use outbox::{OutboxCounts, OutboxRecord};
 pub use pairings::PairingRecord;
+pub use people::{ErasuresRecord, ForgetRecord, ForgetRequest};
+pub use retention::RetainRequest;
+pub(crate) use store::backup_error;
 pub use tools::{ApprovalRecord, ToolRecord, ToolUseRecord};
 
 /// What the admin API needs.
@@ -53,6 +63,10 @@ pub struct Admin {
     pub registry: Arc<DaemonRegistry>,
     /// The chat networks that are used; none where no daemon runs, or one inside a command.
     pub adapters: Arc<[Arc<dyn Adapter>]>,
+    /// Reads the configuration anew; none where a restart is as easy: without a daemon, or inside a command.
+    pub reloader: Option<Arc<Reloader>>,
+    /// Has the daemon begun anew; none where there is none, or it ends with its command.
+    pub life: Option<Life>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Who and where this daemon is.
@@ -78,7 +92,22 @@ type Shared = Arc<Admin>;
 
 /// The routes.
 pub fn router(admin: Admin) -> Router {
+    routers(admin).0
+}
+
+/// The same, with those of the admin address: figures, and nothing else.
+pub fn routers(admin: Admin) -> (Router, Router) {
+    let admin = Arc::new(admin);
+    let outside = Router::new()
+        .route("/metrics", get(figures::metrics))
+        .route("/v1/health", get(daemon::health))
+        .with_state(Arc::clone(&admin));
+    (inside(admin), with_fallbacks(outside))
+}
+
+fn inside(admin: Shared) -> Router {
     Router::new()
+        .route("/metrics", get(figures::metrics))
         .route("/v1/channels", get(channels::list))
         .route("/v1/channels/{channel}/context", get(channels::context))
         .route("/v1/channels/{channel}/history", get(history::history))
@@ -94,6 +123,8 @@ pub fn router(admin: Admin) -> Router {
         .route("/v1/pairings", get(pairings::list))
         .route("/v1/pairings/{code}/approve", post(pairings::approve))
         .route("/v1/pairings/{user}", delete(pairings::revoke))
+        .route("/v1/people/forget", post(people::forget))
+        .route("/v1/people/erased", get(people::erased))
         .route("/v1/outbox", get(outbox::list))
         .route("/v1/outbox/{id}/retry", post(outbox::retry))
         .route("/v1/outbox/{id}", delete(outbox::drop))
@@ -108,8 +139,11 @@ pub fn router(admin: Admin) -> Router {
         .route("/v1/health", get(daemon::health))
         .route("/v1/status", get(daemon::status))
         .route("/v1/store/verify", get(daemon::verify))
+        .route("/v1/store/backup", post(store::backup))
+        .route("/v1/store/retain", post(retention::retain))
         .route("/v1/events", get(events::events))
-        .with_state(Arc::new(admin))
+        .route("/v1/reload", post(reload::reload))
+        .with_state(admin)
 }
 
 /// Answers for calls that there are not, in the shape of all errors.

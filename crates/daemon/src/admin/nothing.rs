@@ -17,7 +17,7 @@ use super::{
     ApprovalRecord, Identity, OutboxRecord, PairingRecord, ServerRecord, ToolRecord, ToolUseRecord,
     bad_model, mcp,
 };
-use crate::config::Loaded;
+use crate::config::{Live, Loaded};
 use crate::records::ChannelRecord;
 use crate::roster::Roster;
 use crate::toolshed::Toolshed;
@@ -26,7 +26,7 @@ type Shared = Arc<(Roster, Identity)>;
 
 /// The routes for reading.
 pub fn router(loaded: Arc<Loaded>, identity: Identity, toolshed: Arc<Toolshed>) -> Router {
-    let roster = Roster::new(loaded, Arc::new(NothingToFind), toolshed);
+    let roster = Roster::new(Live::new(loaded), Arc::new(NothingToFind), toolshed);
     Router::new()
         .route("/v1/channels", get(async || Json(Vec::<ChannelRecord>::new())))
         .route("/v1/memories", get(async || Json(Vec::<Memory>::new())))

@@ -121,17 +121,18 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
     };
     let error = match tokio::time::timeout(WELCOME_TIMEOUT, patiently).await {
         Ok(Ok(_message)) => return true,
-        Ok(Err(error)) => error.to_string(),
-        Err(_elapsed) => "the platform does not take it in time".to_owned(),
+        Ok(Err(error)) => error.code(),
+        Err(_elapsed) => "timeout",
     };
-    tracing::warn!(platform, user = %pairing.user.id, %error, "could not tell a person that they are let in");
+    tracing::warn!(platform, user = %pairing.user.id, error, "could not tell a person that they are let in");
     false
 }
 
 /// The agent that talks privately on a platform.
 fn agent_of(admin: &Admin, platform: &str) -> AgentId {
     let kind = NetworkKind::ALL.into_iter().find(|kind| kind.name() == platform);
-    let config = admin.roster.config();
+    let loaded = admin.roster.loaded();
+    let config = &loaded.config;
     let named = kind.and_then(|kind| config.network(kind)?.agent.as_deref().map(AgentId::from));
     named.unwrap_or_else(|| config.default_agent())
 }

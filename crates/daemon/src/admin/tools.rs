@@ -76,7 +76,8 @@ pub(super) async fn list(
 
 /// The tools of all agents, or of one.
 pub(super) fn of_roster(roster: &Roster, agent: Option<&str>) -> Vec<ToolRecord> {
-    let agents = roster.config().agents.iter();
+    let loaded = roster.loaded();
+    let agents = loaded.config.agents.iter();
     let wanted = agents.filter(|known| agent.is_none_or(|id| known.id.as_str() == id));
     let records = wanted.flat_map(|agent| {
         let record = |(def, source, effect): (ToolDef, String, Effect)| ToolRecord {

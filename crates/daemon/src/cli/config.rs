@@ -19,6 +19,14 @@ pub(crate) enum ConfigCommand {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
+    /// Print a JSON schema of the config file, for editors that complete and check TOML
+    #[command(after_help = "\
+Example:
+  cairn config schema > config.schema.json
+
+Editors with taplo (Even Better TOML and others) take it by a first line in the config file:
+  #:schema ./config.schema.json")]
+    Schema,
     /// Show the configuration in effect, all values filled in, without secrets
     #[command(after_help = "Examples:\n  cairn config show\n  cairn config show --json")]
     Show,
@@ -41,6 +49,7 @@ pub(crate) fn config(global: Global, command: ConfigCommand) -> Result<(), Failu
                 loaded.file.map_or_else(|| "built-in defaults".to_owned(), |f| f.display().to_string());
             out::line(&format!("{name}: fine"))
         }
+        ConfigCommand::Schema => out::json(&crate::config::schema()),
         ConfigCommand::Show => {
             let loaded = load(&global.config)?;
             if global.json { out::json(&loaded.config) } else { out::raw(loaded.show().as_bytes()) }

@@ -13,10 +13,9 @@ use super::client::{Client, encode};
 use super::failure::Failure;
 use super::{Global, exit, out};
 use crate::config::{
-    Config, ConfigError, Environment, Loaded, ProcessEnvironment, StateDir, check_socket, sockets_to_try,
-    state_dir,
+    Config, ConfigError, Environment, Live, Loaded, LogFormat, ProcessEnvironment, StateDir, check_socket,
+    sockets_to_try, state_dir,
 };
-use crate::networks::Reach;
 use crate::socket::Home;
 use crate::telemetry;
 use crate::wiring::{self, Daemon, Reader, StartError, Tools};
@@ -64,6 +63,14 @@ impl Surroundings {
         Ok(Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone() })
     }
 
+    /// The same where the configuration is none of the command's business.
+    pub(crate) fn without_config(global: &Global) -> Result<Self, Failure> {
+        let env: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
+        let loaded = Config::built_in(env.as_ref())?;
+        let state = state_dir(global.state.as_deref(), env.as_ref())?;
+        Ok(Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone() })
+    }
+
     /// A way to read: a running daemon, or the store itself.
     pub(crate) async fn reading(&self) -> Result<Session, Failure> {
         quiet_log()?;
@@ -89,9 +96,9 @@ impl Surroundings {
             }
             let socket = this.state.path.join("cairn.sock");
             check_socket(&socket)?;
-            let daemon =
-                Daemon::start(&this.loaded, &this.state, socket, Home::State, Reach::Local, &this.tools)
-                    .await?;
+            let live = Live::new(Arc::clone(&this.loaded));
+            let place = (socket, Home::State);
+            let daemon = Daemon::start(&live, &this.state, place, &this.tools, None).await?;
             Ok(Session {
                 client: Client::Embedded(daemon.router()),
                 inside: Inside::Daemon(Box::new(daemon)),
@@ -116,6 +123,17 @@ impl Surroundings {
         ));
         let router = wiring::nothing(&self.loaded, &self.state, &self.tools)?;
         Ok(Session { client: Client::Embedded(router), inside: Inside::Nothing })
+    }
+
+    /// Configuration and state from what has been read already.
+    pub(crate) fn of(loaded: Loaded, state: StateDir, global: &Global) -> Self {
+        let env = Arc::new(ProcessEnvironment);
+        Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone() }
+    }
+
+    /// Tools beside the built-in ones.
+    pub(crate) fn tools(&self) -> &Tools {
+        &self.tools
     }
 
     /// The full name of a channel.
@@ -235,12 +253,13 @@ pub(crate) fn channel_path(channel: &ChannelId, call: &str) -> String {
 }
 
 /// Commands log warnings and errors alone.
-fn quiet_log() -> Result<(), Failure> {
-    telemetry::start("warn,tantivy=error,sled=error", crate::config::LogFormat::Auto)
-        .map_err(|error| Failure::failed(format!("cannot start the log: {error}"), ""))
+pub(crate) fn quiet_log() -> Result<(), Failure> {
+    let started = telemetry::start("warn", LogFormat::Auto, &ProcessEnvironment);
+    started.map(drop).map_err(|error| Failure::failed(format!("cannot start the log: {error}"), ""))
 }
 
-fn same_dir(a: &Path, b: &Path) -> bool {
+/// Two names of one folder.
+pub(crate) fn same_dir(a: &Path, b: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     real(a) == real(b)
 }
@@ -287,6 +306,9 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
         StoreError::DiskFull { .. } => (exit::FAILED, "make room on the disk; nothing is lost"),
         StoreError::Io { .. } => {
             (exit::FAILED, "check the state folder and its permissions, or name another by --state")
+        }
+        StoreError::Newer { .. } => {
+            (exit::FAILED, "use that version of cairn or a later one, or restore a backup from before it")
         }
         StoreError::Closed => (exit::FAILED, "try again"),
     };

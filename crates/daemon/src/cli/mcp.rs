@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _};
 
 use axum::http::Method;
-use cairn_core::mcp::{ServerSource, ToolPin, ToolState};
+use cairn_core::mcp::{Drift, ServerSource, ToolPin, ToolState};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::table::Table;
 use super::text::{counted, one_line, plain};
 use super::{Global, out};
-use crate::admin::{ServerRecord, ServerView, trouble};
+use crate::admin::{ServerRecord, ServerView};
 
 /// Subcommands of `mcp`.
 #[derive(Debug, Subcommand)]
@@ -120,7 +120,7 @@ async fn list(surroundings: &Surroundings, global: &Global) -> Result<(), Failur
             } else {
                 "no".to_owned()
             },
-            state_name(record).to_owned(),
+            record.status.state.name().to_owned(),
             record.tools.len().to_string(),
             if record.agents.is_empty() { "-".to_owned() } else { record.agents.join(", ") },
             reached_by(&record.source),
@@ -135,15 +135,17 @@ async fn list(surroundings: &Surroundings, global: &Global) -> Result<(), Failur
     out::raw(text.as_bytes())
 }
 
-fn state_name(record: &ServerRecord) -> &'static str {
-    use cairn_tools::mcp::ServerState;
-    match record.status.state {
-        ServerState::Idle => "idle",
-        ServerState::Starting => "starting",
-        ServerState::Running => "running",
-        ServerState::Failed => "failed",
-        ServerState::Stopped => "stopped",
+/// What stands in the way of a server, in words.
+fn trouble(record: &ServerRecord) -> Option<String> {
+    if let Some(reason) = &record.status.reason {
+        return Some(reason.clone());
     }
+    let drift: &Drift = record.status.drift.as_ref()?;
+    (!drift.is_clean()).then(|| {
+        let changed =
+            drift.tools.keys().filter_map(|tool| drift.blocks(tool).filter(|_| drift.server.is_empty()));
+        drift.server.iter().cloned().chain(changed).collect::<Vec<_>>().join("; ")
+    })
 }
 
 fn reached_by(source: &ServerSource) -> String {
@@ -283,26 +285,24 @@ fn tool_described(text: &mut String, view: &ServerView, tool: &ToolPin) {
         let _ = writeln!(text, "  WARNING    {}", one_line(&suspicion.to_string()));
     }
     let before = view.approved.as_ref().and_then(|pin| pin.tool(&tool.name));
-    if let Some(before) = before.filter(|before| before.description != tool.description) {
-        for line in plain(&before.description).lines() {
-            let _ = writeln!(text, "  - {line}");
-        }
-        for line in plain(&tool.description).lines() {
-            let _ = writeln!(text, "  + {line}");
-        }
-    } else {
-        for line in plain(&tool.description).lines() {
-            let _ = writeln!(text, "  {line}");
-        }
-    }
+    compared(text, "  ", before.map(|before| before.description.clone()), &tool.description);
     let schema = |tool: &ToolPin| serde_json::to_string_pretty(&tool.schema).unwrap_or_default();
     let _ = writeln!(text, "  arguments");
-    let (before, now) = (before.map(schema), schema(tool));
-    match before.filter(|before| *before != now) {
-        Some(before) => {
-            plain(&before).lines().for_each(|line| text.push_str(&format!("    - {line}\n")));
-            plain(&now).lines().for_each(|line| text.push_str(&format!("    + {line}\n")));
+    compared(text, "    ", before.map(schema), &schema(tool));
+}
+
+/// What there is now; where it is other than before, both, marked.
+fn compared(text: &mut String, indent: &str, before: Option<String>, now: &str) {
+    let mut lines = |mark: &str, of: &str| {
+        for line in plain(of).lines() {
+            let _ = writeln!(text, "{indent}{mark}{line}");
         }
-        None => plain(&now).lines().for_each(|line| text.push_str(&format!("    {line}\n"))),
+    };
+    match before.filter(|before| before != now) {
+        Some(before) => {
+            lines("- ", &before);
+            lines("+ ", now);
+        }
+        None => lines("", now),
     }
 }

@@ -1,23 +1,30 @@
 //! The command line: what there is, and which file carries it out.
 
 mod artifact;
+mod backup;
 mod chat;
 mod client;
 mod commands;
 mod config;
 mod connect;
 mod context;
+mod doctor;
 mod draw;
 mod export;
 mod failure;
+mod forget_user;
+mod init;
 mod lines;
 mod mcp;
 mod memory;
 mod out;
 mod outbox;
+mod owner;
 mod pair;
+mod papers;
 mod platforms;
 mod reads;
+mod reload;
 mod replay;
 mod run;
 mod store;
@@ -62,6 +69,8 @@ pub mod exit {
     version,
     after_help = "\
 Examples:
+  cairn init                          write a first configuration, by a few questions
+  cairn doctor                        see whether all is well, and what to do if not
   cairn chat                          talk, with the offline model unless configured otherwise
   cairn run                           run the daemon in the foreground
   cairn context main                  see what is in the window of the channel `main`
@@ -138,15 +147,27 @@ enum Command {
     /// Say who may talk to the bot privately: list, approve, revoke
     #[command(subcommand)]
     Pair(pair::PairCommand),
+    /// Erase a person: their words, memories and chats, wherever they are kept
+    ForgetUser(forget_user::ForgetUserArgs),
     /// List, retry and drop what could not be delivered to a chat network
     #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
-    /// Check or rebuild the store
+    /// Have the running daemon read its configuration anew, without dropping anything
+    Reload(reload::ReloadArgs),
+    /// Check, rebuild, back up or restore the store
     #[command(subcommand)]
     Store(store::StoreCommand),
     /// Check or show the configuration
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Check everything that Cairn needs: one line each, with the remedy
+    Doctor(doctor::DoctorArgs),
+    /// Ask a few questions and write a first configuration
+    Init(init::InitArgs),
+    /// Print a script that completes command lines in a shell
+    Completions(papers::CompletionsArgs),
+    /// Print the page for `man`, or write one for each command into a folder
+    Man(papers::ManArgs),
 }
 
 /// A channel on the command line.
@@ -185,6 +206,9 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> Exit
         && let Some(error) = crate::arenas::bound(&crate::config::ProcessEnvironment)
     {
         eprintln!("warning: memory is not bounded as it might be: {error}; set MALLOC_ARENA_MAX=2");
+    }
+    if let Err(failure) = owner::become_owner(&cli.command, &cli.global) {
+        return failure.report();
     }
     match block_on(dispatch(cli)) {
         Ok(()) => ExitCode::from(exit::DONE),
@@ -225,8 +249,14 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Mcp(command) => Box::pin(mcp::mcp(global, command)).await,
         Command::Tools(command) => Box::pin(tools::tools(global, command)).await,
         Command::Pair(command) => Box::pin(pair::pair(global, command)).await,
+        Command::ForgetUser(args) => Box::pin(forget_user::forget_user(global, args)).await,
         Command::Outbox(command) => Box::pin(outbox::outbox(global, command)).await,
+        Command::Reload(args) => Box::pin(reload::reload(global, args)).await,
         Command::Store(command) => Box::pin(store::store(global, command)).await,
         Command::Config(command) => config::config(global, command),
+        Command::Doctor(args) => Box::pin(doctor::doctor(global, args)).await,
+        Command::Init(args) => init::init(global, args),
+        Command::Completions(args) => papers::completions(&args),
+        Command::Man(args) => papers::man(&args),
     }
 }

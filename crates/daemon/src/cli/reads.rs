@@ -93,6 +93,9 @@ pub(crate) async fn status(global: Global, _args: StatusArgs) -> Result<(), Fail
     out::line(&format!("daemon    {running}"))?;
     out::line(&format!("version   {}", status.version))?;
     out::line(&format!("state     {}", status.state_dir))?;
+    if let Some(error) = &status.store.error {
+        out::line(&format!("trouble   {}", one_line(error)))?;
+    }
     out::line(&format!("config    {}", status.config_file.as_deref().unwrap_or("built-in defaults")))?;
     if let Some(socket) = &status.socket {
         out::line(&format!("socket    {socket}"))?;

@@ -1,17 +1,24 @@
 //! `cairn run`: the daemon in the foreground, until a signal.
 
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+
 use clap::Args;
 use sd_notify::NotifyState;
-use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::{Signal, SignalKind};
 
 use super::connect::{Surroundings, listen};
 use super::failure::Failure;
 use super::{Global, exit};
-use crate::config::{LogFormat, socket_to_bind};
-use crate::networks::Reach;
+use crate::config::{Live, LogFormat, socket_to_bind};
+use crate::life::Life;
+use crate::meters::{self, Meters, Outside};
+use crate::service::Service;
 use crate::socket::Home;
+use crate::systemd;
 use crate::telemetry;
-use crate::wiring::Daemon;
+use crate::wiring::{Control, Daemon};
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -20,9 +27,52 @@ Examples:
   cairn run
   cairn run --config /etc/cairn/config.toml --state /var/lib/cairn
 
-The first SIGTERM or SIGINT stops it cleanly, the second at once. It listens at $RUNTIME_DIRECTORY/cairn.sock, else at
-cairn.sock in the state folder, and tells systemd when it is ready.")]
+The first SIGTERM or SIGINT stops it cleanly, the second at once; SIGHUP has it read its configuration anew, as
+`cairn reload` does. It listens at $RUNTIME_DIRECTORY/cairn.sock, else at cairn.sock in the state folder, and tells
+systemd when it is ready, how it is, and that it lives.")]
 pub(crate) struct RunArgs {}
+
+/// The signals that the daemon heeds.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// The name of a signal to stop; none: to reload.
+    async fn next(&mut self) -> Option<&'static str> {
+        tokio::select! {
+            _ = self.terminate.recv() => Some("SIGTERM"),
+            _ = self.interrupt.recv() => Some("SIGINT"),
+            _ = self.hangup.recv() => None,
+        }
+    }
+
+    /// Returns when it is to stop, with the signal's name.
+    async fn stop(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// Why a daemon ends.
+enum End {
+    /// For good.
+    Stop,
+    /// To begin anew within the process.
+    Anew,
+}
 
 /// `cairn run`.
 pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
@@ -30,51 +80,125 @@ pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
     surroundings.loaded.check_tokens()?;
     let log = &surroundings.loaded.config.log;
     let format = if global.json { LogFormat::Json } else { log.format };
-    telemetry::start(&log.level, format).map_err(|error| {
+    let log = telemetry::start(&log.level, format, surroundings.env.as_ref()).map_err(|error| {
         Failure::usage(format!("cannot read the log level: {error}"), "write info or debug")
     })?;
     for warning in &surroundings.loaded.warnings {
         tracing::warn!("{warning}");
     }
-    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    let socket = socket_to_bind(&surroundings.state, surroundings.env.as_ref())?;
-    let home = if socket.starts_with(&surroundings.state.path) { Home::State } else { Home::Runtime };
-    let daemon = Daemon::start(
-        &surroundings.loaded,
-        &surroundings.state,
-        socket,
-        home,
-        Reach::Networks,
-        &global.tools,
-    )
-    .await?;
+    let meters =
+        meters::install().map_err(|error| Failure::failed(error.to_string(), "please report this"))?;
+    let mut signals = Signals::listen()?;
+    let control = Control {
+        flag: global.config.clone(),
+        env: Arc::clone(&surroundings.env),
+        set_level: Arc::new(move |level| log.set_level(level).map_err(|error| error.to_string())),
+        life: Life::default(),
+    };
+    let live = Live::new(Arc::clone(&surroundings.loaded));
+    loop {
+        match once(&surroundings, &global, &live, &control, meters, &mut signals).await? {
+            End::Stop => return Ok(()),
+            End::Anew => tracing::info!("beginning anew"),
+        }
+    }
+}
+
+/// The figures end last: they tell how the stop goes.
+async fn stop_all(daemon: Daemon, outside: Outside) {
+    daemon.stop().await;
+    outside.stop().await;
+}
+
+/// Waits for the end, and for what signals make of it: the first turns a new beginning into a stop, the next one cuts off.
+async fn stopped(end: End, stop: impl Future<Output = ()>, signals: &mut Signals) -> Result<End, Failure> {
+    let mut end = end;
+    let mut stop = pin!(systemd::with_time("stopping: turns under way get their time", stop));
+    loop {
+        tokio::select! {
+            () = &mut stop => return Ok(end),
+            signal = signals.stop() => match end {
+                End::Anew => {
+                    tracing::info!("stopping for good: {signal}; once more to stop at once");
+                    systemd::tell(&[NotifyState::Stopping]);
+                    end = End::Stop;
+                }
+                End::Stop => {
+                    tracing::warn!(
+                        "stopped at once: {signal}; what is under way is taken up again at the next start"
+                    );
+                    return Err(Failure::Silent(exit::FAILED));
+                }
+            },
+        }
+    }
+}
+
+/// One daemon, from its start to its end.
+async fn once(
+    surroundings: &Surroundings,
+    global: &Global,
+    live: &Live,
+    control: &Control,
+    meters: &'static Meters,
+    signals: &mut Signals,
+) -> Result<End, Failure> {
+    let state = &surroundings.state;
+    let socket = socket_to_bind(state, surroundings.env.as_ref())?;
+    let home = if socket.starts_with(&state.path) { Home::State } else { Home::Runtime };
+    let listener = match live.now().config.admin.address() {
+        Some(address) => Some(meters::bind(address).await.map_err(|error| cannot_listen(address, &error))?),
+        None => None,
+    };
+    let start = Daemon::start(live, state, (socket, home), &global.tools, Some(control));
+    let daemon = tokio::select! {
+        daemon = systemd::with_time("starting: opening the state", start) => daemon?,
+        signal = signals.stop() => {
+            tracing::info!("stopped while starting: {signal}");
+            systemd::tell(&[NotifyState::Stopping]);
+            return Ok(End::Stop);
+        }
+    };
     tracing::info!(
         socket = %daemon.socket().display(),
-        state = %surroundings.state.path.display(),
+        state = %state.path.display(),
         version = env!("CARGO_PKG_VERSION"),
         "ready"
     );
-    tell_systemd(NotifyState::Ready);
-    tokio::select! {
-        _ = terminate.recv() => tracing::info!("stopping: SIGTERM"),
-        _ = interrupt.recv() => tracing::info!("stopping: SIGINT; once more to stop at once"),
+    systemd::tell(&[NotifyState::Ready]);
+    let service = Service::start(&daemon);
+    let outside = Outside::start(meters, listener, daemon.outside());
+    let end = loop {
+        tokio::select! {
+            signal = signals.next() => match signal {
+                None => service.reload(),
+                Some(signal) => {
+                    tracing::info!("stopping: {signal}; once more to stop at once");
+                    systemd::tell(&[NotifyState::Stopping]);
+                    break End::Stop;
+                }
+            },
+            () = control.life.asked() => {
+                tracing::info!("stopping, to begin anew");
+                systemd::tell_reloading();
+                break End::Anew;
+            }
+        }
+    };
+    service.stop().await;
+    let end = stopped(end, stop_all(daemon, outside), signals).await?;
+    if matches!(end, End::Stop) {
+        tracing::info!("stopped");
     }
-    tell_systemd(NotifyState::Stopping);
-    tokio::select! {
-        () = daemon.stop() => tracing::info!("stopped"),
-        _ = terminate.recv() => return Err(at_once()),
-        _ = interrupt.recv() => return Err(at_once()),
-    }
-    Ok(())
+    Ok(end)
 }
 
-fn at_once() -> Failure {
-    tracing::warn!("stopped at once; what is under way is taken up again at the next start");
-    Failure::Silent(exit::FAILED)
-}
-
-fn tell_systemd(state: NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(false, &[state]) {
-        tracing::warn!(%error, "cannot tell systemd; check NotifyAccess of the unit");
-    }
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+    let hint = match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            "another program listens there; set `listen` under [admin] to a free port"
+        }
+        _ => "set `listen` under [admin] to an address of this machine, or leave it out",
+    };
+    Failure::failed(format!("cannot listen at {address}: {error}"), hint)
 }

@@ -1,4 +1,4 @@
-//! `cairn store`: the store checked or rebuilt.
+//! `cairn store`: the store checked or rebuilt; copied and put back: `backup`.
 
 use cairn_store::{VerifyReport, rebuild_dir, verify_dir};
 use clap::Subcommand;
@@ -6,7 +6,9 @@ use clap::Subcommand;
 use super::connect::{Surroundings, store_failure};
 use super::failure::Failure;
 use super::text::{counted, grouped};
-use super::{Global, exit, out};
+use super::{Global, backup, exit, out};
+use crate::admin::RetainRequest;
+use crate::keeper::RetainRecord;
 use crate::wiring::store_options;
 
 /// Subcommands of `store`.
@@ -24,13 +26,35 @@ A running daemon is asked to check itself; --quarantine needs it stopped.")]
         #[arg(long)]
         quarantine: bool,
     },
+    /// Compress old journal segments and forget old memories now, as `[retention]` says
+    #[command(after_help = "\
+Examples:
+  cairn store retain --dry-run
+  cairn store retain --json
+
+`cairn run` does it once a day when [retention] is set.")]
+    Retain {
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Make sled and the search index anew from the journal; the daemon must be stopped
     #[command(after_help = "Example:\n  cairn store rebuild")]
     Rebuild,
+    /// Copy the state to a folder, while the daemon runs or without one
+    Backup(backup::BackupArgs),
+    /// Put a backup in the place of the state; the daemon must be stopped
+    Restore(backup::RestoreArgs),
 }
 
 /// `cairn store …`.
 pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), Failure> {
+    match command {
+        StoreCommand::Backup(args) => return backup::backup(&global, args).await,
+        StoreCommand::Restore(args) => return backup::restore(&global, args).await,
+        StoreCommand::Retain { dry_run } => return retain(global, dry_run).await,
+        StoreCommand::Verify { .. } | StoreCommand::Rebuild => {}
+    }
     let surroundings = Surroundings::load(&global)?;
     let options = store_options(&surroundings.loaded.config, &surroundings.state);
     let running = match command {
@@ -44,14 +68,12 @@ pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), F
         ));
     }
     let report = match command {
-        StoreCommand::Verify { quarantine: false } => match running {
-            Some(client) => client.get("/v1/store/verify").await.map_err(Failure::from)?,
-            None => verify_dir(options, false).await.map_err(store_failure)?,
-        },
-        StoreCommand::Verify { quarantine: true } => {
-            verify_dir(options, true).await.map_err(store_failure)?
-        }
         StoreCommand::Rebuild => rebuild_dir(options).await.map_err(store_failure)?,
+        StoreCommand::Verify { quarantine } => match running {
+            Some(client) => client.get("/v1/store/verify").await.map_err(Failure::from)?,
+            None => verify_dir(options, quarantine).await.map_err(store_failure)?,
+        },
+        StoreCommand::Backup(_) | StoreCommand::Restore(_) | StoreCommand::Retain { .. } => return Ok(()),
     };
     if global.json {
         out::json(&report)?;
@@ -59,6 +81,26 @@ pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), F
         out::raw(drawn(&report).as_bytes())?;
     }
     if report.ok { Ok(()) } else { Err(Failure::Silent(exit::DAMAGED)) }
+}
+
+/// `cairn store retain`: asked of the daemon, or done by one that is started inside.
+async fn retain(global: Global, dry_run: bool) -> Result<(), Failure> {
+    let surroundings = Surroundings::load(&global)?;
+    let session = surroundings.changing_what_is_there().await?;
+    let answer = session.client.post::<RetainRecord>("/v1/store/retain", &RetainRequest { dry_run }).await;
+    let record = session.finish(answer.map_err(Failure::from)).await?;
+    if global.json {
+        return out::json(&record);
+    }
+    let RetainRecord { compressed, memories, .. } = record;
+    out::line(&format!(
+        "{}{} compressed, from {} to {} bytes; {} forgotten",
+        if dry_run { "it would be so: " } else { "" },
+        counted(compressed.segments, "segment", "segments"),
+        grouped(compressed.bytes_before),
+        grouped(compressed.bytes_after),
+        counted(memories, "memory", "memories"),
+    ))
 }
 
 fn drawn(report: &VerifyReport) -> String {

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use cairn_core::settings::HardClear;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::admin::AdminConfig;
 use super::commands::Commands;
 use super::keys::{fields_of, nearest};
 use super::limits::Limits;
@@ -12,12 +14,13 @@ use super::mcp::{FetchConfig, McpConfig};
 use super::network::{Network, NetworkKind, PlaceKeys};
 use super::overlay::{CompactionKeys, PruningKeys, ResultGuardKeys, TrustKeys, WindowGuardKeys};
 use super::source::Seg;
-use super::types::{Log, ModelConfig, Store};
+use super::types::{Log, ModelConfig, Retention, Store};
 
 /// A config file as written.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct FileConfig {
+    pub(super) watch: bool,
     pub(super) defaults: AgentKeys,
     pub(super) models: Vec<ModelConfig>,
     pub(super) agents: Vec<AgentKeys>,
@@ -28,11 +31,14 @@ pub(super) struct FileConfig {
     pub(super) commands: Commands,
     pub(super) limits: Limits,
     pub(super) log: Log,
+    pub(super) admin: AdminConfig,
     pub(super) store: Store,
+    #[schemars(schema_with = "super::schema::retention")]
+    pub(super) retention: Retention,
 }
 
 /// `[defaults]`, and the same keys (with `id`) in `[[agents]]`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct AgentKeys {
     pub(super) id: Option<String>,
@@ -57,7 +63,7 @@ pub(super) struct Table {
     /// As a user writes it, such as `[agents.compaction]`.
     pub(super) name: &'static str,
     /// The keys on the way to it, without indices.
-    path: &'static [&'static str],
+    pub(super) path: &'static [&'static str],
     /// Its keys.
     pub(super) keys: Vec<&'static str>,
 }
@@ -106,7 +112,9 @@ pub(super) fn tables() -> Vec<Table> {
         table("[commands]", &["commands"], fields_of::<Commands>().to_vec()),
         table("[limits]", &["limits"], fields_of::<Limits>().to_vec()),
         table("[log]", &["log"], fields_of::<Log>().to_vec()),
+        table("[admin]", &["admin"], fields_of::<AdminConfig>().to_vec()),
         table("[store]", &["store"], fields_of::<Store>().to_vec()),
+        table("[retention]", &["retention"], fields_of::<Retention>().to_vec()),
     ]
 }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 use cairn_actors::HouseLimits;
 use cairn_core::chain::CoolDowns;
 use cairn_core::limits::TalkLimits;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `[limits]`: bounds of what is taken in and of how long things take.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Limits {
     /// Longest text of a message, in bytes.

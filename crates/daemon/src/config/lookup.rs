@@ -33,7 +33,7 @@ pub enum StateOrigin {
 impl StateDir {
     /// Something was begun there. What cannot be looked into counts as there: opening it says why.
     pub fn is_there(&self) -> bool {
-        self.path.join("journal").try_exists().unwrap_or(true)
+        self.path.join("journal").try_exists().unwrap_or(true) || cairn_store::is_begun(&self.path)
     }
 }
 

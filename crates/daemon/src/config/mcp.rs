@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +22,7 @@ const ID_MAX: usize = 24;
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"];
 
 /// `[[mcp]]`: a server of tools, and how to run or reach it. Either `command` or `url`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct McpConfig {
     /// The name by which agents refer to it: `ID/TOOL`.
@@ -86,7 +87,7 @@ impl Default for McpConfig {
 }
 
 /// `[fetch]`: the built-in tool that reads texts from the web.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FetchConfig {
     /// Agents that list `fetch` among their tools may use it.

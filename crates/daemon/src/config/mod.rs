@@ -3,6 +3,7 @@
 //! [`Config::load`] does all of it. Whatever is wrong is a [`ConfigError`], which names file, line and column and says
 //! what to do; what works but is probably not meant is a warning.
 
+mod admin;
 mod agents;
 mod check;
 mod commands;
@@ -12,6 +13,8 @@ mod file;
 mod guards;
 mod keys;
 mod limits;
+mod live;
+mod log;
 mod lookup;
 mod mcp;
 mod models;
@@ -19,6 +22,7 @@ mod network;
 mod overlay;
 mod parse;
 mod prompts;
+mod schema;
 mod secrets;
 mod show;
 mod source;
@@ -32,19 +36,24 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
+pub use admin::AdminConfig;
 use check::{Check, key_path};
 pub use commands::Commands;
 pub use env::{Environment, FixedEnvironment, ProcessEnvironment};
 pub use error::{ConfigError, Place, Problem};
 pub use limits::Limits;
+pub use live::Live;
 pub use lookup::{
     SOCKET_PATH_MAX, StateDir, StateOrigin, check_socket, config_file, socket_to_bind, sockets_to_try,
     state_dir,
 };
 pub use mcp::{FetchConfig, McpConfig, McpSecrets};
 pub use network::{Network, NetworkKind, PlaceKeys, PlatformId};
+pub use schema::schema;
 use source::Source;
-pub use types::{AgentConfig, Config, Defaults, Log, LogFormat, ModelConfig, OFFLINE, Provider, Store};
+pub use types::{
+    AgentConfig, Config, Defaults, Log, LogFormat, ModelConfig, OFFLINE, Provider, Retention, Store,
+};
 
 /// A configuration with what belongs to it and is no part of it.
 #[derive(Debug, Clone)]
@@ -91,6 +100,20 @@ impl Loaded {
     }
 }
 
+impl Loaded {
+    /// The same with the tokens and the servers' secrets of another one, and its keys for models that this one lacks.
+    pub(crate) fn with_secrets_of(mut self, other: &Self) -> Self {
+        for (model, key) in &other.keys {
+            if self.config.model(model).is_none() {
+                self.keys.insert(model.clone(), key.clone());
+            }
+        }
+        self.tokens.clone_from(&other.tokens);
+        self.mcp.clone_from(&other.mcp);
+        self
+    }
+}
+
 impl Config {
     /// Finds the config file, or takes the built-in defaults, and resolves it. `flag`: the file that `--config` names.
     ///
@@ -103,6 +126,32 @@ impl Config {
         let text = read(&file)?;
         let loaded = from_text(&file, &text, env)?;
         Ok(Loaded { file: Some(file), ..loaded })
+    }
+}
+
+impl Config {
+    /// The built-in defaults, whatever files there are.
+    ///
+    /// # Errors
+    /// None that a user could mend.
+    pub fn built_in(env: &dyn Environment) -> Result<Loaded, ConfigError> {
+        from_text(Path::new("built-in defaults"), "", env)
+    }
+
+    /// As [`Config::load`], for whoever wants to know what else is right where something is wrong: the configuration as far
+    /// as it can be resolved, and what is wrong with it. Nothing may be started from one that has problems.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its tables and keys cannot be made out.
+    pub fn examine(
+        flag: Option<&Path>,
+        env: &dyn Environment,
+    ) -> Result<(Loaded, Vec<Problem>), ConfigError> {
+        let Some(file) = config_file(flag, env) else {
+            return examined(Path::new("built-in defaults"), "", env);
+        };
+        let (loaded, problems) = examined(&file, &read(&file)?, env)?;
+        Ok((Loaded { file: Some(file), ..loaded }, problems))
     }
 }
 
@@ -131,6 +180,12 @@ fn read(file: &Path) -> Result<String, Problem> {
 
 /// Resolves the text of a config file.
 fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, ConfigError> {
+    let (loaded, problems) = examined(file, text, env)?;
+    if problems.is_empty() { Ok(loaded) } else { Err(ConfigError { problems }) }
+}
+
+/// Resolves the text of a config file as far as it goes, and says what is wrong with it.
+fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, Vec<Problem>), ConfigError> {
     let source = Source::parse(file, text)?;
     let written = parse::parse(&source, text).map_err(|problems| ConfigError { problems })?;
     let mut check = Check::new(&source);
@@ -149,13 +204,12 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
     if written.limits.spend_per_day > 0.0 {
         guards::warn_of_prices(&mut check, &agents, &models);
     }
-    check_log(&mut check, &written.log);
+    log::check(&mut check, &written.log);
+    admin::check(&mut check, &written.admin);
     check_store(&mut check, &written.store);
-    if !check.problems.is_empty() {
-        let mut problems = check.problems;
-        problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
-        return Err(ConfigError { problems });
-    }
+    check_retention(&mut check, &written.retention);
+    let mut problems = check.problems;
+    problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
     let mut warnings = check.warnings;
     let mut keys = BTreeMap::new();
     for model in &models {
@@ -176,6 +230,7 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
     let secrets = |server: &McpConfig| (server.id.clone(), mcp::read_secrets(server, env, &mut warnings));
     let mcp_secrets = mcp.iter().map(secrets).collect();
     let config = Config {
+        watch: written.watch,
         defaults,
         models,
         agents,
@@ -186,9 +241,11 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
         commands: written.commands,
         limits: written.limits,
         log: written.log,
+        admin: written.admin,
         store: written.store,
+        retention: written.retention,
     };
-    Ok(Loaded { config, file: None, warnings, keys, tokens, mcp: mcp_secrets })
+    Ok((Loaded { config, file: None, warnings, keys, tokens, mcp: mcp_secrets }, problems))
 }
 
 /// Reads the token of a bot that is used.
@@ -255,20 +312,15 @@ fn check_limits(check: &mut Check<'_, '_>, limits: &Limits) {
     check.money(&key_path!["limits", "spend_per_day"], limits.spend_per_day);
 }
 
-fn check_log(check: &mut Check<'_, '_>, log: &Log) {
-    const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
-    // A bare word that is no level would pass as the name of a module, and a misspelt level with it.
-    let bare = log.level.split(',').map(str::trim).filter(|part| !part.contains(['=', '[']));
-    let unknown = bare.into_iter().find(|part| !LEVELS.contains(&part.to_ascii_lowercase().as_str()));
-    if unknown.is_some() || tracing_subscriber::EnvFilter::try_new(&log.level).is_err() {
-        let message = format!("`level` = \"{}\" is not a level of the log", log.level);
-        let hint = match unknown.and_then(|part| keys::nearest(part, &LEVELS)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => {
-                "write error, warn, info, debug or trace, or by module: \"info,cairn_store=debug\"".to_owned()
-            }
-        };
-        check.wrong(&key_path!["log", "level"], message, &hint);
+fn check_retention(check: &mut Check<'_, '_>, retention: &Retention) {
+    let day = |key: &str, days: u32, check: &mut Check<'_, '_>| {
+        check.within(&key_path!["retention", key], u64::from(days), 0, 36_500, "days");
+    };
+    day("compress_days", retention.compress_days, check);
+    day("memory_days", retention.memory_days, check);
+    if !(0.0..=1.0).contains(&retention.memory_importance) {
+        let path = key_path!["retention", "memory_importance"];
+        check.wrong(&path, "`memory_importance` is no importance", "write a number from 0 to 1, such as 0.5");
     }
 }
 

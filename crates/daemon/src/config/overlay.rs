@@ -7,20 +7,21 @@ use cairn_core::settings::{
 };
 use cairn_core::tier::CompactionSettings;
 use cairn_core::voices::TrustSettings;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// A table of optional keys over settings that are all there. `required` keys have a value in the settings, `optional`
 /// ones may have none there, too.
 macro_rules! overlay {
     ($(#[$doc:meta])* $name:ident over $base:ident {
-        required { $($field:ident: $type:ty,)* }
+        required { $($(#[$attr:meta])* $field:ident: $type:ty,)* }
         optional { $($maybe:ident: $maybe_type:ty,)* }
     }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Default, Deserialize)]
+        #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
         #[serde(default)]
         pub(super) struct $name {
-            $($field: Option<$type>,)*
+            $($(#[$attr])* $field: Option<$type>,)*
             $($maybe: Option<$maybe_type>,)*
         }
 
@@ -56,6 +57,7 @@ overlay! {
             timeout_secs: u64,
             call_timeout_secs: u64,
             tokens_per_hour: u64,
+            #[schemars(with = "Option<String>")]
             identifiers: IdentifierPolicy,
             when_cold: bool,
             max_messages: u64,
@@ -96,6 +98,7 @@ overlay! {
     /// `[defaults.pruning]` and `[agents.pruning]`.
     PruningKeys over PruningSettings {
         required {
+            #[schemars(with = "Option<String>")]
             mode: PruneMode,
             protect_tokens: u64,
             min_win_tokens: u64,
@@ -105,6 +108,7 @@ overlay! {
             soft_chars: usize,
             keep_chars: usize,
             keep_replies: usize,
+            #[schemars(schema_with = "super::schema::hard_clear")]
             hard_clear: HardClear,
         }
         optional {}
@@ -119,6 +123,7 @@ overlay! {
             max_bytes: usize,
             free_share: f64,
             artifact_days: u32,
+            #[schemars(with = "Option<BTreeMap<String, String>>")]
             classes: BTreeMap<String, ResultClass>,
         }
         optional {}

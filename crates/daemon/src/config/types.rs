@@ -9,11 +9,14 @@ use cairn_core::engine::STANDARD;
 use cairn_core::ids::AgentId;
 use cairn_core::limits::Price;
 use cairn_core::model::{ModelInfo, ToolDef};
+use cairn_core::retention::RetentionSettings;
 use cairn_core::settings::{PruningSettings, ResultGuardSettings, WindowGuard};
 use cairn_core::tier::CompactionSettings;
 use cairn_core::voices::TrustSettings;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::admin::AdminConfig;
 use super::commands::Commands;
 use super::limits::Limits;
 use super::mcp::{FetchConfig, McpConfig};
@@ -31,14 +34,20 @@ pub(super) const ANTHROPIC_URL: &str = "https://api.anthropic.com/v1";
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Config {
+    /// A change of the config file, or of a prompt that it names, is a reload.
+    pub watch: bool,
     /// What agents fall back on.
     pub defaults: Defaults,
     /// Bounds of what is taken in and of how long things take.
     pub limits: Limits,
     /// The log.
     pub log: Log,
+    /// What is served beside the socket.
+    pub admin: AdminConfig,
     /// The state folder's files.
     pub store: Store,
+    /// `[retention]`.
+    pub retention: Retention,
     /// Models, in the order of the file; the embedded `offline` is always among them.
     pub models: Vec<ModelConfig>,
     /// Agents, in the order of the file; never empty. The first is the default one.
@@ -173,7 +182,7 @@ impl AgentConfig {
 }
 
 /// Which wire format a model speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Provider {
     /// OpenAI-compatible chat completions, at any `base_url`.
@@ -185,7 +194,7 @@ pub enum Provider {
 }
 
 /// `[[models]]`: a model and how to reach it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModelConfig {
     /// The name by which agents refer to it.
@@ -296,23 +305,26 @@ impl ModelConfig {
 }
 
 /// How log lines are written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// Text with colours on a terminal, without them elsewhere.
+    /// Text on a terminal, with colours; fields of the journal under systemd; else text without colours.
     #[default]
     Auto,
     /// Text without colours.
     Text,
     /// One JSON object a line.
     Json,
+    /// Fields of systemd's journal; JSON on stderr where it cannot be reached.
+    Journald,
 }
 
-/// `[log]`: the log, on stderr.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// `[log]`: the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Log {
-    /// `error`, `warn`, `info`, `debug` or `trace`; by module where wanted, as in `info,cairn_store=debug`.
+    /// `error`, `warn`, `info`, `debug` or `trace`; by module where wanted, as in `info,cairn_store=debug`. Libraries are
+    /// not logged: they log what they carry.
     pub level: String,
     /// How lines are written.
     pub format: LogFormat,
@@ -325,7 +337,7 @@ impl Default for Log {
 }
 
 /// `[store]`: the state folder's files.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Store {
     /// Size at which a journal segment is closed and the next begun, in MiB.
@@ -339,6 +351,9 @@ impl Default for Store {
         Self { segment_mib: 64, cache_mib: 8 }
     }
 }
+
+/// `[retention]`; see [`RetentionSettings`].
+pub type Retention = RetentionSettings;
 
 impl Config {
     /// The agent that is meant when none is named: the first of the file.

@@ -91,7 +91,7 @@ impl DaemonDesk {
         let bare = call.caller.id.strip_prefix(platform).and_then(|rest| rest.strip_prefix('/'));
         let user = bare.unwrap_or(&call.caller.id).to_owned();
         let own = [Scope::User { platform: platform.to_owned(), user }];
-        for agent in &self.deps.config.agents {
+        for agent in &self.deps.config.now().config.agents {
             let memories = self.memories_in(&agent.id, &own).await?;
             found.extend(memories.into_iter().map(|memory| (memory.id.clone(), memory)));
         }

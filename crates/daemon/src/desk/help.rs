@@ -7,7 +7,8 @@ use super::DaemonDesk;
 impl DaemonDesk {
     /// The commands that the caller may use here.
     pub(super) fn help(&self, call: &CommandCall) -> String {
-        let commands = &self.deps.config.commands;
+        let loaded = self.deps.config.now();
+        let commands = &loaded.config.commands;
         let operator = commands.is_operator(&call.caller.id);
         let mine =
             COMMANDS.iter().filter(|spec| commands.permission(spec.name).allows(call.direct, operator));
@@ -25,7 +26,7 @@ impl DaemonDesk {
     /// What is said to somebody who may not use a command.
     pub(super) fn denial(&self, command: &Command, call: &CommandCall) -> String {
         let name = command.name();
-        match self.deps.config.commands.permission(name) {
+        match self.deps.config.now().config.commands.permission(name) {
             Permission::Direct if !call.direct => {
                 format!("`/{name}` is for private chats; here only operators may use it.")
             }

@@ -86,7 +86,8 @@ impl DaemonDesk {
 
     /// Who takes a memory back, and how.
     fn taken_back(&self, call: &CommandCall, id: &MemoryId) -> String {
-        let commands = &self.deps.config.commands;
+        let loaded = self.deps.config.now();
+        let commands = &loaded.config.commands;
         let may = |operator| commands.forget.allows(call.direct, operator);
         match () {
             () if may(commands.is_operator(&call.caller.id)) => format!("`/forget {id}` takes it back."),
@@ -101,7 +102,7 @@ impl DaemonDesk {
     pub(super) async fn forget(&self, call: &CommandCall, what: &str) -> Result<String, Trouble> {
         let mut scopes = readable(call);
         // What everybody who talks to the agent reads is the operators' own.
-        if !self.deps.config.commands.is_operator(&call.caller.id) {
+        if !self.deps.config.now().config.commands.is_operator(&call.caller.id) {
             scopes.retain(|scope| *scope != Scope::Agent);
         }
         let filter = MemoryFilter { limit: LOOKED_THROUGH, ..MemoryFilter::default() };

@@ -19,7 +19,7 @@ use cairn_store::Store;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use crate::config::Config;
+use crate::config::Live;
 use crate::registry::DaemonRegistry;
 
 /// What is said where nobody has said anything.
@@ -33,8 +33,8 @@ pub struct DeskDeps {
     pub house: House,
     /// Who is paired.
     pub registry: Arc<DaemonRegistry>,
-    /// The configuration: who may what, and the agents.
-    pub config: Config,
+    /// The configuration as it is now: who may what, and the agents.
+    pub config: Live,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// When the daemon started.
@@ -101,7 +101,7 @@ impl DaemonDesk {
             Err(answer) => return Some(answer),
         }
         let name = command.name();
-        if !self.deps.config.commands.allows(&command, &call.caller.id, call.direct) {
+        if !self.deps.config.now().config.commands.allows(&command, &call.caller.id, call.direct) {
             tracing::info!(channel = %call.channel, command = name, "a command was denied");
             return Some(private(self.denial(&command, &call)));
         }

@@ -14,7 +14,7 @@ use futures::StreamExt;
 
 use super::*;
 use crate::clock::SystemClock;
-use crate::config::FixedEnvironment;
+use crate::config::{Config, FixedEnvironment, Live};
 use crate::roster::Roster;
 use crate::toolshed::Toolshed;
 use crate::wiring;
@@ -53,14 +53,14 @@ async fn fixture(config: &str) -> Fixture {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let toolshed = Toolshed::new(&loaded, dir.path(), Pins::default(), Vec::new(), Arc::clone(&clock));
     let tools = Arc::new(toolshed.unwrap());
-    let roster = Roster::new(Arc::clone(&loaded), Arc::new(store.clone()), tools);
+    let roster = Roster::new(Live::new(Arc::clone(&loaded)), Arc::new(store.clone()), tools);
     let house = wiring::house(&store, &loaded, &roster, &clock, &[]).await.unwrap();
     let registry = Arc::new(wiring::registry(&store, &clock).await.unwrap());
     let desk = DaemonDesk::new(DeskDeps {
         store: store.clone(),
         house,
         registry,
-        config: loaded.config.clone(),
+        config: Live::new(loaded),
         started_at: clock.now(),
         clock,
     });

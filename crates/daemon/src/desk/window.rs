@@ -62,10 +62,11 @@ impl DaemonDesk {
 
     /// What the day has cost, where models have prices.
     fn spend(&self) -> Option<String> {
-        if self.deps.config.prices().is_empty() {
+        let loaded = self.deps.config.now();
+        if loaded.config.prices().is_empty() {
             return None;
         }
-        let cap = self.deps.config.limits.spend_per_day;
+        let cap = loaded.config.limits.spend_per_day;
         let spent = self.deps.house.spent_today();
         Some(if cap > 0.0 {
             format!("- spent today {spent:.2} of {cap:.2}")

@@ -16,7 +16,7 @@ fn explains(stderr: &str, words: &[&str]) {
 fn version_and_help_of_every_command_are_there() {
     let home = Home::new();
     assert!(home.cairn(&["--version"]).ended(0).stdout.starts_with("cairn "));
-    let commands: [&[&str]; 27] = [
+    let commands: [&[&str]; 37] = [
         &[],
         &["run"],
         &["chat"],
@@ -43,6 +43,16 @@ fn version_and_help_of_every_command_are_there() {
         &["outbox", "drop"],
         &["store", "verify"],
         &["store", "rebuild"],
+        &["store", "backup"],
+        &["store", "restore"],
+        &["store", "retain"],
+        &["forget-user"],
+        &["reload"],
+        &["doctor"],
+        &["init"],
+        &["completions"],
+        &["man"],
+        &["config", "schema"],
         &["config", "check"],
     ];
     for command in commands {

@@ -9,6 +9,7 @@ mod delivery;
 mod hostile;
 mod inputs;
 mod kills;
+mod reload;
 mod rig;
 mod talk;
 mod trouble;

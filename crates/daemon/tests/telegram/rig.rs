@@ -91,6 +91,13 @@ impl Rig {
         self.world.dir.path().join("state")
     }
 
+    /// Writes the configuration anew, with `to` for `from`.
+    pub(crate) fn rewrite(&self, from: &str, to: &str) {
+        let text = std::fs::read_to_string(&self.config).unwrap();
+        assert!(text.contains(from), "{from} is not in {text}");
+        std::fs::write(&self.config, text.replace(from, to)).unwrap();
+    }
+
     /// Starts a daemon again, after a kill or a stop.
     pub(crate) async fn restart(&mut self) {
         let started = Daemon::start(Path::new(CAIRN), &self.state(), Some(&self.config)).await;

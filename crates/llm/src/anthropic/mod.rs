@@ -50,6 +50,11 @@ impl Anthropic {
         Ok(Self { server: Arc::new(Server::new(options, &format)?), window: OnceCell::new() })
     }
 
+    /// Its server.
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
     /// Asks the server about the model; `None` when it does not answer or does not name the window.
     async fn ask_window(&self) -> Option<u64> {
         let address = self.server.address(&["models", &self.server.options.model]);

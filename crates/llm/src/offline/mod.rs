@@ -70,10 +70,8 @@ impl ChatModel for Offline {
                 Purpose::Summarise { .. } | Purpose::Merge { .. } => {
                     // Reading a long history takes long enough to hold up others on this thread.
                     tokio::task::spawn_blocking(move || summarise::summarise(&request)).await.map_err(
-                        |error| {
-                            ModelError::Protocol(format!(
-                                "the offline model broke down over its source: {error}"
-                            ))
+                        |_panic| {
+                            ModelError::Protocol("the offline model broke down over its source".to_owned())
                         },
                     )
                 }

@@ -47,6 +47,11 @@ impl OpenAi {
         Ok(Self { server: Arc::new(Server::new(options, &format)?), window: OnceCell::new() })
     }
 
+    /// Its server.
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
     /// OpenAI's own newer models refuse `max_tokens`; many other servers know nothing else.
     fn limit_key(&self) -> &'static str {
         let own = |host: &str| host == "api.openai.com" || host.ends_with(".openai.azure.com");

@@ -12,7 +12,6 @@ const HOSTS: [&str; 2] = ["https://cdn.discordapp.com", "https://media.discordap
 /// Reads attachments.
 pub(super) struct Files {
     downloads: Downloads,
-    limits: AttachLimits,
 }
 
 impl Files {
@@ -20,22 +19,21 @@ impl Files {
     ///
     /// # Errors
     /// No HTTP client can be made.
-    pub(super) fn new(api: &Url, own: bool, limits: AttachLimits) -> Result<Self, DownloadError> {
+    pub(super) fn new(api: &Url, own: bool) -> Result<Self, DownloadError> {
         let mut hosts: Vec<Url> = HOSTS.iter().filter_map(|host| Url::parse(host).ok()).collect();
         if own {
             hosts.push(api.clone());
         }
-        Ok(Self { downloads: Downloads::new(hosts, own)?, limits })
+        Ok(Self { downloads: Downloads::new(hosts, own)? })
     }
 
-    /// A file as a part of a message; one that cannot be fetched is named.
-    pub(super) async fn part(&self, attached: &Attached, images: bool) -> Part {
+    /// A file within the limits as a part of a message; one that cannot be fetched is named.
+    pub(super) async fn part(&self, attached: &Attached, limits: AttachLimits) -> Part {
         let attachment = Attachment {
             name: &attached.filename,
             media_type: attached.content_type.as_deref(),
             size: Some(attached.size),
         };
-        let limits = AttachLimits { images: images && self.limits.images, ..self.limits };
         let fetched = match attachment.wanted(&limits) {
             Ok(most) => self.downloads.fetch(&attached.url, most).await.map_err(|error| {
                 tracing::warn!(platform = "discord", %error, "an attachment could not be read; it is only named");

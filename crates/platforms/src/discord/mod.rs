@@ -5,6 +5,7 @@
 //! thread belongs to which channel, `words` makes text of a message. Messages are durable with the house before the
 //! next of their channel is taken; what was not taken in when the daemon stopped is read again by channel.
 
+mod checkup;
 mod files;
 mod gateway;
 mod inbox;
@@ -39,7 +40,9 @@ use self::places::Places;
 use self::rest::Rest;
 use crate::link::Link;
 use crate::pause::Pauses;
+use crate::settings::LiveChat;
 
+pub use self::checkup::checkup;
 pub use self::gateway::BadAddress;
 pub use self::settings::{DISCORD_API, DiscordSettings};
 
@@ -73,7 +76,7 @@ pub enum BadSettings {
 /// What is shared by what comes in and what leaves.
 #[derive(Clone)]
 struct Parts {
-    settings: DiscordSettings,
+    chat: LiveChat,
     registry: Arc<dyn Registry>,
     rest: Arc<Rest>,
     link: Arc<Link>,
@@ -97,16 +100,19 @@ impl Discord {
     pub fn new(settings: DiscordSettings, registry: Arc<dyn Registry>) -> Result<Self, BadSettings> {
         let addresses = Addresses::new(&settings.api_url, settings.gateway_url.as_deref())?;
         let token = bare_token(&settings.token).ok_or(BadSettings::Token)?;
-        let bot_token = SecretString::from(format!("Bot {}", token.expose_secret()));
-        let rest = Rest::new(bot_token, addresses.api(), addresses.own())
-            .map_err(|error| BadSettings::Client(error.without_url().to_string()))?;
+        let rest = bot_rest(&token, &addresses)?;
         let (rest, link) = (Arc::new(rest), Arc::new(Link::new(NAME, registry.clock())));
-        let limits = settings.chat.attach_limits(true);
-        let files = Files::new(addresses.api(), addresses.own(), limits)
+        let chat = LiveChat::new(settings.chat);
+        let files = Files::new(addresses.api(), addresses.own())
             .map_err(|error| BadSettings::Client(error.to_string()))?;
         let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), files));
-        let parts = Parts { settings, registry, rest, link, places: Arc::new(Places::default()), outbox };
+        let parts = Parts { chat, registry, rest, link, places: Arc::new(Places::default()), outbox };
         Ok(Self { parts, addresses, token })
+    }
+
+    /// What it is told by the configuration, to be set anew while it runs.
+    pub fn chat(&self) -> LiveChat {
+        self.parts.chat.clone()
     }
 
     /// By channel the last message that the house has. Waits while the archive cannot say.
@@ -159,6 +165,14 @@ impl Discord {
     }
 }
 
+/// The API for a bot.
+fn bot_rest(token: &SecretString, addresses: &Addresses) -> Result<Rest, BadSettings> {
+    let token = bare_token(token).ok_or(BadSettings::Token)?;
+    let bot_token = SecretString::from(format!("Bot {}", token.expose_secret()));
+    Rest::new(bot_token, addresses.api(), addresses.own())
+        .map_err(|error| BadSettings::Client(error.without_url().to_string()))
+}
+
 /// The token alone.
 fn bare_token(token: &SecretString) -> Option<SecretString> {
     let token = token.expose_secret().trim();
@@ -178,7 +192,7 @@ impl Platform for Discord {
         PlatformTraits {
             typing_every: TYPING_EVERY,
             repeat_within: Some(REPEAT_WITHIN),
-            draft_every: self.parts.settings.chat.draft_every,
+            draft_every: self.parts.chat.get().draft_every,
         }
     }
 

@@ -109,7 +109,12 @@ impl Outbox {
                 .reference_message(reference(channel, about));
             let sent = self.rest.patiently(|| self.rest.send(channel, &message)).await;
             if let Err(error) = self.noted(channel, sent) {
-                tracing::warn!(platform = "discord", channel = channel.get(), %error, "a notice could not be sent");
+                tracing::warn!(
+                    platform = "discord",
+                    channel = channel.get(),
+                    error = error.code(),
+                    "a notice could not be sent"
+                );
                 return;
             }
         }
@@ -125,7 +130,12 @@ impl Outbox {
             }
             Err(error @ RestError::Refused { status: 403 | 404, .. }) => {
                 if self.link.trouble(&place, &error.to_string()) {
-                    tracing::warn!(platform = "discord", channel = channel.get(), %error, "a channel takes nothing");
+                    tracing::warn!(
+                        platform = "discord",
+                        channel = channel.get(),
+                        error = error.in_brief(),
+                        "a channel takes nothing"
+                    );
                 }
             }
             Err(_) => {}

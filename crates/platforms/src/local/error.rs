@@ -129,6 +129,11 @@ impl From<StoreError> for ApiError {
             StoreError::InUse { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "in_use", "stop the other daemon, or give another --state")
             }
+            StoreError::Newer { .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "newer_state",
+                "use the version of cairn that wrote it, or a later one",
+            ),
             StoreError::Damaged { .. } => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "damaged", "stop the daemon and run `cairn store verify`")
             }

@@ -26,7 +26,8 @@ impl Telegram {
     /// What is attached to a message, in parts. A file that is too large, of no use to the agent, or cannot be
     /// fetched is named.
     pub(super) async fn parts_of(&self, attached: Vec<Attached>, agent: &AgentId) -> Vec<Part> {
-        let limits = self.settings.chat.attach_limits(self.settings.chat.images.contains(agent));
+        let chat = self.chat.get();
+        let limits = chat.attach_limits(chat.images.contains(agent));
         let mut parts = Vec::with_capacity(attached.len());
         for item in attached {
             parts.push(match item {

@@ -168,7 +168,9 @@ where
             Err(error) => {
                 // It would fail again: better to lose one update than to be deaf.
                 metrics::counter!("cairn_telegram_updates_total", "outcome" => "panicked").increment(1);
-                tracing::error!(%error, "an update of telegram broke its handling and is passed over; please report this");
+                tracing::error!(
+                    "an update of telegram broke its handling and is passed over; please report this"
+                );
                 error.id()
             }
         };

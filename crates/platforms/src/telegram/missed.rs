@@ -54,7 +54,7 @@ impl Reader<'_> {
     /// last that asks for an answer is answered with all before it. What was taken in before is no news, and neither
     /// counts nor stands for others.
     pub(super) async fn dues(&self, ledger: &Ledger, fresh: &[(i64, Update)]) -> Vec<Due> {
-        let catch_up = self.telegram.settings.chat.catch_up;
+        let catch_up = self.telegram.chat.get().catch_up;
         let (mut missed, mut answered) = (HashMap::<Place, usize>::new(), HashSet::<Place>::new());
         let old = self.old(ledger, fresh).await;
         let mut dues: Vec<Due> = fresh

@@ -5,12 +5,13 @@
 //! - `visit` takes one update in: who says it (`content`), whether they are heard, what they say (`words`, `content`);
 //! - `press` takes the presses of buttons in, which answer what the bot asks;
 //! - `send` is what leaves, `pace` how often, `notice` what is said outside of conversations;
-//! - `api` and `wire` are the Bot API's calls and what it answers.
+//! - `api` and `wire` are the Bot API's calls and what it answers; `checkup` asks for `cairn doctor` how the bot is.
 //!
 //! Telegram keeps updates for a day and gives them until they are confirmed, so nothing about them is stored here. It
 //! does not tell bots of deleted messages: what was said stays, unless its author edits it.
 
 mod api;
+mod checkup;
 mod content;
 mod fetch;
 mod lanes;
@@ -44,11 +45,13 @@ use parking_lot::Mutex;
 use teloxide::types::{MessageEntity, MessageEntityKind};
 
 use self::api::Api;
+pub use self::checkup::checkup;
 use self::pace::Pace;
 use self::sent::Sent;
 pub use self::settings::{API_URL, BadSettings, TelegramSettings};
 use crate::link::Link;
 use crate::markup::telegram::{self as rendering, Entity, EntityKind, Rendered};
+use crate::settings::LiveChat;
 
 /// The platform's name in channel ids.
 const NAME: &str = "telegram";
@@ -61,7 +64,8 @@ const UNLISTED_MAX: usize = 256;
 
 /// A bot on Telegram.
 pub struct Telegram {
-    settings: TelegramSettings,
+    chat: LiveChat,
+    poll_timeout: Duration,
     registry: Arc<dyn Registry>,
     api: Api,
     link: Link,
@@ -79,7 +83,8 @@ impl Telegram {
         let api = Api::new(&settings)?;
         let link = Link::new(NAME, registry.clock());
         Ok(Self {
-            settings,
+            chat: LiveChat::new(settings.chat),
+            poll_timeout: settings.poll_timeout,
             registry,
             api,
             link,
@@ -87,6 +92,11 @@ impl Telegram {
             sent: Sent::default(),
             unlisted: Mutex::default(),
         })
+    }
+
+    /// What it is told by the configuration, to be set anew while it runs.
+    pub fn chat(&self) -> LiveChat {
+        self.chat.clone()
     }
 
     /// The time of the house.
@@ -116,7 +126,7 @@ impl Platform for Telegram {
         PlatformTraits {
             typing_every: TYPING_EVERY,
             repeat_within: None,
-            draft_every: self.settings.chat.draft_every,
+            draft_every: self.chat.get().draft_every,
         }
     }
 

@@ -94,7 +94,11 @@ impl Telegram {
             Ok(()) => "sent",
             Err(error) => {
                 let chat = closing.place.0;
-                tracing::warn!(chat, %error, "the buttons of a question could not be taken away");
+                tracing::warn!(
+                    chat,
+                    error = error.code(),
+                    "the buttons of a question could not be taken away"
+                );
                 "failed"
             }
         };
@@ -113,7 +117,7 @@ impl Telegram {
                     "refused"
                 }
                 Err(error) => {
-                    tracing::warn!(chat, %error, "a notice was not said");
+                    tracing::warn!(chat, error = error.code(), "a notice was not said");
                     "failed"
                 }
             };

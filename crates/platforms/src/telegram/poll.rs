@@ -181,7 +181,7 @@ where
         // While something is under way Telegram has something to give at once, and after a failure it is to be known
         // soon whether it is over.
         let at_once = self.ledger.under_way() > 0 || self.troubles.any();
-        let hold = if at_once { Duration::ZERO } else { self.telegram.settings.poll_timeout };
+        let hold = if at_once { Duration::ZERO } else { self.telegram.poll_timeout };
         let mut payload = GetUpdates::new();
         // A negative one would mean another thing.
         payload.offset =

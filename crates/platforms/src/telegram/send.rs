@@ -209,8 +209,7 @@ impl Telegram {
         if chat < 0 && self.link.trouble(&trouble_name(chat), reason) {
             tracing::warn!(
                 chat,
-                reason,
-                "the bot may not write in a telegram group; let it in again, or allow it to write"
+                "the bot may not write in a telegram group (`cairn status` says why); let it in again, or allow it to write"
             );
         }
     }

@@ -332,12 +332,13 @@ impl Telegram {
         let (now, user) = (message.chat.id.to_string(), speaker.id.to_string());
         let registry = &self.registry;
         let (home, thread) = (registry.home_of(NAME, &now), message.topic().map(|topic| topic.to_string()));
+        let settings = self.chat.get();
         let judge = |chat: &str| {
             let place = match message.is_direct() {
                 true => Spot::Direct,
                 false => Spot::Group { server: None, chat, thread: thread.as_deref() },
             };
-            self.settings.chat.access.judge(&Approach {
+            settings.access.judge(&Approach {
                 user: &user,
                 standing: registry.standing(&speaker.author().id),
                 myself: speaker.id == me.id,

@@ -1,6 +1,6 @@
 //! The format of a journal line.
 //!
-//! `{"crc":"9ae3f01c","v":1,"n":12,"left":1,"at":"…","channel":"…","event":{…}}`, then a line feed.
+//! `{"crc":"9ae3f01c","v":2,"n":12,"left":1,"at":"…","channel":"…","event":{…}}`, then a line feed.
 //!
 //! `crc` is the CRC32C, in eight lower-case hex digits, of every byte after its comma up to the line feed, which is not
 //! counted. `v` is the version of this format. `left` says how many records of the same append follow (none: it is not
@@ -12,8 +12,9 @@ use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The version of the format that this program writes.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the format that this program writes: that of the state folder's format (`crate::format`), so that a
+/// program that does not know the one does not read the other. It reads all earlier ones.
+pub(crate) const VERSION: u32 = crate::format::FORMAT;
 
 const CRC_AT: usize = 8;
 const REST_AT: usize = 18;
@@ -132,7 +133,7 @@ mod tests {
         let text = String::from_utf8(out.clone()).unwrap();
         assert_eq!(
             &text[17..],
-            ",\"v\":1,\"n\":12,\"left\":1,\"at\":\"1970-01-01T00:00:00Z\",\"channel\":\"main/local/main\",\
+            ",\"v\":2,\"n\":12,\"left\":1,\"at\":\"1970-01-01T00:00:00Z\",\"channel\":\"main/local/main\",\
              \"event\":{\"type\":\"daemon_started\",\"version\":\"0.1.0\"}}\n"
         );
         let line = &out[..out.len() - 1];
@@ -157,7 +158,7 @@ mod tests {
     fn a_newer_format_is_refused_by_name() {
         let mut out = Vec::new();
         frame(&mut out, 3, 0, &body(&sample()).unwrap());
-        let text = String::from_utf8(out).unwrap().replace("\"v\":1", "\"v\":2");
+        let text = String::from_utf8(out).unwrap().replace("\"v\":2", "\"v\":3");
         let crc = crc32c::crc32c(&text.trim_end().as_bytes()[REST_AT..]);
         let text = format!("{{\"crc\":\"{crc:08x}\",{}", &text.trim_end()[REST_AT..]);
         assert!(parse(text.as_bytes()).unwrap_err().contains("newer version"));

@@ -2,8 +2,10 @@
 
 pub(crate) mod line;
 pub(crate) mod open;
+pub(crate) mod packed;
 pub(crate) mod quarantine;
 pub(crate) mod reader;
+pub(crate) mod rewrite;
 pub(crate) mod segment;
 mod writer;
 
@@ -19,7 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::disk::Disk;
 use open::Tail;
 pub(crate) use writer::Durable;
-use writer::{Request, Writer};
+use writer::{Request, Trouble, Writer};
 
 /// Appends that may wait for the writer; more make their callers wait.
 const QUEUE: usize = 1024;
@@ -29,6 +31,7 @@ pub(crate) struct Appender {
     requests: mpsc::Sender<Request>,
     durable: watch::Receiver<Durable>,
     closed: Arc<AtomicBool>,
+    trouble: Trouble,
 }
 
 impl Appender {
@@ -45,13 +48,31 @@ impl Appender {
     ) -> Result<(Self, JoinHandle<()>), StoreError> {
         let (requests, queue) = mpsc::channel(QUEUE);
         let (publish, durable) = watch::channel(Durable { tail, ..Durable::default() });
-        let writer =
-            Writer { dir: dir.to_owned(), disk, segment_bytes, file: None, durable: publish, on_durable };
+        let trouble = Trouble::default();
+        let writer = Writer {
+            dir: dir.to_owned(),
+            disk,
+            segment_bytes,
+            file: None,
+            durable: publish,
+            on_durable,
+            trouble: trouble.clone(),
+        };
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || writer.run(queue))
             .map_err(crate::disk::io_error("start the writer of", dir))?;
-        Ok((Self { requests, durable, closed: Arc::default() }, thread))
+        Ok((Self { requests, durable, closed: Arc::default(), trouble }, thread))
+    }
+
+    /// Why the last write failed, when it did.
+    pub(crate) fn trouble(&self) -> Option<StoreError> {
+        self.trouble.lock().clone()
+    }
+
+    /// What was in the way is known to be gone.
+    pub(crate) fn forget_trouble(&self) {
+        *self.trouble.lock() = None;
     }
 
     /// How far the journal is durable, now and from now on.

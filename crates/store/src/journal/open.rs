@@ -7,8 +7,9 @@ use cairn_core::event::Event;
 use cairn_core::ports::StoreError;
 
 use super::line;
+use super::rewrite::Sink;
 use super::segment::{self, Lines, Piece, Position};
-use crate::disk::{Disk, RealDisk, io_error, make_dir};
+use crate::disk::{Disk, RealDisk, io_error, make_dir, sync_dir};
 
 /// Where the journal ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,10 +46,27 @@ pub(crate) fn holds(dir: &Path, checkpoint: &Checkpoint) -> bool {
     }
 }
 
-/// The last number that a record stands for: its own, unless lines were set aside in its place.
+/// What is wrong when the segment of a checkpoint is not there: what came after the others is lost. A segment that is
+/// shorter than it was is a torn end, which is another thing.
+pub(crate) fn gone(dir: &Path, checkpoint: &Checkpoint) -> Option<StoreError> {
+    let first = checkpoint.position.segment;
+    let is_there = segment::list(dir).map_or(true, |segments| segments.contains(&first));
+    let error = || StoreError::Damaged {
+        file: segment::path(dir, first).display().to_string(),
+        line: 1,
+        message: format!(
+            "the segment is missing, and the views show records up to {}; put it back, from a backup; \
+             `cairn store rebuild` goes on without what was in it",
+            checkpoint.n
+        ),
+    };
+    (checkpoint.n > 0 && !is_there).then(error)
+}
+
+/// The last number that a record stands for: its own, unless lines were set aside or taken out in its place.
 pub(crate) fn last_n(event: &Event, n: u64) -> u64 {
     match event {
-        Event::LinesQuarantined { to_n, .. } => n.max(*to_n),
+        Event::LinesQuarantined { to_n, .. } | Event::RecordsRemoved { to_n, .. } => n.max(*to_n),
         _ => n,
     }
 }
@@ -68,6 +86,10 @@ struct Torn {
 pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint) -> Result<Tail, StoreError> {
     make_dir(dir)?;
     let segments = segment::list(dir)?;
+    if let Some(last) = segments.last() {
+        unpack(dir, &segment::path(dir, *last))?;
+    }
+    check_sealed(dir, &segments, from.position.segment)?;
     let mut tail = Tail { n: from.n, segment: from.position.segment, len: 0 };
     if from.n > 0 {
         tail.len = from.position.end();
@@ -90,6 +112,60 @@ pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint) -> Result<Tail, 
         }
     }
     Ok(tail)
+}
+
+/// The last segment is written on, so it must not be compressed: it was, when those behind it are gone.
+fn unpack(dir: &Path, path: &Path) -> Result<(), StoreError> {
+    let packed = segment::packed_path(path);
+    if path.exists() || !packed.exists() {
+        return Ok(());
+    }
+    let beside = path.with_extension("jsonl.new");
+    let fail = io_error("write", &beside);
+    let write = || {
+        let mut out = Sink::create(&beside, false).map_err(&fail)?;
+        let mut lines = Lines::open(path, 0, None)?;
+        loop {
+            match lines.next()? {
+                Piece::End => return out.finish().map_err(&fail),
+                Piece::Torn { offset } => return Err(segment::damaged(path, offset, "it has no end")),
+                Piece::Line { offset, bytes } => {
+                    line::check(bytes).map_err(|why| segment::damaged(path, offset, why))?;
+                    out.line(bytes).and_then(|()| out.line(b"\n")).map_err(&fail)?;
+                }
+            }
+        }
+    };
+    if let Err(error) = write() {
+        let _ = fs::remove_file(&beside);
+        return Err(error);
+    }
+    fs::rename(&beside, path).map_err(io_error("rename", &beside))?;
+    sync_dir(dir).map_err(io_error("sync", dir))?;
+    fs::remove_file(&packed).map_err(io_error("remove", &packed))?;
+    sync_dir(dir).map_err(io_error("sync", dir))?;
+    tracing::info!(file = %path.display(), "unpacked the last segment, which is written on");
+    Ok(())
+}
+
+/// Looks whether all segments before `end` are there, by the last line of each. One whose last line cannot be read is
+/// left to `verify`.
+fn check_sealed(dir: &Path, segments: &[u64], end: u64) -> Result<(), StoreError> {
+    let mut next = 1;
+    for first in segments.iter().copied().filter(|first| *first <= end) {
+        let path = segment::path(dir, first);
+        if next != 0 && first != next {
+            let message = format!("records {next} to {} are missing before it", first.saturating_sub(1));
+            return Err(segment::damaged(&path, 0, message));
+        }
+        if first == end {
+            break;
+        }
+        let last = Lines::open(&path, 0, None)?.last()?;
+        let record = last.and_then(|line| line::parse(&line).ok());
+        next = record.map_or(0, |record| last_n(&record.event, record.n) + 1);
+    }
+    Ok(())
 }
 
 /// Checks the lines of a segment up to `end`.
@@ -154,10 +230,14 @@ fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, Sto
 /// Number, last number that it stands for, records of its append that follow, and end of a line.
 fn read_number(bytes: &[u8], offset: u64) -> Result<(u64, u64, u32, u64), String> {
     let (n, left) = line::number(bytes)?;
-    // Rare, and the only event that stands for more than one number; the event's type follows the channel's name.
+    // Rare, and the only events that stand for more than one number; the event's type follows the channel's name.
     let head = &bytes[..bytes.len().min(1024)];
-    let quarantined = head.windows(18).any(|w| w == b"lines_quarantined\"");
-    let to_n = if quarantined { last_n(&line::parse(bytes)?.event, n) } else { n };
+    let names = |event: &[u8]| head.windows(event.len()).any(|window| window == event);
+    let to_n = if names(b"lines_quarantined\"") || names(b"records_removed\"") {
+        last_n(&line::parse(bytes)?.event, n)
+    } else {
+        n
+    };
     Ok((n, to_n, left, offset + bytes.len() as u64 + 1))
 }
 

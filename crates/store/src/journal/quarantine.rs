@@ -102,6 +102,11 @@ pub(crate) fn quarantine(dir: &Path, aside: &Path) -> Result<Vec<String>, StoreE
     let segments = segment::list(dir)?;
     for (idx, first) in segments.iter().enumerate() {
         let path = segment::path(dir, *first);
+        if last + 1 < *first {
+            // The first segments are gone: a segment of its own stands in for them, since names say where numbers begin.
+            done.push(stand_in(dir, last + 1, *first - 1, at)?);
+            last = *first - 1;
+        }
         let mut mender =
             Mender { path: &path, aside, out: Vec::new(), last, at, done: &mut done, changed: false };
         let end = segments.get(idx + 1).map(|next| next - 1);
@@ -110,9 +115,20 @@ pub(crate) fn quarantine(dir: &Path, aside: &Path) -> Result<Vec<String>, StoreE
         (last, at) = (new_last, new_at);
         if changed {
             replace(dir, &path, &out)?;
+            set_packed_aside(&path, aside)?;
         }
     }
     Ok(done)
+}
+
+/// A segment that says that the records of those numbers are lost. Returns it, for people.
+fn stand_in(dir: &Path, from_n: u64, to_n: u64, at: Timestamp) -> Result<String, StoreError> {
+    let path = segment::path(dir, from_n);
+    let event = Event::LinesQuarantined { from_n, to_n };
+    let mut out = Vec::new();
+    line::frame(&mut out, from_n, 0, &line::body(&NewRecord { channel: None, at, event })?);
+    replace(dir, &path, &out)?;
+    Ok(format!("{}: records {from_n} to {to_n} are lost", path.display()))
 }
 
 /// Writes a segment anew without its bad lines.
@@ -216,6 +232,17 @@ impl Mender<'_> {
         fs::write(&kept, &bad.bytes).map_err(io_error("write", &kept))?;
         Ok(kept)
     }
+}
+
+/// A compressed segment that was mended is one that is not; what was compressed is kept whole.
+fn set_packed_aside(path: &Path, aside: &Path) -> Result<(), StoreError> {
+    let packed = segment::packed_path(path);
+    if !packed.exists() {
+        return Ok(());
+    }
+    make_dir(aside)?;
+    let kept = aside.join(packed.file_name().unwrap_or_default());
+    fs::rename(&packed, &kept).map_err(io_error("move aside", &packed))
 }
 
 /// Puts a segment in the place of the one of that name, durably.

@@ -1,8 +1,6 @@
 //! Reading the journal while it is written: by position, and from a checkpoint on.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::line;
 use super::open::{Checkpoint, Tail, last_n};
-use super::segment::{self, Lines, Piece, Position};
+use super::segment::{self, Lines, Piece, Position, SegmentFile};
 use crate::disk::io_error;
 
 /// Segments kept open for reading.
@@ -21,7 +19,7 @@ const OPEN_FILES: usize = 16;
 /// Reads records by their positions.
 pub(crate) struct Reader {
     dir: PathBuf,
-    files: Mutex<VecDeque<(u64, Arc<File>)>>,
+    files: Mutex<VecDeque<(u64, Arc<SegmentFile>)>>,
 }
 
 impl Reader {
@@ -47,12 +45,12 @@ impl Reader {
         segment::damaged(&segment::path(&self.dir, position.segment), position.offset, message)
     }
 
-    fn file(&self, segment: u64, path: &Path) -> Result<Arc<File>, StoreError> {
+    fn file(&self, segment: u64, path: &Path) -> Result<Arc<SegmentFile>, StoreError> {
         let mut files = self.files.lock();
         if let Some((_, file)) = files.iter().find(|(first, _)| *first == segment) {
             return Ok(file.clone());
         }
-        let file = Arc::new(File::open(path).map_err(io_error("open", path))?);
+        let file = Arc::new(SegmentFile::open(path).map_err(io_error("open", path))?);
         files.push_back((segment, file.clone()));
         if files.len() > OPEN_FILES {
             files.pop_front();
@@ -98,11 +96,10 @@ impl Follower {
                 }
             };
             let path = segment::path(&self.dir, segment);
-            lines.extend(if segment == durable.segment {
-                durable.len
-            } else {
-                path.metadata().map_err(io_error("read", &path))?.len()
-            });
+            match segment == durable.segment {
+                true => lines.extend(durable.len),
+                false => lines.extend_to_end()?,
+            }
             match lines.next()? {
                 Piece::Line { offset, bytes } => {
                     let record = line::parse(bytes).map_err(|why| segment::damaged(&path, offset, why))?;

@@ -1,11 +1,13 @@
-//! Segments on disk: their names, and reading their lines.
+//! Segments on disk: their names, and reading their lines. A segment is `N.jsonl`, or `N.jsonl.gz` when it is compressed.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use cairn_core::ports::StoreError;
 
+use super::packed::Packed;
 use crate::disk::io_error;
 
 /// Bytes read at a time; a longer line makes the buffer grow.
@@ -29,9 +31,77 @@ impl Position {
     }
 }
 
-/// The file of the segment that begins with record `first_n`.
+/// The file of the segment that begins with record `first_n`, as long as it is not compressed. All that reads segments
+/// takes this name, and finds the compressed file where that is what there is.
 pub(crate) fn path(dir: &Path, first_n: u64) -> PathBuf {
     dir.join(format!("{first_n:020}.jsonl"))
+}
+
+/// The compressed file of the segment of that name.
+pub(crate) fn packed_path(path: &Path) -> PathBuf {
+    path.with_extension("jsonl.gz")
+}
+
+/// The file that a segment is in, compressed or not.
+pub(crate) fn file_of(path: &Path) -> PathBuf {
+    let packed = packed_path(path);
+    if !path.exists() && packed.exists() { packed } else { path.to_owned() }
+}
+
+/// A segment, read by places of its lines.
+pub(crate) enum SegmentFile {
+    /// As it was written.
+    Plain(File),
+    /// Compressed.
+    Packed(Box<Packed>),
+}
+
+impl SegmentFile {
+    /// Opens the segment of that name, compressed or not.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        match File::open(path) {
+            Ok(file) => Ok(Self::Plain(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match File::open(packed_path(path)) {
+                Ok(file) => Ok(Self::Packed(Box::new(Packed::open(file)?))),
+                Err(_) => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a compressed file of any name.
+    pub(crate) fn open_packed(file: &Path) -> io::Result<Self> {
+        Ok(Self::Packed(Box::new(Packed::open(File::open(file)?)?)))
+    }
+
+    /// Bytes of its lines.
+    pub(crate) fn len(&self) -> io::Result<u64> {
+        match self {
+            Self::Plain(file) => Ok(file.metadata()?.len()),
+            Self::Packed(packed) => Ok(packed.len()),
+        }
+    }
+
+    /// Reads from a place on; 0 at the end.
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.read_at(out, offset),
+            Self::Packed(packed) => packed.read_at(out, offset),
+        }
+    }
+
+    /// Fills `out` from a place on.
+    pub(crate) fn read_exact_at(&self, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !out.is_empty() {
+            let n = self.read_at(out, offset)?;
+            if n == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            out = &mut out[n..];
+            offset += n as u64;
+        }
+        Ok(())
+    }
 }
 
 /// First numbers of all segments, in order.
@@ -40,10 +110,13 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<u64>, StoreError> {
     let mut segments = Vec::new();
     for entry in fs::read_dir(dir).map_err(&fail)? {
         let name = entry.map_err(&fail)?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".jsonl"));
+        let name = name.to_str().map(|name| name.strip_suffix(".gz").unwrap_or(name));
+        let number = name.and_then(|name| name.strip_suffix(".jsonl"));
         segments.extend(number.and_then(|number| number.parse::<u64>().ok()));
     }
     segments.sort_unstable();
+    // While one is being compressed both files are there for a moment.
+    segments.dedup();
     Ok(segments)
 }
 
@@ -68,7 +141,7 @@ pub(crate) enum Piece<'a> {
 
 /// Reads a segment line by line, never beyond a given end.
 pub(crate) struct Lines {
-    file: File,
+    file: SegmentFile,
     path: PathBuf,
     next: u64,
     end: u64,
@@ -80,10 +153,10 @@ impl Lines {
     /// Opens the segment to read from `offset` up to `end`; no end: to the end of the file as it is now.
     pub(crate) fn open(path: &Path, offset: u64, end: Option<u64>) -> Result<Self, StoreError> {
         let fail = io_error("open", path);
-        let file = File::open(path).map_err(&fail)?;
+        let file = SegmentFile::open(path).map_err(&fail)?;
         let end = match end {
             Some(end) => end,
-            None => file.metadata().map_err(&fail)?.len(),
+            None => file.len().map_err(&fail)?,
         };
         Ok(Self { file, path: path.to_owned(), next: offset, end, buf: Vec::new(), buf_at: offset })
     }
@@ -91,6 +164,13 @@ impl Lines {
     /// Moves the end on.
     pub(crate) fn extend(&mut self, end: u64) {
         self.end = self.end.max(end);
+    }
+
+    /// Moves the end to that of the file as it is now.
+    pub(crate) fn extend_to_end(&mut self) -> Result<(), StoreError> {
+        let len = self.file.len().map_err(io_error("read", &self.path))?;
+        self.extend(len);
+        Ok(())
     }
 
     /// The next line.
@@ -109,6 +189,26 @@ impl Lines {
             if !self.more(offset)? {
                 return Ok(if searched == 0 { Piece::End } else { Piece::Torn { offset } });
             }
+        }
+    }
+
+    /// The last whole line up to the end, found from there backwards. `None`: there is none.
+    pub(crate) fn last(mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut window = CHUNK as u64;
+        loop {
+            let from = self.end.saturating_sub(window);
+            (self.next, self.buf_at) = (from, from);
+            self.buf.clear();
+            let (mut last, mut n_lines) = (None, 0);
+            while let Piece::Line { bytes, .. } = self.next()? {
+                last = Some(bytes.to_vec());
+                n_lines += 1;
+            }
+            // The first may be the rest of one that begins before.
+            if n_lines > 1 || from == 0 {
+                return Ok(last);
+            }
+            window *= 4;
         }
     }
 
@@ -165,6 +265,14 @@ mod tests {
         assert_eq!(lines.next().unwrap(), Piece::Line { offset: at, bytes: b"" });
         assert_eq!(lines.next().unwrap(), Piece::Torn { offset: at + 1 });
         assert_eq!(line_number(&file, at + 1).unwrap(), 4);
+        let last = |text: &str| {
+            fs::write(&file, text).unwrap();
+            Lines::open(&file, 0, None).unwrap().last().unwrap()
+        };
+        assert_eq!(last(&format!("a\n{long}\n")).unwrap(), long.as_bytes());
+        assert_eq!(last(&format!("{long}\nb\nrest")).unwrap(), b"b");
+        assert_eq!((last("rest"), last("")), (None, None));
+        fs::write(&file, format!("a\n{long}\n\nrest")).unwrap();
         assert_eq!(list(dir.path()).unwrap(), [7]);
     }
 

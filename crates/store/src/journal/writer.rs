@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use cairn_core::event::{NewRecord, Record};
 use cairn_core::ports::StoreError;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::line;
@@ -59,7 +60,12 @@ pub(crate) struct Writer {
     pub(crate) durable: watch::Sender<Durable>,
     /// Called after each sync; must not wait.
     pub(crate) on_durable: Box<dyn Fn() + Send>,
+    /// Why the last write failed; none: it did not.
+    pub(crate) trouble: Trouble,
 }
+
+/// Why the journal cannot be written at present.
+pub(crate) type Trouble = Arc<Mutex<Option<StoreError>>>;
 
 type Waiting = (Vec<NewRecord>, Vec<String>, oneshot::Sender<Result<Vec<Record>, StoreError>>);
 
@@ -118,6 +124,9 @@ impl Writer {
                     durable.syncs += 1;
                 });
                 (self.on_durable)();
+                if self.trouble.lock().take().is_some() {
+                    tracing::info!("the journal can be written again");
+                }
                 let mut n = first_n;
                 for (records, _, reply) in group {
                     let numbered = records.into_iter().map(|NewRecord { channel, at, event }| {
@@ -128,7 +137,9 @@ impl Writer {
                 }
             }
             Err(error) => {
+                metrics::counter!("cairn_journal_failures_total").increment(1);
                 tracing::error!(%error, records = tail.n + 1 - first_n, "the journal could not be written; what waited is refused");
+                *self.trouble.lock() = Some(error.clone());
                 for (_, _, reply) in group {
                     let _ = reply.send(Err(error.clone()));
                 }

@@ -144,6 +144,8 @@ fn in_channel(
         | Event::ApprovalSettled { .. }
         | Event::ServerApproved { .. }
         | Event::ServerRevoked { .. }
+        | Event::PersonErased { .. }
+        | Event::RecordsRemoved { .. }
         | Event::LinesQuarantined { .. } => {}
     }
     Ok(())

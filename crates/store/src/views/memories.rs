@@ -150,6 +150,11 @@ pub(crate) fn scopes(db: &Db, agent: &AgentId) -> Result<Vec<Scope>, StoreError>
     Ok(scopes)
 }
 
+/// How many memories an agent has.
+pub(crate) fn count(db: &Db, agent: &AgentId) -> Result<u64, StoreError> {
+    db.scan(&Key::agent(agent)).try_fold(0, |n, row| row.map(|_| n + 1))
+}
+
 /// A memory by its id.
 pub(crate) fn get(db: &Db, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
     let Some((agent, scope)) = db.get::<(AgentId, Scope)>(&Key::memory_key(id))? else { return Ok(None) };

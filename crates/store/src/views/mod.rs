@@ -26,7 +26,7 @@ use db::Db;
 pub(crate) use rows::Meta;
 
 use crate::disk::{make_dir, move_aside, remove_dir};
-use crate::journal::open::holds;
+use crate::journal::open::{gone, holds};
 
 /// How far the journal is applied, for those who wait for it.
 #[derive(Debug, Clone, Default)]
@@ -124,6 +124,9 @@ fn open_checked(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Db, Met
         }
         Ok(Some((db, meta))) => {
             drop(db);
+            if let Some(error) = gone(journal, &meta.checkpoint()) {
+                return Err(error);
+            }
             remove_dir(dir)?;
             tracing::warn!(
                 applied = meta.n,

@@ -15,6 +15,7 @@ pub(super) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), St
         | Event::PairingRevoked { .. }
         | Event::ChatMigrated { .. }
         | Event::ServerApproved { .. }
+        | Event::PersonErased { .. }
         | Event::ServerRevoked { .. } => {
             let key = Key::table(Table::Registry);
             let mut state: RegistryState = changes.get(&key)?.unwrap_or_default();

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::world::{BOT_ID, Channel, File, Message, User, World, id_at, kind, time_of};
+use super::world::{Access, BOT_ID, Channel, File, Message, User, World, id_at, kind, time_of};
 
 /// A moment as Discord writes it.
 pub(super) fn stamp(at: Timestamp) -> String {
@@ -70,7 +70,12 @@ pub(super) fn channel(world: &World, channel: &Channel) -> Value {
             },
         })
     } else {
-        json!({"topic": null, "position": 0, "permission_overwrites": [], "nsfw": false, "last_pin_timestamp": null})
+        let rules = match channel.access {
+            // Send Messages is refused to the bot.
+            Access::ReadOnly => json!([{"id": BOT_ID.to_string(), "type": 1, "allow": "0", "deny": "2048"}]),
+            _ => json!([]),
+        };
+        json!({"topic": null, "position": 0, "permission_overwrites": rules, "nsfw": false, "last_pin_timestamp": null})
     };
     merge(&mut body, more);
     body

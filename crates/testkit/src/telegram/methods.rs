@@ -6,7 +6,7 @@ use super::buttons::{answer_callback_query, edit_message_reply_markup};
 use super::rules::{Rule, Violation};
 use super::send::{edit_message_text, known, send_chat_action, send_message};
 use super::wire::{Params, Refusal};
-use super::world::State;
+use super::world::{Ban, State};
 
 /// Largest file that a bot can have.
 const FILE_MAX_BYTES: u64 = 20 << 20;
@@ -47,6 +47,7 @@ pub(super) fn call(ctx: &mut Ctx<'_>, params: &Params) -> Result<Value, Refusal>
         }
         "getfile" => get_file(ctx, params),
         "getchat" => get_chat(ctx, params),
+        "getchatmember" => get_chat_member(ctx, params),
         "deletewebhook" => {
             ctx.state.webhook = false;
             if params.text("drop_pending_updates").as_deref() == Some("true") {
@@ -151,4 +152,20 @@ fn get_chat(ctx: &mut Ctx<'_>, params: &Params) -> Result<Value, Refusal> {
         "gifts_from_channels": true,
     });
     Ok(json)
+}
+
+/// The bot in a chat; of others nothing is told.
+fn get_chat_member(ctx: &mut Ctx<'_>, params: &Params) -> Result<Value, Refusal> {
+    let id = known(ctx, params)?;
+    let bot = ctx.state.bot.json();
+    if params.integer("user_id") != bot["id"].as_i64() {
+        return Err(Refusal::bad("user not found"));
+    }
+    Ok(match ctx.state.chat(id).ban {
+        None => json!({ "user": bot, "status": "member" }),
+        Some(Ban::Muted) => {
+            json!({ "user": bot, "status": "restricted", "can_send_messages": false, "until_date": 0 })
+        }
+        Some(Ban::Kicked | Ban::Blocked) => json!({ "user": bot, "status": "kicked", "until_date": 0 }),
+    })
 }

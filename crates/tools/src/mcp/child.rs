@@ -179,7 +179,10 @@ async fn make_folder(folder: &Path) -> Result<(), String> {
 }
 
 /// The program: as it is when it names a path, otherwise the first of that name in the folders of `path`.
-fn find(command: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
+///
+/// # Errors
+/// There is none; in words that say what to do.
+pub fn find(command: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
     if command.contains('/') {
         let program = PathBuf::from(command);
         return match program.metadata() {

@@ -103,7 +103,7 @@ async fn close(mut service: Running) {
     match service.close_with_timeout(CLOSE_TIMEOUT).await {
         Ok(Some(_reason)) => {}
         Ok(None) => tracing::warn!("the end of a server's connection takes too long"),
-        Err(error) => tracing::error!(%error, "the task of a server's connection broke off"),
+        Err(_panic) => tracing::error!("the task of a server's connection broke off"),
     }
 }
 

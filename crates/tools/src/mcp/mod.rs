@@ -24,6 +24,7 @@ mod stderr;
 mod tool;
 mod wire;
 
+pub use child::find as find_program;
 pub use inspection::{Inspection, Offered, Rejected};
 pub use launch::{LAUNCH, become_server};
 pub use servers::{Servers, Surroundings};

@@ -39,7 +39,10 @@ pub(super) fn of_arguments(schema: Option<&Value>) -> Result<Value, String> {
     if kind != "object" {
         return Err("its schema is not of an object".to_owned());
     }
-    Ok(Value::Object(fields))
+    let schema = Value::Object(fields);
+    // What calls cannot be checked by is of no use to anybody who approves it.
+    crate::schema::sound(&schema).map_err(|error| format!("its schema is unsound: {error}"))?;
+    Ok(schema)
 }
 
 fn check(schema: &Value, depth: usize) -> Result<(), String> {

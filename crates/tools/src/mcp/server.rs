@@ -319,13 +319,14 @@ impl Server {
         state.retry = Some((Instant::now() + pause, at));
         state.reason = Some(cause.in_full());
         state.phase = Phase::Failed;
-        let (failures, reason) = (state.failures, cause.reason.as_str());
+        let failures = state.failures;
+        tracing::debug!(server = self.id(), reason = cause.reason, "what a server failed with");
         tracing::warn!(
             server = self.id(),
-            reason,
+            reason = cause.kind,
             failures,
             pause_ms = pause.as_millis() as u64,
-            "a server failed"
+            "a server failed; `cairn mcp show` says how"
         );
         let labels = [("server", self.id().to_owned()), ("reason", cause.kind.to_owned())];
         metrics::counter!("cairn_mcp_failures_total", &labels).increment(1);

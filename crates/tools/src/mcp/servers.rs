@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::mcp::{Pins, ServerPin};
+use cairn_core::mcp::{Pins, ServerPin, ServerSource};
 use cairn_core::ports::{Clock, Tool, Toolset};
 use cairn_core::tool::Effect;
 use parking_lot::RwLock;
@@ -67,6 +67,16 @@ impl Servers {
     /// How they are, in the order of the configuration.
     pub fn status(&self) -> Vec<ServerStatus> {
         self.0.servers.iter().map(|server| server.status()).collect()
+    }
+
+    /// What was approved of a server. `None`: nothing, or there is no such server.
+    pub fn pin(&self, id: &str) -> Option<ServerPin> {
+        self.server(id)?.pin()
+    }
+
+    /// How a server is reached. `None`: there is no such server.
+    pub fn source(&self, id: &str) -> Option<ServerSource> {
+        Some(self.server(id)?.settings.source())
     }
 
     /// Looks at a server as it shows itself now: starts it if need be, approved or not, and lists its tools. One that is not

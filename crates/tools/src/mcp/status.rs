@@ -20,6 +20,19 @@ pub enum ServerState {
     Stopped,
 }
 
+impl ServerState {
+    /// Its name in records and for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 /// A server in `cairn mcp list`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerStatus {

@@ -6,7 +6,7 @@ pub(crate) mod net;
 pub(crate) mod store;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::{
@@ -30,14 +30,15 @@ use model::FakeModel;
 use net::FakeNet;
 use store::MemStore;
 
-/// A clock that goes with tokio's, and panics once when its bomb is lit.
-struct TokioClock(Instant, Arc<AtomicBool>);
+/// A clock that goes with tokio's, is as many seconds off as it was set, and panics once when its bomb is lit.
+struct TokioClock(Instant, Arc<AtomicBool>, Arc<AtomicI64>);
 
 impl Clock for TokioClock {
     fn now(&self) -> Timestamp {
         assert!(!self.1.swap(false, Ordering::SeqCst), "planned");
         let base = Timestamp::from_second(1_767_225_600).unwrap();
-        base + SignedDuration::try_from(self.0.elapsed()).unwrap()
+        let off = SignedDuration::from_secs(self.2.load(Ordering::SeqCst));
+        base + SignedDuration::try_from(self.0.elapsed()).unwrap() + off
     }
 }
 
@@ -60,6 +61,8 @@ pub(crate) struct World {
     pub(crate) engine: Option<EngineMaker>,
     /// Lit: whoever reads the clock next panics.
     pub(crate) bomb: Arc<AtomicBool>,
+    /// Seconds by which the clock is off: setting it is a jump.
+    pub(crate) off: Arc<AtomicI64>,
 }
 
 pub(crate) const WINDOW: u64 = 3_000;
@@ -102,6 +105,7 @@ impl World {
             clean_stop: true,
             engine: None,
             bomb: Arc::default(),
+            off: Arc::default(),
         }
     }
 
@@ -154,7 +158,7 @@ impl World {
             artifacts: Arc::clone(&self.artifacts) as _,
             tools: Arc::new(self.tools.clone()),
             arguments: Arc::new(AnyArguments),
-            clock: Arc::new(TokioClock(Instant::now(), Arc::clone(&self.bomb))),
+            clock: Arc::new(TokioClock(Instant::now(), Arc::clone(&self.bomb), Arc::clone(&self.off))),
             agents: vec![agent],
             platforms: vec![Arc::clone(&self.net) as _],
             limits: self.limits.clone(),
@@ -190,6 +194,7 @@ impl World {
             clean_stop: false,
             engine: self.engine.clone(),
             bomb: Arc::default(),
+            off: Arc::clone(&self.off),
         }
     }
 

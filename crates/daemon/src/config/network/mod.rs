@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use cairn_core::access::{AccessPolicy, DirectPolicy, PlaceRule, Respond};
 use cairn_core::ids::AgentId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(super) use check::{check_operator, resolve};
@@ -44,7 +45,7 @@ impl NetworkKind {
 }
 
 /// `[discord]`, `[telegram]`: a bot on a chat network.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Network {
     /// It is used; false keeps the table without its bot.
@@ -65,6 +66,7 @@ pub struct Network {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Who may write privately.
+    #[schemars(with = "String")]
     pub direct: DirectPolicy,
     /// People who may write privately without a code.
     pub users: Vec<PlatformId>,
@@ -76,6 +78,7 @@ pub struct Network {
     /// Who alone is heard in groups; empty: everybody there.
     pub members: Vec<PlatformId>,
     /// When the bot answers in groups.
+    #[schemars(with = "String")]
     pub respond: Respond,
     /// Other bots are heard, too.
     pub bots: bool,
@@ -124,7 +127,7 @@ impl Default for Network {
 }
 
 /// `[[discord.places]]`, `[[telegram.places]]`: a place with rules of its own. What it names must all fit.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PlaceKeys {
     /// A server; Discord alone has such.
@@ -141,6 +144,7 @@ pub struct PlaceKeys {
     pub agent: Option<String>,
     /// When it answers there.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub respond: Option<Respond>,
     /// Who alone is heard there.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,14 @@
 //! Tests of the configuration.
 
+mod admin;
 mod errors;
+mod log;
 mod lookup;
 mod networks;
 mod prompts;
 mod reference;
 mod resolve;
+mod schema;
 mod secrets;
 
 use std::path::Path;

@@ -12,10 +12,10 @@ use crate::config::file::tables;
 use crate::config::keys::fields_of;
 use crate::config::overlay::{CompactionKeys, PruningKeys, ResultGuardKeys, WindowGuardKeys};
 
-const REFERENCE: &str = include_str!("../../../../../config/config.toml");
+pub(super) const REFERENCE: &str = include_str!("../../../../../config/config.toml");
 
 /// The reference with the keys that are not set by default switched on.
-fn with_all_keys() -> String {
+pub(super) fn with_all_keys() -> String {
     let prompts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../prompts");
     let on = REFERENCE.lines().map(|line| match line.strip_prefix('#') {
         Some(key) if key.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') => key,

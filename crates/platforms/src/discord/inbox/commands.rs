@@ -172,7 +172,11 @@ impl Porter {
             .flags(flags(true));
         let response = CreateInteractionResponse::Message(message);
         if let Err(error) = self.rest.respond(interaction.id, &interaction.token, &response).await {
-            tracing::warn!(platform = "discord", %error, "an interaction could not be refused");
+            tracing::warn!(
+                platform = "discord",
+                error = error.in_brief(),
+                "an interaction could not be refused"
+            );
         }
     }
 
@@ -190,7 +194,11 @@ impl Porter {
                 false
             }
             Err(error) => {
-                tracing::warn!(platform = "discord", %error, "a command could not be answered in time; it was not run");
+                tracing::warn!(
+                    platform = "discord",
+                    error = error.in_brief(),
+                    "a command could not be answered in time; it was not run"
+                );
                 false
             }
         }
@@ -227,7 +235,11 @@ impl Porter {
         match given.await {
             Ok(()) => self.link.outbound(),
             Err(error) => {
-                tracing::warn!(platform = "discord", %error, "a command's answer could not be given")
+                tracing::warn!(
+                    platform = "discord",
+                    error = error.in_brief(),
+                    "a command's answer could not be given"
+                )
             }
         }
     }

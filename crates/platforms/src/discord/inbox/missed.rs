@@ -93,7 +93,7 @@ impl Porter {
 
     /// Messages after an id, oldest first, within the limits of the configuration.
     async fn read_after(&self, channel: ChannelId, after: u64) -> Result<Vec<Said>, RestError> {
-        let limits = self.settings.chat.catch_up;
+        let limits = self.chat.get().catch_up;
         let oldest =
             self.registry.clock().now().checked_sub(limits.max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         let oldest = id_at(oldest);

@@ -25,9 +25,9 @@ use super::gateway::{Listener, Ready, unreadable};
 use super::outbox::Outbox;
 use super::places::Places;
 use super::rest::Rest;
-use super::settings::DiscordSettings;
 use super::wire::{Gone, GoneMany, Interaction, RoleChange, Room, Said, Server, Threads};
 use crate::link::Link;
+use crate::settings::LiveChat;
 
 /// Channels that are read at the same time after a pause.
 const READS_MAX: usize = 4;
@@ -37,9 +37,7 @@ const COMMANDS_MAX: usize = 64;
 
 /// What every task of one run needs.
 pub(super) struct Porter {
-    pub(super) settings: DiscordSettings,
-    /// The same rules for nobody in particular: which agent a place belongs to.
-    pub(super) places_of_agents: AccessPolicy,
+    pub(super) chat: LiveChat,
     pub(super) ports: AdapterPorts,
     pub(super) registry: Arc<dyn Registry>,
     pub(super) rest: Arc<Rest>,
@@ -56,10 +54,9 @@ pub(super) struct Porter {
 impl Porter {
     /// For one run of the adapter.
     pub(super) fn new(parts: super::Parts, ports: AdapterPorts, taken: HashMap<ChannelId, u64>) -> Self {
-        let super::Parts { settings, registry, rest, link, places, outbox } = parts;
+        let super::Parts { chat, registry, rest, link, places, outbox } = parts;
         Self {
-            places_of_agents: for_nobody(&settings.chat.access),
-            settings,
+            chat,
             ports,
             registry,
             rest,
@@ -74,7 +71,7 @@ impl Porter {
     }
 }
 
-/// The rules without the people in them.
+/// The rules without the people in them: which agent a place belongs to.
 fn for_nobody(access: &AccessPolicy) -> AccessPolicy {
     let mut access = access.clone();
     access.bots = true;
@@ -136,7 +133,7 @@ impl Inbox {
             self.porter.outbox.said_last(said.channel_id, said.id.get());
             return;
         }
-        let heard = said.is_speech() && (!said.is_automatic() || self.porter.settings.chat.access.bots);
+        let heard = said.is_speech() && (!said.is_automatic() || self.porter.chat.get().access.bots);
         if !heard || (edited && !said.was_edited()) {
             return;
         }

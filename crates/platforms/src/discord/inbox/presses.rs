@@ -115,7 +115,11 @@ impl Porter {
         match closed {
             Ok(()) => self.link.outbound(),
             Err(error) => {
-                tracing::warn!(platform = "discord", %error, "the buttons of a question could not be taken away");
+                tracing::warn!(
+                    platform = "discord",
+                    error = error.in_brief(),
+                    "the buttons of a question could not be taken away"
+                );
             }
         }
         if let Some((words, alone)) = beside {

@@ -7,7 +7,7 @@ use cairn_core::ids::{AgentId, ChannelId as HouseChannel, MessageId as HouseMess
 use cairn_core::message::{Amendment, Author, Change, Inbound, Part};
 use cairn_core::ports::Refusal;
 use cairn_core::voices::Voices;
-use serenity::all::{ChannelId, GuildId, UserId};
+use serenity::all::{ChannelId, GuildId};
 
 use super::{Item, Porter};
 use crate::discord::places::Spot;
@@ -103,27 +103,27 @@ impl Porter {
         spot: &Spot,
     ) -> Verdict {
         let user = person.id.to_string();
-        let me: Option<UserId> = *self.me.lock();
+        let (me, chat) = (*self.me.lock(), self.chat.get());
         let standing = self.registry.standing(&format!("discord/{user}"));
         at_place(spot, |place| {
             let myself = Some(person.id) == me;
-            self.settings.chat.access.judge(&Approach { user: &user, standing, myself, bot, calls_me, place })
+            chat.access.judge(&Approach { user: &user, standing, myself, bot, calls_me, place })
         })
     }
 
     /// The channel of the house that a place belongs to, whoever speaks there.
     pub(super) fn house_channel_at(&self, spot: &Spot) -> Option<HouseChannel> {
         let standing = cairn_core::registry::Standing::Paired;
+        let chat = self.chat.get();
+        let places_of_agents = super::for_nobody(&chat.access);
         let verdict = at_place(spot, |place| {
             let (myself, bot) = (false, false);
-            self.places_of_agents.judge(&Approach { user: "", standing, myself, bot, calls_me: true, place })
+            places_of_agents.judge(&Approach { user: "", standing, myself, bot, calls_me: true, place })
         });
         match verdict {
             Verdict::Serve { agent, .. } => house_channel(&agent, spot),
             // Someone on a list wrote there privately.
-            Verdict::Pair | Verdict::Ignore(_) if spot.is_direct() => {
-                house_channel(&self.settings.chat.access.agent, spot)
-            }
+            Verdict::Pair | Verdict::Ignore(_) if spot.is_direct() => house_channel(&chat.access.agent, spot),
             Verdict::Pair | Verdict::Ignore(_) => None,
         }
     }
@@ -274,10 +274,11 @@ impl Porter {
         if !words.is_empty() {
             parts.push(Part::text(words));
         }
-        let pictures = self.settings.chat.images.contains(&served.channel.agent());
+        let chat = self.chat.get();
+        let limits = chat.attach_limits(chat.images.contains(&served.channel.agent()));
         let forwarded = said.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
         for attached in said.attachments.iter().chain(forwarded) {
-            parts.push(self.outbox.files.part(attached, pictures).await);
+            parts.push(self.outbox.files.part(attached, limits).await);
         }
         (!parts.is_empty()).then_some(parts)
     }

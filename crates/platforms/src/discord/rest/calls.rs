@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serenity::all::{
     ApplicationId, BotGateway, ChannelId, CreateCommand, CreateInteractionResponse,
-    CreateInteractionResponseFollowup, CreateMessage, EditMessage, InteractionId, MessageId,
+    CreateInteractionResponseFollowup, CreateMessage, EditMessage, GuildId, InteractionId, MessageId, UserId,
 };
 use serenity::http::{LightMethod, Request, Route};
 
@@ -34,6 +34,30 @@ impl Rest {
     /// Where the gateway is, and how often a session may still begin. Tells whether the token is good.
     pub(in crate::discord) async fn gateway(&self) -> Result<BotGateway, RestError> {
         self.get(Route::GatewayBot, None).await
+    }
+
+    /// The bot itself.
+    pub(in crate::discord) async fn me(&self) -> Result<Value, RestError> {
+        self.get(Route::UserMe, None).await
+    }
+
+    /// The bot's application, with its flags.
+    pub(in crate::discord) async fn application(&self) -> Result<Value, RestError> {
+        self.get(Route::Oauth2ApplicationCurrent, None).await
+    }
+
+    /// The servers that the bot is in, 200 at most, with its rights in each.
+    pub(in crate::discord) async fn servers(&self) -> Result<Vec<Value>, RestError> {
+        self.get(Route::UserMeGuilds, None).await
+    }
+
+    /// Somebody in a server, with their roles.
+    pub(in crate::discord) async fn member(
+        &self,
+        guild_id: GuildId,
+        user_id: UserId,
+    ) -> Result<Value, RestError> {
+        self.get(Route::GuildMember { guild_id, user_id }, None).await
     }
 
     /// A channel as Discord describes it.

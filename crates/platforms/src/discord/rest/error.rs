@@ -58,7 +58,18 @@ pub(in crate::discord) const NO_HISTORY_FOR_REPLY: u32 = 160_002;
 
 /// A refusal in words that say what to do.
 fn refusal(status: u16, code: u32, message: &str) -> String {
-    let words = match code {
+    let words = refusal_words(code);
+    if code == 0 {
+        format!("{words} (status {status})")
+    } else {
+        let message: String = message.chars().filter(|c| !c.is_control()).take(120).collect();
+        format!("{words} (Discord {code}: {message})")
+    }
+}
+
+/// What a code means.
+fn refusal_words(code: u32) -> &'static str {
+    match code {
         UNKNOWN_CHANNEL => "the channel is gone, or the bot is no longer in its server",
         UNKNOWN_MESSAGE => "the message is gone",
         20016 => "the channel is in slow mode; give the bot the permission Manage Messages there",
@@ -73,16 +84,21 @@ fn refusal(status: u16, code: u32, message: &str) -> String {
         160_005 => "the thread is locked",
         NO_HISTORY_FOR_REPLY => "the bot may not reply in the channel; give it Read Message History there",
         _ => "Discord refuses the request",
-    };
-    if code == 0 {
-        format!("{words} (status {status})")
-    } else {
-        let message: String = message.chars().filter(|c| !c.is_control()).take(120).collect();
-        format!("{words} (Discord {code}: {message})")
     }
 }
 
 impl RestError {
+    /// The error without Discord's own words, which may repeat the message: for logs.
+    pub(in crate::discord) fn in_brief(&self) -> String {
+        match self {
+            Self::Refused { status, code: 0, .. } => refusal(*status, 0, ""),
+            Self::Refused { code, .. } => format!("{} (Discord {code})", refusal_words(*code)),
+            Self::Limited { .. } | Self::Unreachable(_) | Self::Unknown(_) | Self::Unauthorized => {
+                self.to_string()
+            }
+        }
+    }
+
     /// The same request may do better later.
     pub(in crate::discord) fn is_passing(&self) -> bool {
         !matches!(self, Self::Refused { .. } | Self::Unauthorized)

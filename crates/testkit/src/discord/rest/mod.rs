@@ -50,6 +50,7 @@ impl Path {
                 path(Route::Application, "", "", "")
             }
             ("GET", ["guilds", guild]) => path(Route::Guild, guild, "", "whole"),
+            ("GET", ["guilds", guild, "members", user]) => path(Route::Guild, guild, user, "member"),
             ("GET", ["guilds", guild, "channels"]) => path(Route::Guild, guild, "", "channels"),
             ("GET", ["guilds", guild, "threads", "active"]) => path(Route::Guild, guild, "", "threads"),
             ("GET", ["channels", channel]) => path(Route::Channel, channel, "", ""),

@@ -61,6 +61,14 @@ fn guild(state: &State, path: &Path) -> Outcome {
     if path.rest == "whole" {
         return Ok((200, shapes::guild(world, path.major, name)));
     }
+    if path.rest == "member" {
+        let known = world.users.contains_key(&path.minor);
+        return if known {
+            Ok((200, shapes::member_of(world, path.minor)))
+        } else {
+            Err(Refusal::unknown_user())
+        };
+    }
     let threads = path.rest == "threads";
     let inside =
         world.channels.values().filter(|one| one.guild == Some(path.major) && one.access != Access::Hidden);

@@ -1,0 +1,118 @@
+//! Metrics of turns, runs and tools. Labels have few values: what is configured or named in the program, never a channel, a
+//! person or a message, nor a name that a model made up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cairn_core::event::RunEnd;
+use cairn_core::model::Usage;
+use cairn_core::tool::ToolUse;
+use tokio::time::Instant;
+
+use crate::cell::Cell;
+
+/// Stands for a name that is not configured.
+const OTHER: &str = "other";
+
+/// Where the time of a turn goes.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    model: AtomicU64,
+    others: AtomicU64,
+}
+
+impl Times {
+    /// Does what a model's server takes the time for.
+    pub(crate) async fn of_model<T>(&self, work: impl Future<Output = T>) -> T {
+        counted(&self.model, work).await
+    }
+
+    /// Does what tools and people take the time for.
+    pub(crate) async fn of_others<T>(&self, work: impl Future<Output = T>) -> T {
+        counted(&self.others, work).await
+    }
+}
+
+/// Counts microseconds, of what is dropped before its end, too.
+async fn counted<T>(sum: &AtomicU64, work: impl Future<Output = T>) -> T {
+    struct Clock<'a>(&'a AtomicU64, Instant);
+    impl Drop for Clock<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(self.1.elapsed().as_micros() as u64, Ordering::Relaxed);
+        }
+    }
+    let _clock = Clock(sum, Instant::now());
+    work.await
+}
+
+/// A turn ended: how, how long it took and by whom, and how full the window is.
+pub(crate) fn turn(cell: &Cell, outcome: &'static str, times: Option<(Duration, &Times)>, usage_ratio: f64) {
+    let agent = agent(cell);
+    metrics::counter!("cairn_turns_total", "agent" => agent.clone(), "outcome" => outcome).increment(1);
+    metrics::histogram!("cairn_usage_ratio", "agent" => agent.clone()).record(usage_ratio);
+    // What nobody worked on took no time.
+    let Some((total, times)) = times else { return };
+    let sum = |part: &AtomicU64| Duration::from_micros(part.load(Ordering::Relaxed));
+    let (model, others) = (sum(&times.model), sum(&times.others));
+    let own = total.saturating_sub(model + others);
+    metrics::histogram!("cairn_turn_seconds", "agent" => agent.clone()).record(total.as_secs_f64());
+    metrics::histogram!("cairn_turn_model_seconds", "agent" => agent.clone()).record(model.as_secs_f64());
+    metrics::histogram!("cairn_turn_own_seconds", "agent" => agent).record(own.as_secs_f64());
+}
+
+/// A model was used, by its id in the configuration.
+pub(crate) fn usage(model: &str, usage: Usage) {
+    let kinds = [
+        ("input", usage.input_tokens),
+        ("output", usage.output_tokens),
+        ("cached", usage.cached_tokens),
+        ("cache_write", usage.cache_write_tokens),
+    ];
+    for (kind, tokens) in kinds {
+        metrics::counter!("cairn_tokens_total", "model" => model.to_owned(), "kind" => kind)
+            .increment(tokens);
+    }
+    if usage.input_tokens > 0 {
+        let share = usage.cached_tokens as f64 / usage.input_tokens as f64;
+        metrics::histogram!("cairn_cached_ratio", "model" => model.to_owned()).record(share);
+    }
+}
+
+/// A run ended.
+pub(crate) fn run(cell: &Cell, tier: &'static str, end: &RunEnd) {
+    let (trigger, outcome) = (end.trigger.name(), end.outcome.name());
+    metrics::counter!("cairn_runs_total", "tier" => tier, "trigger" => trigger, "outcome" => outcome)
+        .increment(1);
+    metrics::histogram!("cairn_run_seconds", "tier" => tier, "outcome" => outcome)
+        .record(end.duration_ms as f64 / 1000.0);
+    memories(cell, "run", end.memories.len() as u64);
+}
+
+/// Memories were saved by a run or by a tool.
+pub(crate) fn memories(cell: &Cell, by: &'static str, n: u64) {
+    metrics::counter!("cairn_memories_saved_total", "agent" => agent(cell), "by" => by).increment(n);
+}
+
+/// A call of a tool ended.
+pub(crate) fn tool_call(tool: &str, used: &ToolUse) {
+    let (tool, outcome) = (tool.to_owned(), used.outcome.name());
+    metrics::counter!("cairn_tool_calls_total", "tool" => tool.clone(), "outcome" => outcome, "effect" => used.effect.name())
+        .increment(1);
+    metrics::histogram!("cairn_tool_seconds", "tool" => tool).record(used.duration_ms as f64 / 1000.0);
+}
+
+/// Something failed: where, and its typed error.
+pub(crate) fn error(place: &'static str, code: &str) {
+    metrics::counter!("cairn_errors_total", "kind" => format!("{place}_{code}")).increment(1);
+}
+
+/// The channel's agent, which is configured: else there would be no channel awake.
+pub(crate) fn agent(cell: &Cell) -> String {
+    cell.id.agent().to_string()
+}
+
+/// The name of a tool that the agent has. A model may name any other.
+pub(crate) fn tool(cell: &Cell, name: &str) -> String {
+    let is_known = cell.settings().tools.iter().any(|tool| tool.name == name);
+    if is_known { name.to_owned() } else { OTHER.to_owned() }
+}

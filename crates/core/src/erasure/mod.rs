@@ -1,0 +1,209 @@
+//! Erasing a person: what is to stand in the place of each event of the journal, so that nothing of theirs is left.
+//!
+//! Three walks over all records, in their order: [`Survey::hear`] learns who they are called and what they said,
+//! [`Survey::weigh`] which of their words are theirs alone, [`Eraser::erase`] says what becomes of each record. It keeps
+//! numbers, turns and ranges: the rewritten journal folds like the one before. What they said, and what was said in answer
+//! to them, gives way to [`ERASED`]; elsewhere their names, and words that only they said, are taken out. Summaries over
+//! such a range are made anew from what is left. Their private chats, their memories and pairings go altogether.
+//!
+//! Pure and without a state of its own on disk: whoever is interrupted begins again with the journal as it was.
+
+mod events;
+mod mask;
+mod memories;
+mod room;
+mod scrub;
+mod survey;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, NewRecord, Record, TurnEnd, TurnOutcome};
+use crate::ids::{ArtifactId, ChannelId, MemoryId};
+use crate::message::Part;
+use crate::model::Usage;
+use mask::Mask;
+use room::Room;
+
+pub use scrub::Scrub;
+pub use survey::Survey;
+
+/// The words that stand in the place of those of an erased person.
+pub const ERASED: &str = "[erased]";
+
+/// Stands for a range of which nothing is left.
+pub(crate) const NOTHING_LEFT: &str = "What was said here has been erased.";
+
+fn is_picture(part: &Part) -> bool {
+    matches!(part, Part::Image { .. })
+}
+
+/// What an erasure did, or would do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Messages of theirs whose words are gone.
+    pub entries: u64,
+    /// Answers, calls and results of turns that they took part in.
+    pub answers: u64,
+    /// Memories that are gone.
+    pub memories: u64,
+    /// Summaries made anew.
+    pub summaries: u64,
+    /// Artifacts whose files are gone.
+    pub artifacts: u64,
+    /// Records of others out of which their name or their words were taken.
+    pub mentions: u64,
+    /// Private conversations that are gone as a whole.
+    pub conversations: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Why a text names no person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` names no person: write PLATFORM/USER, as in telegram/123456789 or local/anna")]
+pub struct BadPerson(pub String);
+
+/// Checks the id of a person, `PLATFORM/USER`.
+///
+/// # Errors
+/// It has another shape.
+pub fn check_person(text: &str) -> Result<&str, BadPerson> {
+    let text = text.trim();
+    let bad = || BadPerson(text.chars().take(80).collect());
+    let (platform, user) = text.split_once('/').ok_or_else(bad)?;
+    let fine = |part: &str| !part.is_empty() && part.len() <= 256 && !part.chars().any(char::is_control);
+    if !fine(platform) || !fine(user) || platform.contains(char::is_whitespace) {
+        return Err(bad());
+    }
+    Ok(text)
+}
+
+/// Rewrites the journal, record by record.
+#[derive(Debug)]
+pub struct Eraser {
+    survey: Survey,
+    scrub: Scrub,
+    mask: Mask,
+    rooms: HashMap<ChannelId, Room>,
+    /// Artifacts whose files go: those of their turns, and those that hold their words.
+    tainted: HashSet<(ChannelId, ArtifactId)>,
+    /// Memories that are kept.
+    kept: HashSet<MemoryId>,
+    /// Memories of a channel that is called otherwise.
+    moved: HashMap<MemoryId, MemoryId>,
+    dropped: BTreeSet<ChannelId>,
+    /// Memories that go.
+    forgotten: HashSet<MemoryId>,
+    figures: Figures,
+}
+
+impl Eraser {
+    /// After both walks of the survey. `tainted`: artifacts whose files hold what [`Survey::scrub`] takes out.
+    pub fn new(survey: Survey, tainted: HashSet<(ChannelId, ArtifactId)>) -> Self {
+        let mask = Mask::new(survey.person(), &survey.pseudonym());
+        Self {
+            scrub: survey.scrub(),
+            mask,
+            rooms: HashMap::new(),
+            tainted,
+            kept: HashSet::new(),
+            moved: HashMap::new(),
+            dropped: BTreeSet::new(),
+            forgotten: HashSet::new(),
+            figures: Figures::default(),
+            survey,
+        }
+    }
+
+    /// What stands in the place of their id.
+    pub fn pseudonym(&self) -> &str {
+        &self.mask.pseudonym
+    }
+
+    /// What stands in the place of a record; `None`: nothing.
+    pub fn erase(&mut self, record: Record) -> Option<Record> {
+        let Record { n, at, channel, event } = record;
+        let Some(channel) = channel else {
+            let event = self.outside(event)?;
+            return Some(Record { n, at, channel: None, event });
+        };
+        if self.survey.is_private(&channel) {
+            self.drop_private(&channel, &event);
+            return None;
+        }
+        let mut room = self.rooms.remove(&channel).unwrap_or_default();
+        let event = self.within(&mut room, &channel, at, event);
+        let renamed = self.mask.channel(&channel);
+        self.rooms.insert(channel, room);
+        Some(Record { n, at, channel: Some(renamed), event: event? })
+    }
+
+    fn drop_private(&mut self, channel: &ChannelId, event: &Event) {
+        if self.dropped.insert(channel.clone()) {
+            self.figures.conversations += 1;
+        }
+        match event {
+            Event::Accepted(pending) if self.survey.is_theirs(&pending.author) => self.figures.entries += 1,
+            Event::EntryAdded { .. } => self.figures.answers += 1,
+            Event::RunEnded(end) => self.figures.memories += end.memories.len() as u64,
+            Event::MemorySaved(_) => self.figures.memories += 1,
+            Event::ArtifactStored { .. } => self.figures.artifacts += 1,
+            _ => {}
+        }
+    }
+
+    /// Whether a channel is gone as a whole, and all files of its artifacts.
+    pub fn is_dropped(&self, channel: &ChannelId) -> bool {
+        self.survey.is_private(channel)
+    }
+
+    /// A channel that is called otherwise from now on.
+    pub fn is_renamed(&self, channel: &ChannelId) -> bool {
+        self.mask.channel(channel) != *channel
+    }
+
+    /// Artifacts whose files go, after all records.
+    pub fn artifacts(&self) -> impl Iterator<Item = &(ChannelId, ArtifactId)> {
+        self.tainted.iter()
+    }
+
+    /// What was done so far.
+    pub fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// What is appended behind the last record: their turn that is open ends, what is owed to them is dropped, and the
+    /// erasure is told, without their id.
+    pub fn closing(&self, at: Timestamp, seconds: f64) -> Vec<NewRecord> {
+        let mut records = Vec::new();
+        let mut rooms: Vec<(&ChannelId, &Room)> = self.rooms.iter().collect();
+        rooms.sort_by_key(|(channel, _)| *channel);
+        for (channel, room) in rooms {
+            let renamed = self.mask.channel(channel);
+            let mut add = |event| records.push(NewRecord { channel: Some(renamed.clone()), at, event });
+            if let Some(turn) = room.open.as_ref().filter(|_| room.is_open_theirs()) {
+                add(Event::TurnEnded(TurnEnd {
+                    turn: turn.clone(),
+                    outcome: TurnOutcome::Stopped,
+                    model: None,
+                    usage: Usage::default(),
+                    recalled: Vec::new(),
+                }));
+            }
+            for id in room.owed.keys() {
+                add(Event::OutboxDropped { id: id.clone() });
+            }
+        }
+        let figures = Figures { seconds, ..self.figures };
+        let event = Event::PersonErased { pseudonym: self.mask.pseudonym.clone(), figures };
+        records.push(NewRecord { channel: None, at, event });
+        records
+    }
+}

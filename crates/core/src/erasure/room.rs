@@ -1,0 +1,257 @@
+//! A channel while its events are rewritten: what of it is theirs, and what its summaries are made of anew.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::{NOTHING_LEFT, is_picture};
+use crate::compaction::identifiers;
+use crate::digest::{digest, digest_summaries, render};
+use crate::event::{Checkpoint, Run, RunEnd, Work};
+use crate::ids::{Generation, MessageId, OutboxId, Seq, SummaryId, TurnId};
+use crate::memory::Grounds;
+use crate::message::{Entry, Part, Pending, Role};
+use crate::summary::{MADE_BY_DIGEST, Summary};
+use crate::tokens::estimate;
+use crate::window::summary_tokens;
+
+/// Fewest tokens that a summary is made anew within.
+const LEAST_TOKENS: u32 = 64;
+
+/// One part in so many of a summary's tokens that its identifiers may take.
+const IDENTIFIERS_SHARE: u32 = 8;
+
+/// A message that no turn has taken up yet.
+#[derive(Debug)]
+struct Waiting {
+    /// As rewritten.
+    pending: Pending,
+    /// What it said, when it is theirs.
+    said: Option<String>,
+}
+
+/// What is known of a channel at a place of the journal.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    waiting: HashMap<MessageId, Waiting>,
+    /// The open turn.
+    pub(super) open: Option<TurnId>,
+    theirs: HashSet<TurnId>,
+    erased: BTreeSet<Seq>,
+    /// Deliveries of their turns that are owed.
+    pub(super) owed: BTreeMap<OutboxId, TurnId>,
+    run: Option<Run>,
+    /// Entries as rewritten that no summary stands for yet, without pictures.
+    entries: Vec<Arc<Entry>>,
+    /// What they said in those.
+    said: Vec<(Seq, String)>,
+    undone: Vec<(Seq, Seq)>,
+    deleted: BTreeSet<Seq>,
+    /// The summaries of this generation, as rewritten.
+    summaries: HashMap<SummaryId, Summary>,
+    generation: Generation,
+}
+
+impl Room {
+    /// They took part in that turn.
+    pub(super) fn is_theirs(&self, turn: &TurnId) -> bool {
+        self.theirs.contains(turn)
+    }
+
+    /// They took part in the open turn.
+    pub(super) fn is_open_theirs(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| self.is_theirs(open))
+    }
+
+    /// The words of that entry are gone.
+    pub(super) fn is_erased(&self, seq: Seq) -> bool {
+        self.erased.contains(&seq)
+    }
+
+    /// A range holds entries whose words are gone.
+    pub(super) fn is_touched(&self, from: Seq, to: Seq) -> bool {
+        from <= to && self.erased.range(from..=to).next().is_some()
+    }
+
+    /// The run under way.
+    pub(super) fn run(&self) -> Option<&Run> {
+        self.run.as_ref()
+    }
+
+    /// A message was accepted. `said`: what it said, when it is theirs.
+    pub(super) fn accept(&mut self, pending: &Pending, said: Option<String>) {
+        let waiting = Waiting { pending: pending.clone(), said };
+        self.waiting.insert(pending.message.clone(), waiting);
+    }
+
+    /// A message that waits, if it is theirs.
+    pub(super) fn waits_for_them(&self, message: &MessageId) -> bool {
+        self.waiting.get(message).is_some_and(|waiting| waiting.said.is_some())
+    }
+
+    /// The author and time of a message that waits.
+    pub(super) fn waiting(&self, message: &MessageId) -> Option<&Pending> {
+        self.waiting.get(message).map(|waiting| &waiting.pending)
+    }
+
+    /// A message that waits says something else.
+    pub(super) fn edit(&mut self, message: &MessageId, parts: &[Part], said: Option<String>) {
+        if let Some(waiting) = self.waiting.get_mut(message) {
+            waiting.pending.parts = parts.to_vec();
+            waiting.said = said.or(waiting.said.take());
+        }
+    }
+
+    /// A turn began.
+    pub(super) fn start_turn(&mut self, turn: &TurnId, messages: &[MessageId], first: Seq) {
+        self.open = Some(turn.clone());
+        for (seq, message) in (first.0..).map(Seq).zip(messages) {
+            let Some(Waiting { pending, said }) = self.waiting.remove(message) else {
+                // Its line was set aside: it may have been theirs, and the answer to them.
+                self.theirs.insert(turn.clone());
+                continue;
+            };
+            if let Some(said) = said {
+                self.theirs.insert(turn.clone());
+                self.erased.insert(seq);
+                self.said.push((seq, said));
+            }
+            self.keep(pending.to_entry(seq, turn, self.generation));
+        }
+    }
+
+    /// An entry was added; `theirs`: its words are gone.
+    pub(super) fn add(&mut self, entry: &Entry, theirs: bool) {
+        if theirs {
+            self.erased.insert(entry.seq);
+        }
+        self.keep(entry.clone());
+    }
+
+    fn keep(&mut self, mut entry: Entry) {
+        entry.parts.retain(|part| !is_picture(part));
+        entry.reasoning = None;
+        self.entries.push(Arc::new(entry));
+    }
+
+    /// `/undo`, and messages that were deleted.
+    pub(super) fn take_back(&mut self, from: Seq, to: Seq) {
+        self.undone.push((from, to));
+    }
+
+    /// See [`Room::take_back`].
+    pub(super) fn delete(&mut self, message: &MessageId, seqs: &[Seq]) {
+        self.waiting
+            .iter_mut()
+            .filter(|(id, _)| id.is_of(message))
+            .for_each(|(_, waiting)| waiting.pending.delete());
+        let said =
+            self.entries.iter().filter(|entry| entry.message.as_ref().is_some_and(|id| id.is_of(message)));
+        let said: Vec<Seq> = said.map(|entry| entry.seq).collect();
+        self.deleted.extend(said.into_iter().chain(seqs.iter().copied()));
+    }
+
+    /// A new generation began.
+    pub(super) fn start_generation(&mut self, generation: Generation) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (theirs, erased) = (std::mem::take(&mut self.theirs), std::mem::take(&mut self.erased));
+        let owed = std::mem::take(&mut self.owed);
+        *self = Self { waiting, theirs, erased, owed, generation, ..Self::default() };
+    }
+
+    /// A run began.
+    pub(super) fn start_run(&mut self, run: &Run) {
+        self.run = Some(run.clone());
+    }
+
+    /// A run ended; its end is as rewritten.
+    pub(super) fn end_run(&mut self, end: &RunEnd) {
+        self.run = None;
+        if let Some(summary) = &end.summary {
+            if summary.level == 0 {
+                self.forget(summary.to_seq);
+            }
+            self.summaries.insert(summary.id.clone(), summary.clone());
+        }
+    }
+
+    /// No summary will stand for entries up to that one.
+    pub(super) fn forget(&mut self, to: Seq) {
+        self.entries.retain(|entry| entry.seq > to);
+        self.said.retain(|(seq, _)| *seq > to);
+    }
+
+    fn readable(&self, from: Seq, to: Seq) -> Vec<Arc<Entry>> {
+        let undone = |seq: Seq| self.undone.iter().any(|(from, to)| (*from..=*to).contains(&seq));
+        let in_range = self.entries.iter().filter(|entry| (from..=to).contains(&entry.seq));
+        let gone = |entry: &&Arc<Entry>| {
+            self.erased.contains(&entry.seq) || undone(entry.seq) || self.deleted.contains(&entry.seq)
+        };
+        in_range.filter(|entry| !gone(entry)).cloned().collect()
+    }
+
+    /// Makes a summary anew of what is left of its range.
+    pub(super) fn remake(&self, summary: &mut Summary) {
+        let budget = summary.tokens.max(LEAST_TOKENS);
+        let of_identifiers = budget / IDENTIFIERS_SHARE;
+        if summary.level == 0 {
+            let entries = self.readable(summary.from_seq, summary.to_seq);
+            summary.text = render(&digest(&entries, budget - of_identifiers));
+            summary.identifiers = identifiers::of_entries(&entries, of_identifiers);
+        } else {
+            let sources = self.sources(summary);
+            summary.text = digest_summaries(&sources, budget - of_identifiers);
+            summary.identifiers = identifiers::of_summaries(&sources, of_identifiers);
+        }
+        if summary.text.trim().is_empty() {
+            NOTHING_LEFT.clone_into(&mut summary.text);
+        }
+        MADE_BY_DIGEST.clone_into(&mut summary.made_by);
+        summary.tokens = summary_tokens(summary);
+    }
+
+    fn sources(&self, summary: &Summary) -> Vec<Summary> {
+        let of_run = self.run.as_ref().and_then(|run| match &run.work {
+            Work::Merge { sources, .. } => Some(sources),
+            Work::Sealed | Work::Truncated => None,
+        });
+        let known =
+            |id: &SummaryId| self.summaries.get(id).filter(|source| source.text != NOTHING_LEFT).cloned();
+        match of_run {
+            Some(sources) => sources.iter().filter_map(known).collect(),
+            // The record that began the run was set aside: those of the level below within the range.
+            None => {
+                let below = |source: &&Summary| {
+                    source.level + 1 == summary.level
+                        && source.from_seq >= summary.from_seq
+                        && source.to_seq <= summary.to_seq
+                };
+                let mut sources: Vec<Summary> = self.summaries.values().filter(below).cloned().collect();
+                sources.sort_by_key(|source| source.from_seq);
+                sources
+            }
+        }
+    }
+
+    /// Makes what the chunks of a run have come to anew.
+    pub(super) fn remake_checkpoint(&self, from: Seq, checkpoint: &mut Checkpoint) {
+        let budget = estimate(&checkpoint.text).max(LEAST_TOKENS);
+        checkpoint.text = render(&digest(&self.readable(from, checkpoint.to_seq), budget));
+        if checkpoint.text.trim().is_empty() {
+            NOTHING_LEFT.clone_into(&mut checkpoint.text);
+        }
+        MADE_BY_DIGEST.clone_into(&mut checkpoint.made_by);
+    }
+
+    /// A memory that was found in a range is found in their words alone: nobody else said a word there, or a name, a number
+    /// or half of what it says stands in theirs alone.
+    pub(super) fn is_found_in_theirs(&self, memory: &str, from: Seq, to: Seq) -> bool {
+        if !self.is_touched(from, to) {
+            return false;
+        }
+        let theirs =
+            self.said.iter().filter(|(seq, _)| (from..=to).contains(seq)).map(|(_, text)| text.as_str());
+        let entries = self.readable(from, to);
+        let others: Vec<&Arc<Entry>> = entries.iter().filter(|entry| entry.role == Role::User).collect();
+        others.is_empty() || Grounds::of_both(others, theirs).is_from_tools(memory)
+    }
+}

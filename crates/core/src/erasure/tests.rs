@@ -1,0 +1,475 @@
+//! A small journal, and what is left of it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+use crate::artifact::Artifact;
+use crate::conversation::Conversation;
+use crate::event::{Run, RunEnd, RunOutcome, Trigger, Work};
+use crate::ids::{Generation, MessageId, Seq};
+use crate::memory::{MemoryKind, MemorySave, Source};
+use crate::message::{Author, Entry, Part, Pending, Role, ToolCall, fingerprint, text_of};
+use crate::summary::Summary;
+use crate::tier::Tier;
+use crate::tool::{Effect, ToolOutcome, ToolUse};
+use crate::voices::Voices;
+
+const GROUP: &str = "main/telegram/-100";
+const PRIVATE: &str = "main/telegram/5550123";
+const ANNA: &str = "telegram/5550123";
+const BEN: &str = "telegram/7";
+
+/// A journal as it is written.
+struct Book {
+    records: Vec<Record>,
+    seqs: HashMap<ChannelId, u64>,
+    turns: u64,
+}
+
+impl Book {
+    fn new() -> Self {
+        Self { records: Vec::new(), seqs: HashMap::new(), turns: 0 }
+    }
+
+    fn add(&mut self, channel: Option<&str>, event: Event) {
+        let n = self.records.len() as u64 + 1;
+        let at = Timestamp::from_second(n as i64).unwrap();
+        self.records.push(Record { n, at, channel: channel.map(|channel| channel.parse().unwrap()), event });
+    }
+
+    fn seq(&mut self, channel: &str) -> Seq {
+        let next = self.seqs.entry(channel.parse().unwrap()).or_default();
+        *next += 1;
+        Seq(*next)
+    }
+
+    fn accept(&mut self, channel: &str, id: &str, name: &str, text: &str) -> MessageId {
+        let author = Author { id: id.to_owned(), name: name.to_owned() };
+        let parts = vec![Part::text(text)];
+        self.turns += 1;
+        let mut pending = Pending {
+            message: MessageId::from(format!("m{}", self.turns)),
+            turn: format!("t{}", self.turns).into(),
+            at: Timestamp::from_second(self.turns as i64).unwrap(),
+            fingerprint: fingerprint(&author, &parts),
+            author,
+            parts,
+            addressed: true,
+            direct: channel == PRIVATE,
+            voices: Voices::default(),
+            tokens: 0,
+        };
+        pending.tokens = crate::window::pending_tokens(&pending);
+        let message = pending.message.clone();
+        self.add(Some(channel), Event::Accepted(pending));
+        message
+    }
+
+    fn entry(&mut self, channel: &str, role: Role, text: &str) -> Entry {
+        let seq = self.seq(channel);
+        let turn = format!("t{}", self.turns);
+        let mut entry = Entry::lost(seq, &turn.as_str().into(), Generation(1), Timestamp::UNIX_EPOCH);
+        entry.role = role;
+        entry.parts = vec![Part::text(text)];
+        entry
+    }
+
+    /// A turn of one message and its answer.
+    fn turn(&mut self, channel: &str, (id, name): (&str, &str), text: &str, answer: &str) {
+        let message = self.accept(channel, id, name, text);
+        let turn: crate::ids::TurnId = format!("t{}", self.turns).into();
+        let first_seq = self.seq(channel);
+        self.add(
+            Some(channel),
+            Event::TurnStarted { turn: turn.clone(), messages: vec![message], first_seq },
+        );
+        let entry = self.entry(channel, Role::Assistant, answer);
+        let reply = entry.seq;
+        self.add(Some(channel), Event::EntryAdded { entry });
+        let end = TurnEnd {
+            turn,
+            outcome: TurnOutcome::Answered { reply },
+            model: None,
+            usage: Usage::default(),
+            recalled: Vec::new(),
+        };
+        self.add(Some(channel), Event::TurnEnded(end));
+    }
+
+    fn run(&mut self, channel: &str, id: u64, to: u64, text: &str, memories: Vec<MemorySave>) {
+        let run = Run {
+            id: format!("r{id}").as_str().into(),
+            trigger: Trigger::Manual,
+            tier: Tier::Calm,
+            work: Work::Sealed,
+            from_seq: Seq(1),
+            to_seq: Seq(to),
+            messages: to,
+            instruction: None,
+            started_at: Timestamp::UNIX_EPOCH,
+            attempt: 1,
+            retry_at: None,
+            tokens_before: 0,
+            checkpoint: None,
+            tell: false,
+            failure: None,
+        };
+        self.add(Some(channel), Event::RunStarted { run: run.clone() });
+        let summary = Summary {
+            id: format!("s{id}").as_str().into(),
+            level: 0,
+            from_seq: Seq(1),
+            to_seq: Seq(to),
+            from_at: Timestamp::UNIX_EPOCH,
+            to_at: Timestamp::UNIX_EPOCH,
+            messages: to,
+            tokens: 200,
+            made_by: "model".to_owned(),
+            text: text.to_owned(),
+            identifiers: vec!["ZX-4711".to_owned()],
+        };
+        let end = RunEnd {
+            run: run.id,
+            trigger: Trigger::Manual,
+            outcome: RunOutcome::Committed,
+            reason: None,
+            summary: Some(summary),
+            memories,
+            messages: to,
+            tokens_before: 0,
+            tokens_after: 0,
+            first_kept_seq: None,
+            duration_ms: 0,
+        };
+        self.add(Some(channel), Event::RunEnded(end));
+    }
+
+    fn erase(&self, person: &str) -> (Vec<Record>, Eraser) {
+        let mut survey = Survey::new(person);
+        self.records.iter().for_each(|record| survey.hear(record));
+        assert!(survey.is_known());
+        self.records.iter().for_each(|record| survey.weigh(record));
+        let mut eraser = Eraser::new(survey, HashSet::new());
+        let mut left: Vec<Record> =
+            self.records.iter().filter_map(|record| eraser.erase(record.clone())).collect();
+        let next = self.records.len() as u64 + 1;
+        let closing = eraser.closing(Timestamp::UNIX_EPOCH, 0.0);
+        left.extend((next..).zip(closing).map(|(n, NewRecord { channel, at, event })| Record {
+            n,
+            at,
+            channel,
+            event,
+        }));
+        (left, eraser)
+    }
+}
+
+fn memory(scope: &str, subject: Option<&str>, text: &str, range: Option<(u64, u64)>) -> MemorySave {
+    MemorySave {
+        agent: "main".into(),
+        scope: scope.parse().unwrap(),
+        kind: MemoryKind::Fact,
+        text: text.to_owned(),
+        subject: subject.map(ToOwned::to_owned),
+        importance: 0.5,
+        source: Source {
+            channel: range.map(|_| GROUP.parse().unwrap()),
+            from_seq: range.map(|range| Seq(range.0)),
+            to_seq: range.map(|range| Seq(range.1)),
+            summary: None,
+            model: "model".to_owned(),
+        },
+        sighting: format!("{GROUP}/s1/{text}"),
+        explicit: false,
+    }
+}
+
+fn text(records: &[Record]) -> String {
+    serde_json::to_string(records).unwrap()
+}
+
+fn folded(records: &[Record], channel: &str) -> Conversation {
+    let channel: ChannelId = channel.parse().unwrap();
+    let mut conversation = Conversation::new(channel.clone());
+    for record in records.iter().filter(|record| record.channel.as_ref() == Some(&channel)) {
+        conversation.apply(record).unwrap();
+    }
+    conversation
+}
+
+#[test]
+fn words_answers_names_and_private_chats_go_and_others_stay() {
+    let mut book = Book::new();
+    book.turn(
+        GROUP,
+        (ANNA, "Anna Kowalska"),
+        "My parrot Zorblax eats rambutans, mail me at anna.k@zypo.org",
+        "Rambutans for Zorblax, noted.",
+    );
+    book.turn(
+        GROUP,
+        (BEN, "Ben"),
+        "The ferry leaves Gdynia at seven",
+        "Kowalska said her parrot eats rambutans. The ferry is at seven.",
+    );
+    book.turn(PRIVATE, (ANNA, "Anna Kowalska"), "a secret wish", "kept");
+    let before = folded(&book.records, GROUP);
+    let (left, eraser) = book.erase(ANNA);
+    let all = text(&left);
+    for gone in ["5550123", "Kowalska", "Anna", "Zorblax", "zypo", "rambutans", "secret", "parrot"] {
+        assert!(!all.contains(gone), "{gone} in {all}");
+    }
+    for kept in
+        ["The ferry leaves Gdynia at seven", "The ferry is at seven.", "telegram/erased-1", "erased-1 said"]
+    {
+        assert!(all.contains(kept), "{kept} in {all}");
+    }
+    let after = folded(&left, GROUP);
+    assert_eq!(after.next_seq, before.next_seq);
+    assert_eq!(after.live.len(), before.live.len());
+    assert!(after.heard.people.contains("telegram/erased-1") && after.heard.people.contains(BEN));
+    let figures = eraser.figures();
+    assert_eq!((figures.entries, figures.answers, figures.conversations), (2, 2, 1));
+    assert!(
+        matches!(&left.last().unwrap().event, Event::PersonErased { pseudonym, .. } if pseudonym == "telegram/erased-1")
+    );
+}
+
+#[test]
+fn summaries_over_them_are_made_anew_of_what_others_said() {
+    let mut book = Book::new();
+    book.turn(GROUP, (ANNA, "Anna"), "Order ZX-4711 is late", "ZX-4711 is on its way");
+    book.turn(GROUP, (BEN, "Ben"), "The ferry leaves Gdynia at seven", "Noted.");
+    let theirs = memory("chat:telegram/-100", None, "Order ZX-4711 is late", Some((1, 4)));
+    let bens = memory("chat:telegram/-100", Some("Ben"), "The ferry leaves Gdynia at seven", Some((1, 4)));
+    book.run(
+        GROUP,
+        1,
+        4,
+        "Anna waits for ZX-4711; Ben says the ferry leaves Gdynia at seven",
+        vec![theirs, bens],
+    );
+    let (left, eraser) = book.erase(ANNA);
+    assert_eq!((eraser.figures().summaries, eraser.figures().memories), (1, 1));
+    let after = folded(&left, GROUP);
+    let summary = after.stack.summaries().next().unwrap();
+    assert!(summary.text.contains("The ferry leaves Gdynia at seven"), "{summary:?}");
+    assert_eq!((summary.made_by.as_str(), summary.identifiers.is_empty()), ("digest", true));
+    let all = text(&left);
+    assert!(!all.contains("4711") && !all.contains("Anna"), "{all}");
+    assert_eq!(all.matches("\"kind\":\"fact\"").count(), 1, "Ben's memory stays: {all}");
+}
+
+#[rstest]
+#[case::scope(memory("user:telegram/5550123", None, "Likes tea", None), true)]
+#[case::subject_id(memory("agent", Some(ANNA), "Likes tea", None), true)]
+#[case::subject_name(memory("agent", Some("anna kowalska"), "Likes tea", None), true)]
+#[case::full_name(memory("agent", Some("Ben"), "Ben met Anna Kowalska", None), true)]
+#[case::begins_with_them(memory("agent", None, "Kowalska likes tea", None), true)]
+#[case::mention(memory("agent", Some("Ben"), "Ben met Kowalska", None), false)]
+#[case::their_sign(memory("agent", None, "Orders begin with QQ-99812", None), true)]
+#[case::in_their_words_alone(memory("chat:telegram/-100", None, "The order is late", Some((1, 2))), true)]
+#[case::in_words_of_others(memory("chat:telegram/-100", None, "The ferry leaves at seven", Some((3, 4))), false)]
+#[case::of_an_operator(memory("agent", None, "Tea is at four", None), false)]
+fn memories_of_theirs_go(#[case] save: MemorySave, #[case] goes: bool) {
+    let mut book = Book::new();
+    book.turn(GROUP, (ANNA, "Anna Kowalska"), "QQ-99812 is late", "I see");
+    book.turn(GROUP, (BEN, "Ben"), "The ferry leaves at seven", "Noted.");
+    let id = crate::memory::mint_id(&crate::memory::Fingerprint::of(&save.agent, &save.scope, &save.text));
+    book.add(None, Event::MemorySaved(save));
+    book.add(None, Event::MemoryForgotten { id });
+    let (left, eraser) = book.erase(ANNA);
+    let n = left
+        .iter()
+        .filter(|record| matches!(record.event, Event::MemorySaved(_) | Event::MemoryForgotten { .. }))
+        .count();
+    assert_eq!(n, if goes { 0 } else { 2 });
+    assert_eq!(eraser.figures().memories, u64::from(goes));
+}
+
+/// Anna's name, what Ben says, what is left of it, and whether a memory of his with these words stays.
+#[rstest]
+#[case::dot(".", "Yes. Fine, v1.2. Go.", "Yes. Fine, v1.2. Go.")]
+#[case::dash("-", "a well-known inn - here", "a well-known inn - here")]
+#[case::smile("\u{1f642}", "nice \u{1f642}", "nice \u{1f642}")]
+#[case::article("The Dude", "The ferry. The Dude left it, dude!", "The ferry. erased-1 left it, erased-1!")]
+#[case::article_alone("The", "The ferry is late", "The ferry is late")]
+#[case::letter("A", "A ferry, plan A", "A ferry, plan A")]
+#[case::digit("7", "at 7 the ferry leaves", "at 7 the ferry leaves")]
+#[case::common_words("Good Friend", "a good friend of Good Friend", "a good friend of erased-1")]
+#[case::short("Bo", "bo, said Bo", "bo, said erased-1")]
+fn a_name_that_everybody_writes_takes_nothing_from_others(
+    #[case] name: &str,
+    #[case] said: &str,
+    #[case] left: &str,
+) {
+    let mut book = Book::new();
+    book.turn(GROUP, (ANNA, name), "hello", "ok");
+    book.turn(GROUP, (BEN, "Ben"), said, "ok");
+    let mut answer = format!("[in reply to {name}: \"hi\"]\nyes");
+    book.turn(GROUP, (BEN, "Ben"), &answer, "ok");
+    let text_of_memory = "Ben takes the dude's ferry at 7. A good one - he says \u{1f642}";
+    book.add(None, Event::MemorySaved(memory("agent", Some("Ben"), text_of_memory, None)));
+    let (after, eraser) = book.erase(ANNA);
+    assert_eq!(eraser.figures().memories, 0, "{}", text(&after));
+    let mut said_after = after.iter().filter_map(|record| match &record.event {
+        Event::Accepted(pending) if pending.author.id == BEN => Some(text_of(&pending.parts)),
+        _ => None,
+    });
+    assert_eq!(said_after.next().as_deref(), Some(left));
+    answer = "[in reply to erased-1: \"[erased]\"]\nyes".to_owned();
+    assert_eq!(said_after.next(), Some(answer), "the line in which an adapter names them");
+}
+
+#[test]
+fn an_id_of_signs_alone_takes_no_platform_out_of_texts() {
+    let mut book = Book::new();
+    book.turn("main/local/main", ("local/.", "."), "hello", "ok");
+    book.turn("main/local/main", ("local/ben", "Ben"), "a local ferry", "ok");
+    assert!(text(&book.erase("local/.").0).contains("a local ferry"));
+}
+
+#[test]
+fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
+    let mut book = Book::new();
+    let message = book.accept(GROUP, ANNA, "Anna", "look up my number");
+    let first_seq = book.seq(GROUP);
+    book.add(Some(GROUP), Event::TurnStarted { turn: "t1".into(), messages: vec![message], first_seq });
+    let mut call = book.entry(GROUP, Role::Assistant, "I look it up");
+    call.tool_calls =
+        vec![ToolCall { id: "c1".to_owned(), name: "lookup".to_owned(), arguments: json!({"q": "Anna"}) }];
+    book.add(Some(GROUP), Event::EntryAdded { entry: call });
+    let artifact = Artifact {
+        id: "a1".into(),
+        tool: "lookup".to_owned(),
+        bytes: 9,
+        lines: 1,
+        stored_at: Timestamp::UNIX_EPOCH,
+        used_at: Timestamp::UNIX_EPOCH,
+        expired_at: None,
+    };
+    book.add(Some(GROUP), Event::ArtifactStored { artifact });
+    let mut result = book.entry(GROUP, Role::Tool, "0123 is the number");
+    result.artifact = Some("a1".into());
+    book.add(Some(GROUP), Event::EntryAdded { entry: result });
+    book.add(
+        Some(GROUP),
+        Event::ToolUsed(ToolUse {
+            turn: "t1".into(),
+            call: "c1".to_owned(),
+            tool: "lookup".to_owned(),
+            effect: Effect::Reads,
+            caused_by: BTreeSet::from([ANNA.to_owned()]),
+            arguments: json!({"q": "Anna"}),
+            outcome: ToolOutcome::Done,
+            error: None,
+            duration_ms: 1,
+            bytes: 9,
+            approval: None,
+        }),
+    );
+    let (left, eraser) = book.erase(ANNA);
+    let all = text(&left);
+    assert!(!all.contains("Anna") && !all.contains("0123") && !all.contains("look it up"), "{all}");
+    assert_eq!(eraser.artifacts().count(), 1);
+    let after = folded(&left, GROUP);
+    assert!(after.artifacts.values().all(|artifact| artifact.expired_at.is_some()));
+    assert!(after.open_turn.is_none(), "their open turn has ended");
+    assert_eq!(after.live.len(), 3);
+}
+
+#[test]
+fn a_message_of_theirs_that_waits_is_answered_by_nobody() {
+    let mut book = Book::new();
+    book.accept(GROUP, ANNA, "Anna", "are you there");
+    let (left, _) = book.erase(ANNA);
+    let after = folded(&left, GROUP);
+    assert!(!after.pending[0].addressed);
+    assert_eq!(after.pending[0].parts, [Part::text(ERASED)]);
+}
+
+#[test]
+fn erasing_again_finds_nobody() {
+    let mut book = Book::new();
+    book.turn(GROUP, (ANNA, "Anna"), "hello there", "hello");
+    let (left, _) = book.erase(ANNA);
+    let mut survey = Survey::new(ANNA);
+    left.iter().for_each(|record| survey.hear(record));
+    assert!(!survey.is_known());
+}
+
+/// What Anna said, what Ben said, a text, and what is left of it.
+#[rstest]
+#[case::name("", "", "Anna Kowalska said so", "erased-1 said so")]
+#[case::last_name("", "", "ask Kowalska's dog", "ask erased-1's dog")]
+#[case::id("", "", "see telegram/5550123", "see erased-1")]
+#[case::bare_id("", "", "user 5550123 left", "user erased-1 left")]
+#[case::mail("write to a.b@c.de", "", "it is a.b@c.de, I think", "it is [erased], I think")]
+#[case::telephone("call 601 234 567", "", "the number is 601 234 567!", "the number is [erased]!")]
+#[case::rare_word("my axolotl swims", "", "axolotls? An axolotl!", "axolotls? An [erased]!")]
+#[case::common_word("the weather today", "", "today it rains", "today it rains")]
+#[case::word_of_others("my axolotl swims", "I have an axolotl, too", "an axolotl", "an axolotl")]
+#[case::run(
+    "we went over the old bridge by night",
+    "",
+    "so we went over the old bridge, yes",
+    "so [erased], yes"
+)]
+#[case::run_of_nothing("what do you think of it", "", "what do you think of it", "what do you think of it")]
+#[case::date("on 2026-11-22 at 10:30", "", "the 2026-11-22, 10:30", "the 2026-11-22, 10:30")]
+#[case::quote(
+    "tea",
+    "",
+    "[in reply to Anna Kowalska: \"tea\"]\nyes",
+    "[in reply to erased-1: \"[erased]\"]\nyes"
+)]
+#[case::first_name_of_another("", "", "Max is here", "Max is here")]
+fn what_is_theirs_is_found_by_its_shape(
+    #[case] anna: &str,
+    #[case] ben: &str,
+    #[case] before: &str,
+    #[case] after: &str,
+) {
+    let mut book = Book::new();
+    book.turn(GROUP, (ANNA, "Anna Kowalska"), anna, "ok");
+    book.turn(GROUP, (ANNA, "Max Kowalska"), "", "ok");
+    book.turn(GROUP, ("telegram/8", "Max"), ben, "ok");
+    let mut survey = Survey::new(ANNA);
+    book.records.iter().for_each(|record| survey.hear(record));
+    book.records.iter().for_each(|record| survey.weigh(record));
+    assert_eq!(survey.scrub().clean(before).as_deref().unwrap_or(before), after);
+}
+
+#[test]
+fn a_message_whose_id_names_them_gets_another_everywhere() {
+    let mut book = Book::new();
+    let mut pending = None;
+    book.accept("main/local/main", "local/marzena", "marzena", "hi");
+    if let Some(Event::Accepted(first)) = book.records.first_mut().map(|record| &mut record.event) {
+        first.message = "marzena-1".into();
+        pending = Some(first.message.clone());
+    }
+    let first_seq = book.seq("main/local/main");
+    let messages = vec![pending.unwrap()];
+    book.add(Some("main/local/main"), Event::TurnStarted { turn: "t1".into(), messages, first_seq });
+    let (left, _) = book.erase("local/marzena");
+    assert!(!text(&left).contains("marzena"));
+    assert_eq!(folded(&left, "main/local/main").live.len(), 1);
+    let live: Vec<Arc<Entry>> = folded(&left, "main/local/main").live.into_iter().collect();
+    assert_eq!(live[0].parts, [Part::text(ERASED)], "it is the same message, not a lost one");
+}
+
+#[rstest]
+#[case("telegram/7", true)]
+#[case(" local/anna ", true)]
+#[case("anna", false)]
+#[case("telegram/", false)]
+#[case("/7", false)]
+fn a_person_is_named_with_their_platform(#[case] text: &str, #[case] fine: bool) {
+    assert_eq!(check_person(text).is_ok(), fine);
+}

@@ -1,0 +1,159 @@
+//! `GET /metrics`: what is counted as it happens, with what is looked up when somebody asks.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use cairn_actors::{House, ModelState};
+use cairn_core::ports::{Archive, LinkState, OutboxItem, OutboxStore, StoreError};
+use cairn_platforms::local::ApiError;
+
+use super::{Admin, OutboxCounts, Shared};
+use crate::adapters::statuses;
+use crate::meters::{Meters, installed};
+
+/// Prometheus' text format.
+const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// No scrape waits longer for the store.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Memories are counted no more often.
+const MEMORIES_AGE: Duration = Duration::from_secs(60);
+
+/// All states of an adapter, with their labels.
+const LINKS: [(LinkState, &str); 5] = [
+    (LinkState::Connecting, "connecting"),
+    (LinkState::Connected, "connected"),
+    (LinkState::Reconnecting, "reconnecting"),
+    (LinkState::Failed, "failed"),
+    (LinkState::Stopped, "stopped"),
+];
+
+/// All states of a model, with their labels.
+const MODELS: [(ModelState, &str); 5] = [
+    (ModelState::Answers, "answers"),
+    (ModelState::Ready, "ready"),
+    (ModelState::Cooling, "cooling"),
+    (ModelState::PassedOver, "passed_over"),
+    (ModelState::Down, "down"),
+];
+
+/// `GET /metrics`.
+pub(super) async fn metrics(State(admin): State<Shared>) -> Result<Response, ApiError> {
+    let (Some(meters), Some(house)) = (installed(), &admin.house) else {
+        return Err(ApiError::not_found(
+            "no_metrics",
+            "this daemon keeps no metrics",
+            "`cairn run` does; one inside of a command does not",
+        ));
+    };
+    zeros(&admin);
+    now(&admin, house);
+    let stored = tokio::time::timeout(PATIENCE, stored(&admin, meters)).await;
+    metrics::gauge!("cairn_scrape_ok").set(truth(matches!(stored, Ok(Ok(())))));
+    models(&admin, house).await;
+    Ok(([(CONTENT_TYPE, FORMAT)], meters.render()).into_response())
+}
+
+fn truth(is: bool) -> f64 {
+    if is { 1.0 } else { 0.0 }
+}
+
+/// How turns end.
+const TURNS: [&str; 5] = ["answered", "unanswered", "failed", "stopped", "dead_lettered"];
+
+/// Counters that alerts watch begin at 0, so that their first rise is one.
+fn zeros(admin: &Admin) {
+    for agent in &admin.roster.loaded().config.agents {
+        let agent = agent.id.to_string();
+        for outcome in TURNS {
+            metrics::counter!("cairn_turns_total", "agent" => agent.clone(), "outcome" => outcome)
+                .increment(0);
+        }
+        metrics::counter!("cairn_emergencies_total", "agent" => agent).increment(0);
+    }
+    metrics::counter!("cairn_journal_failures_total").increment(0);
+    metrics::counter!("cairn_digests_total").increment(0);
+    for actor in ["router", "outbox", "channel", "compactor"] {
+        metrics::counter!("cairn_actor_restarts_total", "actor" => actor).increment(0);
+    }
+}
+
+/// What is known without asking the store.
+fn now(admin: &Admin, house: &House) {
+    let health = house.health();
+    metrics::gauge!("cairn_channels_awake").set(health.awake as f64);
+    metrics::gauge!("cairn_turns_open").set(health.turns as f64);
+    metrics::gauge!("cairn_runs_open").set(health.runs as f64);
+    metrics::gauge!("cairn_pending_messages").set(health.pending as f64);
+    metrics::gauge!("cairn_spent_today").set(house.spent_today());
+    metrics::gauge!("cairn_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    metrics::gauge!("process_start_time_seconds")
+        .set(admin.identity.started_at.as_millisecond() as f64 / 1e3);
+    for status in statuses(&admin.adapters) {
+        for (state, label) in LINKS {
+            metrics::gauge!("cairn_adapter_state", "platform" => status.platform.clone(), "state" => label)
+                .set(truth(status.state == state));
+        }
+    }
+    let stats = admin.store.stats();
+    let is_well = stats.as_ref().is_ok_and(|stats| stats.trouble.is_none());
+    metrics::gauge!("cairn_ready").set(truth(house.is_ready() && is_well));
+    if let Ok(stats) = stats {
+        metrics::gauge!("cairn_journal_bytes").set(stats.journal_bytes as f64);
+        metrics::gauge!("cairn_journal_segments").set(stats.segments as f64);
+        metrics::gauge!("cairn_journal_records").set(stats.last_n as f64);
+        metrics::gauge!("cairn_views_lag_records").set(stats.last_n.saturating_sub(stats.applied_n) as f64);
+    }
+    if let Ok(disk) = rustix::fs::statvfs(&admin.identity.state_dir) {
+        metrics::gauge!("cairn_disk_free_bytes").set(disk.f_bavail as f64 * disk.f_frsize as f64);
+        metrics::gauge!("cairn_disk_size_bytes").set(disk.f_blocks as f64 * disk.f_frsize as f64);
+    }
+}
+
+/// What the store knows.
+async fn stored(admin: &Admin, meters: &Meters) -> Result<(), StoreError> {
+    let deliveries = admin.store.deliveries().await?;
+    let counts = OutboxCounts::of(&deliveries);
+    for (state, n) in [("owed", counts.owed), ("dead", counts.dead), ("unknown", counts.unknown)] {
+        metrics::gauge!("cairn_outbox_deliveries", "state" => state).set(n as f64);
+    }
+    let now = admin.clock.now();
+    let ages =
+        deliveries.iter().filter(|item| item.is_owed()).map(|item: &OutboxItem| now.duration_since(item.at));
+    let oldest = ages.max().map_or(0.0, |age| age.as_secs_f64().max(0.0));
+    metrics::gauge!("cairn_outbox_oldest_seconds").set(oldest);
+    metrics::gauge!("cairn_channels").set(admin.store.channels().await?.len() as f64);
+    let count = async {
+        let mut counted = Vec::new();
+        for agent in &admin.roster.loaded().config.agents {
+            counted.push((agent.id.to_string(), admin.store.memory_count(&agent.id).await?));
+        }
+        Ok::<_, StoreError>(counted)
+    };
+    for (agent, n) in meters.memories(MEMORIES_AGE, count).await? {
+        metrics::gauge!("cairn_memories", "agent" => agent).set(n as f64);
+    }
+    Ok(())
+}
+
+/// How the models are.
+async fn models(admin: &Admin, house: &House) {
+    let Ok(agents) = admin.runtimes().await else { return };
+    for agent in agents {
+        let id = agent.id.to_string();
+        let chain = house.models(&agent);
+        let is_well = |state| matches!(state, ModelState::Answers | ModelState::Ready);
+        let n_well = chain.iter().filter(|model| is_well(model.state)).count();
+        metrics::gauge!("cairn_agent_models_well", "agent" => id.clone()).set(n_well as f64);
+        for model in chain {
+            for (state, label) in MODELS {
+                let labels =
+                    [("agent", id.clone()), ("model", model.model.clone()), ("state", label.to_owned())];
+                metrics::gauge!("cairn_model_state", &labels).set(truth(model.state == state));
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! This machine: the configuration and its prompts, who may read what, room on the disk, the clock.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use cairn_core::tokens;
+use jiff::{SignedDuration, Timestamp};
+
+use super::problem_of;
+use super::report::Finding;
+use crate::cli::text::{counted, grouped, minute};
+use crate::config::{Environment, Loaded, NetworkKind, Problem, StateDir, sockets_to_try};
+
+/// Free room below which the daemon is about to stop taking messages in, and below which it is time to make some.
+const FREE_MIN: u64 = 100 << 20;
+const FREE_ENOUGH: u64 = 1 << 30;
+
+/// Of a small disk this share is enough room, in percent.
+const SHARE_ENOUGH: u64 = 5;
+
+/// Clocks that differ by no more are the same: the header `Date` has whole seconds, and answers take some.
+const CLOCK_SLACK: SignedDuration = SignedDuration::from_secs(60);
+
+/// A binary may be made in a time zone that is wrongly set; no clock is told wrong for a day.
+const BUILD_SLACK: SignedDuration = SignedDuration::from_hours(24);
+
+/// The configuration and its prompts.
+pub(super) fn config(loaded: Option<&Loaded>, problems: &[Problem]) -> Vec<Finding> {
+    let of_prompt = |problem: &&Problem| {
+        ["`prompt`", "`compactor_prompt`"].iter().any(|key| problem.message.starts_with(key))
+    };
+    let mut out: Vec<Finding> = problems
+        .iter()
+        .map(|problem| problem_of(if of_prompt(&problem) { "prompts" } else { "config" }, problem))
+        .collect();
+    let Some(loaded) = loaded else { return out };
+    if !out.iter().any(|finding| finding.check == "config") {
+        out.insert(0, Finding::ok("config", what_is_configured(loaded)));
+    }
+    // Keys and files that are open have lines of their own.
+    let told_elsewhere = |warning: &&String| {
+        ["no key is sent", "everybody on this machine may read"].iter().any(|words| warning.contains(words))
+    };
+    for warning in loaded.warnings.iter().filter(|warning| !told_elsewhere(warning)) {
+        let (found, remedy) = warning.rsplit_once("; ").unwrap_or((warning, ""));
+        out.push(Finding::warning("config", found, remedy));
+    }
+    if !out.iter().any(|finding| finding.check == "prompts") {
+        out.push(Finding::ok("prompts", prompts(loaded)));
+    }
+    out
+}
+
+fn what_is_configured(loaded: &Loaded) -> String {
+    let config = &loaded.config;
+    let Some(file) = &loaded.file else {
+        return "no config file: the built-in defaults hold; `cairn init` writes one".to_owned();
+    };
+    let models = config.models.iter().filter(|model| model.id != crate::config::OFFLINE).count() as u64;
+    format!(
+        "{}: {}, {}",
+        file.display(),
+        counted(config.agents.len() as u64, "agent", "agents"),
+        counted(models, "model", "models")
+    )
+}
+
+fn prompts(loaded: &Loaded) -> String {
+    let agents = loaded.config.agents.iter().map(|agent| {
+        let of = agent.prompt.as_ref().map_or("built in".to_owned(), |file| file.display().to_string());
+        let tokens = grouped(u64::from(tokens::estimate(&agent.system_prompt)));
+        format!("{} ({of}, about {tokens} tokens)", agent.id)
+    });
+    agents.collect::<Vec<_>>().join(", ")
+}
+
+/// Who may read secrets and the state, and who may change the configuration.
+pub(super) fn permissions(
+    loaded: Option<&Loaded>,
+    state: Option<&StateDir>,
+    env: &dyn Environment,
+) -> Vec<Finding> {
+    let mut out = Vec::new();
+    let mut open = |path: &Path, bits: u32, found: &str, chmod: &str| {
+        if mode(path).is_some_and(|mode| mode & bits != 0) {
+            let path = path.display();
+            out.push(Finding::warning("permissions", format!("{found} {path}"), format!("{chmod} {path}")));
+        }
+    };
+    let secrets = loaded.map(secret_files).unwrap_or_default();
+    for file in &secrets {
+        open(file, 0o007, "everybody on this machine may read the secret in", "chmod 600");
+    }
+    if let Some(file) = loaded.and_then(|loaded| loaded.file.as_ref()) {
+        open(file, 0o022, "others than its owner may change", "chmod go-w");
+    }
+    if let Some(state) = state {
+        open(&state.path, 0o077, "others than its owner may look into the state folder", "chmod 700");
+        for socket in sockets_to_try(state, env) {
+            open(&socket, 0o007, "everybody on this machine may command the daemon at", "chmod o=");
+        }
+    }
+    if out.is_empty() {
+        let files = counted(secrets.len() as u64, "secret file", "secret files");
+        out.push(Finding::ok("permissions", format!("state folder and {files} are closed to others")));
+    }
+    out
+}
+
+/// The files of the configuration that hold secrets, as far as they are there.
+pub(super) fn secret_files(loaded: &Loaded) -> Vec<PathBuf> {
+    let config = &loaded.config;
+    let keys = config.models.iter().filter_map(|model| model.api_key_file.clone());
+    let tokens = NetworkKind::ALL.into_iter().filter_map(|kind| config.network(kind)?.token_file.clone());
+    let of_servers = config
+        .mcp
+        .iter()
+        .flat_map(|server| server.env_from_file.values().chain(server.headers_from_file.values()).cloned());
+    let mut files: Vec<_> =
+        keys.chain(tokens).chain(of_servers).filter(|file| mode(file).is_some()).collect();
+    files.sort();
+    files.dedup();
+    files
+}
+
+fn mode(path: &Path) -> Option<u32> {
+    Some(std::fs::metadata(path).ok()?.permissions().mode())
+}
+
+/// Room on the disk of the state folder, or of the nearest folder above it that is there.
+pub(super) fn disk(state: &Path) -> Finding {
+    let there = state.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
+    match rustix::fs::statvfs(there) {
+        Ok(stat) => room(
+            stat.f_bavail.saturating_mul(stat.f_frsize),
+            stat.f_blocks.saturating_mul(stat.f_frsize),
+            (stat.f_favail, stat.f_files),
+            there,
+        ),
+        Err(error) => Finding::warning(
+            "disk",
+            format!("cannot tell how much room there is at {}: {error}", there.display()),
+            "check that the folder can be read",
+        ),
+    }
+}
+
+/// `files`: how many more files there may be, and how many in all; 0 in all where the system does not count them.
+fn room(free: u64, total: u64, files: (u64, u64), at: &Path) -> Finding {
+    let found = format!("{} free of {} at {}", bytes(free), bytes(total), at.display());
+    let remedy = "make room; `du -sh` of the folder's parts shows what takes it";
+    if free < FREE_MIN {
+        return Finding::failed("disk", format!("{found}: nothing more may be taken in soon"), remedy);
+    }
+    if files.1 > 0 && files.0 < 1_000 {
+        return Finding::failed(
+            "disk",
+            format!("{found}, but only {} more files may be made there", grouped(files.0)),
+            "delete files that are not needed; `df -i` shows how many there are",
+        );
+    }
+    if free < FREE_ENOUGH || free.saturating_mul(100) < total.saturating_mul(SHARE_ENOUGH) {
+        return Finding::warning("disk", found, remedy);
+    }
+    Finding::ok("disk", found)
+}
+
+/// A size for people.
+fn bytes(n: u64) -> String {
+    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| n >= *unit).unwrap_or((1 << 10, "KiB"));
+    format!("{:.1} {name}", n as f64 / unit as f64)
+}
+
+/// The clock, held against what is known of the time. `last`: when anything last happened in a channel; `servers`: by how
+/// much the clocks of model servers are ahead, by their names.
+pub(super) fn clock(
+    now: Timestamp,
+    last: Option<Timestamp>,
+    servers: &[(String, SignedDuration)],
+) -> Vec<Finding> {
+    judge_clock(now, built(), last, servers)
+}
+
+/// When this binary was made, as its file says.
+fn built() -> Option<Timestamp> {
+    let file = std::env::current_exe().ok()?;
+    Timestamp::try_from(std::fs::metadata(file).ok()?.modified().ok()?).ok()
+}
+
+fn judge_clock(
+    now: Timestamp,
+    built: Option<Timestamp>,
+    last: Option<Timestamp>,
+    servers: &[(String, SignedDuration)],
+) -> Vec<Finding> {
+    let remedy = "set it, and keep it right: `timedatectl set-ntp true`";
+    let mut out = Vec::new();
+    if let Some(built) = built.filter(|built| built.duration_since(now) > BUILD_SLACK) {
+        out.push(Finding::failed(
+            "clock",
+            format!("it says {} UTC, which is before this binary was made ({})", minute(now), minute(built)),
+            remedy,
+        ));
+    }
+    if let Some(last) = last.filter(|last| last.duration_since(now) > CLOCK_SLACK) {
+        out.push(Finding::warning(
+            "clock",
+            format!("it says {} UTC, and the newest message is of {}", minute(now), minute(last)),
+            format!("{remedy}; if the clock is right now, it was ahead before, and nothing is lost"),
+        ));
+    }
+    let off = servers.iter().filter(|(_, offset)| offset.abs() > CLOCK_SLACK);
+    for (model, offset) in off {
+        let side = if offset.is_negative() { "ahead of" } else { "behind" };
+        let secs = grouped(offset.unsigned_abs().as_secs());
+        out.push(Finding::warning(
+            "clock",
+            format!("it is {secs} s {side} that of the server of model `{model}`"),
+            remedy,
+        ));
+    }
+    if out.is_empty() {
+        let against = match servers.len() {
+            0 => "no server's clock to compare it with".to_owned(),
+            _ => "as the clocks of the models' servers".to_owned(),
+        };
+        out.push(Finding::ok("clock", format!("{} UTC, {against}", minute(now))));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::super::report::Mark;
+    use super::*;
+
+    #[rstest]
+    #[case::plenty(20 << 30, 100 << 30, (1 << 20, 1 << 21), Mark::Ok)]
+    #[case::under_a_gibibyte(900 << 20, 10 << 30, (1 << 20, 1 << 21), Mark::Warning)]
+    #[case::under_a_twentieth(20 << 30, 1000 << 30, (1 << 20, 1 << 21), Mark::Warning)]
+    #[case::nearly_none(99 << 20, 10 << 30, (1 << 20, 1 << 21), Mark::Failed)]
+    #[case::no_files(20 << 30, 100 << 30, (7, 1 << 21), Mark::Failed)]
+    #[case::files_not_counted(20 << 30, 100 << 30, (0, 0), Mark::Ok)]
+    fn room_is_graded(
+        #[case] free: u64,
+        #[case] total: u64,
+        #[case] files: (u64, u64),
+        #[case] expected: Mark,
+    ) {
+        let finding = room(free, total, files, Path::new("/var"));
+        assert_eq!(finding.state, expected, "{finding:?}");
+        assert_eq!(finding.remedy.is_some(), expected != Mark::Ok);
+    }
+
+    #[test]
+    fn a_clock_that_contradicts_what_is_known_is_told_by_how_much() {
+        let now: Timestamp = "2026-11-22T12:00:00Z".parse().unwrap();
+        let hour = SignedDuration::from_hours(1);
+        let servers = |secs: i64| [("main".to_owned(), SignedDuration::from_secs(secs))];
+        let judged = |built, last, secs: i64| {
+            let found = judge_clock(now, Some(built), Some(last), &servers(secs));
+            (found[0].state, found[0].finding.clone())
+        };
+        let (state, _) = judged(now + hour, now, 30);
+        assert_eq!(state, Mark::Ok, "time zones and answers that take their time");
+        for (built, last, secs, expected, word) in [
+            (now + hour * 48, now, 0, Mark::Failed, "before this binary was made"),
+            (now, now + hour, 0, Mark::Warning, "the newest message is of 2026-11-22 13:00"),
+            (now, now, 3_600, Mark::Warning, "3,600 s behind"),
+            (now, now, -7_200, Mark::Warning, "7,200 s ahead of"),
+        ] {
+            let (state, found) = judged(built, last, secs);
+            assert_eq!(state, expected, "{found}");
+            assert!(found.contains(word), "{found}");
+        }
+        assert_eq!(judge_clock(now, None, None, &[])[0].state, Mark::Ok);
+    }
+}

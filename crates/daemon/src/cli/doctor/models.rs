@@ -1,0 +1,259 @@
+//! The models: is the server there, is the key taken, how large is the window, does a call of one token get an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::ids::{AgentId, ChannelId};
+use cairn_core::message::Part;
+use cairn_core::model::{ChatMessage, ChatRequest, ModelError, ModelEvent, Purpose};
+use cairn_core::ports::{ChatModel, Clock as _};
+use cairn_llm::{Anthropic, BadModel, Look, OpenAi, Timeouts};
+use futures::StreamExt as _;
+use futures::future::join_all;
+use jiff::SignedDuration;
+use tokio::time::{Instant, timeout};
+
+use super::Asking;
+use super::report::Finding;
+use crate::cli::text::grouped;
+use crate::clock::SystemClock;
+use crate::config::{Loaded, ModelConfig, Provider};
+use crate::models::options;
+
+/// By how much the clocks of servers are ahead, by their models.
+type Offsets = Vec<(String, SignedDuration)>;
+
+/// Asks all models at the same time.
+pub(super) async fn check(loaded: &Loaded, asking: Asking) -> (Vec<Finding>, Offsets) {
+    let config = &loaded.config;
+    let used = |model: &&ModelConfig| {
+        model.provider != Provider::Offline
+            || config.agents.iter().any(|agent| agent.chain().contains(&model.id.as_str()))
+    };
+    let asked = config.models.iter().filter(used).map(|model| one(loaded, model, asking));
+    let mut findings = Vec::new();
+    let mut offsets = Vec::new();
+    for (found, offset) in join_all(asked).await {
+        findings.extend(found);
+        offsets.extend(offset);
+    }
+    (findings, offsets)
+}
+
+async fn one(
+    loaded: &Loaded,
+    model: &ModelConfig,
+    asking: Asking,
+) -> (Vec<Finding>, Option<(String, SignedDuration)>) {
+    let check = format!("model {}", model.id);
+    if model.provider == Provider::Offline {
+        return (vec![Finding::ok(&check, "embedded: needs no server and no key")], None);
+    }
+    if let Some(missing) = missing_key(loaded, model, &check) {
+        return (vec![missing], None);
+    }
+    if asking.offline {
+        return (vec![Finding::skipped(&check, "not asked (--offline)")], None);
+    }
+    let asked = match Asked::ask(loaded, model, asking.limit).await {
+        Ok(asked) => asked,
+        Err(error) => {
+            return (vec![Finding::failed(&check, error.to_string(), "correct it in [[models]]")], None);
+        }
+    };
+    let offset = asked.offset.map(|offset| (model.id.clone(), offset));
+    (judged(loaded, model, &asked, &check), offset)
+}
+
+/// A key that is named and could not be read.
+fn missing_key(loaded: &Loaded, model: &ModelConfig, check: &str) -> Option<Finding> {
+    let named = model.api_key_env.is_some() || model.api_key_file.is_some();
+    if !named || loaded.api_key(&model.id).is_some() {
+        return None;
+    }
+    let prefix = format!("model `{}`: ", model.id);
+    let said = loaded.warnings.iter().find_map(|warning| warning.strip_prefix(&prefix));
+    let why = said.and_then(|said| said.strip_suffix("; no key is sent")).unwrap_or("its key cannot be read");
+    let why = why.split("; ").next().unwrap_or(why).to_owned();
+    if why.contains("ermission denied") {
+        return Some(Finding::warning(check, why, "ask as root, whom the key is for: sudo cairn doctor"));
+    }
+    let remedy = match (&model.api_key_file, &model.api_key_env) {
+        (Some(file), _) => format!("put the key into {}, mode 600", file.display()),
+        (None, Some(name)) => format!("set ${name}, or name a file by `api_key_file`"),
+        (None, None) => String::new(),
+    };
+    Some(Finding::failed(check, why, remedy))
+}
+
+/// What a model's server said.
+struct Asked {
+    look: Look,
+    /// The window that it lists.
+    window: Option<u64>,
+    offset: Option<SignedDuration>,
+    /// How long the call took; none: no answer in time.
+    called: Option<Result<Duration, ModelError>>,
+    limit: Duration,
+}
+
+impl Asked {
+    async fn ask(loaded: &Loaded, model: &ModelConfig, limit: Duration) -> Result<Self, BadModel> {
+        let mut options = options(loaded, model);
+        options.timeouts =
+            Timeouts { connect: limit.min(Timeouts::default().connect), first: limit, idle: limit };
+        let (client, look): (Arc<dyn ChatModel>, Look) = if model.provider == Provider::Anthropic {
+            let client = Anthropic::new(options)?;
+            let look = client.look().await;
+            (Arc::new(client), look)
+        } else {
+            let client = OpenAi::new(options)?;
+            let look = client.look().await;
+            (Arc::new(client), look)
+        };
+        let now = SystemClock.now();
+        let offset = look.date.map(|date| date.duration_since(now));
+        let window = if look.answered { client.discover_window().await } else { None };
+        let began = Instant::now();
+        let called = timeout(limit, call(client.as_ref())).await.ok();
+        let called = called.map(|result| result.map(|()| began.elapsed()));
+        Ok(Self { look, window, offset, called, limit })
+    }
+}
+
+/// A call of one token. The first sign of an answer is enough.
+async fn call(client: &dyn ChatModel) -> Result<(), ModelError> {
+    let agent = AgentId::new("doctor");
+    let channel =
+        ChannelId::local(&agent, "doctor").map_err(|error| ModelError::BadRequest(error.to_string()))?;
+    let question = "Say yes.".to_owned();
+    let request = ChatRequest {
+        channel,
+        purpose: Purpose::Reply { question: question.clone() },
+        system: vec!["Answer in one word.".to_owned()],
+        messages: vec![ChatMessage::User { parts: vec![Part::Text { text: question }] }],
+        tools: Vec::new(),
+        max_output_tokens: 1,
+    };
+    let mut answer = client.stream(request);
+    match answer.next().await {
+        Some(Ok(
+            ModelEvent::Text(_)
+            | ModelEvent::Reasoning(_)
+            | ModelEvent::ToolCall(_)
+            | ModelEvent::Done { .. },
+        )) => Ok(()),
+        // Models that think find no room for it in one token, and say so: they are there, and took the key.
+        Some(Err(ModelError::BadRequest(said))) if is_about_tokens(&said) => Ok(()),
+        Some(Err(error)) => Err(error),
+        None => Err(ModelError::Protocol("an answer without a word".to_owned())),
+    }
+}
+
+fn is_about_tokens(said: &str) -> bool {
+    let said = said.to_lowercase();
+    ["max_tokens", "max_completion_tokens", "output limit"].iter().any(|words| said.contains(words))
+}
+
+fn judged(loaded: &Loaded, model: &ModelConfig, asked: &Asked, check: &str) -> Vec<Finding> {
+    match &asked.called {
+        None => vec![late(model, asked, check)],
+        Some(Err(error)) => vec![failed(model, asked, error, check)],
+        Some(Ok(took)) => {
+            let key = if loaded.api_key(&model.id).is_some() { "takes the key and " } else { "" };
+            let name = &model.model;
+            let answers = format!("{name} {key}answers ({:.1} s)", took.as_secs_f64());
+            match window(loaded, model, asked.window) {
+                Ok(window) => vec![Finding::ok(check, format!("{answers}; {window}"))],
+                Err((found, remedy)) => {
+                    vec![Finding::ok(check, answers), Finding::warning(check, found, remedy)]
+                }
+            }
+        }
+    }
+}
+
+fn late(model: &ModelConfig, asked: &Asked, check: &str) -> Finding {
+    let secs = asked.limit.as_secs();
+    if asked.look.answered {
+        return Finding::warning(
+            check,
+            format!("the server at {} is there, but gave no answer within {secs} s", model.base_url),
+            "a model that is being loaded takes its time: ask again, or wait longer by --timeout 120",
+        );
+    }
+    Finding::failed(
+        check,
+        format!("nothing answers at {} within {secs} s", model.base_url),
+        "is the server running, the network up, and `base_url` right?",
+    )
+}
+
+fn failed(model: &ModelConfig, asked: &Asked, error: &ModelError, check: &str) -> Finding {
+    let found = error.to_string();
+    let at = &model.base_url;
+    match error {
+        ModelError::Auth(said) => {
+            let remedy = match (&model.api_key_env, &model.api_key_file) {
+                (Some(name), _) => format!("correct the key in ${name}"),
+                (None, Some(file)) => format!("correct the key in {}", file.display()),
+                (None, None) => {
+                    "the server wants a key: name one by `api_key_env` or `api_key_file`".to_owned()
+                }
+            };
+            Finding::failed(check, format!("the server refuses the key: {said}"), remedy)
+        }
+        ModelError::Transport(why) => Finding::failed(
+            check,
+            format!("the server at {at} cannot be reached: {why}"),
+            "is the server running, the network up, and `base_url` right?",
+        ),
+        ModelError::Timeout(_) => late(model, asked, check),
+        ModelError::RateLimited { .. } | ModelError::Overloaded { .. } => {
+            Finding::warning(check, found, "ask again later; if it stays so, look at the provider's page")
+        }
+        ModelError::BadRequest(said) if asked.look.listed == Some(false) => Finding::failed(
+            check,
+            format!("the server does not know the model `{}`: {said}", model.model),
+            "write `model` as the server's list of models does",
+        ),
+        ModelError::BadRequest(_)
+        | ModelError::ContextOverflow { .. }
+        | ModelError::NoTools(_)
+        | ModelError::Protocol(_) => Finding::failed(
+            check,
+            found,
+            "check `model`, `provider` and `base_url`, which mostly ends in /v1",
+        ),
+    }
+}
+
+/// The window in words, or what is wrong with it and what to do.
+fn window(loaded: &Loaded, model: &ModelConfig, listed: Option<u64>) -> Result<String, (String, String)> {
+    let config = &loaded.config;
+    let of_agents = config.agents.iter().filter(|agent| agent.chain().contains(&model.id.as_str()));
+    let of_agents = of_agents.filter_map(|agent| agent.context_window).max();
+    let set = model.context_window.or(of_agents);
+    match (set, listed) {
+        (Some(set), Some(listed)) if set > listed => Err((
+            format!(
+                "context_window = {}, but the server lists {} tokens: long conversations would be refused",
+                grouped(set),
+                grouped(listed)
+            ),
+            format!("set context_window = {listed}, or start the server with a larger one"),
+        )),
+        (Some(set), Some(listed)) => {
+            Ok(format!("window {} as configured; the server lists {}", grouped(set), grouped(listed)))
+        }
+        (Some(set), None) => Ok(format!("window {} as configured", grouped(set))),
+        (None, Some(listed)) => Ok(format!("window {} as the server lists it", grouped(listed))),
+        (None, None) => Err((
+            format!(
+                "its server lists no window: {} tokens of [defaults] are taken for it",
+                grouped(config.defaults.context_window)
+            ),
+            "set `context_window` of the model as its documentation says".to_owned(),
+        )),
+    }
+}

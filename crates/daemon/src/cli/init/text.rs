@@ -1,0 +1,128 @@
+//! The first config file: what was answered, with words to go on from.
+
+use std::path::PathBuf;
+
+use super::answers::{Answers, Bot, DISCORD_TOKEN, MODEL_KEY, Model, Secret, TELEGRAM_TOKEN};
+use crate::config::Provider;
+
+/// The file.
+pub(super) fn text(answers: &Answers) -> String {
+    let mut out = "\
+# Cairn's configuration, begun by `cairn init`. What is not set here is as built in: `cairn config show` shows all of it.
+# Every key with its meaning is in the reference, config/config.toml of the source (with the Debian package
+# /usr/share/doc/cairn/config.toml). After a change: `cairn config check`.
+"
+    .to_owned();
+    match &answers.model {
+        Some(model) => out.push_str(&model_table(model)),
+        None => out.push_str(OFFLINE),
+    }
+    out.push_str(&agent_table(answers.model.is_some()));
+    if let Some(bot) = &answers.discord {
+        out.push_str(&bot_table("discord", DISCORD_TOKEN, bot, &answers.owners));
+    }
+    if let Some(bot) = &answers.telegram {
+        out.push_str(&bot_table("telegram", TELEGRAM_TOKEN, bot, &answers.owners));
+    }
+    if !answers.owners.is_empty() {
+        let owners = list(answers.owners.iter().map(|owner| quoted(owner)));
+        out.push_str(&format!(
+            "\n[commands]\n# Who may use every command, approve calls of tools among them.\noperators = {owners}\n"
+        ));
+    }
+    out
+}
+
+const OFFLINE: &str = "
+# No model behind a server: the embedded one answers, by looking things up. To add one, take the # away:
+#[[models]]
+#id = \"main\"
+#base_url = \"http://127.0.0.1:8080/v1\"
+#model = \"any-name\"
+#api_key_file = \"model.key\"
+";
+
+fn model_table(model: &Model) -> String {
+    let provider = if model.provider == Provider::Anthropic { "anthropic" } else { "openai" };
+    let mut out = format!(
+        "\n[[models]]\n# The name by which agents refer to it.\nid = \"main\"\nprovider = \"{provider}\"\n"
+    );
+    match &model.base_url {
+        Some(url) => out.push_str(&format!("base_url = {}\n", quoted(url))),
+        None => out.push_str(
+            "# The provider's own server; another one by its address: base_url = \"https://...\"\n",
+        ),
+    }
+    out.push_str(&format!("model = {}\n", quoted(&model.name)));
+    out.push_str(&secret_line(
+        "api_key",
+        MODEL_KEY,
+        &model.key,
+        "# No key is sent; name one by api_key_env or api_key_file.\n",
+    ));
+    match model.window {
+        Some(window) => out.push_str(&format!("context_window = {window}\n")),
+        None => out.push_str("# The window in tokens, where the server does not list it, or lists too much.\n#context_window = 32000\n"),
+    }
+    out.push_str("# The longest answer in tokens; so much of the window is kept free for it.\n#max_output_tokens = 1024\n");
+    out
+}
+
+fn agent_table(has_model: bool) -> String {
+    let models = if has_model { "models = [\"main\"]" } else { "#models = [\"main\"]" };
+    format!(
+        "
+[[agents]]
+id = \"main\"
+# Models, tried in order: the next one answers where the first one fails.
+{models}
+# A character of its own: copy prompts/en/agent.md.j2, change it, and name the copy.
+#prompt = \"agent.md.j2\"
+# When old messages are summarised, as shares of the window; the default is 0.80, 0.85, 0.95.
+#[agents.compaction]
+#background_threshold = 0.70
+"
+    )
+}
+
+fn bot_table(network: &str, file: &'static str, bot: &Bot, owners: &[String]) -> String {
+    let mut out = format!("\n[{network}]\n");
+    out.push_str(&secret_line("token", file, &bot.token, ""));
+    let users = owners.iter().filter_map(|owner| owner.strip_prefix(network)?.strip_prefix('/'));
+    let users: Vec<_> = users.map(str::to_owned).collect();
+    if users.is_empty() {
+        out.push_str("# Who may write privately without a code (others: `cairn pair`).\n#users = []\n");
+    } else {
+        out.push_str(&format!(
+            "# Who may write privately without a code (others: `cairn pair`).\nusers = {}\n",
+            list(users)
+        ));
+    }
+    match (network, bot.servers.is_empty()) {
+        ("discord", true) => out.push_str("# Servers that are served, with all their channels.\n#servers = []\n"),
+        ("discord", false) => out.push_str(&format!(
+            "# Servers that are served, with all their channels.\nservers = {}\n",
+            list(bot.servers.iter().cloned())
+        )),
+        _ => out.push_str("# Groups that are served; the log of `cairn run` names the id of one that is not.\n#chats = []\n"),
+    }
+    out.push_str("# In groups it answers when it is mentioned: \"mention\"; \"all\": always.\n#respond = \"mention\"\n");
+    out
+}
+
+/// The line that says where a secret is.
+fn secret_line(key: &str, name: &'static str, secret: &Secret, none: &str) -> String {
+    let file = |file: PathBuf| format!("{key}_file = {}\n", quoted(&file.to_string_lossy()));
+    match secret {
+        Secret::Variable(variable) => format!("{key}_env = {}\n", quoted(variable)),
+        found => found.file(name).map_or_else(|| none.to_owned(), file),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+fn list(items: impl IntoIterator<Item = String>) -> String {
+    format!("[{}]", items.into_iter().collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,24 @@
+//! The life of the daemon as a whole: whoever needs it begun anew says so here.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+/// Has the daemon stopped in order and started anew within its process, for work that needs the store to itself.
+/// Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Life {
+    anew: Arc<Notify>,
+}
+
+impl Life {
+    /// Asks for it. Turns under way get their time first; asking twice is asking once.
+    pub fn restart(&self) {
+        self.anew.notify_one();
+    }
+
+    /// Returns when it was asked for.
+    pub(crate) async fn asked(&self) {
+        self.anew.notified().await;
+    }
+}

@@ -1,0 +1,136 @@
+//! Metrics: gathered by the whole house through the facade `metrics`, kept here, shown in Prometheus' format.
+
+mod names;
+mod outside;
+mod process;
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use metrics::Unit;
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use names::{Kind, METRICS};
+pub use outside::{Outside, bind};
+
+/// How often what histograms have gathered is put into their buckets.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+static INSTALLED: OnceLock<Meters> = OnceLock::new();
+
+/// Agents, each with how many there are of something.
+pub(crate) type ByAgent = Vec<(String, u64)>;
+
+/// The metrics of this process.
+#[derive(Debug)]
+pub struct Meters {
+    handle: PrometheusHandle,
+    /// What is slow to count, and when it was counted.
+    memories: Mutex<Option<(Instant, ByAgent)>>,
+}
+
+/// Why there are no metrics.
+#[derive(Debug, thiserror::Error)]
+pub enum NoMeters {
+    /// A table of this crate is wrong.
+    #[error("the buckets of a metric are wrong: {0}")]
+    Buckets(#[from] BuildError),
+    /// Another recorder is there.
+    #[error("metrics are recorded already: {0}")]
+    Taken(String),
+}
+
+/// Begins to record. Only a daemon that listens does; a second call changes nothing.
+///
+/// # Errors
+/// Something else records, or the buckets are wrong.
+pub fn install() -> Result<&'static Meters, NoMeters> {
+    if let Some(meters) = INSTALLED.get() {
+        return Ok(meters);
+    }
+    let mut builder = PrometheusBuilder::new();
+    for (kind, name, _) in METRICS {
+        if let Kind::Histogram(buckets) = kind {
+            builder = builder.set_buckets_for_metric(Matcher::Full((*name).to_owned()), buckets)?;
+        }
+    }
+    let recorder = builder.build_recorder();
+    let meters = Meters { handle: recorder.handle(), memories: Mutex::new(None) };
+    metrics::set_global_recorder(recorder).map_err(|error| NoMeters::Taken(error.to_string()))?;
+    describe();
+    Ok(INSTALLED.get_or_init(|| meters))
+}
+
+/// The metrics, where this process records them.
+pub fn installed() -> Option<&'static Meters> {
+    INSTALLED.get()
+}
+
+fn describe() {
+    for (kind, name, help) in METRICS {
+        let unit = unit(name);
+        match (kind, unit) {
+            (Kind::Counter, Some(unit)) => metrics::describe_counter!(*name, unit, *help),
+            (Kind::Counter, None) => metrics::describe_counter!(*name, *help),
+            (Kind::Gauge, Some(unit)) => metrics::describe_gauge!(*name, unit, *help),
+            (Kind::Gauge, None) => metrics::describe_gauge!(*name, *help),
+            (Kind::Histogram(_), Some(unit)) => metrics::describe_histogram!(*name, unit, *help),
+            (Kind::Histogram(_), None) => metrics::describe_histogram!(*name, *help),
+        }
+    }
+}
+
+/// The unit that a name ends with.
+fn unit(name: &str) -> Option<Unit> {
+    let name = name.strip_suffix("_total").unwrap_or(name);
+    let units = [("_seconds", Unit::Seconds), ("_bytes", Unit::Bytes), ("_ratio", Unit::Percent)];
+    units.into_iter().find_map(|(end, unit)| name.ends_with(end).then_some(unit))
+}
+
+impl Meters {
+    /// All metrics in Prometheus' text format. What nothing has been counted of yet is described, too.
+    pub fn render(&self) -> String {
+        process::sample();
+        let mut text = self.handle.render();
+        let begun: std::collections::BTreeSet<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        let mut rest = String::new();
+        for (kind, name, help) in METRICS.iter().filter(|(_, name, _)| !begun.contains(name)) {
+            let kind = match kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+                Kind::Histogram(_) => "histogram",
+            };
+            let _ = writeln!(rest, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        }
+        text.push_str(&rest);
+        text
+    }
+
+    /// Puts what histograms have gathered into their buckets, so that it does not pile up when nobody asks.
+    fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+
+    /// What was counted last and is no older than `age`, or what `count` says now.
+    pub(crate) async fn memories<E>(
+        &self,
+        age: Duration,
+        count: impl Future<Output = Result<ByAgent, E>>,
+    ) -> Result<ByAgent, E> {
+        if let Some((at, known)) = self.memories.lock().as_ref()
+            && at.elapsed() < age
+        {
+            return Ok(known.clone());
+        }
+        let counted = count.await?;
+        *self.memories.lock() = Some((Instant::now(), counted.clone()));
+        Ok(counted)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! What differs between two configurations, key by key, and which of it can change while the daemon runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::config::{Loaded, NetworkKind};
+
+/// A key with another value than before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The key, with the ids of what it belongs to: `agents[main].compaction.background_threshold`.
+    pub key: String,
+    /// What it was; null: it was not there.
+    pub from: Value,
+    /// What it is; null: it is not there. Secrets and prompts are not shown.
+    pub to: Value,
+}
+
+/// All that differs, in the order of the keys. `[defaults]` is left out: what it changes shows at the agents.
+pub fn changes(old: &Loaded, new: &Loaded) -> Vec<Change> {
+    let (mut old_keys, mut new_keys) = (keys_of(old), keys_of(new));
+    join_lone(&mut old_keys, &new_keys);
+    join_lone(&mut new_keys, &old_keys);
+    let all: BTreeSet<&String> = old_keys.keys().chain(new_keys.keys()).collect();
+    let differs = |key: &&String| old_keys.get(*key) != new_keys.get(*key);
+    let value = |keys: &BTreeMap<String, Value>, key: &str| keys.get(key).cloned().unwrap_or(Value::Null);
+    let mut out: Vec<_> = all
+        .into_iter()
+        .filter(differs)
+        .map(|key| Change { key: key.clone(), from: value(&old_keys, key), to: value(&new_keys, key) })
+        .collect();
+    out.extend(hidden(old, new));
+    out
+}
+
+/// Whether a key can change while the daemon runs. What is not known to, cannot.
+pub fn is_live(key: &str) -> bool {
+    let (table, rest) = key.split_once(['.', '[']).unwrap_or((key, ""));
+    let last = key.rsplit('.').next().unwrap_or(key);
+    match table {
+        "agents" => rest.contains(']') && last != "engine",
+        "models" | "commands" | "watch" => true,
+        "limits" => !matches!(last, "admitted_messages" | "max_message_bytes"),
+        "log" => last == "level",
+        "discord" | "telegram" => {
+            !matches!(rest, "" | "enabled" | "token" | "token_env" | "token_file" | "api_url" | "gateway_url")
+        }
+        _ => false,
+    }
+}
+
+/// What one side alone has, an agent, a model, a server, a network, is one change, not one of each of its keys.
+fn join_lone(keys: &mut BTreeMap<String, Value>, others: &BTreeMap<String, Value>) {
+    let owner = |key: &str| match key.split_once("].") {
+        Some((owner, _)) => Some(format!("{owner}]")),
+        None => key.split_once('.').map(|(table, _)| table.to_owned()),
+    };
+    let there: BTreeSet<String> = others.keys().filter_map(|key| owner(key)).collect();
+    let lone = |key: &str| owner(key).filter(|owner| !there.contains(owner));
+    let joined: BTreeSet<String> = keys.keys().filter_map(|key| lone(key)).collect();
+    keys.retain(|key, _| lone(key).is_none());
+    keys.extend(joined.into_iter().map(|owner| (owner, json!("(configured)"))));
+}
+
+/// Every key with its value.
+fn keys_of(loaded: &Loaded) -> BTreeMap<String, Value> {
+    let mut out = BTreeMap::new();
+    // Everything in it was read from a file or is a default: it can be written.
+    let whole = serde_json::to_value(&loaded.config).unwrap_or_default();
+    if let Value::Object(tables) = whole {
+        for (name, table) in tables.into_iter().filter(|(name, _)| name != "defaults") {
+            spread(&name, table, &mut out);
+        }
+    }
+    // A list of which agent stands where: the first is the default one.
+    let first = loaded.config.default_agent();
+    out.insert("agents".to_owned(), json!(format!("`{first}` first")));
+    out
+}
+
+fn spread(key: &str, value: Value, out: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(table) => {
+            for (name, value) in table {
+                spread(&format!("{key}.{name}"), value, out);
+            }
+        }
+        Value::Array(items) if !items.is_empty() && items.iter().all(|item| item["id"].is_string()) => {
+            for item in items {
+                let id = item["id"].as_str().unwrap_or_default().to_owned();
+                spread(&format!("{key}[{id}]"), item, out);
+            }
+        }
+        value => drop(out.insert(key.to_owned(), value)),
+    }
+}
+
+/// What is no part of the configuration's text: rendered prompts, keys, tokens.
+fn hidden(old: &Loaded, new: &Loaded) -> Vec<Change> {
+    let mut out = Vec::new();
+    let mut note = |key: String, from: Value, to: Value| out.push(Change { key, from, to });
+    for agent in &new.config.agents {
+        let Some(before) = old.config.agent(agent.id.as_str()) else { continue };
+        let mut compare = |what: &str, from: &str, to: &str| {
+            if from != to {
+                let size = |text: &str| json!(format!("{} characters", text.chars().count()));
+                note(format!("agents[{}].the text of {what}", agent.id), size(from), size(to));
+            }
+        };
+        compare("prompt", &before.system_prompt, &agent.system_prompt);
+        compare("compactor_prompt", &before.compaction_prompt, &agent.compaction_prompt);
+    }
+    let exposed = |secret: Option<&SecretString>| secret.map(|secret| secret.expose_secret().to_owned());
+    let shown = |secret: &Option<String>| secret.as_ref().map_or(Value::Null, |_| json!("(hidden)"));
+    let mut compare = |key: String, from: Option<&SecretString>, to: Option<&SecretString>| {
+        let (from, to) = (exposed(from), exposed(to));
+        if from != to {
+            note(key, shown(&from), shown(&to));
+        }
+    };
+    for model in &new.config.models {
+        compare(format!("models[{}].key", model.id), old.api_key(&model.id), new.api_key(&model.id));
+    }
+    for kind in NetworkKind::ALL {
+        // A token that cannot be read now is one that a restart would miss, and a warning of its own.
+        if let Some(token) = new.token(kind) {
+            compare(format!("{}.token", kind.name()), old.token(kind), Some(token));
+        }
+    }
+    out
+}

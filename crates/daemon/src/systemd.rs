@@ -1,0 +1,209 @@
+//! What systemd is told: ready, reloading, stopping, how it goes, and that the watchdog need not bite.
+
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use cairn_actors::{House, Pulse};
+use cairn_core::ports::{Adapter, LinkState};
+use futures::future::BoxFuture;
+use sd_notify::NotifyState;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use crate::adapters::statuses;
+use crate::config::{Environment as _, ProcessEnvironment};
+
+/// How often the status line is looked at.
+const STATUS_EVERY: Duration = Duration::from_secs(5);
+
+/// How often a start or a stop that takes long asks for more time.
+const PATIENCE_EVERY: Duration = Duration::from_secs(5);
+
+/// How much it asks for each time.
+const PATIENCE_USEC: u32 = 30_000_000;
+
+/// The watchdog is looked after so many times within its limit.
+const BEATS: u32 = 3;
+
+/// Messages that wait for systemd to read; more than that are dropped, as they say how it is, not what happened.
+const UNREAD_MAX: usize = 64;
+
+/// Tells systemd, where it listens (`$NOTIFY_SOCKET`). Never waits: a systemd that does not read must hold up nobody, so
+/// a thread of its own writes.
+pub fn tell(state: &[NotifyState<'_>]) {
+    static TELLER: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
+    let lines: Vec<String> = state.iter().map(ToString::to_string).collect();
+    if let Some(teller) = TELLER.get_or_init(start_teller) {
+        // A full queue drops the message.
+        let _ = teller.try_send(lines.join("\n"));
+    }
+}
+
+fn start_teller() -> Option<SyncSender<String>> {
+    let (tell, messages) = sync_channel::<String>(UNREAD_MAX);
+    let work = move || {
+        let mut told = false;
+        for message in messages {
+            if let Err(error) = sd_notify::notify(false, &[NotifyState::Custom(&message)])
+                && !std::mem::replace(&mut told, true)
+            {
+                // Once is enough: where it fails, it fails every time.
+                tracing::warn!(%error, "cannot tell systemd; check NotifyAccess of the unit");
+            }
+        }
+    };
+    let started = std::thread::Builder::new().name("systemd".to_owned()).spawn(work);
+    if let Err(error) = &started {
+        tracing::error!(%error, "cannot start the thread that tells systemd");
+    }
+    started.is_ok().then_some(tell)
+}
+
+/// A reload begins. systemd compares the time with that of its request.
+pub fn tell_reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Err(_) => tell(&[NotifyState::Reloading]),
+    }
+}
+
+/// Carries out what may take long, and asks systemd for more time as long as it goes on.
+pub async fn with_time<T>(what: &str, work: impl Future<Output = T>) -> T {
+    tell(&[NotifyState::Status(what)]);
+    let ask = async {
+        let mut ticks = interval(PATIENCE_EVERY);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            tell(&[NotifyState::ExtendTimeoutUsec(PATIENCE_USEC), NotifyState::Status(what)]);
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        never = ask => never,
+    }
+}
+
+/// Keeps the status line true. Never returns.
+pub async fn show_status(house: House, adapters: Arc<[Arc<dyn Adapter>]>) {
+    let mut shown = String::new();
+    loop {
+        let line = status_line(&house, &adapters);
+        if line != shown {
+            tell(&[NotifyState::Status(&line)]);
+            shown = line;
+        }
+        sleep(STATUS_EVERY).await;
+    }
+}
+
+/// The daemon in one line.
+fn status_line(house: &House, adapters: &[Arc<dyn Adapter>]) -> String {
+    let health = house.health();
+    let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+    let mut line = format!(
+        "{}: {} awake, {}, {}",
+        health.state,
+        count(health.awake, "channel"),
+        count(health.turns, "turn"),
+        count(health.runs, "run")
+    );
+    for status in statuses(adapters) {
+        let why = status.reason.filter(|_| status.state != LinkState::Connected);
+        let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+        line.push_str(&format!("; {} {}{why}", status.platform, name(status.state)));
+    }
+    // A line of its own would be an assignment of its own.
+    line.replace(char::is_control, " ")
+}
+
+fn name(state: LinkState) -> &'static str {
+    match state {
+        LinkState::Connecting => "connecting",
+        LinkState::Connected => "connected",
+        LinkState::Reconnecting => "reconnecting",
+        LinkState::Failed => "failed",
+        LinkState::Stopped => "stopped",
+    }
+}
+
+/// Whoever can say whether all actors live.
+pub trait Vital: Send + Sync {
+    /// Hears them, within `patience`.
+    fn pulse(&self, patience: Duration) -> BoxFuture<'_, Pulse>;
+}
+
+impl Vital for House {
+    fn pulse(&self, patience: Duration) -> BoxFuture<'_, Pulse> {
+        Box::pin(House::pulse(self, patience))
+    }
+}
+
+/// The watchdog's limit, when the unit has one and means this process.
+pub fn watchdog() -> Option<Duration> {
+    let number = |name: &str| ProcessEnvironment.var(name)?.to_str()?.parse::<u64>().ok();
+    // Without a process it is meant for whoever reads it.
+    let mine = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+    number("WATCHDOG_USEC").filter(|usec| mine && *usec > 0).map(Duration::from_micros)
+}
+
+/// Feeds the watchdog, but only when the root supervisor has heard from every actor. Never returns.
+pub async fn feed(vital: &dyn Vital, limit: Duration, feed: impl Fn()) {
+    let every = limit / BEATS;
+    let mut beats = interval(every);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beats.tick().await;
+        let pulse = vital.pulse(every).await;
+        metrics::gauge!("cairn_actors_silent").set(pulse.silent.len() as f64);
+        if pulse.is_whole() {
+            feed();
+        } else {
+            tracing::error!(silent = pulse.told(), "actors take no messages; the watchdog is not fed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Silent as long as there are names.
+    #[derive(Default)]
+    struct Patient(Mutex<Vec<String>>);
+
+    impl Vital for Patient {
+        fn pulse(&self, _patience: Duration) -> BoxFuture<'_, Pulse> {
+            let silent = self.0.lock().clone();
+            Box::pin(async move { Pulse { heard: 3, silent } })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_watchdog_starves_while_an_actor_is_silent_and_is_fed_well_within_its_limit_otherwise() {
+        let (patient, fed) = (Patient::default(), AtomicUsize::new(0));
+        let limit = Duration::from_secs(30);
+        let feed = feed(&patient, limit, || {
+            fed.fetch_add(1, Ordering::Relaxed);
+        });
+        let watch = async {
+            sleep(limit).await;
+            let n = fed.swap(0, Ordering::Relaxed);
+            assert!((3..=4).contains(&n), "{n} times within the limit");
+            *patient.0.lock() = vec!["channel main/local/main".to_owned()];
+            sleep(limit * 2).await;
+            assert_eq!(fed.load(Ordering::Relaxed), 0);
+            patient.0.lock().clear();
+            sleep(limit).await;
+            assert!(fed.load(Ordering::Relaxed) >= 2);
+        };
+        tokio::select! {
+            () = feed => unreachable!("it never ends"),
+            () = watch => {}
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A person erased by the real binary: nothing of theirs is left in any file, and what others said stays.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use cairn_testkit::daemon::Daemon;
+use serde_json::{Value, json};
+
+const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
+
+/// What only Marzena says; the offline model quotes it wherever it fits.
+const HERS: [&str; 5] = ["marzena", "zorblax", "quillonite", "48601555", "rambutan"];
+
+const CONFIG: &str = "[defaults]\ncontext_window = 4000\n\n[store]\nsegment_mib = 1\n";
+
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        std::fs::write(home.0.path().join("config.toml"), CONFIG).unwrap();
+        home
+    }
+
+    fn state(&self) -> PathBuf {
+        self.0.path().join("state")
+    }
+
+    /// Runs the binary: its exit code, its output, what it says beside.
+    fn cairn(&self, args: &[&str]) -> (i32, String, String) {
+        let output = Command::new(CAIRN)
+            .args(args)
+            .env_clear()
+            .env("CAIRN_STATE", self.state())
+            .env("HOME", self.0.path())
+            .current_dir(self.0.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+    }
+
+    #[track_caller]
+    fn json(&self, args: &[&str]) -> Value {
+        let (code, stdout, stderr) = self.cairn(args);
+        assert_eq!(code, 0, "{args:?}: {stdout}{stderr}");
+        serde_json::from_str(&stdout).unwrap()
+    }
+
+    /// Marzena and Ben in one channel, with summaries and memories, a `/new` in between; Ben alone in another.
+    fn talked(&self) {
+        let talk = |name: &str, range: std::ops::Range<u64>| {
+            let mut lines = String::new();
+            for n in range {
+                let hers = format!(
+                    "I am Marzena. My parrot Zorblax {n} likes a rambutan from the quillonite bowl, call 48601555{n}"
+                );
+                let bens = format!(
+                    "The ferry number {n} leaves Gdynia at seven. Did Zorblax eat? I prefer herring {n}."
+                );
+                for (user, text) in [("marzena", hers), ("ben", bens.replace("Did Zorblax eat? ", ""))] {
+                    let at = format!("2026-03-01T{:02}:{:02}:00Z", n / 60, n % 60);
+                    lines.push_str(&json!({ "user": user, "text": text, "at": at }).to_string());
+                    lines.push('\n');
+                }
+            }
+            std::fs::write(self.0.path().join(name), lines).unwrap();
+        };
+        talk("one.jsonl", 0..25);
+        talk("two.jsonl", 25..50);
+        let report = self.json(&["replay", "one.jsonl", "--json"]);
+        assert_eq!(report["failed"], 0, "{report}");
+        self.json(&["compact", "main", "--wait", "--json"]);
+        assert_eq!(self.cairn(&["new", "main"]).0, 0);
+        self.json(&["replay", "two.jsonl", "--json"]);
+        assert_eq!(
+            self.cairn(&["memory", "add", "Marzena is the owner", "--kind", "fact", "--scope", "agent"]).0,
+            0
+        );
+        assert_eq!(
+            self.cairn(&["memory", "add", "The ferry is blue", "--kind", "fact", "--scope", "agent"]).0,
+            0
+        );
+    }
+}
+
+/// Names and bytes of all files below a folder, in lower case; compressed ones as they read.
+fn all_bytes(dir: &Path) -> Vec<u8> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        all.extend(path.file_name().unwrap().to_string_lossy().bytes());
+        if path.is_dir() {
+            all.extend(all_bytes(&path));
+        } else if path.is_file() {
+            all.extend(std::fs::read(&path).unwrap());
+        }
+    }
+    all.make_ascii_lowercase();
+    all
+}
+
+#[track_caller]
+fn nothing_is_left(state: &Path) {
+    let bytes = all_bytes(state);
+    for word in HERS {
+        let at = bytes.windows(word.len()).position(|window| window == word.as_bytes());
+        let around = at.map(|at| {
+            String::from_utf8_lossy(&bytes[at.saturating_sub(200)..(at + 100).min(bytes.len())]).into_owned()
+        });
+        assert_eq!(around, None, "{word} is still there");
+    }
+}
+
+/// What `--json` shows of all there is.
+fn shown(home: &Home) -> Vec<Value> {
+    let mut shown = vec![home.json(&["channels", "--json"]), home.json(&["memory", "list", "--json"])];
+    for command in ["context", "history"] {
+        shown.push(home.json(&[command, "main", "--json"]));
+    }
+    shown
+}
+
+#[test]
+fn a_scan_of_all_files_finds_nothing_and_others_words_stay() {
+    let home = Home::new();
+    home.talked();
+    let before = home.json(&["history", "main", "--json"]);
+    let memories = home.json(&["memory", "list", "--json"]).to_string();
+    assert!(memories.contains("Marzena is the owner") && memories.contains("herring"), "{memories}");
+    let there = all_bytes(&home.state());
+    for word in HERS {
+        assert!(there.windows(word.len()).any(|window| window == word.as_bytes()), "{word} is nowhere");
+    }
+
+    assert_eq!(home.cairn(&["forget-user", "marzena"]).0, 2);
+    assert_eq!(home.cairn(&["forget-user", "local/nobody", "--yes"]).0, 4);
+    let (code, _, stderr) = home.cairn(&["forget-user", "local/marzena"]);
+    assert!(code == 2 && stderr.contains("--yes"), "{code} {stderr}");
+    let dry = home.json(&["forget-user", "local/marzena", "--dry-run", "--json"]);
+    assert_eq!((&dry["entries"], &dry["pseudonym"]), (&json!(50), &Value::Null), "{dry}");
+    assert_eq!(home.json(&["history", "main", "--json"]), before, "a dry run changes nothing");
+
+    let done = home.json(&["forget-user", "local/marzena", "--yes", "--json"]);
+    assert_eq!((&done["entries"], &done["answers"]), (&json!(50), &json!(50)), "{done}");
+    assert!(done["summaries"].as_u64().unwrap() > 0 && done["memories"].as_u64().unwrap() > 0, "{done}");
+    assert_eq!(done["pseudonym"], "local/erased-1");
+    nothing_is_left(&home.state());
+    assert!(!home.state().join("erasure.json").exists());
+    assert_eq!(home.cairn(&["forget-user", "local/marzena", "--yes"]).0, 4);
+
+    let after = home.json(&["history", "main", "--json"]);
+    let (before, after) = (before.as_array().unwrap(), after.as_array().unwrap());
+    assert_eq!(before.len(), after.len());
+    for (was, is) in before.iter().zip(after) {
+        assert_eq!(
+            (&was["seq"], &was["turn"], &was["generation"]),
+            (&is["seq"], &is["turn"], &is["generation"])
+        );
+        if was["author"]["id"] == "local/ben" {
+            assert_eq!(was["parts"], is["parts"], "what Ben said stays");
+        }
+    }
+    let memories = home.json(&["memory", "list", "--json"]).to_string();
+    assert!(memories.contains("The ferry is blue") && memories.contains("herring"), "{memories}");
+    let found = home.json(&["search", "main", "herring", "--json"]);
+    assert!(!found.as_array().unwrap().is_empty());
+    assert_eq!(home.json(&["store", "verify", "--json"])["ok"], true);
+    let shown_before = shown(&home);
+    assert_eq!(home.cairn(&["store", "rebuild"]).0, 0);
+    assert_eq!(shown(&home), shown_before);
+    nothing_is_left(&home.state());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_is_asked_and_killed_has_it_done_at_its_next_start() {
+    let home = Home::new();
+    home.talked();
+    let config = home.0.path().join("config.toml");
+    let daemon = Daemon::start(Path::new(CAIRN), &home.state(), Some(&config)).await.unwrap();
+    let client = daemon.client();
+    let unknown = client.ask("POST", "/v1/people/forget", &json!({ "user": "local/nobody" })).await.unwrap();
+    assert_eq!((unknown.0.as_u16(), &unknown.1["error"]["code"]), (404, &json!("no_such_person")));
+    assert_eq!(
+        client.ask("POST", "/v1/people/forget", &json!({ "user": "x" })).await.unwrap().0.as_u16(),
+        400
+    );
+    let (status, asked) =
+        client.ask("POST", "/v1/people/forget", &json!({ "user": "local/marzena" })).await.unwrap();
+    assert_eq!((status.as_u16(), &asked["entries"]), (202, &json!(50)), "{asked}");
+    daemon.kill().await.unwrap();
+    let daemon = Daemon::start(Path::new(CAIRN), &home.state(), Some(&config)).await.unwrap();
+    let done = daemon.client().get("/v1/people/erased").await.unwrap();
+    assert_eq!((&done["pending"], &done["erasures"][0]["at"]), (&json!(false), &asked["at"]), "{done}");
+    let (status, reply) = daemon.client().say("main", "is the ferry late?").await.unwrap();
+    assert_eq!(status.as_u16(), 200, "{reply}");
+    assert!(daemon.stop().await.unwrap().success());
+    nothing_is_left(&home.state());
+}

@@ -1,0 +1,285 @@
+//! The checkup of a bot on Discord: its token, its name, the privileged intent, its rights where it is to serve. By REST
+//! alone: no session is begun, so that a running daemon is not disturbed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use serenity::all::{ChannelId, GuildId, UserId};
+
+use super::gateway::{Addresses, bad_token};
+use super::rest::{Rest, RestError};
+use super::{BadSettings, DiscordSettings, bot_rest};
+use crate::checkup::{Checked, shown};
+
+/// Where intents and tokens are.
+const PORTAL: &str = "https://discord.com/developers/applications";
+
+/// Flags of an application that may see what messages say: granted, and granted while in few servers.
+const MESSAGE_CONTENT: u64 = 1 << 18 | 1 << 19;
+
+/// Fewer sessions that may still begin today are worth a word.
+const FEW_SESSIONS: u64 = 20;
+
+/// Kinds of channels that are threads.
+const THREADS: [u64; 3] = [10, 11, 12];
+
+/// Rights, by their bits.
+const ADMINISTRATOR: u64 = 1 << 3;
+const VIEW: u64 = 1 << 10;
+const SEND: u64 = 1 << 11;
+const HISTORY: u64 = 1 << 16;
+const SEND_IN_THREADS: u64 = 1 << 38;
+
+/// Looks at a bot's account on Discord; a refused or unreachable token ends it early.
+///
+/// # Errors
+/// The token or an address is none, or the HTTP client cannot be made.
+pub async fn checkup(settings: &DiscordSettings) -> Result<Vec<Checked>, BadSettings> {
+    let addresses = Addresses::new(&settings.api_url, settings.gateway_url.as_deref())?;
+    let rest = bot_rest(&settings.token, &addresses)?;
+    let mut out = Vec::new();
+    let gateway = match rest.gateway().await {
+        Ok(gateway) => gateway,
+        Err(error) => return Ok(vec![unusable(&error)]),
+    };
+    let me = match rest.me().await {
+        Ok(me) => me,
+        Err(error) => return Ok(vec![unusable(&error)]),
+    };
+    let name = me["username"].as_str().map_or_else(|| "a bot without a name".to_owned(), shown);
+    out.push(Checked::fine(format!("the token is good: the bot is {name}")));
+    let left = gateway.session_start_limit.remaining;
+    if left < FEW_SESSIONS {
+        out.push(Checked::doubtful(
+            format!("Discord lets the bot begin {left} more sessions today"),
+            "something restarts it often; look at the log of `cairn run`",
+        ));
+    }
+    out.push(intent(&rest).await);
+    let servers = match rest.servers().await {
+        Ok(servers) => servers,
+        Err(error) => {
+            out.push(Checked::doubtful(
+                format!("the servers of the bot cannot be listed: {error}"),
+                "try again",
+            ));
+            return Ok(out);
+        }
+    };
+    let places = Places { rest, servers: rights(&servers), me: number(&me["id"]).unwrap_or_default() };
+    let access = &settings.chat.access;
+    let of_places = access.places.iter();
+    let wanted: BTreeSet<&String> =
+        access.servers.iter().chain(of_places.clone().filter_map(|place| place.server.as_ref())).collect();
+    for server in wanted {
+        out.push(places.server(server));
+    }
+    let named = of_places.flat_map(|place| [place.chat.as_ref(), place.thread.as_ref()]).flatten();
+    let chats: BTreeSet<&String> = access.chats.iter().chain(named).collect();
+    for chat in chats {
+        out.push(places.channel(chat).await);
+    }
+    Ok(out)
+}
+
+/// The bot cannot do anything.
+fn unusable(error: &RestError) -> Checked {
+    match error {
+        RestError::Unauthorized => {
+            let failure = bad_token();
+            Checked::bad(failure.reason, failure.hint)
+        }
+        RestError::Limited { .. } => Checked::doubtful(error.to_string(), "wait a little, then ask again"),
+        RestError::Unreachable(_) | RestError::Unknown(_) | RestError::Refused { .. } => {
+            Checked::bad(error.to_string(), "is the network up, and `api_url` of [discord] right?")
+        }
+    }
+}
+
+async fn intent(rest: &Rest) -> Checked {
+    match rest.application().await {
+        Ok(application) if application["flags"].as_u64().unwrap_or_default() & MESSAGE_CONTENT != 0 => {
+            Checked::fine("the Message Content Intent is on")
+        }
+        Ok(_) => Checked::bad(
+            "the Message Content Intent is off: Discord shows the bot no words",
+            format!("switch it on under Bot, Privileged Gateway Intents, at {PORTAL}"),
+        ),
+        Err(error) => {
+            Checked::doubtful(format!("cannot tell whether the intents are on: {error}"), "try again")
+        }
+    }
+}
+
+/// A server of the bot.
+struct Server {
+    name: String,
+    rights: u64,
+}
+
+/// Where the bot is, and what it may do there.
+struct Places {
+    rest: Rest,
+    servers: BTreeMap<u64, Server>,
+    me: u64,
+}
+
+fn rights(servers: &[Value]) -> BTreeMap<u64, Server> {
+    let read = |server: &Value| {
+        let name = server["name"].as_str().map(shown).unwrap_or_default();
+        Some((number(&server["id"])?, Server { name, rights: number(&server["permissions"])? }))
+    };
+    servers.iter().filter_map(read).collect()
+}
+
+impl Places {
+    fn server(&self, id: &str) -> Checked {
+        match id.parse().ok().and_then(|id: u64| self.servers.get(&id)) {
+            None => Checked::bad(
+                format!("the bot is not in the server {id}"),
+                format!(
+                    "invite it: OAuth2, URL Generator at {PORTAL}, scopes bot and applications.commands; or correct `servers`"
+                ),
+            ),
+            Some(server) => {
+                graded(&format!("the server {} ({id})", server.name), server.rights, SEND | SEND_IN_THREADS)
+            }
+        }
+    }
+
+    async fn channel(&self, id: &str) -> Checked {
+        let Some(channel_id) = id.parse().ok().filter(|id| *id != 0) else {
+            return Checked::bad(format!("{id} is no channel's id"), "correct `chats` of [discord]");
+        };
+        let channel = match self.rest.channel(ChannelId::new(channel_id)).await {
+            Ok(channel) => channel,
+            Err(error) => {
+                return Checked::bad(
+                    format!("the channel {id}: {error}"),
+                    "mend that in Discord, or correct `chats` of [discord]",
+                );
+            }
+        };
+        let is_thread = channel["type"].as_u64().is_some_and(|kind| THREADS.contains(&kind));
+        // A thread has the rules of its channel.
+        let parent = match number(&channel["parent_id"]).filter(|id| is_thread && *id != 0) {
+            Some(parent) => self.rest.channel(ChannelId::new(parent)).await.ok(),
+            None => None,
+        };
+        let name = channel["name"].as_str().map_or_else(|| "private".to_owned(), shown);
+        let what = format!("the channel {name} ({id})");
+        let guild = number(&channel["guild_id"]);
+        let Some((guild, server)) = guild.and_then(|id| Some((id, self.servers.get(&id)?))) else {
+            return Checked::fine(format!("{what} is there"));
+        };
+        let roles = self.roles(guild).await;
+        let rules = parent.as_ref().unwrap_or(&channel);
+        let rights = within(server.rights, guild, self.me, &roles, &rules["permission_overwrites"]);
+        graded(&what, rights, if is_thread { SEND_IN_THREADS } else { SEND })
+    }
+
+    /// The roles of the bot in a server, as far as Discord tells.
+    async fn roles(&self, guild: u64) -> BTreeSet<u64> {
+        if guild == 0 || self.me == 0 {
+            return BTreeSet::new();
+        }
+        let member = self.rest.member(GuildId::new(guild), UserId::new(self.me)).await.unwrap_or_default();
+        let roles = member["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
+        roles.iter().filter_map(number).collect()
+    }
+}
+
+/// The rights in a channel: those in its server, changed by its own rules for everybody, for roles, for the bot.
+fn within(server: u64, guild: u64, me: u64, roles: &BTreeSet<u64>, rules: &Value) -> u64 {
+    if server & ADMINISTRATOR != 0 {
+        return server;
+    }
+    let rules = rules.as_array().map(Vec::as_slice).unwrap_or_default();
+    let of = |whose: &dyn Fn(u64) -> bool| {
+        let mine = rules.iter().filter(|rule| number(&rule["id"]).is_some_and(whose));
+        mine.fold((0, 0), |(deny, allow), rule| {
+            let bits = |key: &str| number(&rule[key]).unwrap_or_default();
+            (deny | bits("deny"), allow | bits("allow"))
+        })
+    };
+    let layers = [of(&|id| id == guild), of(&|id| id != guild && roles.contains(&id)), of(&|id| id == me)];
+    layers.into_iter().fold(server, |rights, (deny, allow)| rights & !deny | allow)
+}
+
+/// `send`: the rights of which sending needs all.
+fn graded(what: &str, rights: u64, send: u64) -> Checked {
+    if rights & ADMINISTRATOR != 0 {
+        return Checked::fine(format!("{what}: the bot is an administrator there"));
+    }
+    let lacks = |needed: u64| needed & !rights != 0;
+    let mut missing = Vec::new();
+    for (bit, name) in [
+        (VIEW, "View Channel"),
+        (SEND & send, "Send Messages"),
+        (SEND_IN_THREADS & send, "Send Messages in Threads"),
+        (HISTORY, "Read Message History"),
+    ] {
+        if lacks(bit) {
+            missing.push(name);
+        }
+    }
+    let list = missing.join(", ");
+    if lacks(VIEW | SEND & send) || (send == SEND_IN_THREADS && lacks(send)) {
+        Checked::bad(format!("{what}: the bot lacks {list}"), format!("give it {list} there"))
+    } else if !missing.is_empty() {
+        Checked::doubtful(format!("{what}: the bot lacks {list}"), format!("give it {list} there"))
+    } else {
+        Checked::fine(format!("{what}: the bot may read and write"))
+    }
+}
+
+/// A number, as Discord writes ids and rights: as its digits in quotes.
+fn number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::checkup::Grade;
+
+    #[test]
+    fn a_channels_rules_are_laid_over_those_of_its_server() {
+        let all = VIEW | SEND | HISTORY | SEND_IN_THREADS;
+        let rule = |id: u64, allow: u64, deny: u64| json!({"id": id.to_string(), "allow": allow.to_string(), "deny": deny.to_string()});
+        let (guild, role, me) = (100, 7, 42);
+        let roles = BTreeSet::from([role]);
+        let rights = |rules: Value| within(all, guild, me, &roles, &rules);
+        assert_eq!(rights(json!([])), all);
+        assert_eq!(rights(json!([rule(guild, 0, SEND)])), all & !SEND);
+        assert_eq!(rights(json!([rule(guild, 0, SEND), rule(role, SEND, 0)])), all);
+        assert_eq!(rights(json!([rule(role, SEND, 0), rule(me, 0, SEND)])), all & !SEND);
+        assert_eq!(rights(json!([rule(9, 0, VIEW)])), all, "a role that the bot does not have");
+        assert_eq!(
+            within(ADMINISTRATOR, guild, me, &roles, &json!([rule(guild, 0, VIEW)])),
+            ADMINISTRATOR,
+            "nothing is refused to an administrator"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_graded() {
+        let all = VIEW | SEND | HISTORY | SEND_IN_THREADS;
+        for (rights, send, grade, word) in [
+            (all, SEND, Grade::Fine, "read and write"),
+            (ADMINISTRATOR, SEND, Grade::Fine, "administrator"),
+            (all & !SEND_IN_THREADS, SEND, Grade::Fine, "read and write"),
+            (all & !SEND_IN_THREADS, SEND | SEND_IN_THREADS, Grade::Doubtful, "in Threads"),
+            (all & !SEND_IN_THREADS, SEND_IN_THREADS, Grade::Bad, "in Threads"),
+            (all & !HISTORY, SEND, Grade::Doubtful, "Read Message History"),
+            (all & !SEND, SEND, Grade::Bad, "lacks Send Messages"),
+            (0, SEND, Grade::Bad, "View Channel, Send Messages, Read Message History"),
+        ] {
+            let checked = graded("x", rights, send);
+            assert_eq!(checked.grade, grade, "{checked:?}");
+            assert!(checked.found.contains(word), "{checked:?}");
+        }
+    }
+}

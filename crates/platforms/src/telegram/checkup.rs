@@ -1,0 +1,145 @@
+//! The checkup of a bot on Telegram: its token, its name, privacy mode, a webhook in the way of polling, its rights where it
+//! is to serve. It asks for no updates, so that a running daemon is not disturbed.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use cairn_core::access::Respond;
+use serde_json::Value;
+use teloxide::payloads::{GetChat, GetChatMember, GetMe, GetWebhookInfo};
+use teloxide::types::{ChatId, UserId};
+
+use super::api::{Api, CallError};
+use super::settings::{BadSettings, TelegramSettings};
+use crate::checkup::{Checked, shown};
+
+/// How long a call may take.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// Looks at a bot's account on Telegram; a refused or unreachable token ends it early.
+///
+/// # Errors
+/// The token or the address cannot be one.
+pub async fn checkup(settings: &TelegramSettings) -> Result<Vec<Checked>, BadSettings> {
+    let api = Api::new(settings)?;
+    let me = match api.call(&GetMe::new(), LIMIT).await {
+        Ok(me) => me,
+        Err(error) => return Ok(vec![unusable(&error)]),
+    };
+    let name = match me["username"].as_str() {
+        Some(name) => format!("@{}", shown(name)),
+        None => me["first_name"].as_str().map(shown).unwrap_or_default(),
+    };
+    let mut out = vec![Checked::fine(format!("the token is good: the bot is {name}"))];
+    out.push(webhook(&api).await);
+    let access = &settings.chat.access;
+    let of_places = access.places.iter().filter_map(|place| place.chat.clone());
+    let chats: BTreeSet<String> = access.chats.iter().cloned().chain(of_places).collect();
+    if !chats.is_empty() {
+        let all = access.respond == Respond::All
+            || access.places.iter().any(|place| place.respond == Some(Respond::All));
+        out.push(privacy(me["can_read_all_group_messages"].as_bool() == Some(true), all));
+    }
+    let id = me["id"].as_u64().unwrap_or_default();
+    for chat in &chats {
+        out.push(place(&api, chat, id).await);
+    }
+    Ok(out)
+}
+
+/// The bot cannot do anything.
+fn unusable(error: &CallError) -> Checked {
+    match error {
+        CallError::Api { code: 401 | 404, description, .. } => Checked::bad(
+            format!("Telegram does not know this token ({description})"),
+            "copy the token anew from @BotFather; if it was revoked, the new one is there",
+        ),
+        CallError::Api { .. } => Checked::bad(error.to_string(), "look at the bot in @BotFather"),
+        CallError::Connect(_) | CallError::Broken(_) | CallError::Garbled { .. } => {
+            Checked::bad(error.to_string(), "is the network up, and `api_url` of [telegram] right?")
+        }
+    }
+}
+
+async fn webhook(api: &Api) -> Checked {
+    match api.call(&GetWebhookInfo::new(), LIMIT).await {
+        Ok(info) if info["url"].as_str().is_some_and(|url| !url.is_empty()) => Checked::bad(
+            "a webhook is set for this bot, so it cannot be asked for updates",
+            "switch off the service that set it, then call the Bot API's deleteWebhook with this token",
+        ),
+        Ok(info) => match info["pending_update_count"].as_u64() {
+            Some(n) if n > 0 => {
+                Checked::fine(format!("no webhook is in the way; {n} updates wait to be fetched"))
+            }
+            _ => Checked::fine("no webhook is in the way"),
+        },
+        Err(error) => {
+            Checked::doubtful(format!("cannot tell whether a webhook is set: {error}"), "try again")
+        }
+    }
+}
+
+/// `all`: the bot is to answer everything in some group.
+fn privacy(reads_all: bool, all: bool) -> Checked {
+    let remedy = "@BotFather, /setprivacy, Disable; then take the bot out of each group and add it again";
+    match (reads_all, all) {
+        (true, _) => Checked::fine("privacy mode is off: the bot follows what is said in groups"),
+        (false, true) => Checked::bad(
+            "privacy mode is on: with respond = \"all\" the bot still gets only what is addressed to it",
+            remedy,
+        ),
+        (false, false) => Checked::doubtful(
+            "privacy mode is on: in groups the bot gets only what is addressed to it, without the rest as context",
+            remedy,
+        ),
+    }
+}
+
+async fn place(api: &Api, chat: &str, me: u64) -> Checked {
+    let Ok(id) = chat.parse().map(ChatId) else {
+        return Checked::bad(format!("{chat} is no chat's id"), "correct `chats` of [telegram]");
+    };
+    let known = match api.call(&GetChat::new(id), LIMIT).await {
+        Ok(known) => known,
+        Err(CallError::Api { migrate_to: Some(new), .. }) => {
+            return Checked::doubtful(
+                format!("the group {chat} became a supergroup with the id {new}"),
+                format!("write {new} into `chats` as well"),
+            );
+        }
+        Err(error) => {
+            return Checked::bad(
+                format!("the chat {chat}: {error}"),
+                "add the bot to the group, or correct `chats` of [telegram]",
+            );
+        }
+    };
+    let what = format!("the chat {} ({chat})", known["title"].as_str().map(shown).unwrap_or_default());
+    match api.call(&GetChatMember::new(id, UserId(me)), LIMIT).await {
+        Ok(member) => membership(&what, &member, &known),
+        Err(error) => {
+            Checked::doubtful(format!("{what}: cannot tell what the bot may do: {error}"), "try again")
+        }
+    }
+}
+
+fn membership(what: &str, member: &Value, chat: &Value) -> Checked {
+    let may = |rights: &Value| rights["can_send_messages"].as_bool() != Some(false);
+    let silent = || {
+        Checked::bad(
+            format!("{what}: the bot may not write there"),
+            "let it send messages: the group's permissions, or make it an administrator",
+        )
+    };
+    match member["status"].as_str().unwrap_or_default() {
+        "creator" | "administrator" => Checked::fine(format!("{what}: the bot is an administrator there")),
+        "member" if !may(&chat["permissions"]) => silent(),
+        "member" => Checked::fine(format!("{what}: the bot may read and write")),
+        "restricted" if may(member) => Checked::fine(format!("{what}: the bot may read and write")),
+        "restricted" => silent(),
+        _ => Checked::bad(
+            format!("{what}: the bot is not in it"),
+            "add the bot to the group, or take it out of `chats` of [telegram]",
+        ),
+    }
+}

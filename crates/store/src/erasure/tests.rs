@@ -1,0 +1,291 @@
+//! An erasure cut short at every step, and ended by the next start.
+
+use std::fs;
+use std::path::Path;
+
+use cairn_core::event::{Event, NewRecord, TurnEnd, TurnOutcome};
+use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
+use cairn_core::message::{Author, Entry, Part, Pending, Role, fingerprint};
+use cairn_core::model::Usage;
+use cairn_core::ports::{Archive, ArtifactStore, Journal, Query, Search};
+use cairn_core::voices::Voices;
+
+use super::request::{self, Request};
+use super::work::resume_by_steps;
+use super::*;
+use crate::verify_dir;
+
+const ANNA: &str = "telegram/5550123";
+
+fn group() -> ChannelId {
+    "main/telegram/-100".parse().unwrap()
+}
+
+fn private() -> ChannelId {
+    "main/telegram/5550123".parse().unwrap()
+}
+
+fn options(dir: &Path) -> StoreOptions {
+    StoreOptions { segment_bytes: 3000, ..StoreOptions::new(dir) }
+}
+
+fn turn(channel: &ChannelId, n: u64, (id, name): (&str, &str), text: &str, answer: &str) -> Vec<NewRecord> {
+    let author = Author { id: id.to_owned(), name: name.to_owned() };
+    let parts = vec![Part::text(text)];
+    let turn = TurnId::from(format!("t{n}"));
+    let message = MessageId::from(format!("m{n}"));
+    let first_seq = Seq(2 * n - 1);
+    let pending = Pending {
+        message: message.clone(),
+        turn: turn.clone(),
+        at: Timestamp::UNIX_EPOCH,
+        fingerprint: fingerprint(&author, &parts),
+        author,
+        parts,
+        addressed: true,
+        direct: *channel == private(),
+        voices: Voices::default(),
+        tokens: 9,
+    };
+    let mut entry = Entry::lost(first_seq.next(), &turn, Generation(1), Timestamp::UNIX_EPOCH);
+    entry.role = Role::Assistant;
+    entry.parts = vec![Part::text(answer)];
+    let end = TurnEnd {
+        turn: turn.clone(),
+        outcome: TurnOutcome::Answered { reply: entry.seq },
+        model: None,
+        usage: Usage::default(),
+        recalled: Vec::new(),
+    };
+    let events = [
+        Event::Accepted(pending),
+        Event::TurnStarted { turn, messages: vec![message], first_seq },
+        Event::EntryAdded { entry },
+        Event::TurnEnded(end),
+    ];
+    let record = |event| NewRecord { channel: Some(channel.clone()), at: Timestamp::UNIX_EPOCH, event };
+    events.into_iter().map(record).collect()
+}
+
+/// A state in which Anna and Ben have talked, over several segments, with files of all kinds beside it.
+async fn talked(dir: &Path) {
+    let store = Store::open(options(dir)).unwrap();
+    for n in 1..=6 {
+        let said = format!("my parrot Zorblax eats {n} figs");
+        store
+            .append(turn(&group(), 2 * n - 1, (ANNA, "Anna Kowalska"), &said, "Zorblax, noted"))
+            .await
+            .unwrap();
+        store
+            .append(turn(&group(), 2 * n, ("telegram/7", "Ben"), "the ferry leaves", "Kowalska's ferry"))
+            .await
+            .unwrap();
+        store.append(turn(&private(), n, (ANNA, "Anna Kowalska"), "a secret", "kept")).await.unwrap();
+    }
+    store.artifacts().put(&private(), &"a1".into(), "of Zorblax".into()).await.unwrap();
+    store
+        .append(vec![NewRecord { channel: None, at: Timestamp::UNIX_EPOCH, event: Event::DaemonStopped }])
+        .await
+        .unwrap();
+    store.close().await;
+    for (folder, name) in
+        [("views.damaged", "db"), ("quarantine", "1-line-2.jsonl"), ("before-format-1", "x")]
+    {
+        fs::create_dir_all(dir.join(folder)).unwrap();
+        fs::write(dir.join(folder).join(name), "Anna Kowalska said Zorblax").unwrap();
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Names and bytes of all files below a folder.
+fn all_bytes(dir: &Path) -> Vec<u8> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        all.extend_from_slice(entry.file_name().to_string_lossy().as_bytes());
+        all.push(b'\n');
+        all.extend(if entry.path().is_dir() {
+            all_bytes(&entry.path())
+        } else {
+            fs::read(entry.path()).unwrap()
+        });
+    }
+    all
+}
+
+fn holds(bytes: &[u8], word: &str) -> bool {
+    bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+async fn check_erased(dir: &Path) {
+    let store = Store::open(options(dir)).unwrap();
+    assert!(!store.is_erasure_pending());
+    assert!(store.stopped_cleanly().unwrap());
+    let report = store.verify().await.unwrap();
+    assert!(report.ok, "{report:?}");
+    let channels: Vec<ChannelId> =
+        store.channels().await.unwrap().into_iter().map(|row| row.channel).collect();
+    assert_eq!(channels, [group()]);
+    let entries = store.entries(&group(), Seq(1), Seq(u64::MAX), 100).await.unwrap();
+    assert_eq!(entries.len(), 24);
+    assert_eq!((entries[0].text().as_str(), entries[2].text().as_str()), ("[erased]", "the ferry leaves"));
+    assert_eq!(entries[3].text(), "erased-1's ferry");
+    let (text, limit) = ("ferry".to_owned(), 9);
+    let query = Query { channel: group(), text, kind: None, scopes: Vec::new(), limit, settled: true };
+    assert!(!store.search(query).await.unwrap().is_empty(), "the index is there again");
+    let erasures = store.registry().await.unwrap().erasures;
+    assert_eq!(erasures.len(), 1);
+    assert_eq!((erasures[0].figures.entries, erasures[0].figures.conversations), (12, 1));
+    store.close().await;
+    let bytes = all_bytes(dir);
+    for word in ["Zorblax", "Kowalska", "5550123", "secret", "Anna"] {
+        assert!(!holds(&bytes, word), "{word} is still there");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_that_is_cut_short_anywhere_is_ended_by_the_next_start() {
+    let home = tempfile::tempdir().unwrap();
+    let first = home.path().join("first");
+    talked(&first).await;
+    let mut n_steps = 0;
+    loop {
+        let dir = home.path().join(format!("cut-{n_steps}"));
+        copy(&first, &dir);
+        request::write(&dir, &Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH }).unwrap();
+        let mut left = n_steps;
+        let cut = resume_by_steps(&dir, &mut |_| {
+            left -= 1;
+            if left < 0 { Err(StoreError::Closed) } else { Ok(()) }
+        });
+        check_erased(&dir).await;
+        fs::remove_dir_all(&dir).unwrap();
+        if cut.is_ok() {
+            break;
+        }
+        n_steps += 1;
+    }
+    assert!(n_steps > 12, "{n_steps} steps");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_one_who_is_erased_stands_in_no_request_once_it_is_decided() {
+    let home = tempfile::tempdir().unwrap();
+    talked(home.path()).await;
+    request::write(home.path(), &Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH })
+        .unwrap();
+    let decided = resume_by_steps(home.path(), &mut |step| match step {
+        "decided" => Err(StoreError::Closed),
+        _ => Ok(()),
+    });
+    decided.unwrap_err();
+    assert_eq!(request::read(home.path()).unwrap(), Some(Request::Staged));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_survey_changes_nothing_and_nobody_is_told_from_somebody() {
+    let home = tempfile::tempdir().unwrap();
+    talked(home.path()).await;
+    let before = fs::read(home.path().join("journal/00000000000000000001.jsonl")).unwrap();
+    let dir = || options(home.path());
+    assert_eq!(erase_dir(dir(), "telegram/999", Timestamp::UNIX_EPOCH, false).await.unwrap(), None);
+    let surveyed = erase_dir(dir(), ANNA, Timestamp::UNIX_EPOCH, true).await.unwrap().unwrap();
+    assert_eq!(fs::read(home.path().join("journal/00000000000000000001.jsonl")).unwrap(), before);
+    let done = erase_dir(dir(), ANNA, Timestamp::UNIX_EPOCH, false).await.unwrap().unwrap();
+    let still = |figures: Figures| Figures { seconds: 0.0, ..figures };
+    assert_eq!(still(surveyed.figures), still(done.figures));
+    assert_eq!(done.pseudonym, "telegram/erased-1");
+    assert_eq!(erase_dir(dir(), ANNA, Timestamp::UNIX_EPOCH, false).await.unwrap(), None, "once is enough");
+    assert!(verify_dir(dir(), false).await.unwrap().ok);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_journal_is_not_written_anew_and_the_request_stays() {
+    let home = tempfile::tempdir().unwrap();
+    talked(home.path()).await;
+    let first = home.path().join("journal/00000000000000000001.jsonl");
+    let mut bytes = fs::read(&first).unwrap();
+    bytes[300] ^= 1;
+    fs::write(&first, bytes).unwrap();
+    request::write(home.path(), &Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH })
+        .unwrap();
+    let store = Store::open(options(home.path())).unwrap();
+    assert!(store.is_erasure_pending(), "what cannot be done keeps nobody from starting");
+    store.close().await;
+    let left = fs::read_dir(home.path().join("journal")).unwrap();
+    assert!(left.flatten().all(|file| file.path().extension().is_some_and(|end| end == "jsonl")));
+    assert!(request::read(home.path()).unwrap().is_some());
+    assert!(verify_dir(options(home.path()), true).await.unwrap().problems.len() == 1);
+    assert!(request::read(home.path()).unwrap().is_none(), "set aside, and then erased");
+    assert!(!holds(&all_bytes(home.path()), "Zorblax"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_is_not_asked_for_twice_nor_without_room_and_no_backup_begins_behind_it() {
+    let home = tempfile::tempdir().unwrap();
+    talked(home.path()).await;
+    assert!(matches!(super::work::room_for_another(home.path(), 10), Err(StoreError::DiskFull { .. })));
+    super::work::room_for_another(home.path(), u64::MAX).unwrap();
+    let store = Store::open(options(home.path())).unwrap();
+    let lease = store.try_maintenance().unwrap();
+    assert!(store.try_maintenance().is_none());
+    let (lease, figures) = store.survey_erasure(lease, ANNA).await.unwrap();
+    assert!(figures.is_some() && store.try_maintenance().is_none(), "it is given back, not let go");
+    assert!(store.ask_erasure(lease, ANNA, Timestamp::UNIX_EPOCH).await.unwrap());
+    let lease = store.try_maintenance().unwrap();
+    assert!(!store.ask_erasure(lease, "telegram/7", Timestamp::UNIX_EPOCH).await.unwrap());
+    let asked = Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH };
+    assert_eq!(request::read(home.path()).unwrap(), Some(asked));
+    let to = tempfile::tempdir().unwrap();
+    store.backup(to.path().join("b"), Timestamp::UNIX_EPOCH).await.unwrap_err();
+    assert!(!to.path().join("b").exists());
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_without_its_file_goes_with_its_record_and_one_with_a_part_of_a_name_stays() {
+    let home = tempfile::tempdir().unwrap();
+    talked(home.path()).await;
+    let store = Store::open(options(home.path())).unwrap();
+    let artifact = |id: &str| cairn_core::artifact::Artifact {
+        id: id.into(),
+        tool: "lookup".to_owned(),
+        bytes: 17,
+        lines: 1,
+        stored_at: Timestamp::UNIX_EPOCH,
+        used_at: Timestamp::UNIX_EPOCH,
+        expired_at: None,
+    };
+    let at = Timestamp::UNIX_EPOCH;
+    store.artifacts().put(&group(), &"a3".into(), "a street Kowalska".into()).await.unwrap();
+    let stored = |id: &str| {
+        let event = Event::ArtifactStored { artifact: artifact(id) };
+        NewRecord { channel: Some(group()), at, event }
+    };
+    store
+        .append(vec![
+            stored("a2"),
+            stored("a3"),
+            NewRecord { channel: None, at, event: Event::DaemonStopped },
+        ])
+        .await
+        .unwrap();
+    store.close().await;
+    // As an attempt leaves it that is cut short once the files are gone.
+    request::write(home.path(), &Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH })
+        .unwrap();
+    check_erased(home.path()).await;
+    assert!(holds(&all_bytes(&home.path().join("artifacts")), "a street ********"));
+}

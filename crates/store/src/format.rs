@@ -1,0 +1,248 @@
+//! The format of a state folder: `format` in it says which one it is and who wrote it, as
+//! `{"format":2,"written_by":"0.1.0"}`.
+//!
+//! | format | means |
+//! | --- | --- |
+//! | 1 | no file `format`; journal segments are plain, numbers without gaps, lines have `"v":1` |
+//! | 2 | journal segments may be compressed, numbers may have gaps; new lines have `"v":2` |
+//!
+//! An older program that knows of no file `format` stops at the first line of a later version, by its name.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use cairn_core::ports::StoreError;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{io_error, make_dir, remove_dir, sync_dir};
+use crate::journal::segment;
+use crate::store::Layout;
+
+/// The format that this program writes, and the newest that it knows.
+pub(crate) const FORMAT: u32 = 2;
+
+/// The format of states that have no marker.
+const UNMARKED: u32 = 1;
+
+/// The marker's name in a state folder and in a backup.
+pub(crate) const FILE: &str = "format";
+
+/// Folders with copies from before a migration begin so.
+pub(crate) const BEFORE: &str = "before-format-";
+
+/// The marker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Marker {
+    /// The format.
+    pub(crate) format: u32,
+    /// The version of the program that gave the state this format.
+    pub(crate) written_by: String,
+}
+
+/// Looks whether this program may use the state; touches nothing.
+///
+/// # Errors
+/// [`StoreError::Newer`]; the marker cannot be read.
+pub(crate) fn refuse_newer(dir: &Path) -> Result<(), StoreError> {
+    match read(dir)? {
+        Some(marker) if marker.format > FORMAT => Err(StoreError::Newer {
+            path: format!("the state in {}", dir.display()),
+            format: marker.format,
+            written_by: marker.written_by,
+            known: FORMAT,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Marks a new state, and carries one of an earlier format forward, step by step, with a copy kept first. Whoever calls
+/// it holds the state's lock.
+///
+/// # Errors
+/// The state is of a newer format, or something cannot be read or written; done again, it goes on where it stopped.
+pub(crate) fn prepare(dir: &Path) -> Result<(), StoreError> {
+    refuse_newer(dir)?;
+    let begun = || -> Result<bool, StoreError> {
+        let journal = Layout::of(dir).journal;
+        Ok(journal.is_dir() && !segment::list(&journal)?.is_empty())
+    };
+    let mut at = match read(dir)? {
+        Some(marker) => marker.format,
+        None if begun()? => UNMARKED,
+        None => return mark(dir, FORMAT),
+    };
+    while at < FORMAT {
+        let kept = keep_copy(dir, at + 1)?;
+        // Format 2 only allows what format 1 did not have: nothing is written anew.
+        mark(dir, at + 1)?;
+        tracing::warn!(
+            from = at,
+            to = at + 1,
+            kept = %kept.display(),
+            "the state has a new format; the journal as it was is kept until somebody removes it"
+        );
+        at += 1;
+    }
+    Ok(())
+}
+
+/// The marker of a folder; none: the state is unmarked, or there is none.
+///
+/// # Errors
+/// It cannot be read, or is damaged.
+pub(crate) fn read(dir: &Path) -> Result<Option<Marker>, StoreError> {
+    let path = dir.join(FILE);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        // What is in the folder's place is told when the folder is made.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(io_error("read", &path)(error)),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| StoreError::Io {
+        action: "read",
+        path: path.display().to_string(),
+        message: format!(
+            "it does not say what format the state has ({error}); remove the file: the journal's lines carry their versions"
+        ),
+    })
+}
+
+fn mark(dir: &Path, format: u32) -> Result<(), StoreError> {
+    let marker = Marker { format, written_by: env!("CARGO_PKG_VERSION").to_owned() };
+    let path = dir.join(FILE);
+    let mut bytes = serde_json::to_vec(&marker).map_err(|error| StoreError::Io {
+        action: "encode",
+        path: path.display().to_string(),
+        message: error.to_string(),
+    })?;
+    bytes.push(b'\n');
+    let fresh = dir.join("format.new");
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&fresh, &path)?;
+        sync_dir(dir)
+    };
+    write().map_err(io_error("write", &path))
+}
+
+/// Keeps the journal as it is now in a folder of its own, with a list of the artifacts. Sealed segments are linked: no
+/// format changes a file in its place. One that is there already is whole, and stays.
+fn keep_copy(dir: &Path, to: u32) -> Result<PathBuf, StoreError> {
+    let kept = dir.join(format!("{BEFORE}{to}"));
+    if kept.exists() {
+        return Ok(kept);
+    }
+    let fresh = dir.join(format!("{BEFORE}{to}.new"));
+    remove_dir(&fresh)?;
+    let (from, into) = (Layout::of(dir).journal, fresh.join("journal"));
+    make_dir(&into)?;
+    let segments = segment::list(&from)?;
+    for first in &segments {
+        let (source, target) = (segment::path(&from, *first), segment::path(&into, *first));
+        let linked = Some(first) != segments.last() && fs::hard_link(&source, &target).is_ok();
+        if !linked {
+            let copy = || {
+                fs::copy(&source, &target)?;
+                fs::File::open(&target)?.sync_all()
+            };
+            copy().map_err(io_error("copy", &source))?;
+        }
+    }
+    let list = fresh.join("artifacts.txt");
+    fs::write(&list, artifacts(&dir.join("artifacts"))?).map_err(io_error("write", &list))?;
+    let finish = || {
+        fs::File::open(&list)?.sync_all()?;
+        sync_dir(&into)?;
+        sync_dir(&fresh)?;
+        fs::rename(&fresh, &kept)?;
+        sync_dir(dir)
+    };
+    finish().map_err(io_error("make", &kept))?;
+    Ok(kept)
+}
+
+/// A line for each artifact's file: its bytes and its name.
+fn artifacts(dir: &Path) -> Result<String, StoreError> {
+    let mut lines = Vec::new();
+    let list = |dir: &Path| match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(io_error("list", dir)),
+    };
+    for channel in list(dir)? {
+        if !channel.path().is_dir() {
+            continue;
+        }
+        for file in list(&channel.path())? {
+            let bytes = file.metadata().map_err(io_error("read", &file.path()))?.len();
+            let (folder, name) = (channel.file_name(), file.file_name());
+            lines.push(format!("{bytes} {}/{}\n", folder.display(), name.display()));
+        }
+    }
+    lines.sort();
+    Ok(lines.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    fn old_state() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Layout::of(dir.path()).journal;
+        fs::create_dir_all(&journal).unwrap();
+        fs::write(segment::path(&journal, 1), "one\n").unwrap();
+        fs::write(segment::path(&journal, 2), "two\n").unwrap();
+        let artifacts = dir.path().join("artifacts/main");
+        fs::create_dir_all(&artifacts).unwrap();
+        fs::write(artifacts.join("a1"), "words").unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_new_state_is_marked_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        prepare(dir.path()).unwrap();
+        let marker = fs::read_to_string(dir.path().join(FILE)).unwrap();
+        assert_eq!(marker, format!("{{\"format\":2,\"written_by\":\"{}\"}}\n", env!("CARGO_PKG_VERSION")));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_old_state_is_carried_forward_with_a_copy_that_later_appends_do_not_change() {
+        let dir = old_state();
+        // A copy that was cut short is begun anew.
+        fs::create_dir_all(dir.path().join("before-format-2.new/journal")).unwrap();
+        prepare(dir.path()).unwrap();
+        prepare(dir.path()).unwrap();
+        assert_eq!(read(dir.path()).unwrap().unwrap().format, FORMAT);
+        let journal = Layout::of(dir.path()).journal;
+        fs::write(segment::path(&journal, 2), "two\nthree\n").unwrap();
+        let kept = dir.path().join("before-format-2");
+        let text = |first| fs::read_to_string(segment::path(&kept.join("journal"), first)).unwrap();
+        assert_eq!((text(1), text(2)), ("one\n".to_owned(), "two\n".to_owned()));
+        assert_eq!(fs::metadata(segment::path(&journal, 1)).unwrap().nlink(), 2, "sealed ones take no room");
+        assert_eq!(fs::read_to_string(kept.join("artifacts.txt")).unwrap(), "5 main/a1\n");
+        assert!(!dir.path().join("before-format-2.new").exists());
+    }
+
+    #[test]
+    fn a_newer_state_is_refused_by_name_and_a_garbled_marker_says_what_to_do() {
+        let dir = old_state();
+        fs::write(dir.path().join(FILE), r#"{"format":7,"written_by":"3.1.4","more":true}"#).unwrap();
+        let before = fs::read_dir(dir.path()).unwrap().count();
+        let error = prepare(dir.path()).unwrap_err();
+        assert!(matches!(error, StoreError::Newer { format: 7, known: FORMAT, .. }), "{error}");
+        assert!(error.to_string().contains("3.1.4"), "{error}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), before);
+        fs::write(dir.path().join(FILE), "{\"form").unwrap();
+        assert!(prepare(dir.path()).unwrap_err().to_string().contains("remove the file"));
+    }
+}
