@@ -49,7 +49,7 @@ pub enum NoArtifact {
     },
     /// It expired.
     #[error(
-        "artifact {id} expired on {on}: it had not been read for {days} days; call the tool again for its result"
+        "artifact {id} expired on {on}, {days} days after it was last read; call the tool again for its result"
     )]
     Expired {
         /// The artifact.
@@ -111,15 +111,26 @@ pub fn readable(conversation: &Conversation, id: &str, from: u64) -> Result<Arti
     Ok(artifact.clone())
 }
 
-/// The artifacts that nobody has read for so many days, in the order of their ids; none at 0 days.
-pub fn due(conversation: &Conversation, days: u32, now: Timestamp) -> Vec<ArtifactId> {
-    if days == 0 {
-        return Vec::new();
+/// The artifacts that are to expire, in the order of their ids: those that nobody has read for `artifact_days`, and of the
+/// rest, while they take more than `artifact_mib`, those that were read longest ago.
+pub fn due(conversation: &Conversation, settings: &ResultGuardSettings, now: Timestamp) -> Vec<ArtifactId> {
+    let mut kept: Vec<&Artifact> =
+        conversation.artifacts.values().filter(|artifact| artifact.expired_at.is_none()).collect();
+    kept.sort_by_key(|artifact| (artifact.used_at, ordinal(&artifact.id)));
+    let age = SignedDuration::from_hours(24 * i64::from(settings.artifact_days));
+    let most = match settings.artifact_mib {
+        0 => u64::MAX,
+        mib => mib.saturating_mul(1024 * 1024),
+    };
+    let mut bytes: u64 = kept.iter().map(|artifact| artifact.bytes).sum();
+    let mut due = Vec::new();
+    for artifact in kept {
+        let is_old = settings.artifact_days > 0 && now.duration_since(artifact.used_at) >= age;
+        if is_old || bytes > most {
+            bytes -= artifact.bytes;
+            due.push(artifact.id.clone());
+        }
     }
-    let age = SignedDuration::from_hours(24 * i64::from(days));
-    let unused =
-        |artifact: &&Artifact| artifact.expired_at.is_none() && now.duration_since(artifact.used_at) >= age;
-    let mut due: Vec<_> = conversation.artifacts.values().filter(unused).map(|a| a.id.clone()).collect();
     due.sort_by_key(ordinal);
     due
 }

@@ -102,6 +102,13 @@ impl ResultGuardSettings {
                 "must be a number of days from 0 (never) to 36500",
             ));
         }
+        if self.artifact_mib > 1_048_576 {
+            return Err(bad(
+                "artifact_mib",
+                self.artifact_mib,
+                "must be a number of MiB from 0 (no limit) to 1048576",
+            ));
+        }
         Ok(())
     }
 }
@@ -180,6 +187,7 @@ mod tests {
     #[case(|s: &mut ResultGuardSettings| s.free_share = 1.0, None)]
     #[case(|s: &mut ResultGuardSettings| s.free_share = f64::NAN, Some("free_share"))]
     #[case(|s: &mut ResultGuardSettings| s.artifact_days = 40_000, Some("artifact_days"))]
+    #[case(|s: &mut ResultGuardSettings| s.artifact_mib = 2_000_000, Some("artifact_mib"))]
     fn limits_of_the_result_guard(
         #[case] change: fn(&mut ResultGuardSettings),
         #[case] expected: Option<&str>,

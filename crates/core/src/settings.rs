@@ -115,6 +115,8 @@ pub struct ResultGuardSettings {
     pub free_share: f64,
     /// Days after which an artifact that nobody read expires; 0: never.
     pub artifact_days: u32,
+    /// Most MiB that the artifacts of a channel take: over it, those that were read longest ago expire; 0: no limit.
+    pub artifact_mib: u64,
     /// Classes of tools by their names; what is not named is as the tool says.
     pub classes: BTreeMap<String, ResultClass>,
 }
@@ -129,7 +131,14 @@ impl ResultGuardSettings {
 
 impl Default for ResultGuardSettings {
     fn default() -> Self {
-        Self { enabled: true, max_bytes: 50_000, free_share: 0.5, artifact_days: 0, classes: BTreeMap::new() }
+        Self {
+            enabled: true,
+            max_bytes: 50_000,
+            free_share: 0.5,
+            artifact_days: 0,
+            artifact_mib: 0,
+            classes: BTreeMap::new(),
+        }
     }
 }
 

@@ -449,12 +449,16 @@ fn events_of_erasures_keep_their_shape() {
     let events = vec![
         Event::PersonErased { pseudonym: "local/erased-1".into(), figures },
         Event::RecordsRemoved { from_n: 2, to_n: 9, by: Removal::Erasure },
-        Event::RecordsRemoved { from_n: 2, to_n: 2, by: Removal::Retention },
+        Event::WordsExpired {
+            channel: "main/local/main".parse().unwrap(),
+            entries: vec![(Seq(1), Seq(4)), (Seq(7), Seq(7))],
+            summaries: vec!["s1".into()],
+        },
     ];
     insta::assert_snapshot!(lines(events), @r#"
     {"n":1,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"person_erased","pseudonym":"local/erased-1","figures":{"entries":2,"answers":1,"memories":0,"summaries":0,"artifacts":0,"mentions":0,"conversations":0,"seconds":0.5}}}
     {"n":2,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"records_removed","from_n":2,"to_n":9,"by":"erasure"}}
-    {"n":3,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"records_removed","from_n":2,"to_n":2,"by":"retention"}}
+    {"n":3,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"words_expired","channel":"main/local/main","entries":[[1,4],[7,7]],"summaries":["s1"]}}
     "#);
 }
 

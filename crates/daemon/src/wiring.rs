@@ -20,7 +20,7 @@ use crate::admin::{self, Admin, Identity};
 use crate::clock::SystemClock;
 use crate::config::{Config, Environment, Live, Loaded, StateDir};
 use crate::desk::{DaemonDesk, DeskDeps};
-use crate::keeper::{Daily, Keeper};
+use crate::keeper::Daily;
 use crate::life::Life;
 use crate::networks::{self, BadNetwork, Networks};
 use crate::registry::DaemonRegistry;
@@ -169,7 +169,7 @@ impl Daemon {
             socket: Some(socket.clone()),
             started_at: clock.now(),
         };
-        let keeper = Keeper::of(&store, &loaded.config, &clock);
+        let daily_clock = Arc::clone(&clock);
         let admin = Admin {
             store: store.clone(),
             house: Some(house.clone()),
@@ -187,7 +187,7 @@ impl Daemon {
         match socket::serve(socket, home, router.clone()).await {
             Ok(socket) => {
                 let adapters = Adapters::start(adapters, &ports);
-                let (live, daily) = (live.clone(), Daily::start(keeper));
+                let (live, daily) = (live.clone(), Daily::start(store.clone(), live.clone(), daily_clock));
                 Ok(Self { store, house, roster, router, outside, socket, adapters, reloader, live, daily })
             }
             Err(error) => {

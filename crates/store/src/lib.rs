@@ -29,6 +29,6 @@ pub use backup::swap::is_begun;
 pub use backup::{BackupError, BackupReport, RestoreReport, restore_dir};
 pub use erasure::{erase_dir, erasures_dir};
 pub use options::StoreOptions;
-pub use retain::Compressed;
+pub use retain::{Expired, Needs, Shrunk};
 pub use store::{Store, StoreStats};
 pub use verify::{JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir};

@@ -1,5 +1,6 @@
 //! The store: opening and closing it, and what holds its parts together.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -47,6 +48,8 @@ pub(crate) struct Inner {
     /// An erasure was asked for: the store is about to be opened anew, and no backup begins.
     pub(crate) erasing: AtomicBool,
     pub(crate) artifacts: Artifacts,
+    /// Segments of whose words nothing is left to be taken out.
+    pub(crate) spent: Mutex<HashSet<u64>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     indexer: Mutex<Option<JoinHandle<()>>>,
     lock: Mutex<Option<Arc<StateLock>>>,
@@ -148,6 +151,7 @@ impl Store {
             maintenance: Arc::default(),
             erasing: AtomicBool::new(false),
             artifacts,
+            spent: Mutex::default(),
             threads: Mutex::new(vec![writer, applier]),
             indexer: Mutex::new(Some(indexer)),
             lock: Mutex::new(Some(lock)),

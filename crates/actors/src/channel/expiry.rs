@@ -24,12 +24,12 @@ impl ChannelState {
     /// Expires what is due, and looks again in a day.
     pub(super) async fn expire(&mut self) -> Result<(), Fault> {
         self.myself.send_after(EVERY, || ChannelMsg::Expire);
-        let (days, now) = (self.cell.settings().result_guard.artifact_days, self.shared.now());
-        let ids = self.cell.read(|conversation| due(conversation, days, now));
+        let (settings, now) = (self.cell.settings(), self.shared.now());
+        let ids = self.cell.read(|conversation| due(conversation, &settings.result_guard, now));
         if ids.is_empty() {
             return Ok(());
         }
-        tracing::info!(channel = %self.cell.id, n = ids.len(), days, "artifacts expired: nobody has read them for that long");
+        tracing::info!(channel = %self.cell.id, n = ids.len(), "artifacts expired: nobody has read them for long, or there are too many");
         // What the store refuses is tried again in a day, or at the next wake.
         if self.commit(vec![Event::ArtifactsExpired { ids: ids.clone() }]).await?.is_ok() {
             metrics::counter!("cairn_artifacts_expired_total").increment(ids.len() as u64);

@@ -257,7 +257,7 @@ async fn an_artifact_expires_so_many_days_after_its_last_use() {
     assert_eq!(world.artifacts.names(), ["main/local/main a2"]);
     let gone = result_of(&world, &live, "artifact_read", json!({ "id": "a1" })).await.text();
     assert!(gone.starts_with("error: artifact a1 expired on 2026-01-0"), "{gone}");
-    assert!(gone.contains("had not been read for 3 days"), "{gone}");
+    assert!(gone.contains("3 days after it was last read"), "{gone}");
     let history = world.store.history(&local());
     let entry = history.iter().find(|entry| entry.artifact == Some("a1".into())).unwrap();
     assert!(entry.text().contains("artifact a1"), "entries keep their reference");

@@ -53,9 +53,28 @@ fn artifacts_are_due_so_many_days_after_their_last_use(
     let mut gone = artifact("a1", 0);
     gone.expired_at = Some(at(4));
     let conversation = channel([gone, artifact("a11", 13), artifact("a2", 10), artifact("a10", 10)]);
-    let due = due(&conversation, days, at(now));
+    let settings = ResultGuardSettings { artifact_days: days, ..ResultGuardSettings::default() };
+    let due = due(&conversation, &settings, at(now));
     assert_eq!(due.iter().map(ArtifactId::as_str).collect::<Vec<_>>(), expected);
     assert_eq!(super::expired(&conversation), ["a1".into()]);
+}
+
+#[test]
+fn too_many_of_a_channel_expire_by_their_last_use() {
+    let mib = |id, used, mib: u64| Artifact { bytes: mib * 1024 * 1024, ..artifact(id, used) };
+    let mut gone = mib("a1", 1, 9);
+    gone.expired_at = Some(at(4));
+    let conversation = channel([gone, mib("a2", 9, 4), mib("a3", 5, 4), mib("a10", 5, 1), mib("a4", 8, 4)]);
+    let due = |artifact_mib, artifact_days| {
+        let settings = ResultGuardSettings { artifact_mib, artifact_days, ..ResultGuardSettings::default() };
+        let due = due(&conversation, &settings, at(10));
+        due.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert!(due(0, 0).is_empty() && due(13, 0).is_empty(), "13 MiB are kept");
+    assert_eq!(due(12, 0), ["a3"]);
+    assert_eq!(due(8, 0), ["a3", "a10"]);
+    assert_eq!(due(7, 0), ["a3", "a4", "a10"]);
+    assert_eq!(due(12, 5), ["a3", "a10"], "those that are old count for nothing");
 }
 
 #[test]

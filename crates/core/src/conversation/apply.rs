@@ -98,6 +98,7 @@ impl Conversation {
             | Event::ServerApproved { .. }
             | Event::ServerRevoked { .. }
             | Event::PersonErased { .. }
+            | Event::WordsExpired { .. }
             | Event::RecordsRemoved { .. }
             | Event::LinesQuarantined { .. } => {}
         }

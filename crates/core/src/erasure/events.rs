@@ -36,6 +36,10 @@ impl Eraser {
                 self.mask.chat(&platform, &mut to);
                 Some(Event::ChatMigrated { platform, from, to })
             }
+            Event::WordsExpired { ref channel, .. } if self.survey.is_private(channel) => None,
+            Event::WordsExpired { channel, entries, summaries } => {
+                Some(Event::WordsExpired { channel: self.mask.channel(&channel), entries, summaries })
+            }
             event => self.of_memories(None, event),
         }
     }

@@ -7,7 +7,8 @@ use crate::approval::{Approval, ApprovalOutcome};
 use crate::artifact::Artifact;
 use crate::erasure::Figures;
 use crate::ids::{
-    ApprovalId, ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, RunId, Seq, TurnId,
+    ApprovalId, ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, RunId, Seq, SummaryId,
+    TurnId,
 };
 use crate::mcp::ServerPin;
 use crate::memory::{MemoryKind, MemorySave};
@@ -18,8 +19,10 @@ use crate::summary::Marker;
 use crate::tool::ToolUse;
 
 mod run;
+mod turn;
 
 pub use run::{Checkpoint, Outcome, Run, RunEnd, RunOutcome, RunRequest, Trigger, Work};
+pub use turn::{TurnEnd, TurnOutcome};
 
 /// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -402,6 +405,16 @@ pub enum Event {
         /// What went.
         figures: Figures,
     },
+    /// Words of old records have expired: they are shown to nobody from here on, and taken out of the journal.
+    WordsExpired {
+        /// The channel that they were said in.
+        channel: ChannelId,
+        /// The entries, as ranges with both ends included, in order.
+        entries: Vec<(Seq, Seq)>,
+        /// Summaries that stand in the window no more.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        summaries: Vec<SummaryId>,
+    },
     /// Stands in the place of records that were taken out of the journal, so that numbers stay whole.
     RecordsRemoved {
         /// Numbers of the first and last record that it stands for; its own is the first.
@@ -426,8 +439,6 @@ pub enum Event {
 pub enum Removal {
     /// A person was erased.
     Erasure,
-    /// They were older, or more, than `[retention]` keeps, and nothing needs them any more.
-    Retention,
 }
 
 /// How a delivery ended.
@@ -451,43 +462,4 @@ pub enum Receipt {
         /// What went wrong.
         reason: String,
     },
-}
-
-/// How a turn ended, with what a repeated request is answered with.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TurnEnd {
-    /// The turn.
-    pub turn: TurnId,
-    /// How.
-    pub outcome: TurnOutcome,
-    /// The model that answered, by its id in the configuration.
-    pub model: Option<String>,
-    /// Tokens of all model calls of the turn.
-    pub usage: Usage,
-    /// The memories that were in its window.
-    pub recalled: Vec<MemoryId>,
-}
-
-/// The outcome of a turn.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum TurnOutcome {
-    /// Answered by the entry `reply`.
-    Answered {
-        /// The entry.
-        reply: Seq,
-    },
-    /// A turn without an answer: messages that were not addressed to the bot.
-    Unanswered,
-    /// Failed, and the user was told.
-    Failed {
-        /// Typed error.
-        code: String,
-        /// For people.
-        message: String,
-    },
-    /// Cancelled by a command.
-    Stopped,
-    /// Given up after three unclean stops with it open.
-    DeadLettered,
 }

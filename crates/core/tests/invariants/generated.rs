@@ -9,6 +9,7 @@ use cairn_core::model::{ChatMessage, ChatRequest};
 use cairn_core::settings::{HardClear, PruneMode, PruningSettings};
 use proptest::prelude::*;
 
+use crate::expired::check_expired;
 use crate::sim::Sim;
 
 #[derive(Debug, Clone)]
@@ -301,6 +302,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..120),
         window in 900..6_000_u64,
         pruning in pruning(),
+        share in 0.0..=1.0_f64,
     ) {
         let mut sim = Sim::new(window);
         sim.agent.pruning = pruning;
@@ -325,6 +327,7 @@ proptest! {
         for n in [0, sim.journal.len() / 3, sim.journal.len()] {
             prop_assert_eq!(&sim.restored_from(n), &sim.conversation);
         }
+        check_expired(&sim, (share * sim.journal.len() as f64) as usize);
     }
 
     #[test]

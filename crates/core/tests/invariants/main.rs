@@ -4,6 +4,7 @@
 
 mod amended;
 mod engines;
+mod expired;
 mod generated;
 mod guide;
 mod latest;

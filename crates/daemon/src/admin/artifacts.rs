@@ -73,7 +73,7 @@ fn no_artifact(error: NoArtifact) -> ApiError {
             ("no_such_artifact", "`cairn artifact list C` lists those of a channel")
         }
         NoArtifact::Expired { .. } => {
-            ("artifact_expired", "artifact_days under result_guard says when they do")
+            ("artifact_expired", "artifact_days and artifact_mib under result_guard say when they do")
         }
         NoArtifact::PastItsEnd { .. } => ("no_such_range", "lines are counted from 1"),
     };

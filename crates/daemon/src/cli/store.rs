@@ -10,6 +10,7 @@ use super::{Global, backup, exit, out};
 use crate::admin::RetainRequest;
 use crate::keeper::RetainRecord;
 use crate::wiring::store_options;
+use cairn_store::Shrunk;
 
 /// Subcommands of `store`.
 #[derive(Debug, Subcommand)]
@@ -26,7 +27,7 @@ A running daemon is asked to check itself; --quarantine needs it stopped.")]
         #[arg(long)]
         quarantine: bool,
     },
-    /// Compress old journal segments and forget old memories now, as `[retention]` says
+    /// Compress old journal segments, take expired words out of them and forget old memories now, as `[retention]` says
     #[command(after_help = "\
 Examples:
   cairn store retain --dry-run
@@ -92,15 +93,37 @@ async fn retain(global: Global, dry_run: bool) -> Result<(), Failure> {
     if global.json {
         return out::json(&record);
     }
-    let RetainRecord { compressed, memories, .. } = record;
-    out::line(&format!(
-        "{}{} compressed, from {} to {} bytes; {} forgotten",
-        if dry_run { "it would be so: " } else { "" },
-        counted(compressed.segments, "segment", "segments"),
-        grouped(compressed.bytes_before),
-        grouped(compressed.bytes_after),
-        counted(memories, "memory", "memories"),
-    ))
+    out::line(retained(&record).trim_end())
+}
+
+fn retained(record: &RetainRecord) -> String {
+    let RetainRecord { dry_run, compressed, expired, over_bytes, memories, seconds: _ } = record;
+    let bytes = |shrunk: &Shrunk| {
+        let (segments, before) =
+            (counted(shrunk.segments, "segment", "segments"), grouped(shrunk.bytes_before));
+        format!("{segments}, from {before} to {} bytes", grouped(shrunk.bytes_after))
+    };
+    let mut text = if *dry_run { "it would be so:\n".to_owned() } else { String::new() };
+    text.push_str(&format!("compressed  {}\n", bytes(compressed)));
+    text.push_str(&format!(
+        "expired     the words of {} and {} in {}\n",
+        counted(expired.entries, "message", "messages"),
+        counted(expired.summaries, "summary", "summaries"),
+        bytes(&expired.shrunk)
+    ));
+    text.push_str(&format!("forgotten   {}\n", counted(*memories, "memory", "memories")));
+    let failed = compressed.failed + expired.shrunk.failed;
+    if failed > 0 {
+        let failed = counted(failed, "segment", "segments");
+        text.push_str(&format!("failed      {failed}, which stay as they are; the log says why\n"));
+    }
+    if *over_bytes > 0 {
+        text.push_str(&format!(
+            "the journal is still {} bytes over journal_mib: nothing more can be taken out of its closed segments\n",
+            grouped(*over_bytes)
+        ));
+    }
+    text
 }
 
 fn drawn(report: &VerifyReport) -> String {

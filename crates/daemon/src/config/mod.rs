@@ -317,7 +317,10 @@ fn check_retention(check: &mut Check<'_, '_>, retention: &Retention) {
         check.within(&key_path!["retention", key], u64::from(days), 0, 36_500, "days");
     };
     day("compress_days", retention.compress_days, check);
+    day("journal_days", retention.journal_days, check);
     day("memory_days", retention.memory_days, check);
+    check.within(&key_path!["retention", "journal_mib"], retention.journal_mib, 0, 16 * 1024 * 1024, "MiB");
+    check.within(&key_path!["retention", "memory_max"], retention.memory_max, 0, 1_000_000, "memories");
     if !(0.0..=1.0).contains(&retention.memory_importance) {
         let path = key_path!["retention", "memory_importance"];
         check.wrong(&path, "`memory_importance` is no importance", "write a number from 0 to 1, such as 0.5");

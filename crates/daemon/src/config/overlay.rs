@@ -123,6 +123,7 @@ overlay! {
             max_bytes: usize,
             free_share: f64,
             artifact_days: u32,
+            artifact_mib: u64,
             #[schemars(with = "Option<BTreeMap<String, String>>")]
             classes: BTreeMap<String, ResultClass>,
         }

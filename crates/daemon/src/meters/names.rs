@@ -177,6 +177,7 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Histogram(SHARE), "cairn_usage_ratio", "Usage of the window at the end of a turn, by agent"),
     (Gauge, "cairn_views_lag_records", "Durable events that the views do not show yet"),
     (Counter, "cairn_watch_failures_total", "Times that the configuration could not be watched"),
+    (Counter, "cairn_words_expired_total", "Entries whose words retention took out of the journal"),
     (Histogram(LOCK), "cairn_write_lock_seconds", "How long a conversation's write lock is held"),
     (Gauge, "process_max_fds", "Files that the process may have open"),
     (Gauge, "process_open_fds", "Files that the process has open"),

@@ -42,7 +42,7 @@ pub fn is_live(key: &str) -> bool {
     let last = key.rsplit('.').next().unwrap_or(key);
     match table {
         "agents" => rest.contains(']') && last != "engine",
-        "models" | "commands" | "watch" => true,
+        "models" | "commands" | "retention" | "watch" => true,
         "limits" => !matches!(last, "admitted_messages" | "max_message_bytes"),
         "log" => last == "level",
         "discord" | "telegram" => {

@@ -15,7 +15,6 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
     config.mcp.clone_from(&holds.mcp);
     config.fetch.clone_from(&holds.fetch);
     config.store.clone_from(&holds.store);
-    config.retention.clone_from(&holds.retention);
     config.admin.clone_from(&holds.admin);
     config.log = Log { level: std::mem::take(&mut config.log.level), ..holds.log.clone() };
     config.limits = Limits {

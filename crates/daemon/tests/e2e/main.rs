@@ -15,4 +15,5 @@ mod install;
 mod memory;
 mod networks;
 mod replay;
+mod retain;
 mod tune;

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use cairn_core::event::{Event, Record};
-use cairn_core::ids::{ChannelId, MemoryId, Seq};
+use cairn_core::ids::{ChannelId, MemoryId, Seq, SummaryId};
 use cairn_core::memory::MemorySave;
 use cairn_core::ports::StoreError;
 use tantivy::{IndexWriter, Term};
@@ -184,7 +184,10 @@ impl Indexer {
             }
             (Event::EntryAdded { entry }, Some(channel)) => self.take_entry(channel, entry),
             (Event::RunEnded(end), channel) => {
-                if let (Some(summary), Some(channel)) = (&end.summary, channel) {
+                // One without words has expired.
+                if let (Some(summary), Some(channel)) = (&end.summary, channel)
+                    && !summary.text.is_empty()
+                {
                     self.write(docs::of_summary(&self.index.fields, channel, summary))?;
                 }
                 end.memories.iter().try_for_each(|save| self.take_save(save))
@@ -194,6 +197,9 @@ impl Indexer {
                 let known = Reads { db: &db, journal: &self.journal }.seqs_of(channel, message)?;
                 let seqs: BTreeSet<Seq> = known.into_iter().chain(seqs.iter().copied()).collect();
                 seqs.into_iter().try_for_each(|seq| self.delete_entry(channel, seq, record.n))
+            }
+            (Event::WordsExpired { channel, entries, summaries }, _) => {
+                self.expire(channel, entries, summaries, record.n)
             }
             (Event::MemorySaved(save), _) => self.take_save(save),
             (Event::MemoryEdited { id, .. } | Event::MemoryForgotten { id }, _) => self.take_memory(id),
@@ -228,9 +234,7 @@ impl Indexer {
         // What waits for neighbours is read again, as it is shown now, when the next entry comes.
         self.write_rest()?;
         self.recent.remove(channel);
-        let term = Term::from_field_text(self.index.fields.key, &Subject::Entry(channel.clone(), seq).key());
-        self.writer()?.delete_term(term);
-        self.note_uncommitted();
+        self.delete_doc(&Subject::Entry(channel.clone(), seq))?;
         let db = self.views.db()?;
         let reads = Reads { db: &db, journal: &self.journal };
         // The views may be ahead: later entries have not been indexed yet.
@@ -240,6 +244,32 @@ impl Indexer {
         let entries = reads.entries(channel, from, to, usize::MAX)?;
         let writes = Recent::around(&self.index.fields, channel, &entries, seq);
         writes.into_iter().try_for_each(|write| self.write(write))
+    }
+
+    /// Entries and summaries whose words have expired go, and lend them to the entries around them no more.
+    fn expire(
+        &mut self,
+        channel: &ChannelId,
+        entries: &[(Seq, Seq)],
+        summaries: &[SummaryId],
+        n: u64,
+    ) -> Result<(), StoreError> {
+        for (from, to) in entries {
+            for seq in (from.0..to.0).map(Seq) {
+                self.delete_doc(&Subject::Entry(channel.clone(), seq))?;
+            }
+            // The ends have neighbours that stay.
+            self.delete_entry(channel, *to, n)?;
+            self.delete_entry(channel, *from, n)?;
+        }
+        summaries.iter().try_for_each(|id| self.delete_doc(&Subject::Summary(channel.clone(), id.clone())))
+    }
+
+    fn delete_doc(&mut self, subject: &Subject) -> Result<(), StoreError> {
+        let term = Term::from_field_text(self.index.fields.key, &subject.key());
+        self.writer()?.delete_term(term);
+        self.note_uncommitted();
+        Ok(())
     }
 
     fn take_save(&mut self, save: &MemorySave) -> Result<(), StoreError> {
@@ -254,10 +284,7 @@ impl Indexer {
         if let Some(memory) = memories::get(&*self.views.db()?, id)? {
             return self.write(docs::of_memory(&self.index.fields, &memory));
         }
-        let term = Term::from_field_text(self.index.fields.key, &Subject::Memory(id.clone()).key());
-        self.writer()?.delete_term(term);
-        self.note_uncommitted();
-        Ok(())
+        self.delete_doc(&Subject::Memory(id.clone()))
     }
 
     fn write(&mut self, write: Write) -> Result<(), StoreError> {

@@ -35,7 +35,7 @@ pub(crate) struct Spoken {
 
 /// Whether an entry is indexed: it has words of its own, and they do not quote others.
 fn is_spoken(entry: &Entry) -> bool {
-    !entry.quotes && entry.role != Role::Tool && !entry.is_deleted()
+    !entry.quotes && entry.role != Role::Tool && !entry.is_deleted() && !entry.is_expired()
 }
 
 /// The last entries of a channel, oldest first.
@@ -71,7 +71,9 @@ impl Recent {
     /// Takes in the next entry. Returns the one that has all its neighbours now.
     pub(crate) fn push(&mut self, fields: &Fields, channel: &ChannelId, entry: &Entry) -> Option<Write> {
         if !is_spoken(entry) {
-            return (entry.role == Role::Tool).then(|| tool_result(fields, channel, entry)).flatten();
+            return (entry.role == Role::Tool && !entry.is_expired())
+                .then(|| tool_result(fields, channel, entry))
+                .flatten();
         }
         self.entries.push_back(spoken(entry)?);
         let complete =

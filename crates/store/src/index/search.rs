@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use cairn_core::event::Event;
 use cairn_core::ports::{Hit, HitKind, Query, StoreError};
+use cairn_core::retention::EXPIRED_TEXT;
 use tantivy::schema::Value;
 use tantivy::{DocAddress, Searcher, TantivyDocument};
 
@@ -146,7 +147,7 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
     match candidate.subject {
         Subject::Entry(channel, seq) => {
             let Some(entry) = reads.entries(&channel, seq, seq, 1)?.pop() else { return Ok(None) };
-            if entry.is_deleted() {
+            if entry.is_deleted() || entry.is_expired() {
                 return Ok(None);
             }
             let id = entry.message.as_ref().map_or_else(|| seq.to_string(), ToString::to_string);
@@ -162,7 +163,8 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
         }
         Subject::Summary(channel, id) => {
             let Some(Event::RunEnded(end)) = reads.summary_event(&channel, &id)? else { return Ok(None) };
-            Ok(end.summary.map(|summary| Hit {
+            let summary = end.summary.filter(|summary| summary.text != EXPIRED_TEXT);
+            Ok(summary.map(|summary| Hit {
                 seq: Some(summary.from_seq),
                 score,
                 at: summary.to_at,

@@ -71,6 +71,25 @@ pub(crate) fn frame(out: &mut Vec<u8>, n: u64, left: u32, body: &str) {
     out.push(b'\n');
 }
 
+/// The line of a record that stands in the place of a line without its line feed, just as long: what it is shorter is
+/// filled up with spaces, so that places in the segment stay. `None`: it would be longer.
+///
+/// # Errors
+/// The line cannot be read, or the record not be written.
+pub(crate) fn in_place_of(line: &[u8], record: Record) -> Result<Option<Vec<u8>>, String> {
+    let (n, left) = number(line)?;
+    let Record { n: _, at, channel, event } = record;
+    let mut text = body(&NewRecord { channel, at, event }).map_err(|error| error.to_string())?;
+    let mut framed = Vec::with_capacity(line.len() + 1);
+    frame(&mut framed, n, left, &text);
+    let Some(shorter) = (line.len() + 1).checked_sub(framed.len()) else { return Ok(None) };
+    text.push_str(&" ".repeat(shorter));
+    framed.clear();
+    frame(&mut framed, n, left, &text);
+    framed.pop();
+    Ok(Some(framed))
+}
+
 /// Checks frame and checksum of a line without its line feed. Says what is wrong.
 pub(crate) fn check(line: &[u8]) -> Result<(), String> {
     if line.len() < REST_AT || &line[..CRC_AT] != b"{\"crc\":\"" || &line[REST_AT - 2..REST_AT] != b"\"," {
@@ -140,6 +159,25 @@ mod tests {
         assert_eq!(number(line).unwrap(), (12, 1));
         let record = parse(line).unwrap();
         assert_eq!((record.n, record.event, record.channel), (12, sample().event, sample().channel));
+    }
+
+    #[test]
+    fn a_line_that_takes_the_place_of_another_is_just_as_long() {
+        let mut out = Vec::new();
+        frame(&mut out, 12, 3, &body(&sample()).unwrap());
+        out.pop();
+        let record = parse(&out).unwrap();
+        let shorter = Record { event: Event::DaemonStopped, ..record.clone() };
+        let line = in_place_of(&out, shorter.clone()).unwrap().unwrap();
+        assert_eq!(
+            (line.len(), parse(&line).unwrap(), number(&line).unwrap()),
+            (out.len(), shorter, (12, 3))
+        );
+        assert_eq!(in_place_of(&out, record.clone()).unwrap().unwrap(), out, "the same is the same");
+        let again = in_place_of(&line, parse(&line).unwrap()).unwrap().unwrap();
+        assert_eq!(again, line, "filled up once");
+        let longer = Event::DaemonStarted { version: "0.1.0-and-more".to_owned() };
+        assert_eq!(in_place_of(&out, Record { event: longer, ..record }).unwrap(), None);
     }
 
     #[test]

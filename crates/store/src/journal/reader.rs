@@ -40,6 +40,11 @@ impl Reader {
         line::parse(&bytes).map_err(|why| segment::damaged(&path, position.offset, why))
     }
 
+    /// A segment was written anew: what is read from here on is read from the new file.
+    pub(crate) fn forget(&self, segment: u64) {
+        self.files.lock().retain(|(first, _)| *first != segment);
+    }
+
     /// A record that does not fit the state, as an error that names its place.
     pub(crate) fn misfit(&self, position: Position, message: impl Into<String>) -> StoreError {
         segment::damaged(&segment::path(&self.dir, position.segment), position.offset, message)

@@ -161,6 +161,12 @@ impl Lines {
         Ok(Self { file, path: path.to_owned(), next: offset, end, buf: Vec::new(), buf_at: offset })
     }
 
+    /// Reads a file that is open from its beginning; `path` is for errors.
+    pub(crate) fn of(file: SegmentFile, path: &Path) -> Result<Self, StoreError> {
+        let end = file.len().map_err(io_error("read", path))?;
+        Ok(Self { file, path: path.to_owned(), next: 0, end, buf: Vec::new(), buf_at: 0 })
+    }
+
     /// Moves the end on.
     pub(crate) fn extend(&mut self, end: u64) {
         self.end = self.end.max(end);

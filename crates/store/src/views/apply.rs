@@ -46,8 +46,10 @@ pub(crate) fn apply(
     }
     memories::apply(changes, record)?;
     registry::apply(changes, record)?;
-    if matches!(record.event, Event::LinesQuarantined { .. }) {
-        meta.quarantined = true;
+    match &record.event {
+        Event::LinesQuarantined { .. } => meta.quarantined = true,
+        Event::WordsExpired { channel, entries, .. } => expire(changes, channel, entries)?,
+        _ => {}
     }
     meta.advance(Checkpoint { n: last_n(&record.event, record.n), position });
     Ok(())
@@ -145,6 +147,7 @@ fn in_channel(
         | Event::ServerApproved { .. }
         | Event::ServerRevoked { .. }
         | Event::PersonErased { .. }
+        | Event::WordsExpired { .. }
         | Event::RecordsRemoved { .. }
         | Event::LinesQuarantined { .. } => {}
     }
@@ -259,7 +262,7 @@ fn start_turn(
                 state.pending = state.pending.saturating_sub(1);
                 let MessageRow { n, edited, deleted, .. } = row;
                 changes.put(key, &MessageRow { seq: Some(state.next_seq), ..row })?;
-                SeqRow { n, taken, edited, deleted, lost: false }
+                SeqRow { n, taken, edited, deleted, expired: false, lost: false }
             }
             None => SeqRow { taken, lost: true, ..SeqRow::of(record.n) },
         };
@@ -323,6 +326,17 @@ fn delete(
         let key = Key::seq(channel, seq);
         if let Some(row) = changes.get::<SeqRow>(&key)? {
             changes.put(key, &SeqRow { deleted: true, ..row })?;
+        }
+    }
+    Ok(())
+}
+
+/// The words of entries are shown to nobody any more.
+fn expire(changes: &mut Changes<'_>, channel: &ChannelId, entries: &[(Seq, Seq)]) -> Result<(), StoreError> {
+    for seq in entries.iter().flat_map(|(from, to)| from.0..=to.0) {
+        let key = Key::seq(channel, Seq(seq));
+        if let Some(row) = changes.get::<SeqRow>(&key)? {
+            changes.put(key, &SeqRow { expired: true, ..row })?;
         }
     }
     Ok(())

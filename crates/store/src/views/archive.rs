@@ -1,13 +1,15 @@
 //! Conversations at rest: channels, restoring one, entries by number, message ids.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, Record, TurnEnd, TurnOutcome};
+use cairn_core::event::{Event, Record, RunEnd, TurnEnd, TurnOutcome};
 use cairn_core::ids::{ChannelId, MessageId, Seq, SummaryId};
 use cairn_core::message::{Entry, Pending};
 use cairn_core::model::Usage;
 use cairn_core::ports::{ChannelRow, OutboxItem, Seen, StoreError};
+use cairn_core::retention::EXPIRED_TEXT;
 use cairn_core::tool::ToolUse;
 
 use super::codec::{Key, Table, decode, trailing_number, view_error};
@@ -83,14 +85,20 @@ impl Reads<'_> {
         Ok(records)
     }
 
-    /// The event that has a summary.
+    /// The event that has a summary; one whose words have expired says so.
     pub(crate) fn summary_event(
         &self,
         channel: &ChannelId,
         id: &SummaryId,
     ) -> Result<Option<Event>, StoreError> {
         let Some(n) = self.db.get::<u64>(&Key::summary(channel, id))? else { return Ok(None) };
-        Ok(self.record(channel, n)?.map(|record| record.event))
+        let mut event = self.record(channel, n)?.map(|record| record.event);
+        if let Some(Event::RunEnded(RunEnd { summary: Some(summary), .. })) = &mut event
+            && summary.text.is_empty()
+        {
+            EXPIRED_TEXT.clone_into(&mut summary.text);
+        }
+        Ok(event)
     }
 
     /// How a message id stands.
@@ -118,7 +126,7 @@ impl Reads<'_> {
         }
     }
 
-    /// Entries of a range of numbers, in order; deleted ones without their words.
+    /// Entries of a range of numbers, in order; deleted and expired ones without their words.
     pub(crate) fn entries(
         &self,
         channel: &ChannelId,
@@ -167,7 +175,38 @@ impl Reads<'_> {
         Ok(None)
     }
 
-    /// Entries of a range; `hides`: deleted ones without their words.
+    /// The entries whose words stand in those records of a channel, by record.
+    ///
+    /// Messages are taken up in the order in which they came, so that what follows the first that came later is of later
+    /// records.
+    pub(crate) fn words_in(
+        &self,
+        channel: &ChannelId,
+        from_n: u64,
+        to_n: u64,
+    ) -> Result<HashMap<u64, Seq>, StoreError> {
+        let before = self.last_seq_at(channel, from_n.saturating_sub(1))?;
+        let first = before.map_or(Seq(1), Seq::next);
+        let mut found = HashMap::new();
+        for item in self.db.range(&Key::seq(channel, first), &Key::seq(channel, Seq(u64::MAX))) {
+            let (key, payload) = item?;
+            let seq = Seq(trailing_number(&key).unwrap_or_default());
+            let row: SeqRow = decode(&payload)?;
+            if row.n > to_n && row.taken.is_some() && !row.lost {
+                break;
+            }
+            let records = [Some(row.n), row.edited].into_iter().flatten();
+            found.extend(records.filter(|n| (from_n..=to_n).contains(n)).map(|n| (n, seq)));
+        }
+        Ok(found)
+    }
+
+    /// Whether the words of an entry are known to have expired.
+    pub(crate) fn is_expired(&self, channel: &ChannelId, seq: Seq) -> Result<bool, StoreError> {
+        Ok(self.db.get::<SeqRow>(&Key::seq(channel, seq))?.is_some_and(|row| row.expired))
+    }
+
+    /// Entries of a range; `hides`: deleted and expired ones without their words.
     fn read_entries(
         &self,
         channel: &ChannelId,
@@ -184,9 +223,13 @@ impl Reads<'_> {
             let (key, payload) = item?;
             let seq = Seq(trailing_number(&key).unwrap_or_default());
             let row: SeqRow = decode(&payload)?;
-            let is_hidden = row.deleted && hides;
+            let (deleted, expired) = (row.deleted && hides, row.expired && hides);
             let entry = self.entry(channel, seq, row)?;
-            entries.push(Arc::new(if is_hidden { entry.deleted() } else { entry }));
+            entries.push(Arc::new(match (deleted, expired) {
+                (true, _) => entry.deleted(),
+                (false, true) => entry.expired(),
+                (false, false) => entry,
+            }));
         }
         Ok(entries)
     }

@@ -62,6 +62,9 @@ pub(crate) struct SeqRow {
     /// Its message was deleted: its words are shown to nobody.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deleted: bool,
+    /// Its words have expired.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) expired: bool,
     /// The line that had them was set aside.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) lost: bool,
@@ -70,7 +73,7 @@ pub(crate) struct SeqRow {
 impl SeqRow {
     /// An added entry, whose words are in that record.
     pub(crate) fn of(n: u64) -> Self {
-        Self { n, taken: None, edited: None, deleted: false, lost: false }
+        Self { n, taken: None, edited: None, deleted: false, expired: false, lost: false }
     }
 }
 

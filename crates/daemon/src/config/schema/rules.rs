@@ -51,7 +51,10 @@ pub(in crate::config) const RANGES: &[(&str, u64, u64)] = &[
     ("limits.model_limited_secs", 0, 86_400),
     ("limits.model_cool_down_max_secs", 0, 86_400),
     ("retention.compress_days", 0, 36_500),
+    ("retention.journal_days", 0, 36_500),
+    ("retention.journal_mib", 0, 16_777_216),
     ("retention.memory_days", 0, 36_500),
+    ("retention.memory_max", 0, 1_000_000),
     ("store.segment_mib", 1, 4_096),
     ("store.cache_mib", 1, 65_536),
 ];

@@ -1,0 +1,326 @@
+//! Retention carried out: one pass a day while the daemon runs, and by hand.
+
+#[cfg(test)]
+mod tests;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cairn_core::event::{Event, NewRecord};
+use cairn_core::ids::{AgentId, MemoryId};
+use cairn_core::ports::{Clock, Journal, MemoryFilter, MemoryStore, StoreError};
+use cairn_core::retention::{Relief, RetentionSettings, SegmentFacts};
+use cairn_store::{Expired, Needs, Shrunk, Store};
+use futures::FutureExt;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Config, Live};
+
+/// The first pass comes so long after the start, when what is owed has been sent.
+const FIRST_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// Time between two passes.
+const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Memories that one pass forgets at the most.
+const FORGOTTEN_MAX: usize = 10_000;
+
+/// What a pass did, or would do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct RetainRecord {
+    /// Nothing was changed.
+    pub dry_run: bool,
+    /// Journal segments that were compressed.
+    pub compressed: Shrunk,
+    /// What was taken out of journal segments.
+    pub expired: Expired,
+    /// Bytes by which the journal is still over its limit, when nothing makes it smaller any more.
+    pub over_bytes: u64,
+    /// Memories that were forgotten.
+    pub memories: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl RetainRecord {
+    /// How it went, for logs and metrics.
+    fn outcome(&self) -> &'static str {
+        let failed = self.compressed.failed + self.expired.shrunk.failed;
+        let done = self.compressed.segments + self.expired.shrunk.segments + self.memories;
+        match (failed, self.over_bytes, done) {
+            (1.., _, _) => "failed",
+            (0, 1.., _) => "over_limit",
+            (0, 0, 1..) => "done",
+            (0, 0, 0) => "nothing",
+        }
+    }
+}
+
+/// What a pass needs.
+#[derive(Clone)]
+pub struct Keeper {
+    /// The store.
+    pub store: Store,
+    /// `[retention]`.
+    pub settings: RetentionSettings,
+    /// Whose memories there are.
+    pub agents: Vec<AgentId>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Keeper {
+    /// As the configuration says.
+    pub fn of(store: &Store, config: &Config, clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            store: store.clone(),
+            settings: config.retention.clone(),
+            agents: config.agents.iter().map(|agent| agent.id.clone()).collect(),
+            clock: Arc::clone(clock),
+        }
+    }
+
+    /// One pass, told in the log and in metrics, whatever becomes of it.
+    ///
+    /// # Errors
+    /// What could not be read or written; what was done before that stands.
+    pub async fn pass(&self, dry_run: bool) -> Result<RetainRecord, StoreError> {
+        let began = Instant::now();
+        let outcome = self.carry_out(dry_run).await;
+        if dry_run {
+            return outcome;
+        }
+        let name = outcome.as_ref().map_or("failed", RetainRecord::outcome);
+        metrics::counter!("cairn_retention_passes_total", "outcome" => name).increment(1);
+        metrics::histogram!("cairn_retention_seconds").record(began.elapsed().as_secs_f64());
+        match &outcome {
+            Ok(record) => {
+                let RetainRecord { compressed, expired, over_bytes, memories, .. } = *record;
+                metrics::counter!("cairn_words_expired_total").increment(expired.entries);
+                tracing::info!(
+                    outcome = name,
+                    compressed = compressed.segments,
+                    rewritten = expired.shrunk.segments,
+                    failed = compressed.failed + expired.shrunk.failed,
+                    entries_expired = expired.entries,
+                    bytes_saved = saved(&compressed) + saved(&expired.shrunk),
+                    memories,
+                    seconds = record.seconds,
+                    "retention"
+                );
+                if over_bytes > 0 {
+                    tracing::warn!(
+                        over_bytes,
+                        "the journal is over `journal_mib`, and all that nothing needs has been taken out of its closed \
+                         segments; give it more, or make `[store] segment_mib` smaller"
+                    );
+                }
+            }
+            Err(error) => tracing::error!(outcome = name, %error, "retention; it is tried again tomorrow"),
+        }
+        outcome
+    }
+
+    async fn carry_out(&self, dry_run: bool) -> Result<RetainRecord, StoreError> {
+        let began = Instant::now();
+        let mut journal = JournalPass::begin(self, dry_run).await?;
+        journal.by_age().await;
+        journal.by_size().await;
+        let JournalPass { compressed, expired, over_bytes, .. } = journal;
+        let due = self.due_memories().await?;
+        let memories = due.len() as u64;
+        if !dry_run && memories > 0 {
+            let at = self.clock.now();
+            let forgotten = |id| NewRecord { channel: None, at, event: Event::MemoryForgotten { id } };
+            self.store.append(due.into_iter().map(forgotten).collect()).await?;
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(RetainRecord { dry_run, compressed, expired, over_bytes, memories, seconds })
+    }
+
+    async fn due_memories(&self) -> Result<Vec<MemoryId>, StoreError> {
+        let mut due = Vec::new();
+        if self.settings.memory_days == 0 && self.settings.memory_max == 0 {
+            return Ok(due);
+        }
+        let now = self.clock.now();
+        for agent in &self.agents {
+            let scopes = self.store.scopes(agent).await?;
+            let filter = MemoryFilter { limit: usize::MAX, ..MemoryFilter::default() };
+            let memories = self.store.list(agent, &scopes, filter).await?;
+            due.extend(self.settings.forgotten(&memories, now));
+        }
+        due.truncate(FORGOTTEN_MAX);
+        Ok(due)
+    }
+}
+
+fn saved(shrunk: &Shrunk) -> u64 {
+    shrunk.bytes_before.saturating_sub(shrunk.bytes_after)
+}
+
+/// The journal's part of a pass: segment by segment, so that a stop need not wait for all of them.
+struct JournalPass<'a> {
+    keeper: &'a Keeper,
+    dry_run: bool,
+    /// As they are, or, when nothing is changed, as they would be.
+    segments: Vec<SegmentFacts>,
+    /// What is in use, once it is asked for.
+    needs: Option<Arc<Needs>>,
+    compressed: Shrunk,
+    expired: Expired,
+    over_bytes: u64,
+}
+
+impl<'a> JournalPass<'a> {
+    async fn begin(keeper: &'a Keeper, dry_run: bool) -> Result<Self, StoreError> {
+        let segments = keeper.store.segments().await?;
+        let (compressed, expired) = (Shrunk::default(), Expired::default());
+        Ok(Self { keeper, dry_run, segments, needs: None, compressed, expired, over_bytes: 0 })
+    }
+
+    async fn by_age(&mut self) {
+        let (settings, now) = (&self.keeper.settings, self.keeper.clock.now());
+        for idx in 0..self.segments.len() {
+            if settings.expires(&self.segments[idx], now) {
+                self.expire(idx).await;
+            }
+            // What was written anew for its words is compressed already.
+            if settings.compresses(&self.segments[idx], now) {
+                self.compress(idx).await;
+            }
+        }
+    }
+
+    async fn by_size(&mut self) {
+        while let Some(relief) = self.keeper.settings.relief(&self.segments) {
+            let place = |first| self.segments.iter().position(|segment| segment.first == first);
+            match relief {
+                Relief::Compress(first) => match place(first) {
+                    Some(idx) => self.compress(idx).await,
+                    None => break,
+                },
+                Relief::Expire(first) => match place(first) {
+                    Some(idx) => self.expire(idx).await,
+                    None => break,
+                },
+                Relief::Nothing { over } => {
+                    self.over_bytes = over;
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn compress(&mut self, idx: usize) {
+        let first = self.segments[idx].first;
+        match self.keeper.store.compress_segment(first, self.dry_run).await {
+            Ok(shrunk) => {
+                add(&mut self.compressed, &shrunk);
+                self.note(idx, &shrunk);
+            }
+            Err(error) => {
+                self.compressed.failed += 1;
+                self.give_up(idx, &error);
+            }
+        }
+        self.segments[idx].is_packed = true;
+    }
+
+    async fn expire(&mut self, idx: usize) {
+        let first = self.segments[idx].first;
+        match self.take_words(first).await {
+            Ok(expired) => {
+                add(&mut self.expired.shrunk, &expired.shrunk);
+                self.expired.entries += expired.entries;
+                self.expired.summaries += expired.summaries;
+                self.note(idx, &expired.shrunk);
+            }
+            Err(error) => {
+                self.expired.shrunk.failed += 1;
+                self.give_up(idx, &error);
+            }
+        }
+        self.segments[idx].is_spent = true;
+    }
+
+    async fn take_words(&mut self, first: u64) -> Result<Expired, StoreError> {
+        let needs = match &self.needs {
+            Some(needs) => Arc::clone(needs),
+            None => Arc::clone(self.needs.insert(Arc::new(self.keeper.store.needs().await?))),
+        };
+        let at = self.keeper.clock.now();
+        self.keeper.store.expire_segment(first, needs, at, self.dry_run).await
+    }
+
+    fn note(&mut self, idx: usize, shrunk: &Shrunk) {
+        if shrunk.segments > 0 {
+            let segment = &mut self.segments[idx];
+            segment.bytes = shrunk.bytes_after;
+            segment.is_packed = true;
+        }
+    }
+
+    /// It stays as it is, and the others do not wait for it.
+    fn give_up(&mut self, idx: usize, error: &StoreError) {
+        let segment = &mut self.segments[idx];
+        tracing::error!(%error, segment = segment.first, "a journal segment could not be written anew; it stays as it is");
+        (segment.is_packed, segment.is_spent) = (true, true);
+    }
+}
+
+fn add(sum: &mut Shrunk, one: &Shrunk) {
+    sum.segments += one.segments;
+    sum.bytes_before += one.bytes_before;
+    sum.bytes_after += one.bytes_after;
+}
+
+/// The task that makes a pass a day.
+pub struct Daily {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Daily {
+    /// Starts it. Each pass goes by the configuration as it is then, and a pass for which nothing is set does nothing.
+    pub fn start(store: Store, live: Live, clock: Arc<dyn Clock>) -> Self {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        tasks.spawn(daily(store, live, clock, stop.clone()));
+        tasks.close();
+        Self { tasks, stop }
+    }
+
+    /// Ends it. A pass under way ends with what it has in hand: the store waits for that when it is closed.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+async fn daily(store: Store, live: Live, clock: Arc<dyn Clock>, stop: CancellationToken) {
+    let mut pause = FIRST_AFTER;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = EVERY;
+        let keeper = Keeper::of(&store, &live.now().config, &clock);
+        if !keeper.settings.is_on() {
+            continue;
+        }
+        let pass = AssertUnwindSafe(keeper.pass(false)).catch_unwind();
+        let ended = tokio::select! {
+            () = stop.cancelled() => return,
+            ended = pass => ended,
+        };
+        // An error has been told by the pass itself.
+        if ended.is_err() {
+            metrics::counter!("cairn_retention_passes_total", "outcome" => "failed").increment(1);
+            tracing::error!("retention panicked; it is tried again tomorrow");
+        }
+    }
+}

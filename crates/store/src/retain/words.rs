@@ -1,0 +1,221 @@
+//! Words that have expired, taken out of a closed segment: told in the journal first, then the segment is written anew.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use cairn_core::event::{Event, NewRecord, Record};
+use cairn_core::ids::{ChannelId, Seq, SummaryId};
+use cairn_core::ports::{Archive, Journal, OutboxStore, StoreError};
+use cairn_core::retention::{InUse, Words, expire, ranges};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Shrunk, blocking, rewrite};
+use crate::journal::line;
+use crate::journal::segment::{self, Lines, Piece};
+use crate::store::{Inner, Layout, Store};
+use crate::views::archive::Reads;
+
+/// Entries that one record tells of at the most: what is applied to the views at once.
+const ENTRIES_AT_ONCE: usize = 500;
+
+/// What taking words out did, or would do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expired {
+    /// Segments and their bytes.
+    #[serde(flatten)]
+    pub shrunk: Shrunk,
+    /// Entries whose words are gone.
+    pub entries: u64,
+    /// Summaries whose words are gone.
+    pub summaries: u64,
+}
+
+/// What of each channel is in use. It holds for segments that were closed when it was asked for: what came in since, it
+/// does not know.
+#[derive(Debug, Default)]
+pub struct Needs {
+    /// First number of the segment that was written then.
+    before: u64,
+    channels: HashMap<ChannelId, InUse>,
+}
+
+/// What a channel has in a segment that has expired.
+#[derive(Debug, Default)]
+struct Found {
+    entries: BTreeSet<Seq>,
+    summaries: Vec<SummaryId>,
+}
+
+/// What a walk through a segment found.
+#[derive(Debug, Default)]
+struct Walk {
+    found: BTreeMap<ChannelId, Found>,
+    /// Records with words that have expired.
+    expired: u64,
+    /// Records whose words are needed.
+    needed: u64,
+}
+
+/// The entries that the messages of a segment became, by channel and record.
+type Taken = HashMap<ChannelId, HashMap<u64, Seq>>;
+
+impl Store {
+    /// What of each channel is in use now.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn needs(&self) -> Result<Needs, StoreError> {
+        let before = self.inner.appender.durable().borrow().tail.segment;
+        let deliveries = self.deliveries().await?;
+        let mut channels = HashMap::new();
+        for row in self.channels().await? {
+            if let Some(conversation) = self.restore(&row.channel).await? {
+                channels.insert(row.channel, InUse::of(&conversation, deliveries.iter()));
+            }
+        }
+        Ok(Needs { before, channels })
+    }
+
+    /// Takes the words out of a segment that nothing needs. One that was not closed when `needs` was asked for keeps its
+    /// own, and so does a channel that is not known there. `dry_run`: only says what it would come to.
+    ///
+    /// # Errors
+    /// It cannot be read or written; it stays as it was, and what the journal says of it is made true by the next call.
+    pub async fn expire_segment(
+        &self,
+        first: u64,
+        needs: Arc<Needs>,
+        at: Timestamp,
+        dry_run: bool,
+    ) -> Result<Expired, StoreError> {
+        let mut done = Expired::default();
+        if first >= needs.before {
+            return Ok(done);
+        }
+        let held = self.maintenance().await;
+        let needed = needs.clone();
+        let (walk, taken) = self.read(move |inner| walk(inner, first, &needed.channels)).await?;
+        if walk.expired == 0 {
+            self.note_spent(first, &walk, dry_run);
+            return Ok(done);
+        }
+        done.entries = walk.found.values().map(|found| found.entries.len() as u64).sum();
+        done.summaries = walk.found.values().map(|found| found.summaries.len() as u64).sum();
+        if !dry_run {
+            for record in told(&walk.found, at) {
+                self.append(vec![record]).await?;
+            }
+        }
+        let inner = self.inner.clone();
+        done.shrunk = blocking(move || {
+            let _held = held;
+            let dir = Layout::of(&inner.options.dir).journal;
+            let path = segment::path(&dir, first);
+            let shrunk =
+                rewrite::pack(&dir, &path, dry_run, &mut |bytes| Ok(without(bytes, &needs.channels, &taken)));
+            inner.journal.forget(first);
+            shrunk
+        })
+        .await?;
+        self.note_spent(first, &walk, dry_run);
+        Ok(done)
+    }
+
+    /// A segment that has no words left is not looked at again.
+    fn note_spent(&self, first: u64, walk: &Walk, dry_run: bool) {
+        if walk.needed == 0 && !dry_run {
+            self.inner.spent.lock().insert(first);
+        }
+    }
+}
+
+/// The records that tell what has expired, a few entries each.
+fn told(found: &BTreeMap<ChannelId, Found>, at: Timestamp) -> Vec<NewRecord> {
+    let mut records = Vec::new();
+    for (channel, Found { entries, summaries }) in found {
+        let entries: Vec<Seq> = entries.iter().copied().collect();
+        let mut add = |entries: &[Seq], summaries: Vec<SummaryId>| {
+            let entries = ranges(entries.iter().copied());
+            let event = Event::WordsExpired { channel: channel.clone(), entries, summaries };
+            records.push(NewRecord { channel: None, at, event });
+        };
+        entries.chunks(ENTRIES_AT_ONCE).for_each(|some| add(some, Vec::new()));
+        if !summaries.is_empty() {
+            add(&[], summaries.clone());
+        }
+    }
+    records
+}
+
+fn walk(inner: &Inner, first: u64, in_use: &HashMap<ChannelId, InUse>) -> Result<(Walk, Taken), StoreError> {
+    let dir = Layout::of(&inner.options.dir).journal;
+    let path = segment::path(&dir, first);
+    let last = segment::list(&dir)?.into_iter().find(|next| *next > first).map_or(u64::MAX, |next| next - 1);
+    let mut taken = Taken::new();
+    let mut walk = Walk::default();
+    let mut lines = Lines::open(&path, 0, None)?;
+    loop {
+        let bytes = match lines.next()? {
+            Piece::End => return Ok((walk, taken)),
+            Piece::Torn { offset } => return Err(segment::damaged(&path, offset, "it has no end")),
+            Piece::Line { bytes, .. } => bytes,
+        };
+        // A damaged line stays as it is: `store verify` tells of it.
+        let Ok(mut record) = line::parse(bytes) else { continue };
+        let Some(channel) = record.channel.clone() else { continue };
+        let Some(needs) = in_use.get(&channel) else { continue };
+        if !taken.contains_key(&channel) {
+            let here = inner.reads(|reads| reads.words_in(&channel, first, last))?;
+            taken.insert(channel.clone(), here);
+        }
+        let seq = taken[&channel].get(&record.n).copied();
+        match expire(&mut record.event, seq, needs) {
+            Words::None => {}
+            Words::Needed => walk.needed += 1,
+            Words::Expired => {
+                walk.expired += 1;
+                inner.reads(|reads| note(&reads, &mut walk.found, channel, &record.event, seq))?;
+            }
+        }
+    }
+}
+
+/// Notes what the views and the search index are to be told, unless they have been.
+fn note(
+    reads: &Reads<'_>,
+    found: &mut BTreeMap<ChannelId, Found>,
+    channel: ChannelId,
+    event: &Event,
+    seq: Option<Seq>,
+) -> Result<(), StoreError> {
+    let seq = match event {
+        Event::EntryAdded { entry } => Some(entry.seq),
+        Event::Accepted(_) | Event::MessageEdited { .. } => seq,
+        _ => None,
+    };
+    if let Some(seq) = seq
+        && !reads.is_expired(&channel, seq)?
+    {
+        found.entry(channel).or_default().entries.insert(seq);
+        return Ok(());
+    }
+    if let Event::RunEnded(end) = event
+        && let Some(summary) = &end.summary
+    {
+        found.entry(channel).or_default().summaries.push(summary.id.clone());
+    }
+    Ok(())
+}
+
+/// The line without its words; `None`: it stays as it is.
+fn without(bytes: &[u8], in_use: &HashMap<ChannelId, InUse>, taken: &Taken) -> Option<Vec<u8>> {
+    let mut record: Record = line::parse(bytes).ok()?;
+    let channel = record.channel.as_ref()?;
+    let seq = taken.get(channel).and_then(|taken| taken.get(&record.n)).copied();
+    match expire(&mut record.event, seq, in_use.get(channel)?) {
+        // Never longer: see `expire`.
+        Words::Expired => line::in_place_of(bytes, record).ok().flatten(),
+        Words::None | Words::Needed => None,
+    }
+}
