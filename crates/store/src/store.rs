@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -47,6 +47,8 @@ pub(crate) struct Inner {
     maintenance: Arc<tokio::sync::Mutex<()>>,
     /// An erasure was asked for: the store is about to be opened anew, and no backup begins.
     pub(crate) erasing: AtomicBool,
+    /// The store is being closed: work over whole segments breaks off at the next one.
+    closing: AtomicBool,
     pub(crate) artifacts: Artifacts,
     /// Segments of whose words nothing is left to be taken out.
     pub(crate) spent: Mutex<HashSet<u64>>,
@@ -150,6 +152,7 @@ impl Store {
             commands,
             maintenance: Arc::default(),
             erasing: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
             artifacts,
             spent: Mutex::default(),
             threads: Mutex::new(vec![writer, applier]),
@@ -179,6 +182,7 @@ impl Store {
 
     /// Makes everything durable and ends the store's threads. Other clones answer [`StoreError::Closed`] afterwards.
     pub async fn close(self) {
+        self.inner.closing.store(true, Ordering::Release);
         self.inner.appender.close().await;
         if let Err(error) = self.settle().await {
             tracing::warn!(%error, "the views are behind; the next start applies the journal again");
@@ -272,6 +276,20 @@ impl Inner {
     ) -> Result<T, StoreError> {
         let db = self.views.db()?;
         read(Reads { db: &db, journal: &self.journal })
+    }
+
+    /// Whether work over whole segments may go on with the next one.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`]: it may not.
+    pub(crate) fn goes_on(&self) -> Result<(), StoreError> {
+        if self.closing.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
+    /// The lock of the state folder, for work over whole segments that a close may not wait out: nobody else opens the
+    /// store before it has ended. `None`: it is closed.
+    pub(crate) fn state_lock(&self) -> Option<Arc<StateLock>> {
+        self.lock.lock().clone()
     }
 
     /// Ends the index before the views that it reads. A thread that is gone already gets no message.

@@ -89,6 +89,23 @@ async fn lived_in(home: &Home) -> (Store, Chat) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn work_over_segments_breaks_off_when_the_store_is_closed() {
+    let home = Home::new();
+    let (store, _chat) = lived_in(&home).await;
+    let needs = Arc::new(store.needs().await.unwrap());
+    let first = store.segments().await.unwrap()[0].first;
+    let other = store.clone();
+    store.close().await;
+    let backup = other.backup(home.path("backup"), at(5)).await;
+    assert_eq!(backup, Err(BackupError::Store(StoreError::Closed)));
+    assert_eq!(other.compress_segment(first, false).await, Err(StoreError::Closed));
+    assert_eq!(other.expire_segment(first, needs, at(5), false).await, Err(StoreError::Closed));
+    let left: Vec<_> =
+        fs::read_dir(home.dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["state"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_backup_under_load_is_a_prefix_that_restores_to_what_was_then() {
     let home = Home::new();
     let (store, mut chat) = lived_in(&home).await;

@@ -51,7 +51,7 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     fn all(&mut self, inner: &Inner, tail: &Tail, at: Timestamp) -> Result<BackupReport, BackupError> {
-        self.journal(tail)?;
+        self.journal(inner, tail)?;
         let segments = self.items.len() as u64;
         let missing = self.artifacts(inner)?;
         let artifacts = self.items.len() as u64 - segments;
@@ -85,7 +85,7 @@ impl Copy<'_> {
     }
 
     /// The segments up to the tail, each line checked.
-    fn journal(&mut self, tail: &Tail) -> Result<(), BackupError> {
+    fn journal(&mut self, inner: &Inner, tail: &Tail) -> Result<(), BackupError> {
         let (from, into) = (Layout::of(self.state).journal, self.to.join("journal"));
         make_dir(&into)?;
         let mut last = 0;
@@ -93,6 +93,7 @@ impl Copy<'_> {
             if tail.n == 0 || first > tail.segment {
                 continue;
             }
+            inner.goes_on()?;
             let end = (first == tail.segment).then_some(tail.len);
             let pass = Pass::open(&from.join(&name), end, Some(&into.join(&name)))?;
             let passed = pass.records(|record| {
@@ -124,6 +125,7 @@ impl Copy<'_> {
         let mut missing = Vec::new();
         for (channel, ids) in std::mem::take(&mut self.named) {
             for id in ids {
+                inner.goes_on()?;
                 let from = inner.artifacts.file(&channel, &id);
                 let Ok(within) = from.strip_prefix(self.state) else { continue };
                 let (to, name) = (self.to.join(within), within.display().to_string());

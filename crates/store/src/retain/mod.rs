@@ -70,14 +70,17 @@ impl Store {
     /// It cannot be read or written; it stays as it was.
     pub async fn compress_segment(&self, first: u64, dry_run: bool) -> Result<Shrunk, StoreError> {
         let held = self.maintenance().await;
-        let dir = Layout::of(&self.inner.options.dir).journal;
+        let inner = self.inner.clone();
         blocking(move || {
-            let _held = held;
+            let (_held, _lock) = (held, inner.state_lock().ok_or(StoreError::Closed)?);
+            let dir = Layout::of(&inner.options.dir).journal;
             let path = segment::path(&dir, first);
             if !path.exists() {
                 return Ok(Shrunk::default());
             }
-            rewrite::pack(&dir, &path, dry_run, &mut |_| Ok(None))
+            let shrunk = rewrite::pack(&dir, &path, dry_run, &mut |_| Ok(None));
+            inner.journal.forget(first);
+            shrunk
         })
         .await
     }

@@ -109,7 +109,7 @@ impl Store {
         }
         let inner = self.inner.clone();
         done.shrunk = blocking(move || {
-            let _held = held;
+            let (_held, _lock) = (held, inner.state_lock().ok_or(StoreError::Closed)?);
             let dir = Layout::of(&inner.options.dir).journal;
             let path = segment::path(&dir, first);
             let shrunk =
