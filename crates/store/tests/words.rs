@@ -13,7 +13,7 @@ use cairn_core::event::{Event, NewRecord};
 use cairn_core::ids::Seq;
 use cairn_core::ports::{Archive as _, Journal as _, Query, Search as _};
 use cairn_core::summary::{Marker, MarkerKind};
-use cairn_store::{Expired, Store, StoreOptions, rebuild_dir};
+use cairn_store::{Expired, Store, StoreOptions, erase_dir, rebuild_dir, restore_dir};
 use common::{Chat, at, channel, memory, texts};
 
 /// Turns before the summary, and after it.
@@ -209,5 +209,31 @@ async fn an_expiry_that_was_cut_short_is_made_whole_by_the_next() {
     assert_eq!((again.entries, again.shrunk.segments), (0, 1), "the views knew");
     check(&store, &chat, home.path()).await;
     assert!(!first.exists());
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_erased_from_what_has_expired_too() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(options(home.path())).unwrap();
+    let chat = talked(&store).await;
+    expire(&store, false).await;
+    let backup = tempfile::tempdir().unwrap();
+    let place = backup.path().join("backup");
+    store.backup(place.clone(), at(0)).await.unwrap();
+    store.close().await;
+    let erased = erase_dir(options(home.path()), "local/ana", at(0), false).await.unwrap().unwrap();
+    assert_eq!(erased.figures.entries, OLD + 2 * NEW);
+    let store = Store::open(options(home.path())).unwrap();
+    let said = said(&store).await;
+    assert!(said[..2 * OLD as usize].iter().all(|text| text == "[expired]"));
+    assert_eq!(said[2 * OLD as usize], "[erased]");
+    assert!(store.verify().await.unwrap().ok);
+    store.close().await;
+    assert!(!journal(home.path()).contains("\"ana\""));
+    // A backup of what has expired is whole, and is put back as it was.
+    restore_dir(place, home.path().to_owned(), true, at(1)).await.unwrap();
+    let store = Store::open(options(home.path())).unwrap();
+    check(&store, &chat, home.path()).await;
     store.close().await;
 }
