@@ -19,6 +19,12 @@ pub(crate) fn lost() -> TurnFailure {
     failure("turn_failed", "the channel failed before the turn ended", hint)
 }
 
+/// The turn was answered, so long ago that the words of its answer have expired.
+pub(crate) fn expired() -> TurnFailure {
+    let hint = "`cairn history` shows that there was one; ask again with another id";
+    failure("turn_failed", "the answer to this message has expired", hint)
+}
+
 /// The daemon stops first.
 pub(crate) fn stopping() -> TurnFailure {
     let hint = "the message is kept and answered after the next start; ask again with the same id";

@@ -232,6 +232,8 @@ impl Daemon {
     pub async fn stop(self) {
         let grace = Duration::from_secs(self.live.now().config.limits.shutdown_secs);
         self.adapters.stop().await;
+        // Backups and passes of retention that were asked for break off: nothing of theirs comes behind the stop.
+        self.store.end_maintenance();
         self.daily.stop().await;
         self.house.shutdown(grace).await;
         self.roster.tools().servers().close().await;

@@ -1,21 +1,25 @@
 //! Whether the daemon before this one stopped cleanly: read from the journal's last line.
 
 use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
 
-use cairn_core::event::{Event, TurnOutcome};
+use cairn_core::event::{Event, Record, TurnOutcome};
 use cairn_core::ports::StoreError;
 
 use crate::disk::io_error;
-use crate::journal::{line, segment};
+use crate::journal::line;
+use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Layout, Store};
 
-/// What an erasure writes behind the line of a stop: a line for each turn that it ends and each delivery that it drops.
+/// What may stand behind the line of a stop: of an erasure a line for each turn that it ends and each delivery that it
+/// drops, of retention by hand what has expired.
 const LAST_LINES_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What is written while no daemon runs, behind the record of its stop.
 fn is_of_no_daemon(event: &Event) -> bool {
     match event {
         Event::PersonErased { .. } | Event::OutboxDropped { .. } => true,
+        Event::WordsExpired { .. } | Event::MemoryForgotten { .. } => true,
         Event::TurnEnded(end) => matches!(end.outcome, TurnOutcome::Stopped),
         _ => false,
     }
@@ -31,7 +35,8 @@ impl Store {
         if tail.n == 0 {
             return Ok(true);
         }
-        let path = segment::path(&Layout::of(&self.inner.options.dir).journal, tail.segment);
+        let dir = Layout::of(&self.inner.options.dir).journal;
+        let path = segment::path(&dir, tail.segment);
         let from = tail.len.saturating_sub(LAST_LINES_BYTES);
         let mut bytes = Vec::new();
         let mut file = std::fs::File::open(&path).map_err(io_error("open", &path))?;
@@ -40,6 +45,10 @@ impl Store {
         let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).rsplit(|byte| *byte == b'\n');
         let last =
             lines.map_while(|line| line::parse(line).ok()).find(|record| !is_of_no_daemon(&record.event));
+        let last = match last {
+            None if from == 0 => last_before(&dir, tail.segment)?,
+            last => last,
+        };
         Ok(last.is_some_and(|record| matches!(record.event, Event::DaemonStopped)))
     }
 }
@@ -78,4 +87,19 @@ mod tests {
             store.close().await;
         }
     }
+}
+
+/// The last record before a segment that a daemon wrote.
+fn last_before(dir: &Path, segment: u64) -> Result<Option<Record>, StoreError> {
+    for first in segment::list(dir)?.into_iter().rev().filter(|first| *first < segment) {
+        let mut lines = Lines::open(&segment::path(dir, first), 0, None)?;
+        let mut last = None;
+        while let Piece::Line { bytes, .. } = lines.next()? {
+            last = line::parse(bytes).ok().filter(|record| !is_of_no_daemon(&record.event)).or(last);
+        }
+        if last.is_some() {
+            return Ok(last);
+        }
+    }
+    Ok(None)
 }

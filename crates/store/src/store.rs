@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     pub(crate) options: StoreOptions,
     pub(crate) appender: Appender,
     pub(crate) views: Arc<Views>,
-    pub(crate) journal: Reader,
+    pub(crate) journal: Arc<Reader>,
     pub(crate) recall: Recall,
     pub(crate) index: Arc<SearchIndex>,
     pub(crate) tasks: SyncSender<Task>,
@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     maintenance: Arc<tokio::sync::Mutex<()>>,
     /// An erasure was asked for: the store is about to be opened anew, and no backup begins.
     pub(crate) erasing: AtomicBool,
-    /// The store is being closed: work over whole segments breaks off at the next one.
+    /// The store is about to be closed: work over whole segments breaks off.
     closing: AtomicBool,
     pub(crate) artifacts: Artifacts,
     /// Segments of whose words nothing is left to be taken out.
@@ -139,10 +139,11 @@ impl Store {
 
         let (index, at) = SearchIndex::open(&layout.index, &layout.journal, options.index_heap_bytes)?;
         let index = Arc::new(index);
-        let indexer = Indexer::new(index.clone(), at, views.clone(), appender.durable());
+        let journal = Arc::new(Reader::new(&layout.journal));
+        let indexer = Indexer::new(index.clone(), at, views.clone(), journal.clone(), appender.durable());
         let indexer = spawn("index", lock.clone(), move || indexer.run(&to_index))?;
         let inner = Inner {
-            journal: Reader::new(&layout.journal),
+            journal,
             options,
             appender,
             views,
@@ -182,7 +183,7 @@ impl Store {
 
     /// Makes everything durable and ends the store's threads. Other clones answer [`StoreError::Closed`] afterwards.
     pub async fn close(self) {
-        self.inner.closing.store(true, Ordering::Release);
+        self.end_maintenance();
         self.inner.appender.close().await;
         if let Err(error) = self.settle().await {
             tracing::warn!(%error, "the views are behind; the next start applies the journal again");
@@ -194,7 +195,9 @@ impl Store {
             );
         }
         // Work over whole segments, which nobody may wait for any more, must not go on when another opens the store.
-        if tokio::time::timeout(LEASE_PATIENCE, self.maintenance()).await.is_err() {
+        // It breaks off at the next line: the time is for one that waits for the disk.
+        let lease = self.inner.maintenance.clone().lock_owned();
+        if tokio::time::timeout(LEASE_PATIENCE, lease).await.is_err() {
             tracing::warn!("work over the journal's segments goes on while the store is closed");
         }
         *self.inner.lock.lock() = None;
@@ -204,13 +207,28 @@ impl Store {
     /// erasure or a retention that writes them anew. While it is held, no sealed segment is renamed, rewritten or removed
     /// by anyone else; appends, reads and replies never wait for it. It belongs to its holder until it is dropped and may
     /// be moved into a blocking task.
-    pub async fn maintenance(&self) -> tokio::sync::OwnedMutexGuard<()> {
-        self.inner.maintenance.clone().lock_owned().await
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`]: the store is being closed, and such work has no time any more.
+    pub async fn maintenance(&self) -> Result<tokio::sync::OwnedMutexGuard<()>, StoreError> {
+        let lease = self.inner.maintenance.clone().lock_owned().await;
+        self.inner.goes_on().map(|()| lease)
     }
 
-    /// The same lease, when nobody holds it now.
+    /// The same lease, when nobody holds it now and the store is not being closed.
     pub fn try_maintenance(&self) -> Option<tokio::sync::OwnedMutexGuard<()>> {
-        self.inner.maintenance.clone().try_lock_owned().ok()
+        let lease = self.inner.maintenance.clone().try_lock_owned().ok()?;
+        self.inner.goes_on().ok().map(|()| lease)
+    }
+
+    /// Work over whole segments breaks off from here on, and none begins: the daemon stops.
+    pub fn end_maintenance(&self) {
+        self.inner.closing.store(true, Ordering::Release);
+    }
+
+    /// Work over whole segments is to break off.
+    pub fn is_ending(&self) -> bool {
+        self.inner.goes_on().is_err()
     }
 
     /// Figures for status and metrics.
@@ -222,8 +240,7 @@ impl Store {
         let segments = segment::list(&layout.journal)?;
         let mut journal_bytes = 0;
         for first in &segments {
-            let path = segment::file_of(&segment::path(&layout.journal, *first));
-            journal_bytes += path.metadata().map_err(io_error("read", &path))?.len();
+            journal_bytes += segment::bytes(&segment::path(&layout.journal, *first))?;
         }
         let durable = *self.inner.appender.durable().borrow();
         let applied = self.inner.views.applied().borrow().clone();
@@ -278,7 +295,7 @@ impl Inner {
         read(Reads { db: &db, journal: &self.journal })
     }
 
-    /// Whether work over whole segments may go on with the next one.
+    /// Whether work over whole segments may go on.
     ///
     /// # Errors
     /// [`StoreError::Closed`]: it may not.

@@ -204,7 +204,7 @@ async fn a_backup_waits_for_the_lease_and_missing_artifacts_are_told() {
     let home = Home::new();
     let (store, _chat) = lived_in(&home).await;
     fs::remove_file(home.path("state/artifacts/main%2Flocal%2Fmain/a1")).unwrap();
-    let lease = store.maintenance().await;
+    let lease = store.maintenance().await.unwrap();
     let other = store.clone();
     let dir = home.path("backup");
     let made = tokio::spawn(async move { other.backup(dir, at(1)).await });
@@ -317,4 +317,15 @@ async fn a_newer_state_is_refused_everywhere_with_nothing_touched_and_gives_way_
     assert_eq!(files(&home.path("state")), before);
     restore_dir(home.path("backup"), home.path("state"), true, at(2)).await.unwrap();
     home.open("state").close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_journal_with_a_gap_is_not_backed_up_as_if_it_were_whole() {
+    let home = Home::new();
+    let (store, _chat) = lived_in(&home).await;
+    let second = store.segments().await.unwrap()[1].first;
+    fs::remove_file(home.path("state").join(format!("journal/{second:020}.jsonl"))).unwrap();
+    let error = store.backup(home.path("backup"), at(5)).await.unwrap_err().to_string();
+    assert!(error.contains("are missing") && !home.path("backup").exists(), "{error}");
+    store.close().await;
 }

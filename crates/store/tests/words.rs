@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cairn_core::event::{Event, NewRecord};
 use cairn_core::ids::Seq;
-use cairn_core::ports::{Archive as _, Journal as _, Query, Search as _};
+use cairn_core::ports::{Archive as _, Journal as _, Query, Search as _, StoreError};
 use cairn_core::summary::{Marker, MarkerKind};
 use cairn_store::{Expired, Store, StoreOptions, erase_dir, rebuild_dir, restore_dir};
 use common::{Chat, at, channel, memory, texts};
@@ -235,5 +235,52 @@ async fn a_person_is_erased_from_what_has_expired_too() {
     restore_dir(place, home.path().to_owned(), true, at(1)).await.unwrap();
     let store = Store::open(options(home.path())).unwrap();
     check(&store, &chat, home.path()).await;
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_damaged_is_not_written_anew_and_keeps_nothing_else() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(options(home.path())).unwrap();
+    let mut chat = talked(&store).await;
+    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    for segment in store.segments().await.unwrap().iter().filter(|segment| !segment.is_open) {
+        store.compress_segment(segment.first, false).await.unwrap();
+    }
+    let all = store.segments().await.unwrap();
+    let file = |idx: usize| home.path().join(format!("journal/{:020}.jsonl.gz", all[idx].first));
+    // A byte of the words in one, one of the header in another.
+    for (path, at) in [(file(2), 300), (file(4), 2)] {
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[at] ^= 0x55;
+        fs::write(&path, bytes).unwrap();
+    }
+    let damaged = [2, 4].map(|idx| (file(idx), fs::read(file(idx)).unwrap()));
+    let needs = Arc::new(store.needs().await.unwrap());
+    for (idx, segment) in all.iter().enumerate().filter(|(_, segment)| !segment.is_open) {
+        let one = store.expire_segment(segment.first, needs.clone(), at(0), false).await;
+        let is_damaged = matches!(one, Err(StoreError::Damaged { .. }));
+        assert_eq!(is_damaged, [2, 4].contains(&idx), "{idx}: {one:?}");
+    }
+    for (path, bytes) in damaged {
+        assert!(fs::read(&path).unwrap() == bytes, "{} was written", path.display());
+    }
+    chat.turn("p1", "is the pier open", "the pier is open").await;
+    assert!(finds(&store, "pier").await > 0, "what is new is found");
+    assert!(store.backup(home.path().join("../never"), at(0)).await.is_err());
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_stays_clean_when_words_expire_by_hand() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(options(home.path())).unwrap();
+    let _chat = talked(&store).await;
+    let stopped = NewRecord { channel: None, at: at(0), event: Event::DaemonStopped };
+    store.append(vec![stopped]).await.unwrap();
+    assert!(expire(&store, false).await.entries > 0);
+    store.close().await;
+    let store = Store::open(options(home.path())).unwrap();
+    assert!(store.stopped_cleanly().unwrap());
     store.close().await;
 }

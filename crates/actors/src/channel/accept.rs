@@ -204,6 +204,7 @@ impl ChannelState {
             TurnOutcome::Answered { reply } => {
                 let entries = self.shared.deps.archive.entries(&self.cell.id, *reply, *reply, 1).await?;
                 match entries.first() {
+                    Some(entry) if entry.is_expired() => return Ok(Some(Answer::Failed(failure::expired()))),
                     Some(entry) => entry.text(),
                     None if self.is_chat() => return Ok(Some(Answer::Failed(failure::lost()))),
                     None => return Ok(None),

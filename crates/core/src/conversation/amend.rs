@@ -57,7 +57,8 @@ fn edited(
         });
     }
     let newest = conversation.newest_entry(message).or_else(|| said.last())?;
-    let is_gone = newest.is_deleted() || conversation.deleted.contains(&newest.seq);
+    // Whether words that have expired are other ones now, nobody can tell any more.
+    let is_gone = newest.is_deleted() || newest.is_expired() || conversation.deleted.contains(&newest.seq);
     let is_archived = newest.seq < conversation.first_seq || conversation.is_undone(newest.seq);
     let id = newest.message.as_ref()?;
     let before = text_of(words(id, message, &newest.parts));

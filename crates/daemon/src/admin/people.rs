@@ -52,7 +52,7 @@ pub(super) async fn forget(
     let person = check_person(&request.user).map_err(|error| ApiError::malformed(error.to_string()))?;
     admin.house()?;
     let lease = match request.dry_run {
-        true => admin.store.maintenance().await,
+        true => admin.store.maintenance().await?,
         false => admin.store.try_maintenance().ok_or_else(busy)?,
     };
     let (lease, figures) = admin.store.survey_erasure(lease, person).await?;

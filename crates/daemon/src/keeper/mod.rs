@@ -93,7 +93,11 @@ impl Keeper {
         if dry_run {
             return outcome;
         }
-        let name = outcome.as_ref().map_or("failed", RetainRecord::outcome);
+        let name = match &outcome {
+            Ok(record) => record.outcome(),
+            Err(StoreError::Closed) => "broken_off",
+            Err(_) => "failed",
+        };
         metrics::counter!("cairn_retention_passes_total", "outcome" => name).increment(1);
         metrics::histogram!("cairn_retention_seconds").record(began.elapsed().as_secs_f64());
         match &outcome {
@@ -119,6 +123,9 @@ impl Keeper {
                     );
                 }
             }
+            Err(StoreError::Closed) => {
+                tracing::info!(outcome = name, "retention ends with the daemon; the next pass goes on");
+            }
             Err(error) => tracing::error!(outcome = name, %error, "retention; it is tried again tomorrow"),
         }
         outcome
@@ -127,11 +134,14 @@ impl Keeper {
     async fn carry_out(&self, dry_run: bool) -> Result<RetainRecord, StoreError> {
         let began = Instant::now();
         let mut journal = JournalPass::begin(self, dry_run).await?;
-        journal.by_age().await;
-        journal.by_size().await;
+        journal.by_age().await?;
+        journal.by_size().await?;
         let JournalPass { compressed, expired, over_bytes, .. } = journal;
         let due = self.due_memories().await?;
         let memories = due.len() as u64;
+        if self.store.is_ending() {
+            return Err(StoreError::Closed);
+        }
         if !dry_run && memories > 0 {
             let at = self.clock.now();
             let forgotten = |id| NewRecord { channel: None, at, event: Event::MemoryForgotten { id } };
@@ -182,29 +192,30 @@ impl<'a> JournalPass<'a> {
         Ok(Self { keeper, dry_run, segments, needs: None, compressed, expired, over_bytes: 0 })
     }
 
-    async fn by_age(&mut self) {
+    async fn by_age(&mut self) -> Result<(), StoreError> {
         let (settings, now) = (&self.keeper.settings, self.keeper.clock.now());
         for idx in 0..self.segments.len() {
             if settings.expires(&self.segments[idx], now) {
-                self.expire(idx).await;
+                self.expire(idx).await?;
             }
             // What was written anew for its words is compressed already.
             if settings.compresses(&self.segments[idx], now) {
-                self.compress(idx).await;
+                self.compress(idx).await?;
             }
         }
+        Ok(())
     }
 
-    async fn by_size(&mut self) {
+    async fn by_size(&mut self) -> Result<(), StoreError> {
         while let Some(relief) = self.keeper.settings.relief(&self.segments) {
             let place = |first| self.segments.iter().position(|segment| segment.first == first);
             match relief {
                 Relief::Compress(first) => match place(first) {
-                    Some(idx) => self.compress(idx).await,
+                    Some(idx) => self.compress(idx).await?,
                     None => break,
                 },
                 Relief::Expire(first) => match place(first) {
-                    Some(idx) => self.expire(idx).await,
+                    Some(idx) => self.expire(idx).await?,
                     None => break,
                 },
                 Relief::Nothing { over } => {
@@ -213,47 +224,48 @@ impl<'a> JournalPass<'a> {
                 }
             }
         }
+        Ok(())
     }
 
-    async fn compress(&mut self, idx: usize) {
+    async fn compress(&mut self, idx: usize) -> Result<(), StoreError> {
         let first = self.segments[idx].first;
         match self.keeper.store.compress_segment(first, self.dry_run).await {
             Ok(shrunk) => {
                 add(&mut self.compressed, &shrunk);
                 self.note(idx, &shrunk);
             }
+            Err(StoreError::Closed) => return Err(StoreError::Closed),
             Err(error) => {
                 self.compressed.failed += 1;
                 self.give_up(idx, &error);
             }
         }
         self.segments[idx].is_packed = true;
+        Ok(())
     }
 
-    async fn expire(&mut self, idx: usize) {
+    async fn expire(&mut self, idx: usize) -> Result<(), StoreError> {
         let first = self.segments[idx].first;
-        match self.take_words(first).await {
+        let needs = match &self.needs {
+            Some(needs) => Arc::clone(needs),
+            None => Arc::clone(self.needs.insert(Arc::new(self.keeper.store.needs().await?))),
+        };
+        let at = self.keeper.clock.now();
+        match self.keeper.store.expire_segment(first, needs, at, self.dry_run).await {
             Ok(expired) => {
                 add(&mut self.expired.shrunk, &expired.shrunk);
                 self.expired.entries += expired.entries;
                 self.expired.summaries += expired.summaries;
                 self.note(idx, &expired.shrunk);
             }
+            Err(StoreError::Closed) => return Err(StoreError::Closed),
             Err(error) => {
                 self.expired.shrunk.failed += 1;
                 self.give_up(idx, &error);
             }
         }
         self.segments[idx].is_spent = true;
-    }
-
-    async fn take_words(&mut self, first: u64) -> Result<Expired, StoreError> {
-        let needs = match &self.needs {
-            Some(needs) => Arc::clone(needs),
-            None => Arc::clone(self.needs.insert(Arc::new(self.keeper.store.needs().await?))),
-        };
-        let at = self.keeper.clock.now();
-        self.keeper.store.expire_segment(first, needs, at, self.dry_run).await
+        Ok(())
     }
 
     fn note(&mut self, idx: usize, shrunk: &Shrunk) {

@@ -135,7 +135,7 @@ impl Store {
     /// # Errors
     /// See [`BackupError`]; what was copied so far is removed.
     pub async fn backup(&self, dir: PathBuf, at: Timestamp) -> Result<BackupReport, BackupError> {
-        let lease = self.maintenance().await;
+        let lease = self.maintenance().await?;
         if self.inner.erasing.load(Ordering::Acquire) {
             let message = "a person is about to be erased, who would be in the backup";
             return Err(BackupError::refused("busy", message, "try again when the daemon has started anew"));

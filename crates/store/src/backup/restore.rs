@@ -97,9 +97,7 @@ fn check(from: &Path, manifest: &Manifest) -> Result<u64, BackupError> {
                 return pass.bytes();
             }
             pass.records(|record| {
-                if record.n <= last {
-                    return Err(format!("number {} came before", record.n));
-                }
+                work::follows(record, last)?;
                 last = last_n(&record.event, record.n);
                 records += 1;
                 Ok(())

@@ -97,9 +97,7 @@ impl Copy<'_> {
             let end = (first == tail.segment).then_some(tail.len);
             let pass = Pass::open(&from.join(&name), end, Some(&into.join(&name)))?;
             let passed = pass.records(|record| {
-                if record.n <= last {
-                    return Err(format!("number {} came before", record.n));
-                }
+                follows(record, last)?;
                 last = last_n(&record.event, record.n);
                 self.records += 1;
                 note(&mut self.named, record);
@@ -158,6 +156,17 @@ impl Copy<'_> {
 
     fn add(&mut self, path: String, passed: Passed) {
         self.items.push(Item { path, bytes: passed.bytes, sha256: passed.sha256 });
+    }
+}
+
+/// Numbers are whole: none is missing before a record, and none comes twice.
+pub(super) fn follows(record: &Record, last: u64) -> Result<(), String> {
+    match record.n {
+        n if n == last + 1 => Ok(()),
+        n if n <= last => Err(format!("number {n} came before")),
+        n => {
+            Err(format!("records {} to {} are missing before it; see `cairn store verify`", last + 1, n - 1))
+        }
     }
 }
 

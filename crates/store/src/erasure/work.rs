@@ -78,8 +78,7 @@ pub(super) fn room_for_another(dir: &Path, free: u64) -> Result<(), StoreError> 
     let journal = Layout::of(dir).journal;
     let mut bytes = MARGIN_BYTES;
     for first in segment::list(&journal)? {
-        let path = segment::file_of(&segment::path(&journal, first));
-        bytes += path.metadata().map_err(io_error("read", &path))?.len();
+        bytes += segment::bytes(&segment::path(&journal, first))?;
     }
     if bytes <= free {
         return Ok(());

@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::recent::{Recent, Write};
 use super::schema::Subject;
-use super::{FORMAT, Payload, SearchIndex, docs, index_error, index_failure};
+use super::{FORMAT, Payload, SearchIndex, docs, index_error, index_failure, readable};
 use crate::journal::Durable;
 use crate::journal::open::Checkpoint;
 use crate::journal::reader::{Follower, Reader};
@@ -52,7 +52,7 @@ pub(crate) enum Task {
 pub(crate) struct Indexer {
     index: Arc<SearchIndex>,
     views: Arc<Views>,
-    journal: Reader,
+    journal: Arc<Reader>,
     durable: watch::Receiver<Durable>,
     follower: Follower,
     writer: Option<IndexWriter>,
@@ -61,6 +61,8 @@ pub(crate) struct Indexer {
     first_uncommitted: Option<Instant>,
     committed: Checkpoint,
     is_broken: bool,
+    /// It has been told that it is, and it has not got on since.
+    is_told: bool,
 }
 
 impl Indexer {
@@ -69,10 +71,10 @@ impl Indexer {
         index: Arc<SearchIndex>,
         at: Checkpoint,
         views: Arc<Views>,
+        journal: Arc<Reader>,
         durable: watch::Receiver<Durable>,
     ) -> Self {
         let follower = Follower::new(&index.journal, at);
-        let journal = Reader::new(&index.journal);
         Self {
             index,
             views,
@@ -85,6 +87,7 @@ impl Indexer {
             first_uncommitted: None,
             committed: at,
             is_broken: false,
+            is_told: false,
         }
     }
 
@@ -131,12 +134,15 @@ impl Indexer {
             if commit || due { self.commit() } else { Ok(()) }
         }));
         let error = match outcome {
-            Ok(Ok(())) => return Ok(()),
+            Ok(Ok(())) => {
+                self.is_told = false;
+                return Ok(());
+            }
             Ok(Err(StoreError::Closed)) => return Err(StoreError::Closed),
             Ok(Err(error)) => error,
             Err(_) => index_failure("it panicked while it was written"),
         };
-        if !self.is_broken {
+        if !std::mem::replace(&mut self.is_told, true) {
             tracing::error!(%error, "the search index cannot be written; trying again, nothing else is affected");
         }
         self.is_broken = true;
@@ -220,8 +226,8 @@ impl Indexer {
             let from = Seq(entry.seq.0.saturating_sub(LOOK_BACK).max(1));
             let to = Seq(entry.seq.0.saturating_sub(1));
             let db = self.views.db()?;
-            let before = Reads { db: &db, journal: &self.journal }.entries(channel, from, to, usize::MAX)?;
-            self.recent.insert(channel.clone(), Recent::loaded(&before));
+            let before = Reads { db: &db, journal: &self.journal }.entries(channel, from, to, usize::MAX);
+            self.recent.insert(channel.clone(), Recent::loaded(&readable(before)?.unwrap_or_default()));
         }
         let fields = &self.index.fields;
         let write = self.recent.get_mut(channel).and_then(|recent| recent.push(fields, channel, entry));
@@ -238,10 +244,10 @@ impl Indexer {
         let db = self.views.db()?;
         let reads = Reads { db: &db, journal: &self.journal };
         // The views may be ahead: later entries have not been indexed yet.
-        let Some(last) = reads.last_seq_at(channel, n)? else { return Ok(()) };
+        let Some(last) = readable(reads.last_seq_at(channel, n))?.flatten() else { return Ok(()) };
         let from = Seq(seq.0.saturating_sub(LOOK_BACK).max(1));
         let to = Seq(seq.0 + LOOK_BACK).min(last);
-        let entries = reads.entries(channel, from, to, usize::MAX)?;
+        let Some(entries) = readable(reads.entries(channel, from, to, usize::MAX))? else { return Ok(()) };
         let writes = Recent::around(&self.index.fields, channel, &entries, seq);
         writes.into_iter().try_for_each(|write| self.write(write))
     }

@@ -138,3 +138,16 @@ fn index_error(error: &tantivy::TantivyError) -> StoreError {
 fn index_failure(message: impl Into<String>) -> StoreError {
     StoreError::View { view: "index", message: message.into() }
 }
+
+/// What is found of old entries whose lines are damaged is left out, and told: that some cannot be read must not keep all
+/// others from being found. `None`: it cannot be read.
+fn readable<T>(found: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error @ (StoreError::Damaged { .. } | StoreError::Io { .. })) => {
+            tracing::warn!(%error, "an entry cannot be read; the search goes on without it, `cairn store verify` tells more");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

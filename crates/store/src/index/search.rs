@@ -10,7 +10,7 @@ use tantivy::{DocAddress, Searcher, TantivyDocument};
 
 use super::schema::{DAY, Subject, entries_of, memories_of, summaries_of, words_of};
 use super::score::score;
-use super::{SearchIndex, index_error};
+use super::{SearchIndex, index_error, readable};
 use crate::views::archive::Reads;
 use crate::views::memories;
 
@@ -146,7 +146,8 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
     let score = candidate.score;
     match candidate.subject {
         Subject::Entry(channel, seq) => {
-            let Some(entry) = reads.entries(&channel, seq, seq, 1)?.pop() else { return Ok(None) };
+            let found = readable(reads.entries(&channel, seq, seq, 1))?;
+            let Some(entry) = found.and_then(|mut entries| entries.pop()) else { return Ok(None) };
             if entry.is_deleted() || entry.is_expired() {
                 return Ok(None);
             }
@@ -162,7 +163,8 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
             }))
         }
         Subject::Summary(channel, id) => {
-            let Some(Event::RunEnded(end)) = reads.summary_event(&channel, &id)? else { return Ok(None) };
+            let found = readable(reads.summary_event(&channel, &id))?.flatten();
+            let Some(Event::RunEnded(end)) = found else { return Ok(None) };
             let summary = end.summary.filter(|summary| summary.text != EXPIRED_TEXT);
             Ok(summary.map(|summary| Hit {
                 seq: Some(summary.from_seq),

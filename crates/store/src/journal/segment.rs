@@ -48,6 +48,17 @@ pub(crate) fn file_of(path: &Path) -> PathBuf {
     if !path.exists() && packed.exists() { packed } else { path.to_owned() }
 }
 
+/// Bytes of the file that a segment is in, whichever it is at that moment.
+///
+/// # Errors
+/// It is not there, or cannot be read.
+pub(crate) fn bytes(path: &Path) -> Result<u64, StoreError> {
+    let of = |path: &Path| path.metadata().map(|metadata| metadata.len());
+    let plain = of(path).or_else(|_| of(&packed_path(path)));
+    // Compressed in between.
+    plain.or_else(|_| of(path)).map_err(io_error("read", path))
+}
+
 /// A segment, read by places of its lines.
 pub(crate) enum SegmentFile {
     /// As it was written.

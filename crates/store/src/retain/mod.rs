@@ -5,17 +5,20 @@
 mod rewrite;
 mod words;
 
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
+use cairn_core::event::Record;
 use cairn_core::ports::StoreError;
 use cairn_core::retention::SegmentFacts;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedMutexGuard;
 
-use crate::disk::io_error;
 use crate::journal::line;
+use crate::journal::open::last_n;
 use crate::journal::segment::{self, Lines, Piece};
-use crate::store::{Layout, Store};
+use crate::store::{Inner, Layout, Store};
 use crate::views::codec::view_error;
 
 pub use words::{Expired, Needs};
@@ -47,14 +50,13 @@ impl Store {
             let firsts = segment::list(&dir)?;
             let facts = |(idx, first): (usize, &u64)| {
                 let path = segment::path(&dir, *first);
-                let file = segment::file_of(&path);
                 let next = firsts.get(idx + 1);
                 Ok(SegmentFacts {
                     first: *first,
                     closed_at: next.and_then(|next| begun_at(&segment::path(&dir, *next))),
                     is_open: *first >= tail.segment,
-                    bytes: file.metadata().map_err(io_error("read", &file))?.len(),
-                    is_packed: file != path,
+                    bytes: segment::bytes(&path)?,
+                    is_packed: !path.exists(),
                     is_spent: inner.spent.lock().contains(first),
                 })
             };
@@ -69,20 +71,86 @@ impl Store {
     /// # Errors
     /// It cannot be read or written; it stays as it was.
     pub async fn compress_segment(&self, first: u64, dry_run: bool) -> Result<Shrunk, StoreError> {
-        let held = self.maintenance().await;
+        let lease = self.lease().await?;
         let inner = self.inner.clone();
         blocking(move || {
-            let (_held, _lock) = (held, inner.state_lock().ok_or(StoreError::Closed)?);
-            let dir = Layout::of(&inner.options.dir).journal;
-            let path = segment::path(&dir, first);
-            if !path.exists() {
+            let (_lease, _lock) = (lease, inner.state_lock().ok_or(StoreError::Closed)?);
+            let segment = Closed::of(&inner, first)?;
+            if !segment.path.exists() {
                 return Ok(Shrunk::default());
             }
-            let shrunk = rewrite::pack(&dir, &path, dry_run, &mut |_| Ok(None));
+            let shrunk = rewrite::pack(&segment, dry_run, &mut |_, _| inner.goes_on().map(|()| None));
             inner.journal.forget(first);
             shrunk
         })
         .await
+    }
+}
+
+impl Store {
+    /// The lease, unless an erasure was asked for, which writes all segments anew itself.
+    async fn lease(&self) -> Result<OwnedMutexGuard<()>, StoreError> {
+        let lease = self.maintenance().await?;
+        if self.inner.erasing.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(lease) }
+    }
+}
+
+/// A closed segment.
+#[derive(Debug)]
+struct Closed {
+    /// The journal's folder.
+    dir: PathBuf,
+    /// Its name.
+    path: PathBuf,
+    /// Numbers of its first and last record.
+    first: u64,
+    last: u64,
+}
+
+impl Closed {
+    fn of(inner: &Inner, first: u64) -> Result<Self, StoreError> {
+        let dir = Layout::of(&inner.options.dir).journal;
+        let path = segment::path(&dir, first);
+        let next = segment::list(&dir)?.into_iter().find(|next| *next > first);
+        let next = next.ok_or_else(|| StoreError::Io {
+            action: "write anew",
+            path: path.display().to_string(),
+            message: "it is not closed".to_owned(),
+        })?;
+        Ok(Self { dir, path, first, last: next - 1 })
+    }
+
+    /// Hands every record to `each`, with its line.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] unless all of it is there, in order, as it was written: what cannot be read must not be
+    /// replaced by what could.
+    fn records(
+        &self,
+        mut each: impl FnMut(Record, &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut lines = Lines::open(&self.path, 0, None)?;
+        let mut next = self.first;
+        loop {
+            let (offset, bytes) = match lines.next()? {
+                Piece::Line { offset, bytes } => (offset, bytes),
+                Piece::Torn { offset } => {
+                    return Err(segment::damaged(&self.path, offset, "it has no end"));
+                }
+                Piece::End if next == self.last + 1 => return Ok(()),
+                Piece::End => {
+                    let missing = format!("records {next} to {} are missing", self.last);
+                    return Err(segment::damaged(&self.path, 0, missing));
+                }
+            };
+            let record = line::parse(bytes).map_err(|why| segment::damaged(&self.path, offset, why))?;
+            if record.n != next {
+                let told = format!("it is number {} where {next} is due", record.n);
+                return Err(segment::damaged(&self.path, offset, told));
+            }
+            next = last_n(&record.event, record.n) + 1;
+            each(record, bytes)?;
+        }
     }
 }
 

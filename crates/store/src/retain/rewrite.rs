@@ -5,29 +5,29 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use cairn_core::event::Record;
 use cairn_core::ports::StoreError;
 
-use super::Shrunk;
+use super::{Closed, Shrunk};
 use crate::disk::{io_error, sync_dir};
 use crate::journal::line;
 use crate::journal::packed::Packer;
 use crate::journal::segment::{self, Lines, Piece, SegmentFile};
 
-/// Says what stands in the place of a line without its line feed, just as long; `None`: it stays.
-pub(super) type Change<'a> = &'a mut dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+/// Says what stands in the place of a record's line without its line feed, just as long; `None`: it stays.
+pub(super) type Change<'a> = &'a mut dyn FnMut(Record, &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
 /// Writes a segment anew, whether it is compressed already or not. What was written of one that cannot be is removed, and
-/// the segment stays. Damaged lines stay as they are.
-pub(super) fn pack(dir: &Path, path: &Path, dry_run: bool, change: Change<'_>) -> Result<Shrunk, StoreError> {
-    let file = segment::file_of(path);
-    let bytes_before = file.metadata().map_err(io_error("read", &file))?.len();
+/// the segment stays; one that is damaged cannot be.
+pub(super) fn pack(segment: &Closed, dry_run: bool, change: Change<'_>) -> Result<Shrunk, StoreError> {
+    let bytes_before = segment::bytes(&segment.path)?;
     let shrunk = |bytes_after| Shrunk { segments: 1, bytes_before, bytes_after, failed: 0 };
     if dry_run {
-        let counted = write(path, Counter(0), change)?;
+        let counted = write(segment, Counter(0), change)?;
         return Ok(shrunk(counted.0));
     }
-    let beside = beside(path);
-    let written = put(dir, path, &beside, change);
+    let beside = beside(&segment.path);
+    let written = put(segment, &beside, change);
     if written.is_err() {
         let _ = fs::remove_file(&beside);
     }
@@ -53,35 +53,29 @@ impl Write for Counter {
     }
 }
 
-fn write<W: Write>(path: &Path, out: W, change: Change<'_>) -> Result<W, StoreError> {
-    let fail = io_error("write anew", path);
+fn write<W: Write>(segment: &Closed, out: W, change: Change<'_>) -> Result<W, StoreError> {
+    let fail = io_error("write anew", &segment.path);
     let mut packer = Packer::new(out);
-    let mut lines = Lines::open(path, 0, None)?;
     let mut buffer = Vec::new();
-    loop {
-        match lines.next()? {
-            Piece::End => break,
-            Piece::Torn { offset } => return Err(segment::damaged(path, offset, "it has no end")),
-            Piece::Line { bytes, .. } => {
-                buffer.clear();
-                match change(bytes)? {
-                    Some(changed) => buffer.extend_from_slice(&changed),
-                    None => buffer.extend_from_slice(bytes),
-                }
-                buffer.push(b'\n');
-                packer.line(&buffer).map_err(&fail)?;
-            }
+    segment.records(|record, bytes| {
+        buffer.clear();
+        match change(record, bytes)? {
+            Some(changed) => buffer.extend_from_slice(&changed),
+            None => buffer.extend_from_slice(bytes),
         }
-    }
+        buffer.push(b'\n');
+        packer.line(&buffer).map_err(&fail)
+    })?;
     packer.finish().map_err(&fail)
 }
 
 /// Returns the bytes that it takes now.
-fn put(dir: &Path, path: &Path, beside: &Path, change: Change<'_>) -> Result<u64, StoreError> {
+fn put(segment: &Closed, beside: &Path, change: Change<'_>) -> Result<u64, StoreError> {
+    let Closed { dir, path, .. } = segment;
     let packed = segment::packed_path(path);
     let fail = io_error("write", beside);
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(beside);
-    let out = write(path, BufWriter::new(file.map_err(&fail)?), change)?;
+    let out = write(segment, BufWriter::new(file.map_err(&fail)?), change)?;
     let out: File = out.into_inner().map_err(io::IntoInnerError::into_error).map_err(&fail)?;
     out.sync_all().map_err(&fail)?;
     if !reads_alike(path, beside)? {

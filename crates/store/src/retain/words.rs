@@ -10,10 +10,9 @@ use cairn_core::retention::{InUse, Words, expire, ranges};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Shrunk, blocking, rewrite};
+use super::{Closed, Shrunk, blocking, rewrite};
 use crate::journal::line;
-use crate::journal::segment::{self, Lines, Piece};
-use crate::store::{Inner, Layout, Store};
+use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
 
 /// Entries that one record tells of at the most: what is applied to the views at once.
@@ -93,7 +92,7 @@ impl Store {
         if first >= needs.before {
             return Ok(done);
         }
-        let held = self.maintenance().await;
+        let lease = self.lease().await?;
         let needed = needs.clone();
         let (walk, taken) = self.read(move |inner| walk(inner, first, &needed.channels)).await?;
         if walk.expired == 0 {
@@ -104,16 +103,17 @@ impl Store {
         done.summaries = walk.found.values().map(|found| found.summaries.len() as u64).sum();
         if !dry_run {
             for record in told(&walk.found, at) {
+                self.inner.goes_on()?;
                 self.append(vec![record]).await?;
             }
         }
         let inner = self.inner.clone();
         done.shrunk = blocking(move || {
-            let (_held, _lock) = (held, inner.state_lock().ok_or(StoreError::Closed)?);
-            let dir = Layout::of(&inner.options.dir).journal;
-            let path = segment::path(&dir, first);
-            let shrunk =
-                rewrite::pack(&dir, &path, dry_run, &mut |bytes| Ok(without(bytes, &needs.channels, &taken)));
+            let (_lease, _lock) = (lease, inner.state_lock().ok_or(StoreError::Closed)?);
+            let segment = Closed::of(&inner, first)?;
+            let shrunk = rewrite::pack(&segment, dry_run, &mut |record, bytes| {
+                inner.goes_on().map(|()| without(record, bytes, &needs.channels, &taken))
+            });
             inner.journal.forget(first);
             shrunk
         })
@@ -149,24 +149,16 @@ fn told(found: &BTreeMap<ChannelId, Found>, at: Timestamp) -> Vec<NewRecord> {
 }
 
 fn walk(inner: &Inner, first: u64, in_use: &HashMap<ChannelId, InUse>) -> Result<(Walk, Taken), StoreError> {
-    let dir = Layout::of(&inner.options.dir).journal;
-    let path = segment::path(&dir, first);
-    let last = segment::list(&dir)?.into_iter().find(|next| *next > first).map_or(u64::MAX, |next| next - 1);
+    let segment = Closed::of(inner, first)?;
+    let quarantined = inner.views.applied().borrow().quarantined;
     let mut taken = Taken::new();
     let mut walk = Walk::default();
-    let mut lines = Lines::open(&path, 0, None)?;
-    loop {
-        let bytes = match lines.next()? {
-            Piece::End => return Ok((walk, taken)),
-            Piece::Torn { offset } => return Err(segment::damaged(&path, offset, "it has no end")),
-            Piece::Line { bytes, .. } => bytes,
-        };
-        // A damaged line stays as it is: `store verify` tells of it.
-        let Ok(mut record) = line::parse(bytes) else { continue };
-        let Some(channel) = record.channel.clone() else { continue };
-        let Some(needs) = in_use.get(&channel) else { continue };
+    segment.records(|mut record, _| {
+        inner.goes_on()?;
+        let Some(channel) = record.channel.clone() else { return Ok(()) };
+        let Some(needs) = in_use.get(&channel) else { return Ok(()) };
         if !taken.contains_key(&channel) {
-            let here = inner.reads(|reads| reads.words_in(&channel, first, last))?;
+            let here = inner.reads(|reads| reads.words_in(&channel, (first, segment.last), quarantined))?;
             taken.insert(channel.clone(), here);
         }
         let seq = taken[&channel].get(&record.n).copied();
@@ -178,7 +170,9 @@ fn walk(inner: &Inner, first: u64, in_use: &HashMap<ChannelId, InUse>) -> Result
                 inner.reads(|reads| note(&reads, &mut walk.found, channel, &record.event, seq))?;
             }
         }
-    }
+        Ok(())
+    })?;
+    Ok((walk, taken))
 }
 
 /// Notes what the views and the search index are to be told, unless they have been.
@@ -209,8 +203,12 @@ fn note(
 }
 
 /// The line without its words; `None`: it stays as it is.
-fn without(bytes: &[u8], in_use: &HashMap<ChannelId, InUse>, taken: &Taken) -> Option<Vec<u8>> {
-    let mut record: Record = line::parse(bytes).ok()?;
+fn without(
+    mut record: Record,
+    bytes: &[u8],
+    in_use: &HashMap<ChannelId, InUse>,
+    taken: &Taken,
+) -> Option<Vec<u8>> {
     let channel = record.channel.as_ref()?;
     let seq = taken.get(channel).and_then(|taken| taken.get(&record.n)).copied();
     match expire(&mut record.event, seq, in_use.get(channel)?) {

@@ -178,21 +178,25 @@ impl Reads<'_> {
     /// The entries whose words stand in those records of a channel, by record.
     ///
     /// Messages are taken up in the order in which they came, so that what follows the first that came later is of later
-    /// records.
+    /// records: unless lines were `quarantined`, and with them that of a turn that took some up.
     pub(crate) fn words_in(
         &self,
         channel: &ChannelId,
-        from_n: u64,
-        to_n: u64,
+        (from_n, to_n): (u64, u64),
+        quarantined: bool,
     ) -> Result<HashMap<u64, Seq>, StoreError> {
-        let before = self.last_seq_at(channel, from_n.saturating_sub(1))?;
+        let before = match self.last_seq_at(channel, from_n.saturating_sub(1)) {
+            // What stands before is damaged: then all numbers are looked at.
+            Err(StoreError::Damaged { .. }) => None,
+            found => found?,
+        };
         let first = before.map_or(Seq(1), Seq::next);
         let mut found = HashMap::new();
         for item in self.db.range(&Key::seq(channel, first), &Key::seq(channel, Seq(u64::MAX))) {
             let (key, payload) = item?;
             let seq = Seq(trailing_number(&key).unwrap_or_default());
             let row: SeqRow = decode(&payload)?;
-            if row.n > to_n && row.taken.is_some() && !row.lost {
+            if row.n > to_n && row.taken.is_some() && !row.lost && !quarantined {
                 break;
             }
             let records = [Some(row.n), row.edited].into_iter().flatten();
