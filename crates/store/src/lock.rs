@@ -31,6 +31,14 @@ impl StateLock {
         Ok(lock)
     }
 
+    /// Whether the lock could be taken now. It is given back.
+    ///
+    /// # Errors
+    /// As [`Self::take_any`].
+    pub(crate) fn probe(dir: &Path) -> Result<(), StoreError> {
+        Self::take_any(dir).map(drop)
+    }
+
     /// Takes the lock of a state whatever its format, to move it out of the way.
     ///
     /// # Errors

@@ -96,6 +96,14 @@ impl Layout {
     }
 }
 
+/// Whether nobody has the store in that folder open.
+///
+/// # Errors
+/// [`StoreError::InUse`], or the folder cannot be looked into.
+pub fn check_free(dir: &std::path::Path) -> Result<(), StoreError> {
+    if dir.join("lock").exists() { StateLock::probe(dir) } else { Ok(()) }
+}
+
 impl Store {
     /// Opens the store, and brings the views up to the journal. Blocks; call it outside of async code.
     ///

@@ -8,7 +8,7 @@ use clap::Args;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind};
 
-use super::connect::{Surroundings, listen};
+use super::connect::{Surroundings, listen, store_failure};
 use super::failure::Failure;
 use super::{Global, exit};
 use crate::config::{Live, LogFormat, socket_to_bind};
@@ -147,7 +147,14 @@ async fn once(
     let socket = socket_to_bind(state, surroundings.env.as_ref())?;
     let home = if socket.starts_with(&state.path) { Home::State } else { Home::Runtime };
     let listener = match live.now().config.admin.address() {
-        Some(address) => Some(meters::bind(address).await.map_err(|error| cannot_listen(address, &error))?),
+        Some(address) => match meters::bind(address).await {
+            Ok(listener) => Some(listener),
+            Err(error) => {
+                // Whoever listens there is mostly the daemon that has the state.
+                cairn_store::check_free(&state.path).map_err(store_failure)?;
+                return Err(cannot_listen(address, &error));
+            }
+        },
         None => None,
     };
     let start = Daemon::start(live, state, (socket, home), &global.tools, Some(control));

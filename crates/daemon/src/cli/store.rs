@@ -93,7 +93,7 @@ async fn retain(global: Global, dry_run: bool) -> Result<(), Failure> {
     if global.json {
         return out::json(&record);
     }
-    out::line(retained(&record).trim_end())
+    out::line(&retained(&record))
 }
 
 fn retained(record: &RetainRecord) -> String {
@@ -103,27 +103,36 @@ fn retained(record: &RetainRecord) -> String {
             (counted(shrunk.segments, "segment", "segments"), grouped(shrunk.bytes_before));
         format!("{segments}, from {before} to {} bytes", grouped(shrunk.bytes_after))
     };
-    let mut text = if *dry_run { "it would be so:\n".to_owned() } else { String::new() };
-    text.push_str(&format!("compressed  {}\n", bytes(compressed)));
-    text.push_str(&format!(
-        "expired     the words of {} and {} in {}\n",
-        counted(expired.entries, "message", "messages"),
-        counted(expired.summaries, "summary", "summaries"),
-        bytes(&expired.shrunk)
-    ));
-    text.push_str(&format!("forgotten   {}\n", counted(*memories, "memory", "memories")));
+    let mut lines = Vec::new();
+    if compressed.segments > 0 {
+        lines.push(format!("compressed  {}", bytes(compressed)));
+    }
+    if expired.shrunk.segments > 0 {
+        lines.push(format!(
+            "expired     the words of {} and {} in {}",
+            counted(expired.entries, "message", "messages"),
+            counted(expired.summaries, "summary", "summaries"),
+            bytes(&expired.shrunk)
+        ));
+    }
+    if *memories > 0 {
+        lines.push(format!("forgotten   {}", counted(*memories, "memory", "memories")));
+    }
     let failed = compressed.failed + expired.shrunk.failed;
     if failed > 0 {
         let failed = counted(failed, "segment", "segments");
-        text.push_str(&format!("failed      {failed}, which stay as they are; the log says why\n"));
+        lines.push(format!("failed      {failed}, as before; the log says why"));
+    }
+    if lines.is_empty() {
+        lines.push("nothing is to be done by [retention]".to_owned());
+    } else if *dry_run {
+        lines.insert(0, "it would be so:".to_owned());
     }
     if *over_bytes > 0 {
-        text.push_str(&format!(
-            "the journal is still {} bytes over journal_mib: nothing more can be taken out of its closed segments\n",
-            grouped(*over_bytes)
-        ));
+        let over = grouped(*over_bytes);
+        lines.push(format!("over        journal_mib by {over} bytes: no closed segment has more to give"));
     }
-    text
+    lines.join("\n")
 }
 
 fn drawn(report: &VerifyReport) -> String {

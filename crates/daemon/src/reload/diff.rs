@@ -19,7 +19,7 @@ pub struct Change {
     pub to: Value,
 }
 
-/// All that differs, in the order of the keys. `[defaults]` is left out: what it changes shows at the agents.
+/// All that differs, in the order of the keys. Of `[defaults]` what shows at agents is left out.
 pub fn changes(old: &Loaded, new: &Loaded) -> Vec<Change> {
     let (mut old_keys, mut new_keys) = (keys_of(old), keys_of(new));
     join_lone(&mut old_keys, &new_keys);
@@ -27,13 +27,22 @@ pub fn changes(old: &Loaded, new: &Loaded) -> Vec<Change> {
     let all: BTreeSet<&String> = old_keys.keys().chain(new_keys.keys()).collect();
     let differs = |key: &&String| old_keys.get(*key) != new_keys.get(*key);
     let value = |keys: &BTreeMap<String, Value>, key: &str| keys.get(key).cloned().unwrap_or(Value::Null);
-    let mut out: Vec<_> = all
+    let differing: Vec<&String> = all.into_iter().filter(differs).collect();
+    let at_agents: BTreeSet<&str> =
+        differing.iter().filter(|key| key.starts_with("agents[")).filter_map(|key| below(key)).collect();
+    let shows = |key: &str| key.strip_prefix("defaults.").is_some_and(|rest| at_agents.contains(rest));
+    let mut out: Vec<_> = differing
         .into_iter()
-        .filter(differs)
+        .filter(|key| !shows(key))
         .map(|key| Change { key: key.clone(), from: value(&old_keys, key), to: value(&new_keys, key) })
         .collect();
     out.extend(hidden(old, new));
     out
+}
+
+/// A key of an agent without the agent: `agents[main].max_rounds` → `max_rounds`.
+fn below(key: &str) -> Option<&str> {
+    key.split_once("].").map(|(_, rest)| rest)
 }
 
 /// Whether a key can change while the daemon runs. What is not known to, cannot.
@@ -42,6 +51,7 @@ pub fn is_live(key: &str) -> bool {
     let last = key.rsplit('.').next().unwrap_or(key);
     match table {
         "agents" => rest.contains(']') && last != "engine",
+        "defaults" => last != "engine",
         "models" | "commands" | "retention" | "watch" => true,
         "limits" => !matches!(last, "admitted_messages" | "max_message_bytes"),
         "log" => last == "level",
@@ -71,7 +81,7 @@ fn keys_of(loaded: &Loaded) -> BTreeMap<String, Value> {
     // Everything in it was read from a file or is a default: it can be written.
     let whole = serde_json::to_value(&loaded.config).unwrap_or_default();
     if let Value::Object(tables) = whole {
-        for (name, table) in tables.into_iter().filter(|(name, _)| name != "defaults") {
+        for (name, table) in tables {
             spread(&name, table, &mut out);
         }
     }

@@ -57,6 +57,13 @@ fn differing(from: &str, to: &str) -> (Vec<String>, Vec<String>) {
     "agents[main].compaction.background_threshold agents[other].compaction.background_threshold",
     ""
 )]
+#[case::window(
+    "[telegram]",
+    "[defaults]\ncontext_window = 50000\n\n[telegram]",
+    "defaults.context_window",
+    ""
+)]
+#[case::retention("[telegram]", "[retention]\njournal_days = 9\n\n[telegram]", "retention.journal_days", "")]
 #[case::chain("models = [\"one\"]", "models = [\"one\", \"two\"]", "agents[main].models", "")]
 #[case::engine("models = [\"one\"]", "models = [\"one\"]\nengine = \"sliding\"", "", "agents[main].engine")]
 #[case::model("http://127.0.0.1:1/v1", "http://127.0.0.1:3/v1", "models[one].base_url", "")]

@@ -144,7 +144,10 @@ fn looking_around_makes_no_state() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_daemon_on_the_same_state_ends_with_3() {
     let home = Home::new();
-    let daemon = home.daemon(None).await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // The address that the first has for its figures is no reason of its own.
+    let config = home.config(&format!("[admin]\nlisten = \"127.0.0.1:{port}\"\n"));
+    let daemon = home.daemon(Some(&config)).await;
     let run = home.cairn(&["run"]).ended(3);
     explains(&run.stderr, &["in use", "process", "hint: "]);
     assert!(daemon.stop().await.unwrap().success());
