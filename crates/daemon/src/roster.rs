@@ -8,16 +8,18 @@ use cairn_actors::{AgentRuntime, Candidate, House};
 use cairn_core::agent::WindowSource;
 use cairn_core::chain::Guarded;
 use cairn_core::ids::AgentId;
-use cairn_core::ports::{ChatModel, Search};
+use cairn_core::ports::{ChatModel, Search, Unanswered};
 use cairn_llm::BadModel;
 use futures::future::join_all;
 use parking_lot::Mutex;
+use secrecy::ExposeSecret;
 
 use crate::config::{AgentConfig, Config, Live, Loaded};
 use crate::models;
 use crate::toolshed::Toolshed;
 
-/// How long a model's server may take to say how large its window is. It is asked at the start alone.
+/// How long a model's server may take to say how large its window is. It is asked at the start, and by
+/// reloads until it has answered.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The agents of a configuration.
@@ -33,8 +35,11 @@ pub struct Roster {
 /// The models of one configuration, and what their servers say of them: asked once.
 struct Reached {
     models: BTreeMap<String, Arc<dyn ChatModel>>,
-    windows: BTreeMap<String, u64>,
+    listed: Listed,
 }
+
+/// Windows as the models' servers list them, by the models' ids; `None`: the server answers, and lists none.
+type Listed = BTreeMap<String, Option<u64>>;
 
 impl Roster {
     /// The agents of that configuration; nothing is asked of any server yet. `search`: where the offline model
@@ -101,7 +106,7 @@ impl Roster {
     }
 
     /// The same of a configuration that is about to hold: its models are reached, so that nothing has to wait for them
-    /// once it does. What it says of windows is kept where a model is as it was.
+    /// once it does. What their servers have said of windows is kept.
     ///
     /// # Errors
     /// As for [`Roster::runtimes`]; nothing has changed then.
@@ -146,8 +151,9 @@ impl Roster {
                 models.insert(id.to_owned(), models::client(loaded, config.model(id), &self.search)?);
             }
         }
-        let windows = discovered(config, &models, before).await;
-        let reached = Reached { models, windows };
+        let kept = before.map(|(before, reached)| kept(before, &reached.listed, loaded)).unwrap_or_default();
+        let listed = discovered(config, &models, kept).await;
+        let reached = Reached { models, listed };
         config
             .agents
             .iter()
@@ -159,7 +165,7 @@ impl Roster {
     fn runtime(&self, config: &Config, agent: &AgentConfig, reached: &Reached) -> Option<AgentRuntime> {
         let tools = self.tools.defs(agent);
         let candidate = |id: &str| -> Option<Candidate> {
-            let window = reached.windows.get(id).copied().filter(|_| agent.context_window.is_none());
+            let window = reached.listed.get(id).copied().flatten();
             let settings = config.settings(agent, id, window, tools.clone());
             Some(Candidate { settings: Arc::new(settings), model: Arc::clone(reached.models.get(id)?) })
         };
@@ -193,38 +199,54 @@ fn warn_of_windows(agent: &AgentRuntime) {
     }
 }
 
-/// What the servers of the models say how large their windows are, where no agent gets by without: all are asked at
-/// once, each of them once; one that is configured as it was `before` is not asked again.
+/// What is known of models that are asked for as they were: of the same server, by the same name, with the same key.
+fn kept(before: &Loaded, listed: &Listed, now: &Loaded) -> Listed {
+    let is_same = |id: &str| {
+        let (Some(was), Some(is)) = (before.config.model(id), now.config.model(id)) else { return false };
+        let key = |loaded: &Loaded| loaded.api_key(id).map(|key| key.expose_secret().to_owned());
+        (was.provider, &was.base_url, &was.model) == (is.provider, &is.base_url, &is.model)
+            && key(before) == key(now)
+    };
+    listed.iter().filter(|(id, _)| is_same(id)).map(|(id, window)| (id.clone(), *window)).collect()
+}
+
+/// What the servers of the models say how large their windows are, where no agent gets by without: those of whom nothing
+/// is known are asked, all at once, each of them once.
 async fn discovered(
     config: &Config,
     models: &BTreeMap<String, Arc<dyn ChatModel>>,
-    before: Option<&(Arc<Loaded>, Arc<Reached>)>,
-) -> BTreeMap<String, u64> {
+    mut known: Listed,
+) -> Listed {
     let needed = |id: &str| {
         config.agents.iter().any(|agent| agent.context_window.is_none() && used(agent).contains(&id))
     };
-    let known = |id: &str| {
-        let (loaded, reached) = before?;
-        let same = loaded.config.model(id).is_some() && loaded.config.model(id) == config.model(id);
-        reached.windows.get(id).copied().filter(|_| same)
-    };
-    let asked = models.iter().filter(|(id, model)| model.info().context_window.is_none() && needed(id));
-    let answers = asked.map(|(id, model)| async move {
-        match known(id) {
-            Some(window) => Some((id.clone(), window)),
-            None => Some((id.clone(), discover(model.as_ref()).await?)),
-        }
+    let asked = models.iter().filter(|(id, model)| {
+        model.info().context_window.is_none() && needed(id) && !known.contains_key(*id)
     });
-    join_all(answers).await.into_iter().flatten().collect()
+    let answers = asked.map(|(id, model)| async move { Some((id.clone(), discover(model.as_ref()).await?)) });
+    let answers = join_all(answers).await;
+    known.extend(answers.into_iter().flatten());
+    known
 }
 
-async fn discover(model: &dyn ChatModel) -> Option<u64> {
+/// `None`: the server does not answer, and is asked again by the next reload.
+async fn discover(model: &dyn ChatModel) -> Option<Option<u64>> {
     let answer = tokio::time::timeout(DISCOVERY_TIMEOUT, model.discover_window()).await;
-    if answer.is_err() {
-        tracing::warn!(
-            model = %model.info().id,
-            "the model's server does not say how large its window is; set context_window of the model"
-        );
+    match answer {
+        Ok(Ok(window)) => Some(window),
+        Ok(Err(error @ Unanswered)) => {
+            tracing::debug!(model = %model.info().id, %error, "the next reload asks again");
+            None
+        }
+        Err(_elapsed) => {
+            tracing::warn!(
+                model = %model.info().id,
+                "the model's server does not say how large its window is; set context_window of the model"
+            );
+            None
+        }
     }
-    answer.ok().flatten()
 }
+
+#[cfg(test)]
+mod tests;

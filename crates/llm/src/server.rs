@@ -8,11 +8,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, RequestBuilder, Url};
+use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use cairn_core::model::{ModelError, ModelInfo};
+use cairn_core::ports::Unanswered;
 
 use crate::options::{BadModel, ServerOptions};
 
@@ -38,6 +39,8 @@ pub(crate) struct Format {
 pub(crate) struct Told {
     /// It likes the question.
     pub(crate) success: bool,
+    /// It would say the same again: neither busy nor in trouble, nor waiting for another key.
+    pub(crate) lasting: bool,
     /// Its clock.
     pub(crate) date: Option<Timestamp>,
     /// What it said, where that is JSON.
@@ -116,13 +119,17 @@ impl Server {
         Ok(request.header(ACCEPT, "text/event-stream, application/json").body(body.to_string()))
     }
 
-    /// What stands at an address, if it is JSON and comes soon.
-    pub(crate) async fn get(&self, url: Url) -> Option<Value> {
-        let answer = self.ask(url).await.filter(|told| told.success).and_then(|told| told.value);
+    /// What stands at an address, if it is JSON.
+    ///
+    /// # Errors
+    /// Nothing comes soon, or nothing that would last.
+    pub(crate) async fn get(&self, url: Url) -> Result<Option<Value>, Unanswered> {
+        let told = self.ask(url).await.filter(|told| told.lasting).ok_or(Unanswered)?;
+        let answer = told.value.filter(|_| told.success);
         if answer.is_none() {
             tracing::debug!(model = %self.info.id, "the model's server lists no window; set context_window");
         }
-        answer
+        Ok(answer)
     }
 
     /// What a server tells at an address, whether it likes the question or not; `None` when nothing comes soon.
@@ -130,7 +137,7 @@ impl Server {
         let request = self.client().ok()?.get(url).headers(self.headers.clone());
         let asked = async {
             let mut response = request.send().await.ok()?;
-            let success = response.status().is_success();
+            let (success, lasting) = (response.status().is_success(), is_lasting(response.status()));
             let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
             let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
             let mut bytes = Vec::new();
@@ -140,7 +147,7 @@ impl Server {
                     return None;
                 }
             }
-            Some(Told { success, date, value: serde_json::from_slice(&bytes).ok() })
+            Some(Told { success, lasting, date, value: serde_json::from_slice(&bytes).ok() })
         };
         tokio::time::timeout(ASK_TIMEOUT, asked).await.ok().flatten()
     }
@@ -177,6 +184,11 @@ impl Server {
     pub(crate) fn without_key(&self, error: ModelError) -> ModelError {
         without_key(error, self.options.api_key.as_ref())
     }
+}
+
+/// Whether a server that answers so would answer so again. Of a key that it refuses, the account may be mended.
+fn is_lasting(status: StatusCode) -> bool {
+    !status.is_server_error() && !matches!(status.as_u16(), 401 | 403 | 408 | 425 | 429)
 }
 
 fn checked_url(options: &ServerOptions, path: &[&str]) -> Result<Url, BadModel> {

@@ -209,6 +209,30 @@ impl Client {
         if status == StatusCode::OK { Ok(value) } else { Err(io::Error::other(format!("{status}: {value}"))) }
     }
 
+    /// Asks for a path until its answer fits; that answer.
+    ///
+    /// # Errors
+    /// There is no daemon, or it never answers so: the error has its last answer.
+    pub async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> io::Result<Value> {
+        let mut last = Value::Null;
+        let search = async {
+            loop {
+                last = self.get(path).await?;
+                if fits(&last) {
+                    return Ok(());
+                }
+                // There is no event to wait for: what is asked for is asked again.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, search).await {
+            Ok(found) => found.map(|()| last),
+            Err(_late) => {
+                Err(io::Error::other(format!("{path} never answered what was awaited, at last: {last}")))
+            }
+        }
+    }
+
     /// Says something in a channel and waits for the reply.
     ///
     /// # Errors
@@ -293,4 +317,11 @@ impl Client {
         let response = self.send("POST", &path, "text/event-stream", serde_json::to_vec(message)?).await?;
         Ok(Events { body: response.into_body(), text: String::new() })
     }
+}
+
+/// What people said, of a history: the first part of each message, in order.
+pub fn said_in(history: &Value) -> Vec<&str> {
+    let entries = history.as_array().into_iter().flatten();
+    let theirs = entries.filter(|entry| entry["role"] == "user");
+    theirs.map(|entry| entry["parts"][0]["text"].as_str().unwrap_or_default()).collect()
 }

@@ -7,6 +7,7 @@ pub mod discord;
 pub mod endure;
 pub mod estimate;
 pub mod gate;
+pub mod home;
 pub mod house;
 pub mod kills;
 pub mod load;

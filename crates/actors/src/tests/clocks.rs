@@ -25,6 +25,19 @@ fn jump(world: &World, secs: i64) {
     world.off.store(secs, Ordering::SeqCst);
 }
 
+/// Every jump, with a daemon that goes on and with one that is killed after it.
+fn jumps_lived_through_and_not() -> impl Iterator<Item = (i64, bool)> {
+    JUMPS.into_iter().flat_map(|secs| [(secs, false), (secs, true)])
+}
+
+/// The daemon is killed and begins again.
+async fn begun_again(world: World, live: Live) -> (World, Live) {
+    drop(live);
+    let world = world.killed();
+    let live = world.start().await;
+    (world, live)
+}
+
 fn is_settled(event: &Event) -> bool {
     matches!(event, Event::OutboxSettled { .. })
 }
@@ -66,7 +79,7 @@ async fn a_turn_over_a_jump_is_answered_once_and_shown_as_typing() {
 
 #[tokio::test(start_paused = true)]
 async fn the_retry_of_a_run_waits_no_longer_for_a_jump_and_its_dates_are_in_order() {
-    for (secs, killed) in JUMPS.into_iter().flat_map(|secs| [(secs, false), (secs, true)]) {
+    for (secs, killed) in jumps_lived_through_and_not() {
         let mut world = World::new();
         let mut live = world.start().await;
         world.model.plan(Kind::Run, overloaded());
@@ -78,9 +91,7 @@ async fn the_retry_of_a_run_waits_no_longer_for_a_jump_and_its_dates_are_in_orde
         jump(&world, secs);
         let start = Instant::now();
         if killed {
-            drop(live);
-            world = world.killed();
-            live = world.start().await;
+            (world, live) = begun_again(world, live).await;
         } else {
             gate.add_permits(100);
         }
@@ -162,7 +173,7 @@ async fn a_limit_by_the_hour_holds_nobody_for_longer_than_two() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_network_put_off_is_sent_at_its_own_time() {
-    for (secs, killed) in JUMPS.into_iter().flat_map(|secs| [(secs, false), (secs, true)]) {
+    for (secs, killed) in jumps_lived_through_and_not() {
         let mut world = World::new();
         world.net.guard(300);
         let mut live = world.start().await;
@@ -173,9 +184,7 @@ async fn what_a_network_put_off_is_sent_at_its_own_time() {
         jump(&world, secs);
         let start = Instant::now();
         if killed {
-            drop(live);
-            world = world.killed();
-            live = world.start().await;
+            (world, live) = begun_again(world, live).await;
         }
         world.store.until(1, is_settled).await;
         assert!(start.elapsed() < Duration::from_secs(600), "{:?}", start.elapsed());

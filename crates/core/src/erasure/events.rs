@@ -52,61 +52,15 @@ impl Eraser {
         at: Timestamp,
         event: Event,
     ) -> Option<Event> {
-        let event = match event {
-            Event::Accepted(pending) => Event::Accepted(self.accepted(room, channel, pending)),
-            Event::MessageEdited { message, parts, addressed, .. } => {
-                self.edited(room, channel, message, parts, addressed)
-            }
-            Event::TurnStarted { turn, mut messages, first_seq } => {
-                messages.iter_mut().for_each(|message| self.mask.message(message, &self.scrub));
-                room.start_turn(&turn, &messages, first_seq);
-                Event::TurnStarted { turn, messages, first_seq }
-            }
-            Event::EntryAdded { entry } => Event::EntryAdded { entry: self.added(room, channel, entry) },
-            Event::TurnEnded(end) => Event::TurnEnded(self.ended(room, end)),
-            Event::MessageDeleted { mut message, seqs } => {
-                self.mask.message(&mut message, &self.scrub);
-                room.delete(&message, &seqs);
-                Event::MessageDeleted { message, seqs }
-            }
-            Event::TurnUndone { turn, from_seq, to_seq } => {
-                room.take_back(from_seq, to_seq);
-                Event::TurnUndone { turn, from_seq, to_seq }
-            }
-            Event::GenerationStarted { generation } => {
-                room.start_generation(generation);
-                Event::GenerationStarted { generation }
-            }
-            Event::CommandTaken { mut message, command, mut caller } => {
-                self.mask.message(&mut message, &self.scrub);
-                self.mask.author(&mut caller, &self.scrub);
-                Event::CommandTaken { message, command, caller }
-            }
-            Event::MessageRefused { mut message } => {
-                self.mask.message(&mut message, &self.scrub);
-                Event::MessageRefused { message }
-            }
-            Event::MemoriesRecalled { mut ids, tokens } => {
-                self.keep_ids(&mut ids);
-                Event::MemoriesRecalled { ids, tokens }
-            }
-            Event::ModelChosen { model, mut reason } => {
-                self.mention(|scrub| scrub.scrub(&mut reason));
-                Event::ModelChosen { model, reason }
-            }
-            event => self.within_rest(room, channel, at, event)?,
-        };
-        Some(event)
-    }
-
-    fn within_rest(
-        &mut self,
-        room: &mut Room,
-        channel: &ChannelId,
-        at: Timestamp,
-        event: Event,
-    ) -> Option<Event> {
         Some(match event {
+            Event::Accepted(_)
+            | Event::MessageEdited { .. }
+            | Event::MessageDeleted { .. }
+            | Event::TurnStarted { .. }
+            | Event::EntryAdded { .. }
+            | Event::TurnEnded(_)
+            | Event::TurnUndone { .. }
+            | Event::GenerationStarted { .. } => self.talk(room, channel, event),
             Event::RunStarted { .. }
             | Event::RunQueued { .. }
             | Event::RunAttemptFailed { .. }
@@ -134,8 +88,56 @@ impl Eraser {
             Event::ToolUsed(_) | Event::ApprovalAsked { .. } | Event::ApprovalSettled { .. } => {
                 self.of_call(room, event)
             }
+            Event::CommandTaken { mut message, command, mut caller } => {
+                self.mask.message(&mut message, &self.scrub);
+                self.mask.author(&mut caller, &self.scrub);
+                Event::CommandTaken { message, command, caller }
+            }
+            Event::MessageRefused { mut message } => {
+                self.mask.message(&mut message, &self.scrub);
+                Event::MessageRefused { message }
+            }
+            Event::MemoriesRecalled { mut ids, tokens } => {
+                self.keep_ids(&mut ids);
+                Event::MemoriesRecalled { ids, tokens }
+            }
+            Event::ModelChosen { model, mut reason } => {
+                self.mention(|scrub| scrub.scrub(&mut reason));
+                Event::ModelChosen { model, reason }
+            }
             event => return self.of_memories(Some(room), event),
         })
+    }
+
+    /// Messages and turns.
+    fn talk(&mut self, room: &mut Room, channel: &ChannelId, event: Event) -> Event {
+        match event {
+            Event::Accepted(pending) => Event::Accepted(self.accepted(room, channel, pending)),
+            Event::MessageEdited { message, parts, addressed, .. } => {
+                self.edited(room, channel, message, parts, addressed)
+            }
+            Event::MessageDeleted { mut message, seqs } => {
+                self.mask.message(&mut message, &self.scrub);
+                room.delete(&message, &seqs);
+                Event::MessageDeleted { message, seqs }
+            }
+            Event::TurnStarted { turn, mut messages, first_seq } => {
+                messages.iter_mut().for_each(|message| self.mask.message(message, &self.scrub));
+                room.start_turn(&turn, &messages, first_seq);
+                Event::TurnStarted { turn, messages, first_seq }
+            }
+            Event::EntryAdded { entry } => Event::EntryAdded { entry: self.added(room, channel, entry) },
+            Event::TurnEnded(end) => Event::TurnEnded(self.ended(room, end)),
+            Event::TurnUndone { turn, from_seq, to_seq } => {
+                room.take_back(from_seq, to_seq);
+                Event::TurnUndone { turn, from_seq, to_seq }
+            }
+            Event::GenerationStarted { generation } => {
+                room.start_generation(generation);
+                Event::GenerationStarted { generation }
+            }
+            event => event,
+        }
     }
 
     /// Something of somebody else's: counted when anything was taken out of it.

@@ -38,13 +38,21 @@ pub trait ChatModel: Send + Sync + 'static {
     /// What is known of it.
     fn info(&self) -> &ModelInfo;
 
-    /// Its window as its server lists it; asked at most once, `None` when the server does not say.
-    fn discover_window(&self) -> BoxFuture<'_, Option<u64>>;
+    /// Its window as its server lists it; `None`: the server lists none. What the server has answered is not asked again.
+    ///
+    /// # Errors
+    /// The server does not answer now; it may later.
+    fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>>;
 
     /// Sends a request. Dropping the stream cancels it. After an error, or after [`ModelEvent::Done`], nothing
     /// more comes; a stream that ends otherwise has yielded a [`ModelError::Protocol`].
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
 }
+
+/// A model's server did not say what it was asked about the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the model's server does not say how large its window is")]
+pub struct Unanswered;
 
 /// Why the store could not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -42,7 +42,7 @@ pub fn router(loaded: Arc<Loaded>, identity: Identity, toolshed: Arc<Toolshed>) 
 }
 
 /// A search that has nothing to search in.
-struct NothingToFind;
+pub(crate) struct NothingToFind;
 
 impl Search for NothingToFind {
     fn search(&self, _query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {

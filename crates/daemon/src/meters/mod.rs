@@ -1,5 +1,6 @@
 //! Metrics: gathered by the whole house through the facade `metrics`, kept here, shown in Prometheus' format.
 
+mod door;
 mod names;
 mod outside;
 mod process;

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Meters, UPKEEP_EVERY};
+use super::{Meters, UPKEEP_EVERY, door};
 
 /// Before a task that failed begins anew.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -78,9 +78,8 @@ async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
         };
         match bound {
             Ok(listener) => {
-                let stopped = stop.clone().cancelled_owned();
-                let server = axum::serve(listener, router.clone()).with_graceful_shutdown(stopped);
-                let ended = tokio::spawn(async move { server.await }).await;
+                let server = door::serve(listener, router.clone(), door::BOUNDS, stop.clone());
+                let ended = tokio::spawn(server).await;
                 if stop.is_cancelled() {
                     return;
                 }

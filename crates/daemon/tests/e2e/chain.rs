@@ -3,7 +3,7 @@
 use cairn_testkit::model::{Answer, FakeModel, Kind};
 use serde_json::{Value, json};
 
-use crate::home::Home;
+use crate::home::{self, Home};
 
 /// Two models and one agent that tries them in order.
 fn pair(first: &str, second: &str, limits: &str) -> String {
@@ -36,7 +36,7 @@ async fn the_second_model_answers_where_the_first_fails_and_the_status_says_why(
         (None, "transport"),
     ];
     for (answer, code) in rows {
-        let (home, second) = (Home::new(), FakeModel::start().await);
+        let (home, second) = (home::new(), FakeModel::start().await);
         let first = match answer {
             Some(answer) => {
                 let first = FakeModel::builder().advertise(64_000).start().await;
@@ -77,7 +77,7 @@ async fn the_second_model_answers_where_the_first_fails_and_the_status_says_why(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_model_answers_again_when_its_cool_down_is_over() {
-    let (home, first, second) = (Home::new(), FakeModel::start().await, FakeModel::start().await);
+    let (home, first, second) = (home::new(), FakeModel::start().await, FakeModel::start().await);
     let limits = "model_cool_down_secs = 0\nmodel_limited_secs = 0\nmodel_cool_down_max_secs = 0\n";
     let config = home.config(&pair(&first.base_url(), &second.base_url(), limits));
     let daemon = home.daemon(Some(&config)).await;
@@ -96,7 +96,7 @@ async fn the_first_model_answers_again_when_its_cool_down_is_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn words_of_a_model_that_broke_are_taken_back() {
-    let (home, first, second) = (Home::new(), FakeModel::start().await, FakeModel::start().await);
+    let (home, first, second) = (home::new(), FakeModel::start().await, FakeModel::start().await);
     let config = home.config(&pair(&first.base_url(), &second.base_url(), ""));
     let daemon = home.daemon(Some(&config)).await;
     first.push(Kind::Reply, Answer::text("these words are cut off in their middle").truncated());
@@ -109,7 +109,7 @@ async fn words_of_a_model_that_broke_are_taken_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_whose_server_lists_a_small_window_is_passed_over() {
-    let (home, second) = (Home::new(), FakeModel::start().await);
+    let (home, second) = (home::new(), FakeModel::start().await);
     let first = FakeModel::builder().advertise(15_999).start().await;
     let config = home.config(&pair(&first.base_url(), &second.base_url(), ""));
     let daemon = home.daemon(Some(&config)).await;
@@ -132,7 +132,7 @@ async fn a_model_whose_server_lists_a_small_window_is_passed_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_correction_of_estimates_outlives_a_restart_and_is_shown() {
-    let (home, first, second) = (Home::new(), FakeModel::start().await, FakeModel::start().await);
+    let (home, first, second) = (home::new(), FakeModel::start().await, FakeModel::start().await);
     let config = home.config(&pair(&first.base_url(), &second.base_url(), ""));
     let daemon = home.daemon(Some(&config)).await;
     daemon.client().say("main", "hello").await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::home::Home;
+use crate::home;
 
 #[track_caller]
 fn explains(stderr: &str, words: &[&str]) {
@@ -14,7 +14,7 @@ fn explains(stderr: &str, words: &[&str]) {
 
 #[test]
 fn version_and_help_of_every_command_are_there() {
-    let home = Home::new();
+    let home = home::new();
     assert!(home.cairn(&["--version"]).ended(0).stdout.starts_with("cairn "));
     let commands: [&[&str]; 37] = [
         &[],
@@ -67,7 +67,7 @@ fn version_and_help_of_every_command_are_there() {
 
 #[test]
 fn wrong_usage_and_configuration_end_with_2() {
-    let home = Home::new();
+    let home = home::new();
     home.cairn(&["bogus"]).ended(2);
     home.cairn(&["history"]).ended(2);
     home.cairn(&["history", "main", "--limit", "0"]).ended(2);
@@ -84,7 +84,7 @@ fn wrong_usage_and_configuration_end_with_2() {
 
 #[test]
 fn what_is_not_there_ends_with_4() {
-    let home = Home::new();
+    let home = home::new();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     for args in [
         &["context", "nowhere"][..],
@@ -105,7 +105,7 @@ fn what_is_not_there_ends_with_4() {
 
 #[test]
 fn a_range_without_an_end_is_told_without_one() {
-    let home = Home::new();
+    let home = home::new();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     let run = home.cairn(&["history", "main", "--from", "1000"]).ended(4);
     explains(&run.stderr, &["no entries from 1000 on in main/local/main: its entries go from 1 to 2"]);
@@ -113,7 +113,7 @@ fn a_range_without_an_end_is_told_without_one() {
 
 #[test]
 fn looking_around_makes_no_state() {
-    let home = Home::new();
+    let home = home::new();
     for (args, code) in [
         (&["status"][..], 0),
         (&["channels"], 0),
@@ -143,7 +143,7 @@ fn looking_around_makes_no_state() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_daemon_on_the_same_state_ends_with_3() {
-    let home = Home::new();
+    let home = home::new();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     // The address that the first has for its figures is no reason of its own.
     let config = home.config(&format!("[admin]\nlisten = \"127.0.0.1:{port}\"\n"));
@@ -155,7 +155,7 @@ async fn a_second_daemon_on_the_same_state_ends_with_3() {
 
 #[test]
 fn a_damaged_journal_ends_with_5_and_verify_names_the_place() {
-    let home = Home::new();
+    let home = home::new();
     home.cairn_with(&["chat"], b"one\ntwo\nthree\n").ended(0);
     assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
     let journal = home.state().join("journal");
@@ -176,7 +176,7 @@ fn a_damaged_journal_ends_with_5_and_verify_names_the_place() {
 
 #[test]
 fn an_unusable_state_folder_is_a_clear_error() {
-    let home = Home::new();
+    let home = home::new();
     let file = home.file("file", "");
     let run = home.cairn(&["status", "--state", file.to_str().unwrap()]).ended(1);
     explains(&run.stderr, &["file", "hint: "]);
@@ -188,7 +188,7 @@ fn an_unusable_state_folder_is_a_clear_error() {
 
 #[test]
 fn secrets_of_the_state_are_for_its_owner_alone() {
-    let home = Home::new();
+    let home = home::new();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     let mode = std::fs::metadata(home.state()).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "{mode:o}");

@@ -2,13 +2,14 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use cairn_testkit::daemon::said_in;
 use serde_json::json;
 
-use crate::home::Home;
+use crate::home::{self, Home};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
-    let home = Home::new();
+    let home = home::new();
     let daemon = home.daemon(None).await;
     daemon.client().say("main", "hello").await.unwrap();
     assert_eq!(home.cairn(&["channels", "--json"]).ended(0).json()[0]["state"], "awake");
@@ -22,7 +23,7 @@ async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
     let mode = std::fs::metadata(home.state().join("cairn.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    let other = Home::new();
+    let other = home::new();
     assert_eq!(other.cairn(&["channels", "--json"]).ended(0).json(), json!([]));
     assert!(daemon.stop().await.unwrap().success());
     assert_eq!(home.cairn(&["channels", "--json"]).ended(0).json()[0]["state"], "asleep");
@@ -31,7 +32,7 @@ async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_said_is_there_after_a_stop_and_after_a_kill() {
-    let home = Home::new();
+    let home = home::new();
     let daemon = home.daemon(None).await;
     daemon.client().say("main", "first").await.unwrap();
     assert!(daemon.stop().await.unwrap().success());
@@ -40,19 +41,12 @@ async fn what_was_said_is_there_after_a_stop_and_after_a_kill() {
     daemon.kill().await.unwrap();
     assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
     let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
-    let said: Vec<_> = history
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|entry| entry["role"] == "user")
-        .map(|entry| entry["parts"][0]["text"].as_str().unwrap())
-        .collect();
-    assert_eq!(said, ["first", "second"]);
+    assert_eq!(said_in(&history), ["first", "second"]);
 }
 
 #[test]
 fn a_new_generation_archives_what_was_before() {
-    let home = Home::new();
+    let home = home::new();
     home.cairn_with(&["chat"], b"before\n").ended(0);
     let answer = home.cairn(&["new", "main", "--json"]).ended(0).json();
     assert_eq!(answer["generation"], 2);
@@ -65,7 +59,7 @@ fn a_new_generation_archives_what_was_before() {
 
 #[test]
 fn compacting_a_short_conversation_is_nothing_to_do() {
-    let home = Home::new();
+    let home = home::new();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     let run = home.cairn(&["compact", "main"]).ended(0);
     assert!(run.stdout.contains("nothing to compact"), "{run:?}");
@@ -74,7 +68,7 @@ fn compacting_a_short_conversation_is_nothing_to_do() {
 
 #[test]
 fn compacting_prints_what_came_of_it() {
-    let home = Home::new();
+    let home = home::new();
     home.config("[defaults]\ncontext_window = 8000\n");
     let lines: String = (0..30)
         .map(|n| {
@@ -94,7 +88,7 @@ fn compacting_prints_what_came_of_it() {
 
 #[test]
 fn a_drawn_context_fits_its_width_and_has_no_colours_in_a_pipe() {
-    let home = Home::new();
+    let home = home::new();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     let drawn = home.cairn(&["context", "main"]).ended(0).stdout;
     assert!(!drawn.contains('\u{1b}'), "{drawn:?}");
@@ -106,7 +100,7 @@ fn a_drawn_context_fits_its_width_and_has_no_colours_in_a_pipe() {
 
 #[test]
 fn rebuilt_views_show_the_same() {
-    let home = Home::new();
+    let home = home::new();
     home.cairn_with(&["chat"], b"we decided to meet on Friday\nremember that the harbour closes at noon\n")
         .ended(0);
     home.cairn(&["memory", "add", "Ann rows.", "--kind", "fact", "--scope", "agent"]).ended(0);

@@ -8,7 +8,7 @@ use cairn_testkit::model::{Answer, FakeModel, Kind};
 use cairn_testkit::telegram::FakeTelegram;
 use serde_json::Value;
 
-use crate::home::{Home, Run};
+use crate::home::{self, Home, Run};
 
 /// Secrets have this in them; nothing that is printed may.
 const CANARY: &str = "sk-canary-0123456789";
@@ -28,7 +28,7 @@ impl Setup {
     }
 
     async fn with(model: FakeModel, discord: FakeDiscord) -> Self {
-        let home = Home::new();
+        let home = home::new();
         let telegram = FakeTelegram::start().await;
         discord.guild(100);
         discord.channel(100, 101);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::home::Home;
+use crate::home::{self, Home};
 
 /// Two days of talk, then a new generation with a third.
 fn talk(home: &Home) {
@@ -24,7 +24,7 @@ fn lines(file: &Path) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_is_written_day_by_day_with_and_without_a_daemon() {
-    let home = Home::new();
+    let home = home::new();
     talk(&home);
     let dir = home.state().join("../out");
     let out = dir.to_str().unwrap();
@@ -55,7 +55,7 @@ async fn a_history_is_written_day_by_day_with_and_without_a_daemon() {
 
 #[test]
 fn nothing_of_others_is_written_over() {
-    let home = Home::new();
+    let home = home::new();
     talk(&home);
     home.cairn_with(&["chat", "--channel", "garden"], b"hello\n").ended(0);
     let out = home.state().join("../out");

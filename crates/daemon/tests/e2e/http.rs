@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use crate::home::{Home, one_model};
+use crate::home::{self, one_model};
 
 async fn post(client: &Client, channel: &str, body: Value) -> (u16, Value) {
     let path = format!("/v1/channels/{channel}/messages");
@@ -16,7 +16,7 @@ async fn post(client: &Client, channel: &str, body: Value) -> (u16, Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_are_refused_with_the_right_status() {
-    let home = Home::new();
+    let home = home::new();
     let daemon = home.daemon(None).await;
     let client = daemon.client();
     let path = "/v1/channels/main/messages";
@@ -56,7 +56,7 @@ async fn messages_are_refused_with_the_right_status() {
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_stopped_and_failed_turns_have_their_status() {
     let model = FakeModel::start().await;
-    let home = Home::new();
+    let home = home::new();
     let limits = "[limits]\nchannel_queue = 1\nmodel_attempts = 1\n\n";
     let config = home.config(&format!("{limits}{}", one_model(&model.base_url())));
     let daemon = home.daemon(Some(&config)).await;
@@ -95,7 +95,7 @@ async fn busy_stopped_and_failed_turns_have_their_status() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn records_have_every_key_of_the_contract() {
-    let home = Home::new();
+    let home = home::new();
     let daemon = home.daemon(None).await;
     let client = daemon.client();
     client.say("main", "we decided to sail on Tuesday").await.unwrap();
@@ -148,7 +148,7 @@ async fn records_have_every_key_of_the_contract() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_is_paged_by_the_last_seq() {
-    let home = Home::new();
+    let home = home::new();
     let daemon = home.daemon(None).await;
     let client = daemon.client();
     for n in 0..5 {
@@ -182,7 +182,7 @@ async fn a_history_is_paged_by_the_last_seq() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_streams_as_events_and_watchers_hear_of_the_turn() {
-    let home = Home::new();
+    let home = home::new();
     let daemon = home.daemon(None).await;
     let client = daemon.client();
     let mut watch = client.events().await.unwrap();

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use crate::home::Home;
+use crate::home::{self, Home};
 
 /// Where `init` writes when nothing else is said: the user's own folder.
 fn users_file(home: &Home) -> PathBuf {
@@ -12,7 +12,7 @@ fn users_file(home: &Home) -> PathBuf {
 
 #[test]
 fn without_any_answer_the_embedded_model_answers() {
-    let home = Home::new();
+    let home = home::new();
     let run = home.cairn(&["init", "--yes"]).ended(0);
     for word in ["wrote ", "cairn doctor", "cairn chat", "cairn run"] {
         assert!(run.stdout.contains(word), "`{word}` in {run:?}");
@@ -25,7 +25,7 @@ fn without_any_answer_the_embedded_model_answers() {
 
 #[test]
 fn flags_answer_all_of_it_and_a_file_that_says_something_is_not_overwritten() {
-    let home = Home::new();
+    let home = home::new();
     let token = home.file("telegram.token", "7000000001:AAcanary_canary_canary_canary_canary");
     std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
     let flags = [
@@ -72,7 +72,7 @@ fn flags_answer_all_of_it_and_a_file_that_says_something_is_not_overwritten() {
 
 #[test]
 fn answers_come_through_a_pipe_and_a_key_that_is_typed_goes_into_a_file_of_its_own() {
-    let home = Home::new();
+    let home = home::new();
     let file = users_file(&home);
     let answers =
         "\nopenia\nopenai\nhttp://127.0.0.1:9/v1\nsome-model\n-\nsk-canary-typed\n32,000\n\n\nyes\n";
@@ -95,7 +95,7 @@ fn answers_come_through_a_pipe_and_a_key_that_is_typed_goes_into_a_file_of_its_o
 
 #[test]
 fn what_would_not_pass_its_check_leaves_nothing_behind() {
-    let home = Home::new();
+    let home = home::new();
     let file = users_file(&home);
     let folder = file.parent().unwrap();
     let run = home.cairn(&["init", "--yes", "--model", "m", "--base-url", "not an address"]).ended(2);
@@ -114,7 +114,7 @@ fn what_would_not_pass_its_check_leaves_nothing_behind() {
 
 #[test]
 fn a_file_that_says_no_more_than_the_defaults_gives_way() {
-    let home = Home::new();
+    let home = home::new();
     let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/config.toml");
     let text = std::fs::read_to_string(reference).unwrap();
     let file = home.config(&text);

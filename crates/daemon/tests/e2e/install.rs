@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::home::{CAIRN, Home};
+use crate::home::{self, CAIRN, Home};
 
 fn deploy(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
@@ -12,7 +12,7 @@ fn deploy(name: &str) -> PathBuf {
 
 #[test]
 fn completions_and_pages_are_what_their_readers_take() {
-    let home = Home::new();
+    let home = home::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = home.cairn(&["completions", shell]).ended(0).stdout;
         for word in ["doctor", "store", "verify"] {
@@ -58,7 +58,7 @@ struct Install {
 
 impl Install {
     fn new() -> Self {
-        let home = Home::new();
+        let home = home::new();
         let root = home.state().with_file_name("root");
         // The binary of tests is large; a script that becomes it does as well.
         let binary = home.file("cairn", format!("#!/bin/sh\nexec {CAIRN} \"$@\"\n"));

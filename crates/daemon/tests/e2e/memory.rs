@@ -1,10 +1,10 @@
 //! `cairn memory`: added, seen again, corrected, forgotten.
 
-use crate::home::Home;
+use crate::home;
 
 #[test]
 fn a_memory_lives_from_add_to_forget() {
-    let home = Home::new();
+    let home = home::new();
     let add = ["memory", "add", "The ferry leaves at noon.", "--kind", "fact", "--scope", "agent", "--json"];
     let added = home.cairn(&add).ended(0).json();
     let id = added["id"].as_str().unwrap();
@@ -45,7 +45,7 @@ fn a_memory_lives_from_add_to_forget() {
 
 #[test]
 fn a_filter_lets_through_what_it_names() {
-    let home = Home::new();
+    let home = home::new();
     for (text, kind, scope) in [
         ("Ann rows.", "fact", "agent"),
         ("Bo prefers tea.", "preference", "chat:local/main"),
@@ -69,7 +69,7 @@ fn a_filter_lets_through_what_it_names() {
 
 #[test]
 fn an_empty_or_bad_memory_is_refused() {
-    let home = Home::new();
+    let home = home::new();
     let bad = |args: &[&str], code| {
         let mut all = vec!["memory", "add"];
         all.extend(args);

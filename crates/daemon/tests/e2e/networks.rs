@@ -9,7 +9,7 @@ use cairn_store::{Store, StoreOptions};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::home::Home;
+use crate::home::{self, Home};
 
 fn ann() -> Author {
     Author { id: "telegram/7".to_owned(), name: "Ann \u{1b}[2J".to_owned() }
@@ -75,7 +75,7 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_is_let_in_and_out_again_without_a_daemon() {
-    let home = Home::new();
+    let home = home::new();
     assert_eq!(home.cairn(&["pair", "list", "--json"]).ended(0).json(), json!([]));
     journal(&home, None, vec![asked()]).await;
     let list = home.cairn(&["pair", "list"]).ended(0).stdout;
@@ -95,7 +95,7 @@ async fn a_stranger_is_let_in_and_out_again_without_a_daemon() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_daemon_approves_and_shows_it_at_once() {
-    let home = Home::new();
+    let home = home::new();
     journal(&home, None, vec![asked()]).await;
     let daemon = home.daemon(None).await;
     home.cairn(&["pair", "approve", "K7P2XMQA"]).ended(0);
@@ -106,7 +106,7 @@ async fn a_running_daemon_approves_and_shows_it_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_could_not_be_delivered_is_listed_tried_again_and_given_up() {
-    let home = Home::new();
+    let home = home::new();
     assert_eq!(home.cairn(&["outbox", "list", "--json"]).ended(0).json(), json!([]));
     let dead = Receipt::Dead { reason: "the bot was blocked by the user".to_owned() };
     journal(&home, Some("main/telegram/7"), undelivered("o1", dead)).await;
@@ -131,7 +131,7 @@ async fn what_could_not_be_delivered_is_listed_tried_again_and_given_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_of_unknown_fate_says_so() {
-    let home = Home::new();
+    let home = home::new();
     let unknown = Receipt::Unknown { part: 0, reason: "the connection broke".to_owned() };
     journal(&home, Some("main/telegram/7"), undelivered("o1", unknown)).await;
     let item = home.cairn(&["outbox", "list", "--json"]).ended(0).json()[0].clone();
@@ -140,7 +140,7 @@ async fn a_delivery_of_unknown_fate_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_network_that_cannot_be_reached_is_shown_and_makes_the_daemon_no_worse() {
-    let home = Home::new();
+    let home = home::new();
     home.file("bot.token", "123456789:AAcanary_canary_canary_canary_canary");
     // A port that was free just now, and nobody listens at.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -163,7 +163,7 @@ async fn a_network_that_cannot_be_reached_is_shown_and_makes_the_daemon_no_worse
 
 #[test]
 fn a_missing_token_stops_the_daemon_and_no_other_command() {
-    let home = Home::new();
+    let home = home::new();
     home.config("[discord]\ntoken_env = \"NO_SUCH_TOKEN\"\n");
     let run = home.cairn(&["run"]).ended(2);
     assert!(run.stderr.contains("`token_env` of [discord]: $NO_SUCH_TOKEN is not set"), "{run:?}");

@@ -1,6 +1,6 @@
 //! `cairn replay`: sent once, skipped the second time, refused whole when a line is bad.
 
-use crate::home::Home;
+use crate::home;
 
 const TALK: &str = r#"{"user":"ann","text":"my name is Ann","at":"2026-01-02T03:04:05Z"}
 {"user":"bo","text":"I prefer tea","id":"m2"}
@@ -10,7 +10,7 @@ const TALK: &str = r#"{"user":"ann","text":"my name is Ann","at":"2026-01-02T03:
 
 #[test]
 fn a_second_replay_skips_what_is_done() {
-    let home = Home::new();
+    let home = home::new();
     let file = home.file("talk.jsonl", TALK);
     let file = file.to_str().unwrap();
     let first = home.cairn(&["replay", file, "--channel", "talk", "--json"]).ended(0).json();
@@ -31,7 +31,7 @@ fn a_second_replay_skips_what_is_done() {
 
 #[test]
 fn stdin_is_read_and_new_lines_are_sent() {
-    let home = Home::new();
+    let home = home::new();
     home.cairn_with(&["replay", "-", "--no-wait"], TALK.as_bytes()).ended(0);
     let more = format!("{TALK}{}\n", r#"{"user":"ann","text":"one more"}"#);
     let report = home.cairn_with(&["replay", "-", "--json"], more.as_bytes()).ended(0).json();
@@ -40,7 +40,7 @@ fn stdin_is_read_and_new_lines_are_sent() {
 
 #[test]
 fn a_bad_line_is_named_and_nothing_is_sent() {
-    let home = Home::new();
+    let home = home::new();
     let file = home.file("talk.jsonl", format!("{TALK}not json\n"));
     let run = home.cairn(&["replay", file.to_str().unwrap()]).ended(1);
     for words in ["line 5", "expected", "\"user\"", "nothing was sent"] {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use cairn_testkit::home::Home;
 use serde_json::json;
 
-use crate::home::Home;
+use crate::home;
 
 /// Messages of 40 KB each: three segments of the smallest size.
 const MESSAGES: usize = 56;
@@ -52,7 +53,7 @@ fn bytes(dir: &Path) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn over_its_limit_the_journal_loses_its_oldest_words_and_nothing_else() {
-    let home = Home::new();
+    let home = home::new();
     let config = home.config(SMALL);
     let file = home.file("talk.jsonl", talk());
     let report = home.cairn(&["replay", file.to_str().unwrap(), "--json"]).ended(0).json();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::home::{Home, one_model};
+use crate::home::{self, one_model};
 
 /// So many messages, each of some twenty tokens or of some two hundred, a minute apart.
 fn talk(n: usize) -> String {
@@ -16,7 +16,7 @@ fn talk(n: usize) -> String {
 
 #[test]
 fn a_file_is_tried_against_candidates_and_the_best_is_a_configuration() {
-    let home = Home::new();
+    let home = home::new();
     let config = one_model("http://127.0.0.1:9/v1");
     home.config(&config);
     let file = home.file("talk.jsonl", talk(1_500));
@@ -55,7 +55,7 @@ fn a_file_is_tried_against_candidates_and_the_best_is_a_configuration() {
 
 #[test]
 fn a_channel_is_read_with_its_answers() {
-    let home = Home::new();
+    let home = home::new();
     let file = home.file("talk.jsonl", talk(12));
     home.cairn(&["replay", file.to_str().unwrap(), "--channel", "flats"]).ended(0);
     let json = home.cairn(&["tune", "flats", "--json"]).ended(0).json();
@@ -66,7 +66,7 @@ fn a_channel_is_read_with_its_answers() {
 
 #[test]
 fn what_cannot_be_tuned_is_explained() {
-    let home = Home::new();
+    let home = home::new();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     home.file("empty.jsonl", "\n");
     home.file("one.jsonl", talk(1));

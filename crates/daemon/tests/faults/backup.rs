@@ -3,12 +3,12 @@
 use cairn_testkit::daemon::PATIENCE;
 use serde_json::Value;
 
-use crate::home::{Home, files, settled, shown};
+use crate::home::{self, files, lived_in, settled, shown};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_of_a_running_daemon_restores_to_what_it_showed() {
-    let home = Home::new();
-    home.lived_in().await;
+    let home = home::new();
+    lived_in(&home).await;
     let config = home.path("config.toml");
     let daemon = home.daemon(Some(&config)).await;
     settled(&daemon.client()).await;
@@ -44,8 +44,8 @@ async fn a_backup_of_a_running_daemon_restores_to_what_it_showed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_backup_ends_with_5_and_changes_nothing() {
-    let home = Home::new();
-    home.lived_in().await;
+    let home = home::new();
+    lived_in(&home).await;
     home.cairn(&["store", "backup", "monday"]).ended(0);
     let segment = files(&home.path("monday/journal")).remove(1);
     let text = std::fs::read_to_string(&segment).unwrap().replacen("river", "rivet", 1);
@@ -61,8 +61,8 @@ async fn a_damaged_backup_ends_with_5_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_during_backups_leave_a_whole_one_or_none_and_the_state_as_it_was() {
-    let home = Home::new();
-    home.lived_in().await;
+    let home = home::new();
+    lived_in(&home).await;
     let config = home.path("config.toml");
     let (mut whole, mut broken_off) = (0, 0);
     for n in 0..10_u64 {
@@ -97,8 +97,8 @@ async fn kills_during_backups_leave_a_whole_one_or_none_and_the_state_as_it_was(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_during_restores_leave_the_old_state_or_the_new_one() {
-    let home = Home::new();
-    home.lived_in().await;
+    let home = home::new();
+    lived_in(&home).await;
     home.cairn(&["store", "backup", "old"]).ended(0);
     let history = || home.cairn(&["history", "main", "--json", "--limit", "1000"]).ended(0).json();
     let old = history();

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use cairn_testkit::daemon::Daemon;
 use serde_json::Value;
 
-use crate::home::{CAIRN, Home, copy, files, shown};
+use crate::home::{self, CAIRN, Home, copy, files, lived_in, segments, shown};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_journal_segment_that_is_gone_stops_the_start_by_its_name() {
-    let home = Home::new();
-    home.lived_in().await;
+    let home = home::new();
+    lived_in(&home).await;
     copy(&home.state(), &home.path("whole"));
     for (gone, derived) in [(0, false), (1, false), (0, true), (1, true)] {
         std::fs::remove_dir_all(home.state()).unwrap();
         copy(&home.path("whole"), &home.state());
-        let segments = home.segments();
+        let segments = segments(&home);
         std::fs::remove_file(&segments[gone]).unwrap();
         if derived {
             std::fs::remove_dir_all(home.state().join("views")).unwrap();
@@ -40,9 +40,9 @@ async fn a_journal_segment_that_is_gone_stops_the_start_by_its_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_segment_that_is_gone_is_missed_too() {
-    let home = Home::new();
-    home.lived_in().await;
-    let segments = home.segments();
+    let home = home::new();
+    lived_in(&home).await;
+    let segments = segments(&home);
     std::fs::remove_file(segments.last().unwrap()).unwrap();
     let run = home.cairn(&["store", "verify", "--json"]).ended(5);
     assert!(run.json()["problems"].to_string().contains("missing"), "{run:?}");
@@ -138,8 +138,8 @@ async fn look(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_flipped_bits_are_each_detected_or_mended() {
-    let home = Home::new();
-    home.lived_in().await;
+    let home = home::new();
+    lived_in(&home).await;
     copy(&home.state(), &home.path("whole"));
     let whole = home.path("whole");
     let before = {

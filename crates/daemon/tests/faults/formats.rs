@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::home::{Home, copy};
+use crate::home::{self, copy};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures")
@@ -25,7 +25,7 @@ const RECORDS: [(&str, &[&str]); 8] = [
 #[test]
 fn every_format_shows_what_it_showed() {
     for format in [1, 2] {
-        let home = Home::new();
+        let home = home::new();
         copy(&fixtures().join(format!("format-{format}")), &home.state());
         assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
         for (name, args) in RECORDS {
@@ -45,7 +45,7 @@ fn every_format_shows_what_it_showed() {
 
 #[test]
 fn a_newer_state_is_refused_with_a_clear_word() {
-    let home = Home::new();
+    let home = home::new();
     copy(&fixtures().join("format-2"), &home.state());
     let marker = json!({ "format": 3, "written_by": "9.8.7" });
     std::fs::write(home.state().join("format"), marker.to_string()).unwrap();

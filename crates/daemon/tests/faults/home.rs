@@ -1,10 +1,10 @@
-//! A home of its own for each test, the binary run in it, and all that it shows.
+//! Homes in which something was said, and all that they show.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
-use cairn_testkit::daemon::{Client, Daemon};
+use cairn_testkit::daemon::Client;
+pub(crate) use cairn_testkit::home::Home;
 use serde_json::Value;
 
 /// The binary under test.
@@ -13,176 +13,84 @@ pub(crate) const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
 /// A window so small that talk is compacted.
 pub(crate) const SMALL: &str = "[defaults]\ncontext_window = 4000\n";
 
-/// Where a test lives.
-pub(crate) struct Home {
-    dir: tempfile::TempDir,
+const CONTEXT: &str = "/v1/channels/main/context";
+
+/// An empty home.
+pub(crate) fn new() -> Home {
+    Home::of(CAIRN)
 }
 
-/// What a command did.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+/// A state in which there was talk, compacted, with memories, in several segments. Stopped cleanly.
+pub(crate) async fn lived_in(home: &Home) {
+    let config = home.file("config.toml", SMALL);
+    let daemon = home.daemon(Some(&config)).await;
+    let client = daemon.client();
+    for n in 0..30 {
+        let text = format!("Number {n}: we looked at flat {n} by the river, my email is ann{n}@example.org.");
+        let (status, reply) = client.say("main", &text).await.unwrap();
+        assert!(status.is_success(), "{reply}");
+    }
+    let memory =
+        serde_json::json!({ "agent": "main", "kind": "fact", "scope": "agent", "text": "Ann likes tea." });
+    let (status, told) = client.ask("POST", "/v1/memories", &memory).await.unwrap();
+    assert!(status.is_success(), "{told}");
+    // A run that is cut off by the stop would be ended by the next start, and show something else.
+    let idle = |context: &Value| context["run"].is_null() && context["regions"]["sealed"]["entries"] == 0;
+    client.until(CONTEXT, idle).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    assert!(daemon.stop().await.unwrap().success());
+    // From here on nothing happens by itself: what is shown twice is the same.
+    home.file("config.toml", format!("{SMALL}\n[defaults.compaction]\nenabled = false\n"));
+    split_journal(home);
 }
 
-impl From<Output> for Run {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+/// Cuts the journal's only segment in three: what rotation does after 64 MiB.
+fn split_journal(home: &Home) {
+    let journal = home.state().join("journal");
+    let whole = std::fs::read_to_string(journal.join("00000000000000000001.jsonl")).unwrap();
+    let mut segments: BTreeMap<u64, String> = BTreeMap::new();
+    let n_lines = whole.lines().count();
+    let mut within = false;
+    for (idx, line) in whole.lines().enumerate() {
+        let fields: Value = serde_json::from_str(line).unwrap();
+        let n = fields["n"].as_u64().unwrap();
+        let due = segments.len() < (3 * idx / n_lines) + 1;
+        if due && !within {
+            segments.insert(n, String::new());
         }
+        within = fields["left"].as_u64().unwrap_or(0) > 0;
+        let mut last = segments.last_entry().unwrap();
+        last.get_mut().push_str(line);
+        last.get_mut().push('\n');
     }
+    assert_eq!(segments.len(), 3);
+    for (first, text) in segments {
+        std::fs::write(journal.join(format!("{first:020}.jsonl")), text).unwrap();
+    }
+    for derived in ["views", "index"] {
+        std::fs::remove_dir_all(home.state().join(derived)).unwrap();
+    }
+    home.cairn(&["search", "main", "river"]).ended(0);
 }
 
-impl Run {
-    /// Its output as JSON.
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-
-    /// It ended with that code.
-    #[track_caller]
-    pub(crate) fn ended(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "{self:?}");
-        self
-    }
-
-    /// It ended with that code, an error with these words, and a hint.
-    #[track_caller]
-    pub(crate) fn told(self, code: i32, words: &[&str]) -> Self {
-        assert!(self.stderr.contains("error: ") && self.stderr.contains("hint: "), "{self:?}");
-        for word in words {
-            assert!(self.stderr.contains(word), "`{word}` in: {self:?}");
-        }
-        assert!(!self.stderr.contains("panicked"), "{self:?}");
-        self.ended(code)
-    }
-}
-
-impl Home {
-    pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    pub(crate) fn state(&self) -> PathBuf {
-        self.path("state")
-    }
-
-    /// A file of that content.
-    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.path(name);
-        std::fs::write(&path, content).unwrap();
-        path
-    }
-
-    /// The binary, in this home.
-    pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(CAIRN);
-        command.args(args).env_clear().env("CAIRN_STATE", self.state()).env("HOME", self.dir.path());
-        command.current_dir(self.dir.path()).stdin(Stdio::null());
-        command
-    }
-
-    /// Runs the binary.
-    pub(crate) fn cairn(&self, args: &[&str]) -> Run {
-        self.command(args).output().unwrap().into()
-    }
-
-    /// Starts `cairn run` here.
-    pub(crate) async fn daemon(&self, config: Option<&Path>) -> Daemon {
-        Daemon::start(Path::new(CAIRN), &self.state(), config).await.unwrap()
-    }
-
-    /// A state in which there was talk, compacted, with memories, in several segments. Stopped cleanly.
-    pub(crate) async fn lived_in(&self) {
-        let config = self.file("config.toml", SMALL);
-        let daemon = self.daemon(Some(&config)).await;
-        let client = daemon.client();
-        for n in 0..30 {
-            let text =
-                format!("Number {n}: we looked at flat {n} by the river, my email is ann{n}@example.org.");
-            let (status, reply) = client.say("main", &text).await.unwrap();
-            assert!(status.is_success(), "{reply}");
-        }
-        let memory = serde_json::json!({ "agent": "main", "kind": "fact", "scope": "agent", "text": "Ann likes tea." });
-        let (status, told) = client.ask("POST", "/v1/memories", &memory).await.unwrap();
-        assert!(status.is_success(), "{told}");
-        settled(&client).await;
-        // A run that is cut off by the stop would be ended by the next start, and show something else.
-        let busy = async |client: &Client| {
-            let context = client.get("/v1/channels/main/context").await.unwrap();
-            !context["run"].is_null() || context["regions"]["sealed"]["entries"] != 0
-        };
-        while busy(&daemon.client()).await {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        assert!(daemon.stop().await.unwrap().success());
-        // From here on nothing happens by itself: what is shown twice is the same.
-        self.file("config.toml", format!("{SMALL}\n[defaults.compaction]\nenabled = false\n"));
-        self.split_journal();
-    }
-
-    /// Cuts the journal's only segment in three: what rotation does after 64 MiB.
-    fn split_journal(&self) {
-        let journal = self.state().join("journal");
-        let whole = std::fs::read_to_string(journal.join("00000000000000000001.jsonl")).unwrap();
-        let mut segments: BTreeMap<u64, String> = BTreeMap::new();
-        let n_lines = whole.lines().count();
-        let mut within = false;
-        for (idx, line) in whole.lines().enumerate() {
-            let fields: Value = serde_json::from_str(line).unwrap();
-            let n = fields["n"].as_u64().unwrap();
-            let due = segments.len() < (3 * idx / n_lines) + 1;
-            if due && !within {
-                segments.insert(n, String::new());
-            }
-            within = fields["left"].as_u64().unwrap_or(0) > 0;
-            let mut last = segments.last_entry().unwrap();
-            last.get_mut().push_str(line);
-            last.get_mut().push('\n');
-        }
-        assert_eq!(segments.len(), 3);
-        for (first, text) in segments {
-            std::fs::write(journal.join(format!("{first:020}.jsonl")), text).unwrap();
-        }
-        for derived in ["views", "index"] {
-            std::fs::remove_dir_all(self.state().join(derived)).unwrap();
-        }
-        self.cairn(&["search", "main", "river"]).ended(0);
-    }
-
-    /// The journal's segments, in order.
-    pub(crate) fn segments(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.state().join("journal")).unwrap();
-        let mut segments: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-        segments.sort();
-        segments
-    }
+/// The journal's segments, in order.
+pub(crate) fn segments(home: &Home) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(home.state().join("journal")).unwrap();
+    let mut segments: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    segments.sort();
+    segments
 }
 
 /// Waits until no compaction is under way.
 pub(crate) async fn settled(client: &Client) {
-    loop {
-        let context = client.get("/v1/channels/main/context").await.unwrap();
-        if context["run"].is_null() {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    client.until(CONTEXT, |context| context["run"].is_null()).await.unwrap();
 }
 
 /// All that a daemon shows of its channel, as `--json` does.
 pub(crate) async fn shown(client: &Client) -> Result<BTreeMap<&'static str, Value>, String> {
     let mut found = BTreeMap::new();
     for path in [
-        "/v1/channels/main/context",
+        CONTEXT,
         "/v1/channels/main/history?limit=10000",
         "/v1/channels/main/search?q=river&limit=50",
         "/v1/memories?limit=1000",

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use cairn_testkit::daemon::{Client, PATIENCE};
 use serde_json::json;
 
-use crate::home::{CAIRN, Home};
+use crate::home::{self, CAIRN};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_under_a_memory_limit_is_there_without_it() {
     let mut outcomes = Vec::new();
     // From too little to begin with, to enough for a while.
     for limit_mib in [100_u64, 170, 200] {
-        let home = Home::new();
+        let home = home::new();
         std::fs::create_dir_all(home.state()).unwrap();
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &format!("ulimit -v {}; ulimit -c 0; exec {CAIRN} run", limit_mib * 1024)]);

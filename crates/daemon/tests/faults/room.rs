@@ -7,7 +7,7 @@ use cairn_testkit::daemon::{Client, PATIENCE};
 use cairn_testkit::model::{FakeModel, Kind};
 use serde_json::{Value, json};
 
-use crate::home::{CAIRN, Home};
+use crate::home::{self, CAIRN, Home};
 
 /// A shell in a mount namespace; all that it started ends with it.
 pub(crate) struct Room {
@@ -78,7 +78,7 @@ struct Full {
 impl Full {
     async fn start(size: &str) -> Option<Self> {
         let mut room = Room::open()?;
-        let (home, model) = (Home::new(), FakeModel::start().await);
+        let (home, model) = (home::new(), FakeModel::start().await);
         let config = format!(
             "[[models]]\nid = \"fake\"\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"fake\"\n\
              context_window = 32000\nmax_output_tokens = 1024\n\n[[agents]]\nid = \"main\"\nmodels = [\"fake\"]\n",

@@ -2,10 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
-use cairn_testkit::daemon::Daemon;
+use cairn_testkit::home::Home;
 use serde_json::{Value, json};
 
 const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
@@ -15,76 +14,43 @@ const HERS: [&str; 5] = ["marzena", "zorblax", "quillonite", "48601555", "rambut
 
 const CONFIG: &str = "[defaults]\ncontext_window = 4000\n\n[store]\nsegment_mib = 1\n";
 
-struct Home(tempfile::TempDir);
+/// What a command prints as JSON.
+#[track_caller]
+fn json(home: &Home, args: &[&str]) -> Value {
+    home.cairn(args).ended(0).json()
+}
 
-impl Home {
-    fn new() -> Self {
-        let home = Self(tempfile::tempdir().unwrap());
-        std::fs::write(home.0.path().join("config.toml"), CONFIG).unwrap();
-        home
-    }
-
-    fn state(&self) -> PathBuf {
-        self.0.path().join("state")
-    }
-
-    /// Runs the binary: its exit code, its output, what it says beside.
-    fn cairn(&self, args: &[&str]) -> (i32, String, String) {
-        let output = Command::new(CAIRN)
-            .args(args)
-            .env_clear()
-            .env("CAIRN_STATE", self.state())
-            .env("HOME", self.0.path())
-            .current_dir(self.0.path())
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
-    }
-
-    #[track_caller]
-    fn json(&self, args: &[&str]) -> Value {
-        let (code, stdout, stderr) = self.cairn(args);
-        assert_eq!(code, 0, "{args:?}: {stdout}{stderr}");
-        serde_json::from_str(&stdout).unwrap()
-    }
-
-    /// Marzena and Ben in one channel, with summaries and memories, a `/new` in between; Ben alone in another.
-    fn talked(&self) {
-        let talk = |name: &str, range: std::ops::Range<u64>| {
-            let mut lines = String::new();
-            for n in range {
-                let hers = format!(
-                    "I am Marzena. My parrot Zorblax {n} likes a rambutan from the quillonite bowl, call 48601555{n}"
-                );
-                let bens = format!(
-                    "The ferry number {n} leaves Gdynia at seven. Did Zorblax eat? I prefer herring {n}."
-                );
-                for (user, text) in [("marzena", hers), ("ben", bens.replace("Did Zorblax eat? ", ""))] {
-                    let at = format!("2026-03-01T{:02}:{:02}:00Z", n / 60, n % 60);
-                    lines.push_str(&json!({ "user": user, "text": text, "at": at }).to_string());
-                    lines.push('\n');
-                }
+/// Marzena and Ben in one channel, with summaries and memories, a `/new` in between; Ben alone in another.
+fn talked() -> Home {
+    let home = Home::of(CAIRN);
+    home.config(CONFIG);
+    let talk = |name: &str, range: std::ops::Range<u64>| {
+        let mut lines = String::new();
+        for n in range {
+            let hers = format!(
+                "I am Marzena. My parrot Zorblax {n} likes a rambutan from the quillonite bowl, call 48601555{n}"
+            );
+            let bens = format!(
+                "The ferry number {n} leaves Gdynia at seven. Did Zorblax eat? I prefer herring {n}."
+            );
+            for (user, text) in [("marzena", hers), ("ben", bens.replace("Did Zorblax eat? ", ""))] {
+                let at = format!("2026-03-01T{:02}:{:02}:00Z", n / 60, n % 60);
+                lines.push_str(&json!({ "user": user, "text": text, "at": at }).to_string());
+                lines.push('\n');
             }
-            std::fs::write(self.0.path().join(name), lines).unwrap();
-        };
-        talk("one.jsonl", 0..25);
-        talk("two.jsonl", 25..50);
-        let report = self.json(&["replay", "one.jsonl", "--json"]);
-        assert_eq!(report["failed"], 0, "{report}");
-        self.json(&["compact", "main", "--wait", "--json"]);
-        assert_eq!(self.cairn(&["new", "main"]).0, 0);
-        self.json(&["replay", "two.jsonl", "--json"]);
-        assert_eq!(
-            self.cairn(&["memory", "add", "Marzena is the owner", "--kind", "fact", "--scope", "agent"]).0,
-            0
-        );
-        assert_eq!(
-            self.cairn(&["memory", "add", "The ferry is blue", "--kind", "fact", "--scope", "agent"]).0,
-            0
-        );
-    }
+        }
+        home.file(name, lines);
+    };
+    talk("one.jsonl", 0..25);
+    talk("two.jsonl", 25..50);
+    let report = json(&home, &["replay", "one.jsonl", "--json"]);
+    assert_eq!(report["failed"], 0, "{report}");
+    json(&home, &["compact", "main", "--wait", "--json"]);
+    home.cairn(&["new", "main"]).ended(0);
+    json(&home, &["replay", "two.jsonl", "--json"]);
+    home.cairn(&["memory", "add", "Marzena is the owner", "--kind", "fact", "--scope", "agent"]).ended(0);
+    home.cairn(&["memory", "add", "The ferry is blue", "--kind", "fact", "--scope", "agent"]).ended(0);
+    home
 }
 
 /// Names and bytes of all files below a folder, in lower case; compressed ones as they read.
@@ -117,42 +83,41 @@ fn nothing_is_left(state: &Path) {
 
 /// What `--json` shows of all there is.
 fn shown(home: &Home) -> Vec<Value> {
-    let mut shown = vec![home.json(&["channels", "--json"]), home.json(&["memory", "list", "--json"])];
+    let mut shown = vec![json(home, &["channels", "--json"]), json(home, &["memory", "list", "--json"])];
     for command in ["context", "history"] {
-        shown.push(home.json(&[command, "main", "--json"]));
+        shown.push(json(home, &[command, "main", "--json"]));
     }
     shown
 }
 
 #[test]
 fn a_scan_of_all_files_finds_nothing_and_others_words_stay() {
-    let home = Home::new();
-    home.talked();
-    let before = home.json(&["history", "main", "--json"]);
-    let memories = home.json(&["memory", "list", "--json"]).to_string();
+    let home = talked();
+    let before = json(&home, &["history", "main", "--json"]);
+    let memories = json(&home, &["memory", "list", "--json"]).to_string();
     assert!(memories.contains("Marzena is the owner") && memories.contains("herring"), "{memories}");
     let there = all_bytes(&home.state());
     for word in HERS {
         assert!(there.windows(word.len()).any(|window| window == word.as_bytes()), "{word} is nowhere");
     }
 
-    assert_eq!(home.cairn(&["forget-user", "marzena"]).0, 2);
-    assert_eq!(home.cairn(&["forget-user", "local/nobody", "--yes"]).0, 4);
-    let (code, _, stderr) = home.cairn(&["forget-user", "local/marzena"]);
-    assert!(code == 2 && stderr.contains("--yes"), "{code} {stderr}");
-    let dry = home.json(&["forget-user", "local/marzena", "--dry-run", "--json"]);
+    home.cairn(&["forget-user", "marzena"]).ended(2);
+    home.cairn(&["forget-user", "local/nobody", "--yes"]).ended(4);
+    let refused = home.cairn(&["forget-user", "local/marzena"]).ended(2);
+    assert!(refused.stderr.contains("--yes"), "{refused:?}");
+    let dry = json(&home, &["forget-user", "local/marzena", "--dry-run", "--json"]);
     assert_eq!((&dry["entries"], &dry["pseudonym"]), (&json!(50), &Value::Null), "{dry}");
-    assert_eq!(home.json(&["history", "main", "--json"]), before, "a dry run changes nothing");
+    assert_eq!(json(&home, &["history", "main", "--json"]), before, "a dry run changes nothing");
 
-    let done = home.json(&["forget-user", "local/marzena", "--yes", "--json"]);
+    let done = json(&home, &["forget-user", "local/marzena", "--yes", "--json"]);
     assert_eq!((&done["entries"], &done["answers"]), (&json!(50), &json!(50)), "{done}");
     assert!(done["summaries"].as_u64().unwrap() > 0 && done["memories"].as_u64().unwrap() > 0, "{done}");
     assert_eq!(done["pseudonym"], "local/erased-1");
     nothing_is_left(&home.state());
     assert!(!home.state().join("erasure.json").exists());
-    assert_eq!(home.cairn(&["forget-user", "local/marzena", "--yes"]).0, 4);
+    home.cairn(&["forget-user", "local/marzena", "--yes"]).ended(4);
 
-    let after = home.json(&["history", "main", "--json"]);
+    let after = json(&home, &["history", "main", "--json"]);
     let (before, after) = (before.as_array().unwrap(), after.as_array().unwrap());
     assert_eq!(before.len(), after.len());
     for (was, is) in before.iter().zip(after) {
@@ -164,23 +129,22 @@ fn a_scan_of_all_files_finds_nothing_and_others_words_stay() {
             assert_eq!(was["parts"], is["parts"], "what Ben said stays");
         }
     }
-    let memories = home.json(&["memory", "list", "--json"]).to_string();
+    let memories = json(&home, &["memory", "list", "--json"]).to_string();
     assert!(memories.contains("The ferry is blue") && memories.contains("herring"), "{memories}");
-    let found = home.json(&["search", "main", "herring", "--json"]);
+    let found = json(&home, &["search", "main", "herring", "--json"]);
     assert!(!found.as_array().unwrap().is_empty());
-    assert_eq!(home.json(&["store", "verify", "--json"])["ok"], true);
+    assert_eq!(json(&home, &["store", "verify", "--json"])["ok"], true);
     let shown_before = shown(&home);
-    assert_eq!(home.cairn(&["store", "rebuild"]).0, 0);
+    home.cairn(&["store", "rebuild"]).ended(0);
     assert_eq!(shown(&home), shown_before);
     nothing_is_left(&home.state());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_is_asked_and_killed_has_it_done_at_its_next_start() {
-    let home = Home::new();
-    home.talked();
-    let config = home.0.path().join("config.toml");
-    let daemon = Daemon::start(Path::new(CAIRN), &home.state(), Some(&config)).await.unwrap();
+    let home = talked();
+    let config = home.path("config.toml");
+    let daemon = home.daemon(Some(&config)).await;
     let client = daemon.client();
     let unknown = client.ask("POST", "/v1/people/forget", &json!({ "user": "local/nobody" })).await.unwrap();
     assert_eq!((unknown.0.as_u16(), &unknown.1["error"]["code"]), (404, &json!("no_such_person")));
@@ -192,7 +156,7 @@ async fn a_daemon_that_is_asked_and_killed_has_it_done_at_its_next_start() {
         client.ask("POST", "/v1/people/forget", &json!({ "user": "local/marzena" })).await.unwrap();
     assert_eq!((status.as_u16(), &asked["entries"]), (202, &json!(50)), "{asked}");
     daemon.kill().await.unwrap();
-    let daemon = Daemon::start(Path::new(CAIRN), &home.state(), Some(&config)).await.unwrap();
+    let daemon = home.daemon(Some(&config)).await;
     let done = daemon.client().get("/v1/people/erased").await.unwrap();
     assert_eq!((&done["pending"], &done["erasures"][0]["at"]), (&json!(false), &asked["at"]), "{done}");
     let (status, reply) = daemon.client().say("main", "is the ferry late?").await.unwrap();

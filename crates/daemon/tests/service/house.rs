@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
-use cairn_testkit::daemon::{Client, Daemon, PATIENCE};
-use cairn_testkit::model::FakeModel;
+use cairn_testkit::daemon::{Client, Daemon};
+use cairn_testkit::gate::Gate;
+use cairn_testkit::model::{FakeModel, Kind};
 use cairn_testkit::systemd::Systemd;
+use hyper::StatusCode;
 use serde_json::Value;
+use tokio::task::JoinHandle;
 
 pub(crate) const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
 
@@ -92,14 +94,17 @@ impl House {
 
     /// Waits until the context of `main` fits.
     pub(crate) async fn until(&self, fits: impl Fn(&Value) -> bool) {
-        let search = async {
-            while !fits(&self.context().await) {
-                // There is no event to wait for: what is asked for is asked again.
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let found = tokio::time::timeout(PATIENCE, search).await;
-        assert!(found.is_ok(), "never: {}\n{}", self.context().await, self.log());
+        let found = self.client().until("/v1/channels/main/context", fits).await;
+        found.unwrap_or_else(|error| panic!("{error}\n{}", self.log()));
+    }
+
+    /// A turn whose model waits at the gate; what becomes of it, when the gate is open.
+    pub(crate) async fn open_turn(&self, text: &'static str) -> (Gate, JoinHandle<(StatusCode, Value)>) {
+        let gate = self.model.hold(Kind::Reply);
+        let client = self.client();
+        let open = tokio::spawn(async move { client.say("main", text).await.unwrap() });
+        self.model.wait_for(Kind::Reply, 1).await;
+        (gate, open)
     }
 
     /// Says something; the answer of the daemon.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use cairn_testkit::daemon::{Client, Daemon};
+use cairn_testkit::daemon::{Client, Daemon, said_in};
 use cairn_testkit::model::FakeModel;
 use cairn_testkit::systemd::Systemd;
 use serde_json::{Value, json};
@@ -83,13 +83,7 @@ async fn twenty_kills_lose_nothing() {
     assert_eq!(code, 0, "{verified}{err}");
     let (_, history, _) = cairn_on(dir.path(), &["history", "main", "--json", "--limit", "10000"]).await;
     let history: Value = serde_json::from_str(&history).unwrap();
-    let said: Vec<&str> = history
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|entry| entry["role"] == "user")
-        .map(|entry| entry["parts"][0]["text"].as_str().unwrap())
-        .collect();
+    let said = said_in(&history);
     let once: BTreeSet<&str> = said.iter().copied().collect();
     assert_eq!(once.len(), said.len(), "something is there twice");
     let lost: Vec<_> = acknowledged.iter().filter(|text| !once.contains(text.as_str())).collect();

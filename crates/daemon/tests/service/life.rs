@@ -58,10 +58,7 @@ async fn without_a_watchdog_in_the_unit_none_is_fed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_takes_nothing_in_and_lets_the_turn_under_way_end() {
     let house = House::start().await;
-    let gate = house.model.hold(Kind::Reply);
-    let client = house.client();
-    let open = tokio::spawn(async move { client.say("main", "take your time").await.unwrap() });
-    house.model.wait_for(Kind::Reply, 1).await;
+    let (gate, open) = house.open_turn("take your time").await;
     house.daemon.signal("TERM").await.unwrap();
     house.systemd.until("STOPPING=1").await.unwrap();
     // It was told before intake stops: until then a message waits for the next start.

@@ -47,10 +47,7 @@ async fn a_lower_threshold_starts_the_run_that_it_asks_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hangup_tells_systemd_and_drops_neither_turn_nor_words() {
     let house = House::start().await;
-    let gate = house.model.hold(Kind::Reply);
-    let client = house.client();
-    let open = tokio::spawn(async move { client.say("main", "take your time").await.unwrap() });
-    house.model.wait_for(Kind::Reply, 1).await;
+    let (gate, open) = house.open_turn("take your time").await;
     let prompt = house.path("prompt.md.j2");
     std::fs::write(&prompt, "You are {{ agent }}, a lighthouse keeper.\n").unwrap();
     house.configure("", "prompt = \"prompt.md.j2\"", "");

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cairn_testkit::daemon::{Client, Daemon, PATIENCE};
+use cairn_testkit::daemon::{Client, Daemon};
 use cairn_testkit::discord::FakeDiscord;
 use cairn_testkit::mcp::{OverStdio, Script};
 use cairn_testkit::model::{Answer, FakeModel, Kind, Seen, text_of};
@@ -125,20 +125,8 @@ impl Rig {
 
     /// Waits until what a path of the socket answers fits; that answer.
     pub(crate) async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        let mut last = Value::Null;
-        let search = async {
-            loop {
-                last = self.client().get(path).await.unwrap();
-                if fits(&last) {
-                    break;
-                }
-                // There is no event to wait for: what is asked for is asked again.
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-        };
-        let found = tokio::time::timeout(PATIENCE, search).await;
-        assert!(found.is_ok(), "{path} never answered what was awaited, at last: {last}");
-        last
+        let found = self.client().until(path, fits).await;
+        found.unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Stops the daemon; all that it has written.

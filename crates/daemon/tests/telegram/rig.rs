@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use cairn_testkit::daemon::{Client, Daemon, PATIENCE};
+use cairn_testkit::daemon::{Client, Daemon};
 use cairn_testkit::model::{Answer, FakeModel, Kind, text_of};
 use cairn_testkit::telegram::{Builder, FakeTelegram, Person, Sent};
 use serde_json::Value;
@@ -171,20 +170,8 @@ impl Rig {
 
     /// Waits until what a path of the daemon's socket answers fits; that answer.
     pub(crate) async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        let mut last = Value::Null;
-        let search = async {
-            loop {
-                last = self.client().get(path).await.unwrap();
-                if fits(&last) {
-                    break;
-                }
-                // There is no event to wait for: what is asked for is asked again.
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let found = tokio::time::timeout(PATIENCE, search).await;
-        assert!(found.is_ok(), "{path} never answered what was awaited, at last: {last}\n{}", self.log());
-        last
+        let found = self.client().until(path, fits).await;
+        found.unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
     }
 
     /// Waits until Telegram's line in the status fits; that line.

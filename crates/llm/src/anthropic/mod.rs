@@ -13,7 +13,7 @@ use reqwest::header::HeaderName;
 use tokio::sync::OnceCell;
 
 use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
-use cairn_core::ports::ChatModel;
+use cairn_core::ports::{ChatModel, Unanswered};
 
 use crate::answer::{self, Call};
 use crate::options::{BadModel, ServerOptions};
@@ -55,10 +55,10 @@ impl Anthropic {
         &self.server
     }
 
-    /// Asks the server about the model; `None` when it does not answer or does not name the window.
-    async fn ask_window(&self) -> Option<u64> {
+    /// Asks the server about the model; `None` when it does not name the window.
+    async fn ask_window(&self) -> Result<Option<u64>, Unanswered> {
         let address = self.server.address(&["models", &self.server.options.model]);
-        listed_window(&self.server.get(address).await?)
+        Ok(self.server.get(address).await?.as_ref().and_then(listed_window))
     }
 }
 
@@ -67,8 +67,8 @@ impl ChatModel for Anthropic {
         &self.server.info
     }
 
-    fn discover_window(&self) -> BoxFuture<'_, Option<u64>> {
-        Box::pin(async { *self.window.get_or_init(|| self.ask_window()).await })
+    fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>> {
+        Box::pin(async { self.window.get_or_try_init(|| self.ask_window()).await.copied() })
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {

@@ -15,7 +15,7 @@ use futures::{FutureExt, StreamExt, stream};
 
 use cairn_core::message::ToolCall;
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose};
-use cairn_core::ports::{ChatModel, Search};
+use cairn_core::ports::{ChatModel, Search, Unanswered};
 
 /// The id of the embedded model, in the configuration and in records.
 pub const OFFLINE_ID: &str = "offline";
@@ -54,8 +54,8 @@ impl ChatModel for Offline {
         &self.info
     }
 
-    fn discover_window(&self) -> BoxFuture<'_, Option<u64>> {
-        futures::future::ready(None).boxed()
+    fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>> {
+        futures::future::ready(Ok(None)).boxed()
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {

@@ -14,7 +14,7 @@ use reqwest::header::AUTHORIZATION;
 use tokio::sync::OnceCell;
 
 use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
-use cairn_core::ports::ChatModel;
+use cairn_core::ports::{ChatModel, Unanswered};
 
 use crate::answer::{self, Call};
 use crate::options::{BadModel, ServerOptions};
@@ -68,8 +68,8 @@ impl ChatModel for OpenAi {
         &self.server.info
     }
 
-    fn discover_window(&self) -> BoxFuture<'_, Option<u64>> {
-        Box::pin(async { *self.window.get_or_init(|| self.ask_window()).await })
+    fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>> {
+        Box::pin(async { self.window.get_or_try_init(|| self.ask_window()).await.copied() })
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {

@@ -1,5 +1,7 @@
 //! The window as an OpenAI-compatible server lists it.
 
+use cairn_core::ports::Unanswered;
+
 use super::OpenAi;
 use crate::window::{entry_of, listed_window, number};
 
@@ -7,20 +9,21 @@ use crate::window::{entry_of, listed_window, number};
 const TRAINED: &str = "/meta/n_ctx_train";
 
 impl OpenAi {
-    /// Asks the server for its list of models; `None` when it does not answer or does not say.
-    pub(super) async fn ask_window(&self) -> Option<u64> {
+    /// Asks the server for its list of models; `None` when that does not name the window.
+    pub(super) async fn ask_window(&self) -> Result<Option<u64>, Unanswered> {
         let list = self.server.get(self.server.address(&["models"])).await?;
-        let model = entry_of(&list, &self.server.options.model)?;
-        if let Some(window) = listed_window(model) {
-            return Some(window);
-        }
-        let trained = number(model, TRAINED)?;
+        let Some(model) = list.as_ref().and_then(|list| entry_of(list, &self.server.options.model)) else {
+            return Ok(None);
+        };
+        let trained = match (listed_window(model), number(model, TRAINED)) {
+            (Some(window), _) => return Ok(Some(window)),
+            (None, Some(trained)) => trained,
+            (None, None) => return Ok(None),
+        };
         let mut props = self.server.base_url().clone();
         props.set_path("/props");
-        let in_use = match self.server.get(props).await {
-            Some(props) => number(&props, "/default_generation_settings/n_ctx"),
-            None => None,
-        };
-        Some(in_use.unwrap_or(trained))
+        let props = self.server.get(props).await.ok().flatten();
+        let in_use = props.and_then(|props| number(&props, "/default_generation_settings/n_ctx"));
+        Ok(Some(in_use.unwrap_or(trained)))
     }
 }

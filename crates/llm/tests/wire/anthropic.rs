@@ -109,9 +109,9 @@ async fn the_key_is_sent_in_its_header_and_shown_nowhere() {
 #[tokio::test]
 async fn the_window_is_what_the_server_says_of_the_model() {
     let server = FakeModel::builder().advertise(200_000).start().await;
-    assert_eq!(claude(&server.base_url(), true).discover_window().await, Some(200_000));
+    assert_eq!(claude(&server.base_url(), true).discover_window().await, Ok(Some(200_000)));
     let silent = FakeModel::start().await;
-    assert_eq!(claude(&silent.base_url(), true).discover_window().await, None);
+    assert_eq!(claude(&silent.base_url(), true).discover_window().await, Ok(None));
 }
 
 #[tokio::test]

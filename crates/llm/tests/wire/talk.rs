@@ -73,9 +73,12 @@ async fn a_dropped_stream_hangs_up() {
 async fn the_window_is_asked_for_once() {
     let server = FakeModel::builder().advertise(4321).start().await;
     let model = model(&server.base_url(), true);
-    assert_eq!(model.discover_window().await, Some(4321));
+    assert_eq!(model.discover_window().await, Ok(Some(4321)));
     drop(server);
-    assert_eq!(model.discover_window().await, Some(4321));
+    assert_eq!(model.discover_window().await, Ok(Some(4321)));
     let silent = FakeModel::start().await;
-    assert_eq!(super::model(&silent.base_url(), true).discover_window().await, None);
+    let model = super::model(&silent.base_url(), true);
+    assert_eq!(model.discover_window().await, Ok(None), "it lists none");
+    drop(silent);
+    assert_eq!(model.discover_window().await, Ok(None), "which is an answer, too");
 }

@@ -8,7 +8,7 @@ use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{
     ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose, Usage,
 };
-use cairn_core::ports::ChatModel;
+use cairn_core::ports::{ChatModel, Unanswered};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
@@ -124,8 +124,8 @@ impl ChatModel for FakeModel {
         &self.info
     }
 
-    fn discover_window(&self) -> BoxFuture<'_, Option<u64>> {
-        Box::pin(async { None })
+    fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>> {
+        Box::pin(async { Ok(None) })
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {

@@ -113,7 +113,7 @@ impl Asked {
         };
         let now = SystemClock.now();
         let offset = look.date.map(|date| date.duration_since(now));
-        let window = if look.answered { client.discover_window().await } else { None };
+        let window = if look.answered { client.discover_window().await.unwrap_or_default() } else { None };
         let began = Instant::now();
         let called = timeout(limit, call(client.as_ref())).await.ok();
         let called = called.map(|result| result.map(|()| began.elapsed()));

@@ -1,0 +1,152 @@
+//! A home of its own for each test: state, config and working directory; and the real binary run in it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::daemon::Daemon;
+
+/// Where a test lives.
+#[derive(Debug)]
+pub struct Home {
+    dir: TempDir,
+    cairn: PathBuf,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Run {
+    /// Its exit code; -1 when a signal ended it.
+    pub code: i32,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said beside.
+    pub stderr: String,
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("what it says is UTF-8");
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
+
+impl Run {
+    /// Its output as JSON.
+    ///
+    /// # Panics
+    /// It is none.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// It ended with that code.
+    ///
+    /// # Panics
+    /// It ended with another one.
+    #[track_caller]
+    pub fn ended(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    /// It ended with that code, an error with these words, and a hint.
+    ///
+    /// # Panics
+    /// It did not.
+    #[track_caller]
+    pub fn told(self, code: i32, words: &[&str]) -> Self {
+        assert!(self.stderr.contains("error: ") && self.stderr.contains("hint: "), "{self:?}");
+        for word in words {
+            assert!(self.stderr.contains(word), "`{word}` in: {self:?}");
+        }
+        assert!(!self.stderr.contains("panicked"), "{self:?}");
+        self.ended(code)
+    }
+}
+
+impl Home {
+    /// An empty home, for that binary.
+    ///
+    /// # Panics
+    /// No folder can be made.
+    pub fn of(cairn: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a folder can be made");
+        Self { dir, cairn: PathBuf::from(cairn) }
+    }
+
+    /// Something in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The state folder.
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// A file of that content.
+    ///
+    /// # Panics
+    /// It cannot be written.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, content).unwrap_or_else(|error| panic!("cannot write {name}: {error}"));
+        path
+    }
+
+    /// A config file, which is found in the working directory.
+    pub fn config(&self, text: &str) -> PathBuf {
+        self.file("config.toml", text)
+    }
+
+    /// The binary, in this home, with nothing to read.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.cairn);
+        command.args(args).env_clear().env("CAIRN_STATE", self.state()).env("HOME", self.dir.path());
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the binary.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    pub fn cairn(&self, args: &[&str]) -> Run {
+        self.command(args).output().expect("the binary can be started").into()
+    }
+
+    /// Runs the binary with that input.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    pub fn cairn_with(&self, args: &[&str], input: &[u8]) -> Run {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary can be started");
+        let stdin = child.stdin.take();
+        let input = input.to_vec();
+        // A command that does not read its input closes it; that is no fault of the test.
+        let writer = std::thread::spawn(move || drop(stdin.map(|mut stdin| stdin.write_all(&input))));
+        let output = child.wait_with_output().expect("the binary ends");
+        writer.join().expect("its input is written");
+        output.into()
+    }
+
+    /// Starts `cairn run` here.
+    ///
+    /// # Panics
+    /// It ends before it is ready.
+    pub async fn daemon(&self, config: Option<&Path>) -> Daemon {
+        let started = Daemon::start(&self.cairn, &self.state(), config).await;
+        started.unwrap_or_else(|error| panic!("{error}"))
+    }
+}
