@@ -1,6 +1,6 @@
 //! The roster: the agents' settings and models, made from the configuration on first use.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub struct Roster {
     default_agent: AgentId,
     /// Of the configuration that it was asked for last.
     reached: Mutex<Option<(Arc<Loaded>, Arc<Reached>)>>,
+    /// What was said of windows, and of whose; none: nothing is.
+    told: Option<parking_lot::Mutex<BTreeSet<(AgentId, String)>>>,
 }
 
 /// The models of one configuration, and what their servers say of them: asked once.
@@ -46,7 +48,13 @@ impl Roster {
     /// looks things up; `tools`: what agents' models may call.
     pub fn new(live: Live, search: Arc<dyn Search>, tools: Arc<Toolshed>) -> Self {
         let default_agent = live.now().config.default_agent();
-        Self { live, search, tools, default_agent, reached: Mutex::default() }
+        let told = Some(parking_lot::Mutex::default());
+        Self { live, search, tools, default_agent, reached: Mutex::default(), told }
+    }
+
+    /// The same for a command, which says nothing of windows.
+    pub fn silent(self) -> Self {
+        Self { told: None, ..self }
     }
 
     /// The configuration as it is now.
@@ -158,7 +166,7 @@ impl Roster {
             .agents
             .iter()
             .filter_map(|agent| self.runtime(config, agent, &reached))
-            .for_each(|it| warn_of_windows(&it));
+            .for_each(|it| self.warn_of_windows(&it));
         Ok(reached)
     }
 
@@ -173,30 +181,32 @@ impl Roster {
         let runtime = AgentRuntime::new(chain.next()?).followed_by(chain);
         Some(runtime.summarised_by(agent.compaction.model.as_deref().and_then(candidate)))
     }
+
+    /// Says, once, which windows are small. Those that are set in the configuration were warned about with it. A command
+    /// that starts a house of its own says nothing of them: `cairn status` does.
+    fn warn_of_windows(&self, agent: &AgentRuntime) {
+        let Some(told) = &self.told else { return };
+        for (candidate, guarded) in agent.chain().zip(agent.guarded()) {
+            let (settings, agent) = (&candidate.settings, &agent.id);
+            let model = &settings.model;
+            let is_set = matches!(settings.window.source, WindowSource::Agent | WindowSource::Model);
+            let words = match guarded {
+                Guarded::PassedOver(reason) => {
+                    format!("the model is passed over for the next of the chain: {reason}")
+                }
+                Guarded::Warned(words) if !is_set => words.clone(),
+                Guarded::Warned(_) | Guarded::Fine => continue,
+            };
+            if told.lock().insert((agent.clone(), words.clone())) {
+                tracing::warn!(%agent, model, "{words}");
+            }
+        }
+    }
 }
 
 /// The models that an agent uses, by their ids.
 fn used(agent: &AgentConfig) -> Vec<&str> {
     agent.chain().into_iter().chain(agent.compaction.model.as_deref()).collect()
-}
-
-/// Says, once, which windows are small. Those that are set in the configuration were warned about with it.
-fn warn_of_windows(agent: &AgentRuntime) {
-    for (candidate, guarded) in agent.chain().zip(agent.guarded()) {
-        let (settings, agent) = (&candidate.settings, &agent.id);
-        let model = &settings.model;
-        match guarded {
-            Guarded::PassedOver(reason) => {
-                tracing::warn!(%agent, model, reason, "the model is passed over for the next of the chain");
-            }
-            Guarded::Warned(words)
-                if !matches!(settings.window.source, WindowSource::Agent | WindowSource::Model) =>
-            {
-                tracing::warn!(%agent, model, "{words}");
-            }
-            Guarded::Warned(_) | Guarded::Fine => {}
-        }
-    }
 }
 
 /// What is known of models that are asked for as they were: of the same server, by the same name, with the same key.

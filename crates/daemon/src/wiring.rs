@@ -142,7 +142,8 @@ impl Daemon {
         let loaded = live.now();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let registry = Arc::new(registry(&store, &clock).await?);
-        let roster = Arc::new(roster(&store, live, state, tools, registry.pins(), &clock)?);
+        let roster = roster(&store, live, state, tools, registry.pins(), &clock)?;
+        let roster = Arc::new(if control.is_some() { roster } else { roster.silent() });
         for (agent, tool) in roster.unknown_classes() {
             tracing::warn!(%agent, tool, "result_guard.classes names a tool that there is not; check its name");
         }
