@@ -28,7 +28,7 @@ impl Eraser {
                 None
             }
             Event::PairingRequested { mut user, chat, code } => {
-                self.scrub.scrub(&mut user.name);
+                self.scrub.scrub_name(&mut user.name);
                 Some(Event::PairingRequested { user, chat, code })
             }
             Event::ChatMigrated { platform, mut from, mut to } => {

@@ -53,13 +53,13 @@ impl Mask {
         self.people(&mut voices.people);
     }
 
-    /// Id and name. Of somebody else, the name as `scrub` leaves it.
+    /// Id and name. Of somebody else, the name without theirs.
     pub(super) fn author(&self, author: &mut Author, scrub: &Scrub) {
         if author.id == self.person {
             author.id.clone_from(&self.pseudonym);
             self.alias().clone_into(&mut author.name);
         } else {
-            scrub.scrub(&mut author.name);
+            scrub.scrub_name(&mut author.name);
         }
     }
 

@@ -18,7 +18,12 @@ impl Eraser {
             return None;
         }
         self.kept.insert(id.clone());
-        self.mention(|scrub| scrub.scrub(&mut save.text));
+        if self.survey.is_of_others(&save) {
+            self.of_others.insert(id.clone());
+        }
+        if self.mention(|scrub| scrub.scrub(&mut save.text) | scrub.scrub_option(&mut save.subject)) {
+            self.cleaned.insert(id.clone());
+        }
         let channel = save.source.channel.clone();
         self.mask.sighting(&mut save.sighting, channel.as_ref(), &self.scrub);
         self.mask.scope(&mut save.scope);
@@ -32,7 +37,14 @@ impl Eraser {
     }
 
     fn is_gone(&self, room: Option<&Room>, save: &MemorySave) -> bool {
-        if self.survey.is_of_them(save) || self.is_about_them(save.subject.as_deref(), &save.text) {
+        let about_them = || {
+            let subject = save.subject.as_deref();
+            match self.survey.is_of_others(save) {
+                true => self.survey.is_surely_about(&self.scrub, Some(&save.scope), subject, &save.text),
+                false => self.is_about_them(subject, &save.text),
+            }
+        };
+        if self.survey.is_of_them(save) || about_them() {
             return true;
         }
         let source = &save.source;
@@ -50,7 +62,8 @@ impl Eraser {
         }
     }
 
-    /// One about somebody else that merely has a word of their name stays, without it.
+    /// One of which nobody knows that it is of others: it goes for a word that only they said. One about something else that
+    /// merely has a word of their name stays, without it.
     fn is_about_them(&self, subject: Option<&str>, text: &str) -> bool {
         match subject {
             Some(subject) => {
@@ -65,11 +78,16 @@ impl Eraser {
     /// Those of a run that are not saved yet.
     pub(super) fn keep_drafts(&self, room: &Room, from: Seq, to: Seq, drafts: &mut Vec<DraftMemory>) {
         drafts.retain(|draft| {
-            !self.is_about_them(draft.subject.as_deref(), &draft.text)
-                && !room.is_found_in_theirs(&draft.text, from, to)
+            let subject = draft.subject.as_deref();
+            let about_them = match subject.is_some_and(|subject| self.survey.is_other(subject)) {
+                true => self.survey.is_surely_about(&self.scrub, None, subject, &draft.text),
+                false => self.is_about_them(subject, &draft.text),
+            };
+            !about_them && !room.is_found_in_theirs(&draft.text, from, to)
         });
         for draft in drafts {
             self.scrub.scrub(&mut draft.text);
+            self.scrub.scrub_option(&mut draft.subject);
         }
     }
 
@@ -95,13 +113,21 @@ impl Eraser {
                 if self.is_lost(&id) {
                     return None;
                 }
-                let id = self.moved_to(&id);
+                let of_others = self.of_others.contains(&id);
+                let goes = |text: &String| match of_others {
+                    true => self.scrub.names_surely(text),
+                    false => self.scrub.hits_surely(text),
+                };
                 // The words of the edit go, and with them the memory.
-                if text.as_ref().is_some_and(|text| self.scrub.hits_surely(text)) {
+                if text.as_ref().is_some_and(goes) {
                     self.figures.memories += 1;
-                    return Some(Event::MemoryForgotten { id });
+                    self.cleaned.remove(&id);
+                    return Some(Event::MemoryForgotten { id: self.moved_to(&id) });
                 }
-                self.mention(|scrub| scrub.scrub_option(&mut text));
+                if self.mention(|scrub| scrub.scrub_option(&mut text)) {
+                    self.cleaned.insert(id.clone());
+                }
+                let id = self.moved_to(&id);
                 Some(Event::MemoryEdited { id, text, kind, importance })
             }
             Event::MemoryForgotten { id } => {

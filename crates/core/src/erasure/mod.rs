@@ -16,6 +16,7 @@ mod scrub;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod weigh;
 mod words;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{Event, NewRecord, Record, TurnEnd, TurnOutcome};
 use crate::ids::{ArtifactId, ChannelId, MemoryId};
 use crate::message::Part;
-use crate::model::Usage;
+use crate::model::{Usage, is_zero};
 use mask::Mask;
 use room::Room;
 
@@ -53,6 +54,9 @@ pub struct Figures {
     pub answers: u64,
     /// Memories that are gone.
     pub memories: u64,
+    /// Memories of others that stay, and out of which their name or their words were taken.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub memories_cleaned: u64,
     /// Summaries made anew.
     pub summaries: u64,
     /// Artifacts whose files are gone.
@@ -101,6 +105,10 @@ pub struct Eraser {
     dropped: BTreeSet<ChannelId>,
     /// Memories that go.
     forgotten: HashSet<MemoryId>,
+    /// Memories that are kept and of others.
+    of_others: HashSet<MemoryId>,
+    /// Memories that stay without something of theirs.
+    cleaned: HashSet<MemoryId>,
     figures: Figures,
 }
 
@@ -117,6 +125,8 @@ impl Eraser {
             moved: HashMap::new(),
             dropped: BTreeSet::new(),
             forgotten: HashSet::new(),
+            of_others: HashSet::new(),
+            cleaned: HashSet::new(),
             figures: Figures::default(),
             survey,
         }
@@ -176,7 +186,7 @@ impl Eraser {
 
     /// What was done so far.
     pub fn figures(&self) -> Figures {
-        self.figures
+        Figures { memories_cleaned: self.cleaned.len() as u64, ..self.figures }
     }
 
     /// What is appended behind the last record: their turn that is open ends, what is owed to them is dropped, and the
@@ -201,7 +211,7 @@ impl Eraser {
                 add(Event::OutboxDropped { id: id.clone() });
             }
         }
-        let figures = Figures { seconds, ..self.figures };
+        let figures = Figures { seconds, ..self.figures() };
         let event = Event::PersonErased { pseudonym: self.mask.pseudonym.clone(), figures };
         records.push(NewRecord { channel: None, at, event });
         records

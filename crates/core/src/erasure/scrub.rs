@@ -101,6 +101,26 @@ impl Scrub {
         self.found(text).iter().any(|hit| hit.names.is_some())
     }
 
+    /// Whether a text has their id, or a name of theirs that several words tell.
+    pub(super) fn names_surely(&self, text: &str) -> bool {
+        self.names_from(text, Naming::Sure)
+    }
+
+    /// Whether a text has their id or a whole name of theirs.
+    pub(super) fn names_in_full(&self, text: &str) -> bool {
+        self.names_from(text, Naming::Word)
+    }
+
+    /// Whether a text begins with a name of theirs, or a word of one.
+    pub(super) fn begins(&self, text: &str) -> bool {
+        let first = words(text).first().map(|word| word.start);
+        self.found(text).iter().any(|hit| hit.names.is_some() && Some(hit.range.start) == first)
+    }
+
+    fn names_from(&self, text: &str, from: Naming) -> bool {
+        self.found(text).iter().any(|hit| hit.names.is_some_and(|naming| naming >= from))
+    }
+
     /// Whether a text is theirs or about them, and does not merely have a word that is a name of theirs, too.
     pub fn hits_surely(&self, text: &str) -> bool {
         self.speaks_of_them(text, Naming::Sure)
@@ -124,15 +144,28 @@ impl Scrub {
     pub fn clean(&self, text: &str) -> Option<String> {
         let unquoted = self.without_quotes(text);
         let text_now = unquoted.as_deref().unwrap_or(text);
-        let mut out = String::with_capacity(text_now.len());
-        let mut at = 0;
-        for hit in joined(self.found(text_now), text_now) {
-            out.push_str(&text_now[at..hit.range.start]);
+        let out = self.without(self.found(text_now), text_now);
+        (out != text).then_some(out)
+    }
+
+    fn without(&self, hits: Vec<Hit>, text: &str) -> String {
+        let (mut out, mut at) = (String::with_capacity(text.len()), 0);
+        for hit in joined(hits, text) {
+            out.push_str(&text[at..hit.range.start]);
             out.push_str(if hit.names.is_some() { &self.alias } else { ERASED });
             at = hit.range.end;
         }
-        out.push_str(&text_now[at..]);
-        (out != text).then_some(out)
+        out.push_str(&text[at..]);
+        out
+    }
+
+    /// Takes their names out of what somebody else is called; what they said is no part of it. True: there was something.
+    pub(super) fn scrub_name(&self, name: &mut String) -> bool {
+        let mut hits = self.found(name);
+        hits.retain(|hit| hit.names.is_some());
+        let changed = !hits.is_empty();
+        *name = self.without(hits, name);
+        changed
     }
 
     /// The text with stars for it, as long as before; `None`: there is nothing to take out.

@@ -1,14 +1,15 @@
 //! What there is of a person in the journal: who they are called, what they said, where, and which of their words are
-//! theirs alone. Two walks over the journal: [`Survey::hear`] collects, [`Survey::weigh`] strikes out what others say, too.
+//! theirs alone. Two walks over the journal: [`Survey::hear`] collects, [`Survey::weigh`] strikes out what others say, too,
+//! and what they are called.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::scrub::{Naming, RUN, Scrub};
 use super::words::{Word, run_key, words};
 use crate::event::{Event, Record};
-use crate::ids::{ChannelId, LOCAL_PLATFORM, MessageId, TurnId};
+use crate::ids::{ChannelId, LOCAL_PLATFORM, MemoryId, MessageId, Seq, TurnId};
 use crate::memory::{MemorySave, Scope};
-use crate::message::{Author, Entry, Part, Role, text_of};
+use crate::message::{Author, Part, text_of};
 
 /// Fewest letters of an ordinary word that is known as somebody's.
 const LONG: usize = 5;
@@ -27,11 +28,11 @@ const RUN_CONTENT: usize = 2;
 
 /// Something that they said, and nobody else, as far as the walks have come.
 #[derive(Debug, Clone)]
-struct Own {
+pub(super) struct Own {
     /// The record that said it first.
-    first: u64,
+    pub(super) first: u64,
     /// It is a word like others: whoever else says it, and when, it is not theirs alone.
-    ordinary: bool,
+    pub(super) ordinary: bool,
 }
 
 /// What the journal has of a person.
@@ -39,15 +40,20 @@ struct Own {
 pub struct Survey {
     person: String,
     names: BTreeSet<String>,
-    words_of_names: HashSet<String>,
+    /// Ids and names of others, and what tells them by itself in those, in lower case.
+    others: HashSet<String>,
     known: bool,
-    words: HashMap<u64, Own>,
-    signs: HashMap<Vec<u64>, u64>,
-    sign_starts: HashMap<u64, Vec<Vec<u64>>>,
-    runs: HashMap<u64, u64>,
+    pub(super) words: HashMap<u64, Own>,
+    pub(super) signs: HashMap<Vec<u64>, u64>,
+    pub(super) sign_starts: HashMap<u64, Vec<Vec<u64>>>,
+    pub(super) runs: HashMap<u64, u64>,
     /// Messages that no turn has taken up yet, and whether they are theirs.
     pending: HashMap<(ChannelId, MessageId), bool>,
     pub(super) turns: HashSet<(ChannelId, TurnId)>,
+    /// Entries of those turns.
+    seqs: HashMap<ChannelId, BTreeSet<Seq>>,
+    /// Memories of others of which nothing is out of their turns, as far as the second walk has come.
+    pub(super) of_others: HashSet<MemoryId>,
     pub(super) private: BTreeSet<ChannelId>,
     named_after_them: BTreeSet<ChannelId>,
     heard_others: HashSet<ChannelId>,
@@ -63,7 +69,7 @@ impl Survey {
         Self {
             person: person.to_owned(),
             names: BTreeSet::new(),
-            words_of_names: HashSet::new(),
+            others: HashSet::new(),
             known: false,
             words: HashMap::new(),
             signs: HashMap::new(),
@@ -71,6 +77,8 @@ impl Survey {
             runs: HashMap::new(),
             pending: HashMap::new(),
             turns: HashSet::new(),
+            seqs: HashMap::new(),
+            of_others: HashSet::new(),
             private: BTreeSet::new(),
             named_after_them: BTreeSet::new(),
             heard_others: HashSet::new(),
@@ -157,11 +165,12 @@ impl Survey {
                     self.hear_parts(parts, record.n);
                 }
             }
-            (Event::TurnStarted { turn, messages, .. }, Some(channel)) => {
-                for message in messages {
+            (Event::TurnStarted { turn, messages, first_seq }, Some(channel)) => {
+                for (seq, message) in (first_seq.0..).map(Seq).zip(messages) {
                     // Of a message whose line was set aside nobody knows whose it was: its answer may be to them.
                     if self.pending.remove(&(channel.clone(), message.clone())) != Some(false) {
                         self.turns.insert((channel.clone(), turn.clone()));
+                        self.seqs.entry(channel.clone()).or_default().insert(seq);
                     }
                 }
             }
@@ -184,6 +193,11 @@ impl Survey {
             Event::EntryAdded { entry } => {
                 let by_them = entry.author.as_ref().is_some_and(|author| self.meet(author));
                 self.known |= by_them || entry.voices.people.contains(&self.person);
+                if let Some(channel) = &record.channel
+                    && (by_them || self.turns.contains(&(channel.clone(), entry.turn.clone())))
+                {
+                    self.seqs.entry(channel.clone()).or_default().insert(entry.seq);
+                }
             }
             Event::MemorySaved(save) => self.known |= self.is_of_them(save),
             Event::RunEnded(end) => {
@@ -209,11 +223,11 @@ impl Survey {
         if theirs {
             self.known = true;
             self.names.insert(author.name.clone());
-            for word in words(&author.name) {
-                self.words_of_names.insert(word.text.to_lowercase());
-            }
-        } else if author.id.starts_with(self.platform()) {
-            self.ids.insert(author.id.clone());
+        } else if self.ids.insert(author.id.clone()) || !self.is_other(&author.name) {
+            let bare = author.id.split_once('/').map_or(author.id.as_str(), |(_, bare)| bare);
+            let telling = words(&author.name).into_iter().filter(tells).map(|word| word.text.to_lowercase());
+            self.others.extend(telling);
+            self.others.extend([&author.id, bare, author.name.trim()].map(str::to_lowercase));
         }
         theirs
     }
@@ -240,65 +254,17 @@ impl Survey {
         }
     }
 
-    /// Second walk: strikes out what others said, too.
-    pub fn weigh(&mut self, record: &Record) {
-        match &record.event {
-            Event::Accepted(pending) if !self.is_theirs(&pending.author) => {
-                for word in words(&pending.author.name) {
-                    self.words_of_names.remove(&word.text.to_lowercase());
-                }
-                self.weigh_text(&own_words(&text_of(&pending.parts)), record.n, true);
-            }
-            Event::EntryAdded { entry } if !self.is_in_their_turn(record, entry) => {
-                self.weigh_entry(entry, record.n);
-            }
-            _ => {}
-        }
-    }
-
-    /// What is said in answer to them says nothing of what others say.
-    fn is_in_their_turn(&self, record: &Record, entry: &Entry) -> bool {
-        let channel = record.channel.as_ref();
-        channel.is_some_and(|channel| self.turns.contains(&(channel.clone(), entry.turn.clone())))
-    }
-
-    fn weigh_entry(&mut self, entry: &Entry, n: u64) {
-        let text = entry.text();
-        match entry.role {
-            Role::User => {}
-            // The model, and what tools return, say again what they were told: only what they said first is not theirs.
-            Role::Assistant | Role::Tool => self.weigh_text(&text, n, false),
-        }
-    }
-
-    fn weigh_text(&mut self, text: &str, n: u64, by_people: bool) {
-        let found = words(text);
-        for (idx, word) in found.iter().enumerate() {
-            if let Some(own) = self.words.get(&word.key)
-                && (n < own.first || (by_people && own.ordinary))
-            {
-                self.words.remove(&word.key);
-            }
-            let earlier = |first: Option<&u64>| first.is_some_and(|first| n < *first);
-            if let Some(run) = found.get(idx..idx + RUN) {
-                let key = run_key(run);
-                if earlier(self.runs.get(&key)) {
-                    self.runs.remove(&key);
-                }
-            }
-            for sign in self.sign_starts.get(&word.key).into_iter().flatten() {
-                let same = found
-                    .get(idx..idx + sign.len())
-                    .is_some_and(|here| here.iter().zip(sign).all(|(word, key)| word.key == *key));
-                if same && earlier(self.signs.get(sign)) {
-                    self.signs.remove(sign);
-                }
-            }
-        }
-    }
-
     /// What is taken out of other texts, after both walks.
     pub fn scrub(&self) -> Scrub {
+        let mut scrub = self.naming();
+        self.words.keys().for_each(|key| scrub.add_keys(vec![*key]));
+        self.signs.keys().for_each(|sign| scrub.add_keys(sign.clone()));
+        self.runs.keys().for_each(|run| scrub.add_run(*run));
+        scrub
+    }
+
+    /// Of that their ids and names, after the first walk.
+    pub(super) fn naming(&self) -> Scrub {
         let pseudonym = self.pseudonym();
         let mut scrub = Scrub::new(pseudonym.split_once('/').map_or(pseudonym.as_str(), |(_, alias)| alias));
         let bare = self.bare();
@@ -317,19 +283,13 @@ impl Survey {
             scrub.add_quoted(word.text);
             scrub.add_name(word.text, false, Naming::Part);
         }
-        self.words.keys().for_each(|key| scrub.add_keys(vec![*key]));
-        self.signs.keys().for_each(|sign| scrub.add_keys(sign.clone()));
-        self.runs.keys().for_each(|run| scrub.add_run(*run));
         scrub
     }
 
     /// Words of names of several that are nobody else's, and no words of everybody: those that tell the person by themselves.
     fn parts_of_names(&self) -> impl Iterator<Item = Word<'_>> {
         let words = self.names.iter().map(|name| words(name)).filter(|words| words.len() > 1).flatten();
-        words.filter(|word| {
-            let own = self.words_of_names.contains(&word.text.to_lowercase());
-            own && word.text.chars().count() > 2 && word.digits() == 0 && !word.is_common()
-        })
+        words.filter(|word| tells(word) && !self.is_other(word.text))
     }
 
     /// The names that they have borne and nobody else's first or last name, in lower case.
@@ -340,6 +300,32 @@ impl Survey {
             || self.names.iter().any(|name| name.to_lowercase() == lower)
             || self.parts_of_names().any(|word| word.text.to_lowercase() == lower)
     }
+
+    /// Somebody else's id or name, or a word of it that tells them by itself.
+    pub(super) fn is_other(&self, subject: &str) -> bool {
+        self.others.contains(&subject.trim().to_lowercase())
+    }
+
+    /// Somebody else bears a name of theirs.
+    pub(super) fn has_namesake(&self) -> bool {
+        self.names.iter().any(|name| self.is_other(name))
+    }
+
+    /// They took part in a turn of those in which the memory was found.
+    pub(super) fn is_out_of_their_turns(&self, save: &MemorySave) -> bool {
+        let source = &save.source;
+        match (&source.channel, source.from_seq, source.to_seq) {
+            (Some(channel), Some(from), Some(to)) if from <= to => {
+                self.seqs.get(channel).is_some_and(|seqs| seqs.range(from..=to).next().is_some())
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A word of a name that tells its bearer by itself.
+fn tells(word: &Word<'_>) -> bool {
+    word.text.chars().count() > 2 && word.digits() == 0 && !word.is_common()
 }
 
 /// A name that is a common word, too, is taken out where it is written as a name alone; one that no text can be told by,
@@ -369,7 +355,7 @@ fn name(scrub: &mut Scrub, name: &str) {
 }
 
 /// A text without the lines in which adapters say whom it answers: those are of others.
-fn own_words(text: &str) -> String {
+pub(super) fn own_words(text: &str) -> String {
     let quotes = |line: &&str| line.starts_with("[in reply to ") || line.starts_with("[forwarded");
     text.lines().filter(|line| !quotes(line)).collect::<Vec<_>>().join("\n")
 }

@@ -1,5 +1,7 @@
 //! A small journal, and what is left of it.
 
+mod others;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -76,6 +76,9 @@ impl std::str::FromStr for MemoryKind {
     }
 }
 
+/// [`Source::model`] of what a person typed in so many words.
+pub const TYPED: &str = "operator";
+
 /// Where a memory was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
@@ -89,6 +92,13 @@ pub struct Source {
     pub summary: Option<SummaryId>,
     /// The model that wrote it; `rules` for extraction by rule, `operator` for a person's own words.
     pub model: String,
+}
+
+impl Source {
+    /// A person typed it: an operator, or somebody in a chat.
+    pub fn is_typed(&self) -> bool {
+        self.model == TYPED
+    }
 }
 
 /// A memory as the store keeps it and `--json` shows it.

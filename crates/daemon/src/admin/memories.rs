@@ -7,16 +7,13 @@ use axum::body::Body;
 use axum::extract::State;
 use cairn_core::event::{Event, NewRecord};
 use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Fingerprint, Memory, MemoryKind, MemorySave, Scope, Source, mint_id};
+use cairn_core::memory::{Fingerprint, Memory, MemoryKind, MemorySave, Scope, Source, TYPED, mint_id};
 use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
 use cairn_platforms::local::ApiError;
 use serde::Deserialize;
 
 use super::params::{LIMIT_MAX, Params, Segment, body, limit, params, segment};
 use super::{Admin, Shared, no_such_agent};
-
-/// `source.model` of what a person typed.
-const OPERATOR: &str = "operator";
 
 /// Importance of what a person typed, unless they say otherwise.
 const OPERATOR_IMPORTANCE: f64 = 0.8;
@@ -111,9 +108,9 @@ pub(super) async fn add(State(admin): State<Shared>, request: Body) -> Result<Js
             from_seq: None,
             to_seq: None,
             summary: None,
-            model: OPERATOR.to_owned(),
+            model: TYPED.to_owned(),
         },
-        sighting: format!("{OPERATOR}:{}", now.as_nanosecond()),
+        sighting: format!("{TYPED}:{}", now.as_nanosecond()),
         explicit: true,
     };
     let fingerprint = Fingerprint::of(&agent, &scope, &save.text);

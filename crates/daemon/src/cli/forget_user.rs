@@ -218,17 +218,27 @@ fn tell(global: &Global, user: &str, pseudonym: Option<&str>, figures: Figures) 
 }
 
 fn drawn(figures: Figures) -> String {
-    let Figures { entries, answers, memories, summaries, artifacts, mentions, conversations, seconds } =
-        figures;
+    let Figures {
+        entries, answers, memories, summaries, artifacts, mentions, conversations, seconds, ..
+    } = figures;
     format!(
-        "messages       {}\nanswers        {}\nprivate chats  {}\nmemories       {}\nsummaries      {} made anew\n\
+        "messages       {}\nanswers        {}\nprivate chats  {}\nmemories       {}{}\nsummaries      {} made anew\n\
          artifacts      {}\nmentions       taken out of {}\nseconds        {seconds:.1}\n",
         grouped(entries),
         grouped(answers),
         grouped(conversations),
         grouped(memories),
+        cleaned_of_others(figures.memories_cleaned),
         grouped(summaries),
         grouped(artifacts),
         counted(mentions, "record", "records"),
     )
+}
+
+/// Of others, behind the number of those that go.
+fn cleaned_of_others(n: u64) -> String {
+    match n {
+        0 => String::new(),
+        n => format!("; taken out of {} of others", grouped(n)),
+    }
 }

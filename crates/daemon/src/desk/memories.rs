@@ -3,7 +3,7 @@
 use cairn_core::command::CommandCall;
 use cairn_core::event::{Event, NewRecord};
 use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Fingerprint, Memory, MemoryKind, MemorySave, Scope, Source, mint_id};
+use cairn_core::memory::{Fingerprint, Memory, MemoryKind, MemorySave, Scope, Source, TYPED, mint_id};
 use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
 
 use super::words::quoted;
@@ -21,9 +21,6 @@ const TEXT_MAX: usize = 1_000;
 
 /// Importance of what a person asks to be remembered.
 const IMPORTANCE: f64 = 0.8;
-
-/// `source.model` of what a person says in so many words.
-const PERSON: &str = "operator";
 
 impl DaemonDesk {
     /// `/memory [QUERY]`.
@@ -70,7 +67,7 @@ impl DaemonDesk {
                 from_seq: None,
                 to_seq: None,
                 summary: None,
-                model: PERSON.to_owned(),
+                model: TYPED.to_owned(),
             },
             sighting: format!("{}/command/{}", call.channel, call.message),
             explicit: true,

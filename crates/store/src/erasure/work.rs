@@ -143,9 +143,20 @@ fn stage(dir: &Path, person: &str, at: Timestamp, step: Step<'_>) -> Result<bool
     step("artifacts removed")?;
     remove_derived(dir, &layout)?;
     step("derived removed")?;
-    let Figures { entries, answers, memories, summaries, artifacts, mentions, conversations, .. } =
-        eraser.figures();
-    tracing::info!(entries, answers, memories, summaries, artifacts, mentions, conversations, "erased");
+    let figures = eraser.figures();
+    let Figures { entries, answers, memories, summaries, artifacts, mentions, conversations, .. } = figures;
+    let cleaned = figures.memories_cleaned;
+    tracing::info!(
+        entries,
+        answers,
+        memories,
+        cleaned,
+        summaries,
+        artifacts,
+        mentions,
+        conversations,
+        "erased"
+    );
     request::write(dir, &Request::Staged)?;
     step("decided")?;
     Ok(true)
