@@ -157,6 +157,7 @@ impl Eraser {
         self.mask.author(&mut pending.author, &self.scrub);
         let changed = if theirs {
             self.figures.entries += 1;
+            self.figures.expired += u64::from(pending.parts.is_empty());
             pending.parts = erased_parts();
             // Nobody waits for its answer any more.
             pending.addressed &= !waits;
@@ -425,7 +426,7 @@ impl Eraser {
         if let Some(summary) = &mut end.summary {
             let touched = room.is_touched(summary.from_seq, summary.to_seq);
             if touched {
-                room.remake(summary);
+                room.remake(summary, &self.scrub);
                 self.figures.summaries += 1;
             }
             let scrub = |scrub: &super::Scrub| {

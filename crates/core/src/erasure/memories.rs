@@ -57,7 +57,10 @@ impl Eraser {
             (None, None) => None,
         };
         match (found_in, source.from_seq, source.to_seq) {
-            (Some(room), Some(from), Some(to)) => room.is_found_in_theirs(&save.text, from, to),
+            (Some(room), Some(from), Some(to)) => {
+                let may_be = room.is_wordless(from, to) && !self.survey.is_of_others(save);
+                may_be || room.is_found_in_theirs(&save.text, from, to)
+            }
             _ => false,
         }
     }

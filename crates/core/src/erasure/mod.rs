@@ -50,6 +50,9 @@ fn is_picture(part: &Part) -> bool {
 pub struct Figures {
     /// Messages of theirs whose words are gone.
     pub entries: u64,
+    /// Those among them whose words had expired before: what others' texts took from them cannot be told.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub expired: u64,
     /// Answers, calls and results of turns that they took part in.
     pub answers: u64,
     /// Memories that are gone.

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{NOTHING_LEFT, is_picture};
+use super::{NOTHING_LEFT, Scrub, is_picture};
 use crate::compaction::identifiers;
 use crate::digest::{digest, digest_summaries, render};
 use crate::event::{Checkpoint, Run, RunEnd, Work};
 use crate::ids::{Generation, MessageId, OutboxId, Seq, SummaryId, TurnId};
 use crate::memory::Grounds;
 use crate::message::{Entry, Part, Pending, Role};
+use crate::sentences::sentences;
 use crate::summary::{MADE_BY_DIGEST, Summary};
 use crate::tokens::estimate;
 use crate::window::summary_tokens;
@@ -189,11 +190,18 @@ impl Room {
         in_range.filter(|entry| !gone(entry)).cloned().collect()
     }
 
-    /// Makes a summary anew of what is left of its range.
-    pub(super) fn remake(&self, summary: &mut Summary) {
+    /// Makes a summary anew of what is left of its range. Where words of it have expired nothing can be made of them: then
+    /// it loses what may be of the person. One that has expired itself stays so.
+    pub(super) fn remake(&self, summary: &mut Summary, scrub: &Scrub) {
+        if summary.text.is_empty() {
+            return;
+        }
         let budget = summary.tokens.max(LEAST_TOKENS);
         let of_identifiers = budget / IDENTIFIERS_SHARE;
-        if summary.level == 0 {
+        if self.lacks_words(summary) {
+            summary.text = without_theirs(&summary.text, scrub);
+            summary.identifiers.retain(|identifier| !is_sign(identifier));
+        } else if summary.level == 0 {
             let entries = self.readable(summary.from_seq, summary.to_seq);
             summary.text = render(&digest(&entries, budget - of_identifiers));
             summary.identifiers = identifiers::of_entries(&entries, of_identifiers);
@@ -207,6 +215,22 @@ impl Room {
         }
         MADE_BY_DIGEST.clone_into(&mut summary.made_by);
         summary.tokens = summary_tokens(summary);
+    }
+
+    /// Words of others that a summary stands for have expired.
+    fn lacks_words(&self, summary: &Summary) -> bool {
+        match summary.level {
+            0 => self
+                .readable(summary.from_seq, summary.to_seq)
+                .iter()
+                .any(|entry| entry.parts.is_empty() && entry.role == Role::User),
+            _ => self.sources(summary).iter().any(|source| source.text.is_empty()),
+        }
+    }
+
+    /// Words of theirs in a range have expired: what was taken from them nobody can tell.
+    pub(super) fn is_wordless(&self, from: Seq, to: Seq) -> bool {
+        self.said.iter().any(|(seq, said)| (from..=to).contains(seq) && said.is_empty())
     }
 
     fn sources(&self, summary: &Summary) -> Vec<Summary> {
@@ -254,4 +278,19 @@ impl Room {
         let others: Vec<&Arc<Entry>> = entries.iter().filter(|entry| entry.role == Role::User).collect();
         others.is_empty() || Grounds::of_both(others, theirs).is_from_tools(memory)
     }
+}
+
+/// The sentences of a text that neither name them nor tell a number or an address, which may be theirs.
+fn without_theirs(text: &str, scrub: &Scrub) -> String {
+    let is_clear = |sentence: &&str| {
+        !scrub.names_them(sentence) && !scrub.hits(sentence) && !sentence.split_whitespace().any(is_sign)
+    };
+    let clean = |line: &str| sentences(line).filter(is_clear).map(str::trim).collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = text.lines().map(clean).filter(|line| !line.is_empty()).collect();
+    lines.join("\n")
+}
+
+/// A number of four digits or more, or an address.
+fn is_sign(word: &str) -> bool {
+    word.bytes().filter(u8::is_ascii_digit).count() >= 4 || word.contains('@') || word.contains("://")
 }

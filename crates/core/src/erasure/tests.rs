@@ -1,5 +1,6 @@
 //! A small journal, and what is left of it.
 
+mod expired;
 mod others;
 
 use std::collections::HashSet;

@@ -217,13 +217,25 @@ fn tell(global: &Global, user: &str, pseudonym: Option<&str>, figures: Figures) 
     out::raw(format!("{first}\n{}", drawn(figures)).as_bytes())
 }
 
+/// What cannot be told any more, in a line of its own.
+fn of_expired(n: u64) -> String {
+    match n {
+        0 => String::new(),
+        n => format!(
+            "expired        {} of the messages: what others took from them cannot be told; memories and\n               \
+             summaries of that time lose what may be theirs\n",
+            grouped(n)
+        ),
+    }
+}
+
 fn drawn(figures: Figures) -> String {
     let Figures {
         entries, answers, memories, summaries, artifacts, mentions, conversations, seconds, ..
     } = figures;
     format!(
         "messages       {}\nanswers        {}\nprivate chats  {}\nmemories       {}{}\nsummaries      {} made anew\n\
-         artifacts      {}\nmentions       taken out of {}\nseconds        {seconds:.1}\n",
+         artifacts      {}\nmentions       taken out of {}\n{}seconds        {seconds:.1}\n",
         grouped(entries),
         grouped(answers),
         grouped(conversations),
@@ -232,6 +244,7 @@ fn drawn(figures: Figures) -> String {
         grouped(summaries),
         grouped(artifacts),
         counted(mentions, "record", "records"),
+        of_expired(figures.expired),
     )
 }
 
