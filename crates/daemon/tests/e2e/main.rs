@@ -14,5 +14,6 @@ mod init;
 mod install;
 mod memory;
 mod networks;
+mod owner;
 mod replay;
 mod tune;
