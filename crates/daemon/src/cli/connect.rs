@@ -58,9 +58,14 @@ impl Surroundings {
     /// Reads configuration and environment. Warnings of the configuration go to stderr.
     pub(crate) fn load(global: &Global) -> Result<Self, Failure> {
         let env: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
-        let loaded = Config::load(global.config.as_deref(), env.as_ref())?;
-        let state = state_dir(global.state.as_deref(), env.as_ref())?;
-        Ok(Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone() })
+        let (loaded, state) = match &global.known {
+            Some(known) => (known.loaded.clone()?, known.state.clone()),
+            None => {
+                let loaded = Config::load(global.config.as_deref(), env.as_ref())?;
+                (Arc::new(loaded), state_dir(global.state.as_deref(), env.as_ref())?)
+            }
+        };
+        Ok(Self { loaded, state, env, tools: global.tools.clone() })
     }
 
     /// The same where the configuration is none of the command's business.

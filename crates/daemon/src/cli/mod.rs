@@ -36,11 +36,13 @@ mod tune;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 
 use failure::Failure;
 
+use crate::config::{ConfigError, Loaded, StateDir};
 use crate::wiring::Tools;
 
 /// Exit codes; a promise to scripts.
@@ -106,6 +108,18 @@ pub(crate) struct Global {
     /// Tools beside the built-in ones.
     #[arg(skip)]
     pub(crate) tools: Tools,
+    /// Where that could only be found out before the command began.
+    #[arg(skip)]
+    pub(crate) known: Option<Known>,
+}
+
+/// The surroundings of a command, as they were found before it began.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    /// The configuration, or what is wrong with it.
+    pub(crate) loaded: Result<Arc<Loaded>, ConfigError>,
+    /// The state folder.
+    pub(crate) state: StateDir,
 }
 
 #[derive(Debug, Subcommand)]
@@ -207,7 +221,7 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> Exit
     {
         eprintln!("warning: memory is not bounded as it might be: {error}; set MALLOC_ARENA_MAX=2");
     }
-    if let Err(failure) = owner::become_owner(&cli.command, &cli.global) {
+    if let Err(failure) = owner::become_owner(&cli.command, &mut cli.global) {
         return failure.report();
     }
     match block_on(dispatch(cli)) {

@@ -1,43 +1,71 @@
-//! Root at work in the state of a service: commands that may write there are carried out as the user whose it is, so that
-//! no file is left that the service cannot read.
+//! Root at work in the state of a service: commands that open it are carried out as the user whose it is, so that no file
+//! is left that the service cannot read, and nothing in there has root do anything.
+
+mod way;
 
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process;
+use std::sync::Arc;
+
+use rustix::fs::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::failure::Failure;
 use super::store::StoreCommand;
-use super::{Command, Global};
-use crate::config::{ProcessEnvironment, state_dir};
+use super::{Command, Global, Known};
+use crate::config::{Config, ProcessEnvironment, state_dir};
 
-/// Begins the command anew as the owner of the state, where root gives it and the state is another's. Returns only when
-/// that is not so.
+/// User and group whose the state is.
+#[derive(Debug, Clone, Copy)]
+struct Owner {
+    uid: u32,
+    gid: u32,
+}
+
+impl Owner {
+    /// Those of a folder that is not root's.
+    fn of(dir: &Path) -> Option<Self> {
+        let found = std::fs::metadata(dir).ok()?;
+        (found.uid() != 0).then(|| Self { uid: found.uid(), gid: found.gid() })
+    }
+}
+
+/// Goes on as the owner of the state, where root gives the command and the state is another's. To be called before there is
+/// any other thread: on Linux each has a user of its own.
+///
+/// The configuration is read before that: what root may read and the owner may not (keys, a file in root's home) is meant all
+/// the same.
 ///
 /// # Errors
-/// The system refuses.
-pub(super) fn become_owner(command: &Command, global: &Global) -> Result<(), Failure> {
+/// The system refuses, or the owner cannot get to the state.
+pub(super) fn become_owner(command: &Command, global: &mut Global) -> Result<(), Failure> {
     if !opens_the_state(command) || !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let Some((uid, gid)) = state_dir(global.state.as_deref(), &ProcessEnvironment)
-        .ok()
-        .and_then(|state| other_owner(&state.path))
-    else {
-        return Ok(());
-    };
-    let program = std::env::current_exe().unwrap_or_else(|_| "cairn".into());
-    let error = process::Command::new(program).args(std::env::args_os().skip(1)).uid(uid).gid(gid).exec();
-    Err(Failure::failed(
-        format!("cannot go on as the owner of the state (user {uid}): {error}"),
-        "run it as that user; as root it would leave files that the service cannot read",
-    ))
+    // Where there is none, the command says so.
+    let Ok(mut state) = state_dir(global.state.as_deref(), &ProcessEnvironment) else { return Ok(()) };
+    let Some(owner) = Owner::of(&state.path) else { return Ok(()) };
+    let loaded = Config::load(global.config.as_deref(), &ProcessEnvironment).map(Arc::new);
+    state.path = way::open(&state.path, owner)?;
+    global.known = Some(Known { loaded, state });
+    step_down(owner).map_err(|error| {
+        Failure::failed(
+            format!("cannot go on as the owner of the state (user {}): {error}", owner.uid),
+            "run it as that user; as root it would leave files that the service cannot read",
+        )
+    })
 }
 
-/// User and group of a folder that is not root's.
-fn other_owner(dir: &Path) -> Option<(u32, u32)> {
-    let owner = std::fs::metadata(dir).ok()?;
-    (owner.uid() != 0).then(|| (owner.uid(), owner.gid()))
+/// For good: real, effective and saved ids are the owner's, other groups and all capabilities are gone.
+fn step_down(owner: Owner) -> std::io::Result<()> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(std::io::Error::other("other threads run already"));
+    }
+    let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    set_thread_groups(&[])?;
+    set_thread_res_gid(gid, gid, gid)?;
+    set_thread_res_uid(uid, uid, uid)?;
+    Ok(())
 }
 
 /// `store restore` reads what may be root's alone, and hands over what it writes; `doctor` writes nothing.

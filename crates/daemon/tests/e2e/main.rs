@@ -14,6 +14,7 @@ mod init;
 mod install;
 mod memory;
 mod networks;
+mod owner;
 mod replay;
 mod retain;
 mod tune;

@@ -97,7 +97,11 @@ fn not_ours(dir: &Path, owner: u32) -> Finding {
          read",
         dir.display()
     );
-    Finding::warning("state", found, "start the service and ask again, or ask as that user")
+    Finding::warning(
+        "state",
+        found,
+        "start the service and ask again; or `cairn store verify`, which root has carried out as that user",
+    )
 }
 
 fn writable(dir: &Path) -> Result<(), String> {
