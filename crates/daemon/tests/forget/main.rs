@@ -143,14 +143,15 @@ fn a_scan_of_all_files_finds_nothing_and_others_words_stay() {
 /// People say the names of others, and seldom their own: what Marzena calls Ludmila is no word of hers.
 #[test]
 fn others_keep_their_names_and_their_memories() {
-    let home = Home::new();
+    let home = Home::of(CAIRN);
+    home.config(CONFIG);
     let says = |user: &str, text: &str| json!({ "user": user, "text": text }).to_string();
     let lines = [
         says("marzena", "Hey Ludmila, my Zorblax likes a rambutan from quillonite, call 48601555"),
         says("ludmila", "Hi Marzena, I went camping with the kids."),
     ];
-    std::fs::write(home.0.path().join("met.jsonl"), lines.join("\n")).unwrap();
-    home.json(&["replay", "met.jsonl", "--channel", "c", "--json"]);
+    home.file("met.jsonl", lines.join("\n"));
+    json(&home, &["replay", "met.jsonl", "--channel", "c", "--json"]);
     for (text, scope, subject) in [
         ("Ludmila loves camping.", "agent", "Ludmila"),
         ("Ludmila runs.", "user:local/ludmila", "Ludmila"),
@@ -158,26 +159,26 @@ fn others_keep_their_names_and_their_memories() {
         ("Marzena is a friend of Ludmila", "agent", "Marzena"),
     ] {
         let add = ["memory", "add", text, "--kind", "fact", "--scope", scope, "--subject", subject];
-        assert_eq!(home.cairn(&add).0, 0);
+        home.cairn(&add).ended(0);
     }
-    let dry = home.json(&["forget-user", "local/marzena", "--dry-run", "--json"]);
+    let dry = json(&home, &["forget-user", "local/marzena", "--dry-run", "--json"]);
     assert_eq!((&dry["memories"], &dry["memories_cleaned"]), (&json!(1), &json!(1)), "{dry}");
-    let (code, drawn, _) = home.cairn(&["forget-user", "local/marzena", "--yes"]);
-    assert!(code == 0 && drawn.contains("memories       1; taken out of 1 of others"), "{drawn}");
+    let drawn = home.cairn(&["forget-user", "local/marzena", "--yes"]).ended(0).stdout;
+    assert!(drawn.contains("memories       1; taken out of 1 of others"), "{drawn}");
     nothing_is_left(&home.state());
 
-    let memories = home.json(&["memory", "list", "--json"]);
+    let memories = json(&home, &["memory", "list", "--json"]);
     let mut texts: Vec<&str> =
         memories.as_array().unwrap().iter().map(|memory| memory["text"].as_str().unwrap()).collect();
     texts.sort_unstable();
     let met = "Ludmila met erased-1; her number is [erased]";
     assert_eq!(texts, ["Ludmila loves camping.", met, "Ludmila runs."]);
-    let history = home.json(&["history", "c", "--json"]);
+    let history = json(&home, &["history", "c", "--json"]);
     let hers = |entry: &&Value| entry["author"]["id"] == "local/ludmila";
     let entry = history.as_array().unwrap().iter().find(hers).unwrap();
     assert_eq!(entry["author"]["name"], "ludmila");
     assert_eq!(entry["parts"][0]["text"], "Hi erased-1, I went camping with the kids.");
-    let found = home.json(&["search", "c", "ludmila", "--json"]);
+    let found = json(&home, &["search", "c", "ludmila", "--json"]);
     assert!(found.to_string().contains("camping"), "she is found by her name: {found}");
 }
 
