@@ -77,6 +77,7 @@ fn is_seen(dir: &Path) -> Result<(), Failure> {
 
 /// A backup of a state that no daemon has open.
 async fn alone(surroundings: &Surroundings, dir: PathBuf) -> Result<BackupReport, Failure> {
+    surroundings.may_do_without()?;
     if !surroundings.state.is_there() {
         return Err(Failure::failed(
             format!("there is no state in {} yet", surroundings.state.path.display()),

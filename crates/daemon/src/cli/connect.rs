@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ids::ChannelId;
+use cairn_core::ids::{AgentId, ChannelId};
 use cairn_core::ports::StoreError;
 use serde::Deserialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::client::{Client, encode};
 use super::failure::Failure;
+use super::fault::Fault;
 use super::{Global, exit, out};
 use crate::config::{
     Config, ConfigError, Environment, Live, Loaded, LogFormat, ProcessEnvironment, StateDir, check_socket,
@@ -39,6 +40,8 @@ pub(crate) struct Surroundings {
     pub(crate) env: Arc<dyn Environment>,
     /// Tools beside the built-in ones.
     tools: Tools,
+    /// The configuration is wrong: the built-in defaults stand in for it, and only a running daemon may be asked.
+    fault: Option<Arc<Fault>>,
 }
 
 /// A way to a daemon, and what must be closed after it.
@@ -55,12 +58,15 @@ enum Inside {
 }
 
 impl Surroundings {
-    /// Reads configuration and environment. Warnings of the configuration go to stderr.
+    /// Reads configuration and environment.
     pub(crate) fn load(global: &Global) -> Result<Self, Failure> {
+        if let Some(fault) = &global.fault {
+            return Ok(Self { fault: Some(Arc::clone(fault)), ..Self::without_config(global)? });
+        }
         let env: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
         let loaded = Config::load(global.config.as_deref(), env.as_ref())?;
         let state = state_dir(global.state.as_deref(), env.as_ref())?;
-        Ok(Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone() })
+        Ok(Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone(), fault: None })
     }
 
     /// The same where the configuration is none of the command's business.
@@ -68,7 +74,7 @@ impl Surroundings {
         let env: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
         let loaded = Config::built_in(env.as_ref())?;
         let state = state_dir(global.state.as_deref(), env.as_ref())?;
-        Ok(Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone() })
+        Ok(Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone(), fault: None })
     }
 
     /// A way to read: a running daemon, or the store itself.
@@ -78,6 +84,7 @@ impl Surroundings {
             if let Some(client) = this.running().await {
                 return Ok(Session { client, inside: Inside::Nothing });
             }
+            this.may_do_without()?;
             if !this.state.is_there() {
                 return this.nothing();
             }
@@ -94,6 +101,7 @@ impl Surroundings {
             if let Some(client) = this.running().await {
                 return Ok(Session { client, inside: Inside::Nothing });
             }
+            this.may_do_without()?;
             let socket = this.state.path.join("cairn.sock");
             check_socket(&socket)?;
             let live = Live::new(Arc::clone(&this.loaded));
@@ -117,6 +125,7 @@ impl Surroundings {
 
     /// What a command gets that looks into a state which nobody has begun.
     fn nothing(&self) -> Result<Session, Failure> {
+        self.may_do_without()?;
         let dir = self.state.path.display();
         out::note(&format!(
             "there is no state in {dir} yet; `cairn chat` begins one, --state or $CAIRN_STATE names another"
@@ -125,10 +134,15 @@ impl Surroundings {
         Ok(Session { client: Client::Embedded(router), inside: Inside::Nothing })
     }
 
+    /// Whether a command may do without a daemon: not by a configuration that is wrong.
+    pub(crate) fn may_do_without(&self) -> Result<(), Failure> {
+        self.fault.as_ref().map_or(Ok(()), |fault| Err(fault.failure()))
+    }
+
     /// Configuration and state from what has been read already.
     pub(crate) fn of(loaded: Loaded, state: StateDir, global: &Global) -> Self {
         let env = Arc::new(ProcessEnvironment);
-        Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone() }
+        Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone(), fault: None }
     }
 
     /// Tools beside the built-in ones.
@@ -138,22 +152,23 @@ impl Surroundings {
 
     /// The full name of a channel.
     pub(crate) fn channel(&self, name: &str, agent: Option<&str>) -> Result<ChannelId, Failure> {
+        let agents = self.agents();
         let agent = match agent {
-            Some(agent) => {
-                let known = self.loaded.config.agent(agent);
-                known.map(|agent| agent.id.clone()).ok_or_else(|| self.no_such_agent(agent))?
-            }
-            None => self.loaded.config.default_agent(),
+            Some(name) => match agents.iter().find(|agent| agent.as_str() == name) {
+                Some(agent) => agent.clone(),
+                None => return Err(no_such_agent(name, &agents)),
+            },
+            None => agents.into_iter().next().unwrap_or_else(|| self.loaded.config.default_agent()),
         };
         ChannelId::resolve(name, &agent).map_err(|error| Failure::usage(error.to_string(), ""))
     }
 
-    fn no_such_agent(&self, agent: &str) -> Failure {
-        let known: Vec<_> = self.loaded.config.agents.iter().map(|agent| agent.id.as_str()).collect();
-        Failure::usage(
-            format!("no agent `{agent}` is configured"),
-            format!("the configured agents are: {}", known.join(", ")),
-        )
+    /// The agents that there are, the default one first.
+    fn agents(&self) -> Vec<AgentId> {
+        match &self.fault {
+            Some(fault) => fault.agents.clone(),
+            None => self.loaded.config.agents.iter().map(|agent| agent.id.clone()).collect(),
+        }
     }
 
     async fn patiently(
@@ -240,6 +255,14 @@ impl Session {
         self.close().await;
         result
     }
+}
+
+fn no_such_agent(agent: &str, known: &[AgentId]) -> Failure {
+    let known: Vec<_> = known.iter().map(AgentId::as_str).collect();
+    Failure::usage(
+        format!("no agent `{agent}` is configured"),
+        format!("the configured agents are: {}", known.join(", ")),
+    )
 }
 
 /// Listens for a signal of that kind from here on.

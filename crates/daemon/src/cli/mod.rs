@@ -12,6 +12,7 @@ mod doctor;
 mod draw;
 mod export;
 mod failure;
+mod fault;
 mod forget_user;
 mod init;
 mod lines;
@@ -36,6 +37,7 @@ mod tune;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -106,6 +108,9 @@ pub(crate) struct Global {
     /// Tools beside the built-in ones.
     #[arg(skip)]
     pub(crate) tools: Tools,
+    /// The configuration is wrong, and the running daemon is asked without it.
+    #[arg(skip)]
+    pub(crate) fault: Option<Arc<fault::Fault>>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -231,7 +236,7 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
 }
 
 async fn dispatch(cli: Cli) -> Result<(), Failure> {
-    let global = cli.global;
+    let global = fault::or_the_daemon(cli.global, &cli.command).await;
     match cli.command {
         Command::Run(args) => Box::pin(run::run(global, args)).await,
         Command::Chat(args) => Box::pin(chat::chat(global, args)).await,
