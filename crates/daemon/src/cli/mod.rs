@@ -33,6 +33,7 @@ mod table;
 pub(crate) mod text;
 mod tools;
 mod tune;
+mod who;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

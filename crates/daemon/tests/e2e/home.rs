@@ -1,6 +1,9 @@
 //! A home of its own for each test: state, config and working directory; and the binary run in it.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -9,6 +12,9 @@ use serde_json::Value;
 
 /// The binary under test.
 pub(crate) const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
+
+/// A user whom nobody knows.
+const STRANGER: u32 = 12_345;
 
 /// Where a test lives.
 pub(crate) struct Home {
@@ -88,6 +94,31 @@ impl Home {
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
+    }
+
+    /// Runs the binary as somebody else, who may enter this home. None where only root could, or where the binary lies
+    /// closed to others.
+    pub(crate) fn cairn_of_a_stranger(&self, args: &[&str]) -> Option<Run> {
+        std::fs::set_permissions(self.dir.path(), Permissions::from_mode(0o755)).unwrap();
+        let output = Command::new(CAIRN)
+            .args(args)
+            .env_clear()
+            .env("CAIRN_STATE", self.state())
+            .env("HOME", self.dir.path())
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .uid(STRANGER)
+            .gid(STRANGER)
+            .output();
+        let output = match output {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return None,
+            output => output.unwrap(),
+        };
+        Some(Run {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        })
     }
 
     /// Starts `cairn run` here.
