@@ -12,10 +12,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::client::{Client, encode};
 use super::failure::Failure;
 use super::fault::Fault;
-use super::{Global, exit, out};
+use super::{Global, exit, out, who};
 use crate::config::{
-    Config, ConfigError, Environment, Live, Loaded, LogFormat, ProcessEnvironment, StateDir, check_socket,
-    sockets_to_try, state_dir,
+    Config, ConfigError, Environment, Live, Loaded, LogFormat, Problem, ProcessEnvironment, StateDir,
+    check_socket, sockets_to_try, state_dir,
 };
 use crate::socket::Home;
 use crate::telemetry;
@@ -287,12 +287,18 @@ pub(crate) fn same_dir(a: &Path, b: &Path) -> bool {
     real(a) == real(b)
 }
 
+/// Where packages and `install.sh` put the reference configuration.
+const REFERENCES: [&str; 2] = ["/usr/share/doc/cairn/config.toml", "/usr/local/share/cairn/config.toml"];
+
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self::usage(
-            error.to_string(),
-            "`cairn config check` checks a config file; README.md explains the keys",
-        )
+        // What is in no file has a remedy of its own.
+        if let [Problem { message, place: None, hint: Some(hint) }] = error.problems.as_slice() {
+            return Self::usage(message, hint);
+        }
+        let there = REFERENCES.into_iter().find(|file| Path::new(file).is_file());
+        let reference = there.unwrap_or("config/config.toml of the source");
+        Self::usage(error.to_string(), format!("every key with its meaning is in {reference}"))
     }
 }
 
@@ -314,8 +320,20 @@ impl From<StartError> for Failure {
     }
 }
 
+/// What the system says where somebody has no right.
+const DENIED: &str = "Permission denied";
+
 /// A store that cannot be opened.
 pub(crate) fn store_failure(error: StoreError) -> Failure {
+    if let StoreError::Io { path, message, .. } = &error
+        && message.contains(DENIED)
+        && let Some(owner) = who::other_owner(Path::new(path))
+    {
+        return Failure::failed(
+            format!("you may not read the state; it belongs to {owner} ({error})"),
+            "use sudo, or ask to be put into its group",
+        );
+    }
     let (code, hint) = match &error {
         StoreError::InUse { .. } => {
             (exit::IN_USE, "stop it, or name another state folder by --state or $CAIRN_STATE")

@@ -33,6 +33,7 @@ mod table;
 pub(crate) mod text;
 mod tools;
 mod tune;
+mod values;
 mod who;
 
 use std::ffi::OsString;
@@ -72,19 +73,20 @@ pub mod exit {
     version,
     after_help = "\
 Examples:
-  cairn init                          write a first configuration, by a few questions
-  cairn doctor                        see whether all is well, and what to do if not
-  cairn chat                          talk, with the offline model unless configured otherwise
-  cairn run                           run the daemon in the foreground
-  cairn context main                  see what is in the window of the channel `main`
-  cairn search main 'harbour'         find words in its history, summaries and memories
-  cairn pair approve K7P2XMQA         let somebody in who wrote to the bot
+  cairn init                   write a first configuration, by a few questions
+  cairn doctor                 see whether all is well, and what to do if not
+  cairn chat                   talk, with the offline model unless configured
+  cairn run                    run the daemon in the foreground
+  cairn context main           see what is in the window of the channel `main`
+  cairn search main 'harbour'  find words in its history and memories
+  cairn pair approve K7P2XMQA  let somebody in who wrote to the bot
 
-A channel is a bare local name such as `main`, or a full name: agent/platform/chat[/thread].
+A channel is a bare local name such as `main`, or a full name:
+agent/platform/chat[/thread].
 
-Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the state is in use by another daemon,
-4 no such channel, memory, range, code, person, delivery, artifact, server, tool or request,
-5 damaged store."
+Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the state is in use
+by another daemon, 4 no such channel, memory, range, code, person, delivery,
+artifact, server, tool or request, 5 damaged store."
 )]
 struct Cli {
     #[command(flatten)]
@@ -160,10 +162,10 @@ enum Command {
     Outbox(outbox::OutboxCommand),
     /// Have the running daemon read its configuration anew, without dropping anything
     Reload(reload::ReloadArgs),
-    /// Check, rebuild, back up or restore the store
+    /// Verify, rebuild, back up or restore the store; retain: take out now what is too old
     #[command(subcommand)]
     Store(store::StoreCommand),
-    /// Check or show the configuration
+    /// Check or show the configuration, or print its schema
     #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Check everything that Cairn needs: one line each, with the remedy
