@@ -7,7 +7,7 @@ use super::connect::{Surroundings, channel_path};
 use super::failure::Failure;
 use super::table::Table;
 use super::text::{day, grouped, minute, plain};
-use super::{ChannelArg, Global, out};
+use super::{ChannelArg, Global, out, values};
 use crate::records::{ArtifactPage, ArtifactRecord};
 
 /// Subcommands of `artifact`.
@@ -22,9 +22,9 @@ pub(crate) enum ArtifactCommand {
     /// Show lines of one
     #[command(after_help = "\
 Examples:
-  cairn artifact show main a3                       the first 1000 lines, up to 1 MiB
+  cairn artifact show main a3               the first 1000 lines, up to 1 MiB
   cairn artifact show main a3 --from 501 --count 20
-  cairn artifact show main a3 --from 1 --offset 1048576     the middle of a giant line
+  cairn artifact show main a3 --offset 1048576     the middle of a giant line
 
 Looking at one does not count as reading it: it expires all the same.")]
     Show {
@@ -34,13 +34,16 @@ Looking at one does not count as reading it: it expires all the same.")]
         #[arg(value_name = "ID")]
         id: String,
         /// First line
-        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
+              value_parser = values::number(1, u64::MAX))]
         from: u64,
         /// Most lines
-        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, value_name = "N", default_value_t = 1_000, allow_negative_numbers = true,
+              value_parser = values::number(1, u64::MAX))]
         count: u64,
         /// Bytes of the first line to pass over
-        #[arg(long, value_name = "N", default_value_t = 0)]
+        #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
+              value_parser = values::number(0, u64::MAX))]
         offset: u64,
     },
 }

@@ -22,9 +22,11 @@ Examples:
   cairn store backup /srv/backups/cairn-monday
   cairn store backup ./before-upgrade --json
 
-A running daemon makes it and goes on answering meanwhile; then it must be able to write to DIR: under systemd with
-ProtectSystem=strict that takes ReadWritePaths= in the unit. The backup holds the journal up to one moment, the
-artifacts that it names, and a manifest. It is whole once DIR is there: until then it is DIR.partial.")]
+A running daemon makes it and goes on answering meanwhile; then it must be
+able to write to DIR: under systemd with ProtectSystem=strict that takes
+ReadWritePaths= in the unit. The backup holds the journal up to one moment,
+the artifacts that it names, and a manifest. It is whole once DIR is there:
+until then it is DIR.partial.")]
 pub(crate) struct BackupArgs {
     /// A folder that is not there yet, or empty
     #[arg(value_name = "DIR")]
@@ -38,8 +40,10 @@ Examples:
   cairn store restore /srv/backups/cairn-monday
   cairn store restore /srv/backups/cairn-monday --force --state /var/lib/cairn
 
-All of the backup is checked first; a damaged one changes nothing (exit code 5). A state that is there is moved to
-before-restore-TIME within the state folder, never deleted. sled and the search index are made anew at the next start.")]
+All of the backup is checked first; a damaged one changes nothing (exit code
+5). A state that is there is moved to before-restore-TIME within the state
+folder, never deleted. sled and the search index are made anew at the next
+start.")]
 pub(crate) struct RestoreArgs {
     /// A folder that `cairn store backup` made
     #[arg(value_name = "DIR")]
@@ -77,6 +81,7 @@ fn is_seen(dir: &Path) -> Result<(), Failure> {
 
 /// A backup of a state that no daemon has open.
 async fn alone(surroundings: &Surroundings, dir: PathBuf) -> Result<BackupReport, Failure> {
+    surroundings.may_do_without()?;
     if !surroundings.state.is_there() {
         return Err(Failure::failed(
             format!("there is no state in {} yet", surroundings.state.path.display()),

@@ -18,9 +18,10 @@ Examples:
   cairn compact main --wait
   cairn compact main 'keep every figure of the budget' --wait
 
-All but the newest part is summarised, below every threshold, too; during a run it waits for that run.
-Without --wait the run goes on in the daemon. When no daemon runs, the command waits in any case.
-An agent with engine = \"sliding\" has no runs: its oldest messages leave the window at once.")]
+All but the newest part is summarised, below every threshold, too; during a
+run it waits for that run. Without --wait the run goes on in the daemon. When
+no daemon runs, the command waits in any case. An agent with engine =
+\"sliding\" has no runs: its oldest messages leave the window at once.")]
 pub(crate) struct CompactArgs {
     #[command(flatten)]
     channel: ChannelArg,
@@ -38,7 +39,8 @@ pub(crate) struct CompactArgs {
 Example:
   cairn new main
 
-The archived conversation stays in `cairn history` and `cairn search`; memories stay, too.")]
+The archived conversation stays in `cairn history` and `cairn search`;
+memories stay, too.")]
 pub(crate) struct NewArgs {
     #[command(flatten)]
     channel: ChannelArg,

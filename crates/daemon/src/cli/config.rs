@@ -24,7 +24,8 @@ pub(crate) enum ConfigCommand {
 Example:
   cairn config schema > config.schema.json
 
-Editors with taplo (Even Better TOML and others) take it by a first line in the config file:
+Editors with taplo (Even Better TOML and others) take it by a first line in
+the config file:
   #:schema ./config.schema.json")]
     Schema,
     /// Show the configuration in effect, all values filled in, without secrets

@@ -4,17 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ids::ChannelId;
+use cairn_core::ids::{AgentId, ChannelId};
 use cairn_core::ports::StoreError;
 use serde::Deserialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::client::{Client, encode};
 use super::failure::Failure;
-use super::{Global, exit, out};
+use super::fault::Fault;
+use super::{Global, exit, out, who};
 use crate::config::{
-    Config, ConfigError, Environment, Live, Loaded, LogFormat, ProcessEnvironment, StateDir, check_socket,
-    sockets_to_try, state_dir,
+    Config, ConfigError, Environment, Live, Loaded, LogFormat, Problem, ProcessEnvironment, StateDir,
+    check_socket, sockets_to_try, state_dir,
 };
 use crate::socket::Home;
 use crate::telemetry;
@@ -39,6 +40,8 @@ pub(crate) struct Surroundings {
     pub(crate) env: Arc<dyn Environment>,
     /// Tools beside the built-in ones.
     tools: Tools,
+    /// The configuration is wrong: the built-in defaults stand in for it, and only a running daemon may be asked.
+    fault: Option<Arc<Fault>>,
 }
 
 /// A way to a daemon, and what must be closed after it.
@@ -55,8 +58,11 @@ enum Inside {
 }
 
 impl Surroundings {
-    /// Reads configuration and environment. Warnings of the configuration go to stderr.
+    /// Reads configuration and environment.
     pub(crate) fn load(global: &Global) -> Result<Self, Failure> {
+        if let Some(fault) = &global.fault {
+            return Ok(Self { fault: Some(Arc::clone(fault)), ..Self::without_config(global)? });
+        }
         let env: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
         let (loaded, state) = match &global.known {
             Some(known) => (known.loaded.clone()?, known.state.clone()),
@@ -65,7 +71,7 @@ impl Surroundings {
                 (Arc::new(loaded), state_dir(global.state.as_deref(), env.as_ref())?)
             }
         };
-        Ok(Self { loaded, state, env, tools: global.tools.clone() })
+        Ok(Self { loaded, state, env, tools: global.tools.clone(), fault: None })
     }
 
     /// The same where the configuration is none of the command's business.
@@ -73,7 +79,7 @@ impl Surroundings {
         let env: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
         let loaded = Config::built_in(env.as_ref())?;
         let state = state_dir(global.state.as_deref(), env.as_ref())?;
-        Ok(Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone() })
+        Ok(Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone(), fault: None })
     }
 
     /// A way to read: a running daemon, or the store itself.
@@ -83,6 +89,7 @@ impl Surroundings {
             if let Some(client) = this.running().await {
                 return Ok(Session { client, inside: Inside::Nothing });
             }
+            this.may_do_without()?;
             if !this.state.is_there() {
                 return this.nothing();
             }
@@ -99,6 +106,7 @@ impl Surroundings {
             if let Some(client) = this.running().await {
                 return Ok(Session { client, inside: Inside::Nothing });
             }
+            this.may_do_without()?;
             let socket = this.state.path.join("cairn.sock");
             check_socket(&socket)?;
             let live = Live::new(Arc::clone(&this.loaded));
@@ -122,6 +130,7 @@ impl Surroundings {
 
     /// What a command gets that looks into a state which nobody has begun.
     fn nothing(&self) -> Result<Session, Failure> {
+        self.may_do_without()?;
         let dir = self.state.path.display();
         out::note(&format!(
             "there is no state in {dir} yet; `cairn chat` begins one, --state or $CAIRN_STATE names another"
@@ -130,10 +139,15 @@ impl Surroundings {
         Ok(Session { client: Client::Embedded(router), inside: Inside::Nothing })
     }
 
+    /// Whether a command may do without a daemon: not by a configuration that is wrong.
+    pub(crate) fn may_do_without(&self) -> Result<(), Failure> {
+        self.fault.as_ref().map_or(Ok(()), |fault| Err(fault.failure()))
+    }
+
     /// Configuration and state from what has been read already.
     pub(crate) fn of(loaded: Loaded, state: StateDir, global: &Global) -> Self {
         let env = Arc::new(ProcessEnvironment);
-        Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone() }
+        Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone(), fault: None }
     }
 
     /// Tools beside the built-in ones.
@@ -143,22 +157,23 @@ impl Surroundings {
 
     /// The full name of a channel.
     pub(crate) fn channel(&self, name: &str, agent: Option<&str>) -> Result<ChannelId, Failure> {
+        let agents = self.agents();
         let agent = match agent {
-            Some(agent) => {
-                let known = self.loaded.config.agent(agent);
-                known.map(|agent| agent.id.clone()).ok_or_else(|| self.no_such_agent(agent))?
-            }
-            None => self.loaded.config.default_agent(),
+            Some(name) => match agents.iter().find(|agent| agent.as_str() == name) {
+                Some(agent) => agent.clone(),
+                None => return Err(no_such_agent(name, &agents)),
+            },
+            None => agents.into_iter().next().unwrap_or_else(|| self.loaded.config.default_agent()),
         };
         ChannelId::resolve(name, &agent).map_err(|error| Failure::usage(error.to_string(), ""))
     }
 
-    fn no_such_agent(&self, agent: &str) -> Failure {
-        let known: Vec<_> = self.loaded.config.agents.iter().map(|agent| agent.id.as_str()).collect();
-        Failure::usage(
-            format!("no agent `{agent}` is configured"),
-            format!("the configured agents are: {}", known.join(", ")),
-        )
+    /// The agents that there are, the default one first.
+    fn agents(&self) -> Vec<AgentId> {
+        match &self.fault {
+            Some(fault) => fault.agents.clone(),
+            None => self.loaded.config.agents.iter().map(|agent| agent.id.clone()).collect(),
+        }
     }
 
     async fn patiently(
@@ -247,6 +262,14 @@ impl Session {
     }
 }
 
+fn no_such_agent(agent: &str, known: &[AgentId]) -> Failure {
+    let known: Vec<_> = known.iter().map(AgentId::as_str).collect();
+    Failure::usage(
+        format!("no agent `{agent}` is configured"),
+        format!("the configured agents are: {}", known.join(", ")),
+    )
+}
+
 /// Listens for a signal of that kind from here on.
 pub(crate) fn listen(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::failed(format!("cannot listen for signals: {error}"), ""))
@@ -269,12 +292,18 @@ pub(crate) fn same_dir(a: &Path, b: &Path) -> bool {
     real(a) == real(b)
 }
 
+/// Where packages and `install.sh` put the reference configuration.
+const REFERENCES: [&str; 2] = ["/usr/share/doc/cairn/config.toml", "/usr/local/share/cairn/config.toml"];
+
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self::usage(
-            error.to_string(),
-            "`cairn config check` checks a config file; README.md explains the keys",
-        )
+        // What is in no file has a remedy of its own.
+        if let [Problem { message, place: None, hint: Some(hint) }] = error.problems.as_slice() {
+            return Self::usage(message, hint);
+        }
+        let there = REFERENCES.into_iter().find(|file| Path::new(file).is_file());
+        let reference = there.unwrap_or("config/config.toml of the source");
+        Self::usage(error.to_string(), format!("every key with its meaning is in {reference}"))
     }
 }
 
@@ -296,8 +325,20 @@ impl From<StartError> for Failure {
     }
 }
 
+/// What the system says where somebody has no right.
+const DENIED: &str = "Permission denied";
+
 /// A store that cannot be opened.
 pub(crate) fn store_failure(error: StoreError) -> Failure {
+    if let StoreError::Io { path, message, .. } = &error
+        && message.contains(DENIED)
+        && let Some(owner) = who::other_owner(Path::new(path))
+    {
+        return Failure::failed(
+            format!("you may not read the state; it belongs to {owner} ({error})"),
+            "use sudo, or ask to be put into its group",
+        );
+    }
     let (code, hint) = match &error {
         StoreError::InUse { .. } => {
             (exit::IN_USE, "stop it, or name another state folder by --state or $CAIRN_STATE")

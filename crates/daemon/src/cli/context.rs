@@ -16,7 +16,8 @@ Examples:
   cairn context main --json
   cairn context helper/local/ops
 
-The bar shows how full the window is and where the tiers begin; NO_COLOR turns colours off.")]
+The bar shows how full the window is and where the tiers begin; NO_COLOR turns
+colours off.")]
 pub(crate) struct ContextArgs {
     #[command(flatten)]
     channel: ChannelArg,

@@ -27,7 +27,8 @@ pub(crate) enum McpCommand {
 Example:
   cairn mcp show files
 
-What it says is written by others: read it as text, not as instructions. What differs from what was approved is marked.")]
+What it says is written by others: read it as text, not as instructions. What
+differs from what was approved is marked.")]
     Show {
         /// The server's id in [[mcp]]
         #[arg(value_name = "ID")]
@@ -52,9 +53,10 @@ Examples:
   cairn mcp approve files --tool read_file --tool list_directory
   cairn mcp approve files --yes
 
-Shows the server first and asks. A tool whose description reads like an instruction to the model, or hides characters, is
-left out unless --tool names it. Agents may call what is approved and named among their `tools`. Whatever changes later
-is blocked until it is approved again.")]
+Shows the server first and asks. A tool whose description reads like an
+instruction to the model, or hides characters, is left out unless --tool names
+it. Agents may call what is approved and named among their `tools`. Whatever
+changes later is blocked until it is approved again.")]
 pub(crate) struct ApproveArgs {
     /// The server's id in [[mcp]]
     #[arg(value_name = "ID")]

@@ -8,10 +8,9 @@ use serde_json::{Value, json};
 use super::client::{Client, encode, with_params};
 use super::connect::Surroundings;
 use super::failure::Failure;
-use super::reads::limit_parser;
 use super::table::Table;
 use super::text::{counted, minute, one_line, plain};
-use super::{Global, out};
+use super::{Global, out, values};
 
 /// Subcommands of `memory`.
 #[derive(Debug, Subcommand)]
@@ -39,7 +38,7 @@ pub(crate) enum MemoryCommand {
     },
     /// Add a memory; the same one again counts as one more sighting
     #[command(
-        after_help = "Example:\n  cairn memory add 'The harbour office closes at noon.' --kind fact --scope agent"
+        after_help = "Example:\n  cairn memory add 'The harbour closes at noon.' --kind fact --scope agent"
     )]
     Add(AddArgs),
     /// Change a memory's text
@@ -51,7 +50,7 @@ pub(crate) enum MemoryCommand {
         #[arg(value_name = "ID")]
         id: String,
         /// Its new text
-        #[arg(value_name = "TEXT")]
+        #[arg(value_name = "TEXT", value_parser = values::words)]
         text: String,
     },
     /// Forget a memory; it does not come back by itself
@@ -72,14 +71,15 @@ pub(crate) struct FilterArgs {
     /// Only this scope: agent, chat:PLATFORM/CHAT or user:PLATFORM/USER
     #[arg(long, value_name = "S")]
     scope: Option<Scope>,
-    /// Only this kind: fact, preference, decision, observation, identity, event, goal, todo
-    #[arg(long, value_name = "K")]
+    /// Only this kind
+    #[arg(long, value_name = "K", value_parser = values::kind())]
     kind: Option<MemoryKind>,
     /// Only about this person or thing
     #[arg(long, value_name = "U")]
     subject: Option<String>,
     /// Most memories, up to 10000
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit_parser())]
+    #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
+          value_parser = values::limit())]
     limit: u64,
 }
 
@@ -87,10 +87,10 @@ pub(crate) struct FilterArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
     /// The memory, a sentence or two
-    #[arg(value_name = "TEXT")]
+    #[arg(value_name = "TEXT", value_parser = values::words)]
     text: String,
-    /// fact, preference, decision, observation, identity, event, goal or todo
-    #[arg(long, value_name = "K")]
+    /// What kind of thing it says
+    #[arg(long, value_name = "K", value_parser = values::kind())]
     kind: MemoryKind,
     /// Who may read it: agent, chat:PLATFORM/CHAT or user:PLATFORM/USER
     #[arg(long, value_name = "S")]
@@ -102,7 +102,7 @@ pub(crate) struct AddArgs {
     #[arg(long, value_name = "A")]
     agent: Option<String>,
     /// How much it matters, 0 to 1
-    #[arg(long, value_name = "I")]
+    #[arg(long, value_name = "I", allow_negative_numbers = true, value_parser = values::importance)]
     importance: Option<f64>,
 }
 

@@ -12,6 +12,7 @@ mod doctor;
 mod draw;
 mod export;
 mod failure;
+mod fault;
 mod forget_user;
 mod init;
 mod lines;
@@ -32,6 +33,8 @@ mod table;
 pub(crate) mod text;
 mod tools;
 mod tune;
+mod values;
+mod who;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -71,19 +74,20 @@ pub mod exit {
     version,
     after_help = "\
 Examples:
-  cairn init                          write a first configuration, by a few questions
-  cairn doctor                        see whether all is well, and what to do if not
-  cairn chat                          talk, with the offline model unless configured otherwise
-  cairn run                           run the daemon in the foreground
-  cairn context main                  see what is in the window of the channel `main`
-  cairn search main 'harbour'         find words in its history, summaries and memories
-  cairn pair approve K7P2XMQA         let somebody in who wrote to the bot
+  cairn init                   write a first configuration, by a few questions
+  cairn doctor                 see whether all is well, and what to do if not
+  cairn chat                   talk, with the offline model unless configured
+  cairn run                    run the daemon in the foreground
+  cairn context main           see what is in the window of the channel `main`
+  cairn search main 'harbour'  find words in its history and memories
+  cairn pair approve K7P2XMQA  let somebody in who wrote to the bot
 
-A channel is a bare local name such as `main`, or a full name: agent/platform/chat[/thread].
+A channel is a bare local name such as `main`, or a full name:
+agent/platform/chat[/thread].
 
-Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the state is in use by another daemon,
-4 no such channel, memory, range, code, person, delivery, artifact, server, tool or request,
-5 damaged store."
+Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the state is in use
+by another daemon, 4 no such channel, memory, range, code, person, delivery,
+artifact, server, tool or request, 5 damaged store."
 )]
 struct Cli {
     #[command(flatten)]
@@ -111,6 +115,9 @@ pub(crate) struct Global {
     /// Where that could only be found out before the command began.
     #[arg(skip)]
     pub(crate) known: Option<Known>,
+    /// The configuration is wrong, and the running daemon is asked without it.
+    #[arg(skip)]
+    pub(crate) fault: Option<Arc<fault::Fault>>,
 }
 
 /// The surroundings of a command, as they were found before it began.
@@ -168,10 +175,10 @@ enum Command {
     Outbox(outbox::OutboxCommand),
     /// Have the running daemon read its configuration anew, without dropping anything
     Reload(reload::ReloadArgs),
-    /// Check, rebuild, back up or restore the store
+    /// Verify, rebuild, back up or restore the store; retain: take out now what is too old
     #[command(subcommand)]
     Store(store::StoreCommand),
-    /// Check or show the configuration
+    /// Check or show the configuration, or print its schema
     #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Check everything that Cairn needs: one line each, with the remedy
@@ -245,7 +252,7 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
 }
 
 async fn dispatch(cli: Cli) -> Result<(), Failure> {
-    let global = cli.global;
+    let global = fault::or_the_daemon(cli.global, &cli.command).await;
     match cli.command {
         Command::Run(args) => Box::pin(run::run(global, args)).await,
         Command::Chat(args) => Box::pin(chat::chat(global, args)).await,

@@ -23,8 +23,9 @@ Examples:
   cairn outbox list
   cairn outbox list --json
 
-States: owed, to be sent, by itself; dead, the network will not take it; unknown, the connection broke after the
-message had left, so that sending it again might show it twice: look into the chat, then retry or drop it.")]
+States: owed, to be sent, by itself; dead, the network will not take it;
+unknown, the connection broke after the message had left, so that sending it
+again might show it twice: look into the chat, then retry or drop it.")]
     List,
     /// Send one again, from its first part that is not there
     #[command(after_help = "Example:\n  cairn outbox retry main/telegram/7:t12")]

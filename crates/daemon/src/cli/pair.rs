@@ -22,7 +22,8 @@ pub(crate) enum PairCommand {
 Example:
   cairn pair approve K7P2XMQA
 
-A stranger who writes to the bot is told a code and passes it on to you. A code is void after a day.")]
+A stranger who writes to the bot is told a code and passes it on to you. A
+code is void after a day.")]
     Approve {
         /// The code
         #[arg(value_name = "CODE")]

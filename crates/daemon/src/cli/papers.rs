@@ -1,7 +1,7 @@
 //! What goes along with the binary: completions for shells, pages for `man`. Both are made from the command line's own
 //! description, so that they never say anything else.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
@@ -45,13 +45,79 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
 /// `cairn man`.
 pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
     let Some(dir) = &args.dir else {
-        let mut page = Vec::new();
-        Man::new(Cli::command()).render(&mut page)?;
-        return out::raw(&page);
+        return out::raw(&page(&Man::new(Cli::command()))?);
     };
-    let write = std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+    if dir.is_file() {
+        let message = format!("{} is a file", dir.display());
+        return Err(Failure::usage(message, "name a folder for the pages, or none to print cairn.1"));
+    }
+    let mut cairn = Cli::command().disable_help_subcommand(true);
+    cairn.build();
+    let write = std::fs::create_dir_all(dir).and_then(|()| write_pages(&cairn, dir));
     write.map_err(|error| {
         let message = format!("cannot write the pages to {}: {error}", dir.display());
         Failure::failed(message, "check the folder's permissions")
     })
+}
+
+/// The page of a command and those of all below it.
+fn write_pages(command: &clap::Command, dir: &Path) -> std::io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_pages(below, dir)?;
+    }
+    let man = Man::new(command.clone());
+    std::fs::write(dir.join(man.get_filename()), page(&man)?)
+}
+
+/// A page whose section after the options has the name that people look for.
+fn page(man: &Man) -> std::io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    Ok(String::from_utf8_lossy(&page).replace("\n.SH EXTRA\n", "\n.SH EXAMPLES\n").into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Columns of a line that is broken by hand: terminals of 80 columns break longer ones once more.
+    const COLUMNS: usize = 78;
+
+    fn every(command: &clap::Command, check: &mut impl FnMut(&clap::Command)) {
+        check(command);
+        command.get_subcommands().for_each(|below| every(below, check));
+    }
+
+    #[test]
+    fn lines_broken_by_hand_fit_a_terminal() {
+        every(&Cli::command(), &mut |command| {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in text.lines().filter(|_| !["run", "forget-user"].contains(&command.get_name())) {
+                assert!(line.chars().count() <= COLUMNS, "{}: {line}", command.get_name());
+            }
+        });
+    }
+
+    #[test]
+    fn a_command_with_commands_below_it_names_them_all() {
+        for (name, words) in [
+            ("store", &["verify", "retain", "rebuild", "back up", "restore"][..]),
+            ("config", &["check", "show", "schema"]),
+        ] {
+            let cairn = Cli::command();
+            let command = cairn.find_subcommand(name).unwrap();
+            let about = command.get_about().unwrap().to_string().to_lowercase();
+            assert_eq!(command.get_subcommands().count(), words.len(), "{name} has others: say so");
+            assert!(words.iter().all(|word| about.contains(word)), "{name}: {about}");
+        }
+    }
+
+    #[test]
+    fn completions_offer_the_kinds_of_memories() {
+        let mut script = Vec::new();
+        clap_complete::generate(Shell::Bash, &mut Cli::command(), "cairn", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        let offered = "compgen -W \"fact preference decision observation identity event goal todo\"";
+        assert!(script.matches(offered).count() >= 3, "memory list, search and add");
+    }
 }

@@ -12,7 +12,7 @@ use super::export::export;
 use super::failure::Failure;
 use super::table::Table;
 use super::text::{columns, counted, cut, grouped, minute, one_line, percent, plain};
-use super::{ChannelArg, Global, out, outbox, platforms};
+use super::{ChannelArg, Global, out, outbox, platforms, values};
 use crate::admin::{AgentStatus, StatusRecord};
 use crate::records::{ChannelRecord, EntryRecord, Wakefulness};
 
@@ -30,21 +30,22 @@ pub(crate) struct ChannelsArgs {}
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cairn history main                      the first 100 entries
-  cairn history main --from 101           the next page: starts at the last seq + 1
+  cairn history main                   the first 100 entries
+  cairn history main --from 101        the next page, from the last seq + 1 on
   cairn history main --limit 10000 --json
-  cairn history main --export ~/main      the whole of it, as ~/main/dialog/YYYY-MM-DD.jsonl")]
+  cairn history main --export ~/main   all: ~/main/dialog/YYYY-MM-DD.jsonl")]
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
     channel: ChannelArg,
     /// First entry, by its seq
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::number(0, u64::MAX))]
     from: Option<u64>,
     /// Last entry, by its seq
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::number(0, u64::MAX))]
     to: Option<u64>,
     /// Most entries, up to 10000
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit_parser())]
+    #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
+          value_parser = values::limit())]
     limit: u64,
     /// Write the whole history into this folder, one file a day (UTC), one entry a line as --json has it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["from", "to", "limit"])]
@@ -66,16 +67,12 @@ pub(crate) struct SearchArgs {
     #[arg(value_name = "QUERY")]
     query: String,
     /// Most results, up to 10000
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit_parser())]
+    #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
+          value_parser = values::limit())]
     limit: u64,
     /// Only results of this kind
     #[arg(long, value_name = "K", value_parser = PossibleValuesParser::new(["entry", "summary", "memory"]))]
     kind: Option<String>,
-}
-
-/// What `--limit` takes.
-pub(crate) fn limit_parser() -> clap::builder::RangedU64ValueParser {
-    clap::value_parser!(u64).range(1..=10_000)
 }
 
 /// `cairn status`.

@@ -17,9 +17,11 @@ Examples:
   cairn reload
   cairn reload --json | jq .needs_restart
 
-Thresholds, prompts, allow lists, chains of models, limits and the log level change at once, without dropping a
-connection, a turn or a run. What needs a restart is named. A file that is wrong changes nothing: exit code 2.
-SIGHUP does the same and reports to the log; `watch = true` does it whenever the file changes.")]
+Thresholds, prompts, allow lists, chains of models, limits and the log level
+change at once, without dropping a connection, a turn or a run. What needs a
+restart is named. A file that is wrong changes nothing: exit code 2. SIGHUP
+does the same and reports to the log; `watch = true` does it whenever the file
+changes.")]
 pub(crate) struct ReloadArgs {}
 
 /// `cairn reload`.

@@ -8,7 +8,7 @@ use super::connect::Surroundings;
 use super::failure::Failure;
 use super::table::Table;
 use super::text::{grouped, minute, one_line, plain};
-use super::{Global, out};
+use super::{Global, out, values};
 use crate::admin::{ApprovalRecord, ToolRecord, ToolUseRecord};
 
 /// Subcommands of `tools`.
@@ -20,9 +20,10 @@ Examples:
   cairn tools list
   cairn tools list --agent main
 
-`reads`: it only reads. `changes`: it may change something, so that a call waits for a yes while the window holds text of
-people who are not trusted, or results of tools. Tools of servers are listed once they are approved (`cairn mcp`) and named
-among the `tools` of an agent.")]
+`reads`: it only reads. `changes`: it may change something, so that a call
+waits for a yes while the window holds text of people who are not trusted, or
+results of tools. Tools of servers are listed once they are approved (`cairn
+mcp`) and named among the `tools` of an agent.")]
     List {
         /// Only those of this agent
         #[arg(long, value_name = "A")]
@@ -35,7 +36,8 @@ Examples:
   cairn tools log --channel main --outcome denied
   cairn tools log --tool files__write_file --limit 20 --json
 
-Outcomes: done, failed, refused (no such tool, wrong arguments, not allowed), denied, expired, timed_out, stopped.")]
+Outcomes: done, failed, refused (no such tool, wrong arguments, not allowed),
+denied, expired, timed_out, stopped.")]
     Log {
         /// Only those of this channel
         #[arg(long, value_name = "C")]
@@ -46,9 +48,10 @@ Outcomes: done, failed, refused (no such tool, wrong arguments, not allowed), de
         /// Only those with this outcome
         #[arg(long, value_name = "OUTCOME", value_parser = ["done", "failed", "refused", "denied", "expired", "timed_out", "stopped"])]
         outcome: Option<String>,
-        /// Most of them: the newest
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        /// Most of them, up to 10000: the newest
+        #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
+              value_parser = values::limit())]
+        limit: u64,
     },
     /// List the calls that wait for a yes
     Approvals,

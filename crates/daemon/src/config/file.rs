@@ -144,10 +144,6 @@ pub(super) fn unknown_key(path: &[Seg]) -> (String, String) {
         format!("did you mean `{near}`?")
     } else if let Some(table) = tables.iter().find(|table| table.keys.contains(&key)) {
         format!("`{key}` belongs in {}", table.name)
-    } else if let Some((near, table)) =
-        tables.iter().find_map(|table| nearest(key, &table.keys).map(|near| (near, table)))
-    {
-        format!("did you mean `{near}` in {}?", table.name)
     } else {
         let keys = here.map_or_else(String::new, |table| table.keys.join(", "));
         format!("known keys here: {keys}")

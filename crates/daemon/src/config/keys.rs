@@ -44,7 +44,7 @@ pub(super) fn nearest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
     let scored = known.iter().map(|key| (distance(&written, key), *key));
     let (steps, key) = scored.min_by_key(|(steps, _)| *steps)?;
     let longer = written.chars().count().max(key.len());
-    (steps <= (longer / 3).max(2) && steps < longer).then_some(key)
+    (steps <= (longer / 3).max(1) && steps < longer).then_some(key)
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours between two words.

@@ -10,6 +10,7 @@ mod commands;
 mod env;
 mod error;
 mod file;
+mod given;
 mod guards;
 mod keys;
 mod limits;
@@ -41,6 +42,9 @@ use check::{Check, key_path};
 pub use commands::Commands;
 pub use env::{Environment, FixedEnvironment, ProcessEnvironment};
 pub use error::{ConfigError, Place, Problem};
+pub(crate) use given::{
+    NoSecret, base_url_trouble, is_id_of_one, is_secret, secret_in_file, secret_in_variable, window_trouble,
+};
 pub use limits::Limits;
 pub use live::Live;
 pub use lookup::{
@@ -136,6 +140,14 @@ impl Config {
     /// None that a user could mend.
     pub fn built_in(env: &dyn Environment) -> Result<Loaded, ConfigError> {
         from_text(Path::new("built-in defaults"), "", env)
+    }
+
+    /// The text of a file that is not written yet.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub(crate) fn of_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, ConfigError> {
+        from_text(file, text, env)
     }
 
     /// As [`Config::load`], for whoever wants to know what else is right where something is wrong: the configuration as far

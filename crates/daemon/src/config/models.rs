@@ -67,14 +67,14 @@ fn check_provider(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize
         }
         Provider::Openai => {
             check_name(check, model, idx, "gpt-4.1-mini");
-            check_url(check, model, idx, "/chat/completions");
+            check_url(check, model, idx);
         }
         Provider::Anthropic => {
             if model.base_url == OPENAI_URL {
                 model.base_url = ANTHROPIC_URL.to_owned();
             }
             check_name(check, model, idx, "claude-sonnet-4-5");
-            check_url(check, model, idx, "/messages");
+            check_url(check, model, idx);
         }
     }
 }
@@ -87,11 +87,26 @@ fn check_name(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize, exampl
     }
 }
 
-/// `call`: what follows the address in a request.
-fn check_url(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize, call: &str) {
-    let url = model.base_url.trim_end_matches('/').to_owned();
-    let whole_call = url.ends_with(call).then(|| format!("must end before {call}"));
-    if let Some(trouble) = url::trouble(&url, &["http://", "https://"]).or(whole_call) {
+/// An address without slashes at its end, unless nothing else follows its beginning.
+pub(super) fn trimmed(url: &str) -> &str {
+    let trimmed = url.trim_end_matches('/');
+    if trimmed.ends_with(':') { url } else { trimmed }
+}
+
+/// What is wrong with the address of a server.
+pub(super) fn url_trouble(url: &str, provider: Provider) -> Option<String> {
+    let call = match provider {
+        Provider::Openai => "/chat/completions",
+        Provider::Anthropic => "/messages",
+        Provider::Offline => return None,
+    };
+    let whole_call = || url.ends_with(call).then(|| format!("must end before {call}"));
+    url::trouble(url, &["http://", "https://"]).or_else(whole_call)
+}
+
+fn check_url(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize) {
+    let url = trimmed(&model.base_url).to_owned();
+    if let Some(trouble) = url_trouble(&url, model.provider) {
         let message = format!("`base_url` = \"{}\" {trouble}", url::shown(&url));
         check.wrong(
             &key_path!["models", idx, "base_url"],

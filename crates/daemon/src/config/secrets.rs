@@ -58,6 +58,12 @@ impl Named<'_> {
             }
             (None, Some(file)) => match std::fs::read_to_string(file) {
                 Ok(text) => (text, warning_if_open(what, file)),
+                Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => {
+                    return Some(Err(format!(
+                        "the {what} file {} is a folder, name the file in it",
+                        file.display()
+                    )));
+                }
                 Err(error) => {
                     return Some(Err(format!("cannot read the {what} file {}: {error}", file.display())));
                 }

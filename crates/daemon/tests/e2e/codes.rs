@@ -183,7 +183,60 @@ fn an_unusable_state_folder_is_a_clear_error() {
 
     let long = home.state().join("x".repeat(120));
     let run = home.cairn_with(&["chat", "--state", long.to_str().unwrap()], b"hi\n").ended(2);
-    explains(&run.stderr, &["107", "--state"]);
+    explains(&run.stderr, &["107", "hint: name a state folder with a shorter path by --state"]);
+    assert!(!run.stderr.contains("config check"), "{run:?}");
+}
+
+#[test]
+fn who_may_not_read_the_state_is_told_whose_it_is() {
+    let home = home::new();
+    home.cairn_with(&["chat"], b"hello\n").ended(0);
+    for args in [&["channels"][..], &["history", "main"], &["store", "verify"], &["chat"]] {
+        let Some(run) = home::as_a_stranger(&home, args) else { return };
+        let words =
+            ["you may not read the state; it belongs to root (", "hint: use sudo, or ask", "its group"];
+        explains(&run.ended(1).stderr, &words);
+    }
+}
+
+#[test]
+fn a_wrong_value_of_an_option_is_told_by_the_option() {
+    let home = home::new();
+    let add = ["memory", "add", "Ada drinks tea.", "--kind", "fact", "--scope", "agent"];
+    let with = |more: &[&'static str]| [&add[..], more].concat();
+    for (args, words) in [
+        (with(&["--importance", "3"]), &["--importance", "from 0 to 1"][..]),
+        (with(&["--importance", "-0.3"]), &["--importance", "from 0 to 1"]),
+        (vec!["memory", "add", " ", "--kind", "fact", "--scope", "agent"], &["TEXT", "write something"]),
+        (vec!["memory", "edit", "m0000000000000000", ""], &["TEXT"]),
+        (vec!["memory", "list", "--limit", "-1"], &["--limit", "from 1 to 10000"]),
+        (vec!["memory", "list", "--kind", "fats"], &["--kind", "fact", "todo"]),
+        (vec!["history", "main", "--limit", "10001"], &["--limit", "from 1 to 10000"]),
+        (vec!["history", "main", "--from", "-1"], &["--from", "from 0 on"]),
+        (vec!["artifact", "show", "main", "a1", "--from", "-1"], &["--from", "from 1 on"]),
+        (vec!["tools", "log", "--limit", "-1"], &["--limit", "from 1 to 10000"]),
+        (vec!["chat", "--user", ""], &["--user"]),
+        (vec!["chat", "--user", " "], &["--user", "such as ann"]),
+    ] {
+        let run = home.cairn(&args).ended(2);
+        explains(&run.stderr, words);
+        assert!(!run.stderr.contains("README"), "{run:?}");
+    }
+}
+
+#[test]
+fn the_hint_of_a_wrong_config_file_leads_to_its_reference() {
+    let home = home::new();
+    for (text, hint) in [
+        ("[commands]\nrestart = \"everyone\"\n", "known keys here: operators"),
+        ("colour = true\n", "known keys here: watch"),
+        ("[commands]\nsotp = \"everyone\"\n", "did you mean `stop`?"),
+    ] {
+        let file = home.file("wrong.toml", text);
+        let run = home.cairn(&["config", "check", file.to_str().unwrap()]).ended(2);
+        explains(&run.stderr, &[hint, "hint: every key with its meaning is in ", "config.toml"]);
+        assert!(!run.stderr.contains("`cairn config check` checks"), "{run:?}");
+    }
 }
 
 #[test]

@@ -31,6 +31,55 @@ async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_configuration_does_not_keep_commands_from_a_healthy_daemon() {
+    let home = home::new();
+    let config = home.config("[[agents]]\nid = \"helper\"\n");
+    let daemon = home.daemon(Some(&config)).await;
+    home.cairn_with(&["chat"], b"hello harbour\n").ended(0);
+    home.config("bogus = 1\nworse = 2\n[[agents]]\nid = \"helper\"\n");
+    for args in [
+        &["status"][..],
+        &["channels"],
+        &["context", "main"],
+        &["history", "main"],
+        &["search", "main", "harbour"],
+        &["compact", "main"],
+        &["memory", "list"],
+        &["memory", "add", "Ada drinks tea.", "--kind", "fact", "--scope", "agent"],
+        &["pair", "list"],
+        &["outbox", "list"],
+        &["mcp", "list"],
+        &["tools", "list"],
+        &["artifact", "list", "main"],
+        &["store", "verify"],
+        &["store", "backup", "backup"],
+        &["chat", "--agent", "helper"],
+    ] {
+        let run = home.cairn_with(args, b"").ended(0);
+        let (warning, rest) = run.stderr.split_once('\n').unwrap();
+        assert!(
+            warning.starts_with("warning: ") && warning.contains("config.toml:1:1: "),
+            "{args:?}: {run:?}"
+        );
+        assert!(warning.contains("bogus") && warning.contains("(and 1 more)"), "{args:?}: {run:?}");
+        assert!(!rest.contains("bogus"), "it is told once: {run:?}");
+    }
+    let run = home.cairn(&["context", "main", "--json"]).ended(0);
+    assert_eq!(run.json()["channel"], "helper/local/main", "the agents are the daemon's");
+    home.cairn(&["chat", "--agent", "main"]).ended(2);
+    // What needs the configuration itself ends as ever, and so does everything once no daemon answers.
+    for args in [&["run"][..], &["config", "check"], &["store", "verify", "--quarantine"]] {
+        let run = home.cairn(args).ended(2);
+        assert!(run.stderr.starts_with("error: ") && run.stderr.contains("worse"), "{args:?}: {run:?}");
+    }
+    assert!(daemon.stop().await.unwrap().success());
+    for args in [&["status"][..], &["context", "main"], &["store", "verify"], &["chat"]] {
+        let run = home.cairn(args).ended(2);
+        assert!(run.stderr.starts_with("error: ") && run.stderr.contains("worse"), "{args:?}: {run:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_said_is_there_after_a_stop_and_after_a_kill() {
     let home = home::new();
     let daemon = home.daemon(None).await;

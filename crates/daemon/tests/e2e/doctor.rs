@@ -259,3 +259,37 @@ async fn servers_of_tools_are_looked_for_and_not_started() {
     setup.finds(1, "mcp gone", "failed", &["/nonexistent/server", "install it"]);
     setup.finds(1, "mcp new", "warning", &["nobody has approved it", "cairn mcp approve new"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_for_a_file_and_a_file_for_a_folder_are_told_as_what_they_are() {
+    let setup = Setup::new().await;
+    std::fs::create_dir(setup.home.state().with_file_name("key.d")).unwrap();
+    setup.change("api_key_file = \"model.key\"", "api_key_file = \"key.d\"");
+    setup.finds(1, "model fake", "failed", &["key.d is a folder", "name the file in it"]);
+    let run = setup.asked(&["--offline"]).ended(1);
+    assert!(!run.stdout.contains("chmod"), "{run:?}");
+    setup.home.config(&setup.config());
+    let file = setup.home.file("a-file", "");
+    let run = setup.asked(&["--offline", "--state", file.to_str().unwrap()]).ended(1);
+    assert!(run.stdout.contains("a-file is a file") && run.stdout.contains("name a folder"), "{run:?}");
+    assert!(!run.stdout.contains("chmod"), "{run:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_its_server_does_not_list_is_a_warning_though_it_answers() {
+    let model = FakeModel::builder().list(&["one", "two"]).start().await;
+    let setup = Setup::with(model, FakeDiscord::start().await).await;
+    setup.finds(0, "model fake", "ok", &["answers"]);
+    setup.finds(0, "model fake", "warning", &["`fake` is not among them", "the server's list"]);
+}
+
+#[test]
+fn who_may_not_enter_the_state_is_told_whose_it_is() {
+    let home = home::new();
+    home.cairn_with(&["chat"], b"hello\n").ended(0);
+    let Some(run) = home::as_a_stranger(&home, &["doctor", "--offline"]) else { return };
+    let run = run.ended(1);
+    assert!(run.stdout.contains("failed   state"), "{run:?}");
+    assert!(run.stdout.contains("you may not enter") && run.stdout.contains("belongs to root"), "{run:?}");
+    assert!(!run.stdout.contains("state folder and") && !run.stdout.contains("it works"), "{run:?}");
+}

@@ -65,9 +65,35 @@ fn flags_answer_all_of_it_and_a_file_that_says_something_is_not_overwritten() {
     assert!(text.contains("token_file = \"telegram.token\"") && !text.contains("canary"), "{text}");
     let again = home.cairn(&flags).ended(2);
     assert!(again.stderr.contains("is there already") && again.stderr.contains("--force"), "{again:?}");
-    home.cairn(&[&flags[..], &["--force"]].concat()).ended(0);
+    let run = home.cairn(&[&flags[..], &["--force"]].concat()).ended(0);
+    assert!(run.stdout.contains("config.toml; the old one is "), "{run:?}");
     let old = std::fs::read_to_string(home.state().with_file_name("config.toml.old")).unwrap();
     assert_eq!(old, text);
+}
+
+#[test]
+fn by_force_again_and_again_the_first_file_is_kept() {
+    let home = home::new();
+    let first = "[limits]\nidle_secs = 77\n";
+    let file = home.config(first);
+    let force = |model: &str| {
+        let flags = ["init", "--yes", "--force", "--config", "config.toml", "--model", model];
+        home.cairn(&flags).ended(0).stdout
+    };
+    let told = |n: &str| format!("wrote {}; the old one is {}.old{n}\n", file.display(), file.display());
+    let said = force("one");
+    assert!(said.starts_with(&told("")), "{said}");
+    let said = force("two");
+    assert!(said.starts_with(&told("-2")), "{said}");
+    let said = force("three");
+    assert!(said.starts_with(&told("-3")), "{said}");
+    let kept =
+        |ending: &str| std::fs::read_to_string(file.with_file_name(format!("config.toml.old{ending}")));
+    assert_eq!(kept("").unwrap(), first);
+    assert!(kept("-2").unwrap().contains("\"one\"") && kept("-3").unwrap().contains("\"two\""));
+    let flags = ["init", "--yes", "--force", "--config", "config.toml", "--json"];
+    let old = home.cairn(&flags).ended(0).json()["old"].as_str().unwrap().to_owned();
+    assert!(old.ends_with("config.toml.old-4"), "{old}");
 }
 
 #[test]
@@ -91,6 +117,102 @@ fn answers_come_through_a_pipe_and_a_key_that_is_typed_goes_into_a_file_of_its_o
     let key = file.with_file_name("model.key");
     assert_eq!(std::fs::read_to_string(&key).unwrap(), "sk-canary-typed\n");
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn an_answer_that_cannot_be_right_is_asked_again_at_once() {
+    let home = home::new();
+    let config = users_file(&home);
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    let token = config.with_file_name("telegram.token");
+    std::fs::write(&token, "7000000001:AAcanary_canary_canary_canary_canary").unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    home.file("two-words", "not a key");
+    let answers = [
+        // Where, who, and the server's address.
+        "",
+        "openai",
+        "localhost:8080/v1",
+        "http://",
+        "http://127.0.0.1:9/v1/chat/completions",
+        "http://127.0.0.1:9/v1",
+        "some-model",
+        // The key.
+        "nope.key",
+        "two-words",
+        ".",
+        "none",
+        // The window; Discord; Telegram, by a bare name beside the configuration.
+        "12",
+        "32,000",
+        "no",
+        "later.token",
+        "7000000001:AAcanary_canary_canary_canary_canary",
+        "telegram.token",
+        // Oneself.
+        "discord/5",
+        "telegram/ada",
+        "telegram/42",
+        "yes",
+    ];
+    let run = home.cairn_with(&["init"], (answers.join("\n") + "\n").as_bytes()).ended(0);
+    for told in [
+        "`base_url` = \"localhost:8080/v1\" must begin with http:// or https://",
+        "`base_url` = \"http://\" names no server",
+        "must end before /chat/completions",
+        "there is no file",
+        "nope.key; give the same answer again",
+        "two-words: its key is empty or not a single word",
+        "is a folder: name the file in it",
+        "from 512 to 100000000",
+        "later.token; give the same answer",
+        "that is the token itself",
+        "there is no bot on discord",
+        "`telegram/ada` names nobody",
+    ] {
+        assert!(run.stderr.contains(told), "`{told}` in {}", run.stderr);
+    }
+    let text = std::fs::read_to_string(&config).unwrap();
+    assert!(text.contains("token_file = \"telegram.token\"") && text.contains("users = [42]"), "{text}");
+    assert!(!text.contains("api_key_file =") && !text.contains("[discord]"), "{text}");
+    assert!(!run.stdout.contains(".new") && !run.stderr.contains(".new"), "{run:?}");
+    home.cairn(&["config", "check", config.to_str().unwrap()]).ended(0);
+}
+
+#[test]
+fn a_secret_that_is_to_be_there_later_is_taken_when_it_is_named_twice() {
+    let home = home::new();
+    let answers = "\noffline\nn\nlater.token\nlater.token\n\nyes\n";
+    let run = home.cairn_with(&["init"], answers.as_bytes()).ended(0);
+    assert!(run.stderr.contains("warning: ") && run.stderr.contains("cannot read the token file"), "{run:?}");
+    let text = std::fs::read_to_string(users_file(&home)).unwrap();
+    assert!(text.contains("later.token\""), "{text}");
+    let other = home::new();
+    let run = other.cairn_with(&["init"], b"\noffline\nn\nlater.token\n").ended(2);
+    assert!(run.stderr.contains("the input ended before all was answered; nothing was written"), "{run:?}");
+    assert!(!users_file(&other).exists());
+}
+
+#[test]
+fn flags_that_lack_one_or_contradict_each_other_are_told_by_name() {
+    let home = home::new();
+    for (flags, words) in [
+        (&["--discord-server", "5"][..], &["--discord-server", "--discord-token-file"][..]),
+        (&["--owner", "discord/5"], &["--owner", "--discord-token-file"]),
+        (&["--owner", "telegram/5"], &["--owner", "--telegram-token-file"]),
+        (&["--provider", "offline", "--model", "m"], &["--model", "--provider offline"]),
+        (&["--provider", "offline", "--key-env", "K"], &["--key-env", "--provider offline"]),
+        (&["--key-env", "K"], &["--model"]),
+        (&["--model", "m", "--context-window", "7"], &["--context-window", "512"]),
+        (&["--telegram-token-file", "."], &["--telegram-token-file", "is a folder"]),
+    ] {
+        let run = home.cairn(&[&["init", "--yes"], flags].concat()).ended(2);
+        assert!(run.stderr.starts_with("error: "), "{run:?}");
+        for word in words {
+            assert!(run.stderr.contains(word), "`{word}` in {run:?}");
+        }
+        assert!(!users_file(&home).exists(), "{run:?}");
+    }
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn an_empty_or_bad_memory_is_refused() {
         let run = home.cairn(&all).ended(code);
         assert!(run.stderr.starts_with("error: "), "{run:?}");
     };
-    bad(&[" ", "--kind", "fact", "--scope", "agent"], 1);
+    bad(&[" ", "--kind", "fact", "--scope", "agent"], 2);
     bad(&["x", "--kind", "fact", "--scope", "agent", "--importance", "2"], 2);
     bad(&["x", "--kind", "fact", "--scope", "agent", "--agent", "nobody"], 4);
     bad(&["x", "--kind", "thing", "--scope", "agent"], 2);

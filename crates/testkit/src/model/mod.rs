@@ -127,6 +127,7 @@ type Respond = Arc<dyn Fn(&Seen) -> Option<Answer> + Send + Sync>;
 pub struct Builder {
     window: Option<u64>,
     advertised: Option<u64>,
+    listed: Vec<String>,
     count: Count,
     stable_prefix: bool,
     strict: bool,
@@ -147,6 +148,7 @@ impl Default for Builder {
         Self {
             window: None,
             advertised: None,
+            listed: Vec::new(),
             count: Count::Estimate,
             stable_prefix: true,
             strict: true,
@@ -174,6 +176,12 @@ impl Builder {
     /// Lists this window at `/v1/models`; unset: none is listed.
     pub fn advertise(mut self, tokens: u64) -> Self {
         self.advertised = Some(tokens);
+        self
+    }
+
+    /// Lists models of these names at `/v1/models`; unset: `fake` alone.
+    pub fn list(mut self, models: &[&str]) -> Self {
+        self.listed = models.iter().map(|&model| model.to_owned()).collect();
         self
     }
 

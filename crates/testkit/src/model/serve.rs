@@ -43,11 +43,17 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
 }
 
 async fn models(State(shared): State<Arc<Shared>>) -> Response {
-    let mut model = json!({"id": "fake", "object": "model", "owned_by": "testkit"});
-    if let Some(window) = shared.builder.advertised {
-        model["context_length"] = window.into();
-    }
-    axum::Json(json!({"object": "list", "data": [model]})).into_response()
+    let one = |id: &str| {
+        let mut model = json!({"id": id, "object": "model", "owned_by": "testkit"});
+        if let Some(window) = shared.builder.advertised {
+            model["context_length"] = window.into();
+        }
+        model
+    };
+    let listed = &shared.builder.listed;
+    let models: Vec<_> =
+        if listed.is_empty() { vec![one("fake")] } else { listed.iter().map(|id| one(id)).collect() };
+    axum::Json(json!({"object": "list", "data": models})).into_response()
 }
 
 /// One model, as Anthropic lists it.

@@ -9,20 +9,21 @@ use std::io::IsTerminal;
 use cairn_core::ids::ChannelId;
 use clap::Args;
 
-use super::Global;
 use super::client::Client;
 use super::connect::Surroundings;
 use super::failure::Failure;
+use super::{Global, values};
 
 /// Arguments of `chat`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cairn chat                                    talk; /help lists the commands
+  cairn chat                                talk; /help lists the commands
   cairn chat --channel ops --user ann
-  echo 'What did we decide?' | cairn chat       one message a line, replies on stdout in order
+  echo 'What did we decide?' | cairn chat   a line a message, replies in order
 
-Piped, the exit code is 1 if any turn failed; with --json each reply is one line of JSON.")]
+Piped, the exit code is 1 if any turn failed; with --json each reply is one
+line of JSON.")]
 pub(crate) struct ChatArgs {
     /// The agent to talk to [default: the first]
     #[arg(long, value_name = "A")]
@@ -31,7 +32,7 @@ pub(crate) struct ChatArgs {
     #[arg(long, value_name = "C", default_value = "main")]
     channel: String,
     /// Who is talking
-    #[arg(long, value_name = "U", default_value = "user")]
+    #[arg(long, value_name = "U", default_value = "user", value_parser = values::name)]
     user: String,
 }
 

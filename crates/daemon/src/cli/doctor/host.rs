@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::problem_of;
 use super::report::Finding;
 use crate::cli::text::{counted, grouped, minute};
+use crate::cli::who;
 use crate::config::{Environment, Loaded, NetworkKind, Problem, StateDir, sockets_to_try};
 
 /// Free room below which the daemon is about to stop taking messages in, and below which it is time to make some.
@@ -94,7 +95,8 @@ pub(super) fn permissions(
     if let Some(file) = loaded.and_then(|loaded| loaded.file.as_ref()) {
         open(file, 0o022, "others than its owner may change", "chmod go-w");
     }
-    if let Some(state) = state {
+    let closed = state.is_some_and(|state| who::may_not_enter(&state.path));
+    if let Some(state) = state.filter(|state| !closed && !state.path.is_file()) {
         open(&state.path, 0o077, "others than its owner may look into the state folder", "chmod 700");
         for socket in sockets_to_try(state, env) {
             open(&socket, 0o007, "everybody on this machine may command the daemon at", "chmod o=");
@@ -102,7 +104,9 @@ pub(super) fn permissions(
     }
     if out.is_empty() {
         let files = counted(secrets.len() as u64, "secret file", "secret files");
-        out.push(Finding::ok("permissions", format!("state folder and {files} are closed to others")));
+        // Of a folder that is closed to whoever asks, `state` says so.
+        let and_state = if closed { "" } else { "state folder and " };
+        out.push(Finding::ok("permissions", format!("{and_state}{files} are closed to others")));
     }
     out
 }
@@ -118,6 +122,7 @@ pub(super) fn secret_files(loaded: &Loaded) -> Vec<PathBuf> {
         .flat_map(|server| server.env_from_file.values().chain(server.headers_from_file.values()).cloned());
     let mut files: Vec<_> =
         keys.chain(tokens).chain(of_servers).filter(|file| mode(file).is_some()).collect();
+    files.retain(|file| !file.is_dir());
     files.sort();
     files.dedup();
     files

@@ -31,13 +31,14 @@ Examples:
   cairn doctor
   cairn doctor --offline
   cairn doctor --json | jq '.[] | select(.state == \"failed\")'
-  sudo cairn doctor                 of the service: it has the configuration in /etc/cairn
+  sudo cairn doctor     of the service: it has the configuration in /etc/cairn
 
-Checks configuration, prompts, permissions, disk, state, models (a call of one token each, which may cost a little),
-clock, bots on chat networks, servers of tools, and the systemd unit. Nothing is changed, and a running daemon goes on.
+Checks configuration, prompts, permissions, disk, state, models (a call of one
+token each, which may cost a little), clock, bots on chat networks, servers of
+tools, and the systemd unit. Nothing is changed, and a running daemon goes on.
 
-Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 2 the configuration is wrong, 5 the store is
-damaged.")]
+Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 2
+the configuration is wrong, 5 the store is damaged.")]
 pub(crate) struct DoctorArgs {
     /// Ask no model and no chat network
     #[arg(long)]

@@ -79,6 +79,7 @@ fn missing_key(loaded: &Loaded, model: &ModelConfig, check: &str) -> Option<Find
         return Some(Finding::warning(check, why, "ask as root, whom the key is for: sudo cairn doctor"));
     }
     let remedy = match (&model.api_key_file, &model.api_key_env) {
+        (Some(file), _) if file.is_dir() => "name the file in it by `api_key_file`".to_owned(),
         (Some(file), _) => format!("put the key into {}, mode 600", file.display()),
         (None, Some(name)) => format!("set ${name}, or name a file by `api_key_file`"),
         (None, None) => String::new(),
@@ -163,14 +164,27 @@ fn judged(loaded: &Loaded, model: &ModelConfig, asked: &Asked, check: &str) -> V
             let key = if loaded.api_key(&model.id).is_some() { "takes the key and " } else { "" };
             let name = &model.model;
             let answers = format!("{name} {key}answers ({:.1} s)", took.as_secs_f64());
-            match window(loaded, model, asked.window) {
+            let mut found = match window(loaded, model, asked.window) {
                 Ok(window) => vec![Finding::ok(check, format!("{answers}; {window}"))],
                 Err((found, remedy)) => {
                     vec![Finding::ok(check, answers), Finding::warning(check, found, remedy)]
                 }
-            }
+            };
+            found.extend(unlisted(model, asked, check));
+            found
         }
     }
+}
+
+/// It answers, and by the server's list it should not.
+fn unlisted(model: &ModelConfig, asked: &Asked, check: &str) -> Option<Finding> {
+    (asked.look.listed == Some(false)).then(|| {
+        Finding::warning(
+            check,
+            format!("the server lists its models, and `{}` is not among them: another one may answer", model.model),
+            "write `model` as the server's list does; where the name is an alias of the server's, all is well",
+        )
+    })
 }
 
 fn late(model: &ModelConfig, asked: &Asked, check: &str) -> Finding {

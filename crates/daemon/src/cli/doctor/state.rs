@@ -15,6 +15,7 @@ use crate::cli::client::{CallError, Client};
 use crate::cli::connect::{Surroundings, store_failure};
 use crate::cli::failure::Failure;
 use crate::cli::text::counted;
+use crate::cli::who;
 use crate::config::sockets_to_try;
 use crate::wiring::{Reader, store_options};
 
@@ -44,6 +45,9 @@ pub(super) async fn look(surroundings: &Surroundings) -> Looked {
     if let Some(barred) = barred(surroundings).await {
         return Looked { findings: vec![barred], ..Looked::default() };
     }
+    if let Some(found) = cannot_be_looked_at(dir) {
+        return Looked { findings: vec![found], ..Looked::default() };
+    }
     if !surroundings.state.is_there() {
         // Where nothing is begun nothing is approved.
         let seen = Some(Seen { last_at: None, servers: Some(Vec::new()) });
@@ -66,6 +70,10 @@ pub(super) async fn look(surroundings: &Surroundings) -> Looked {
 /// A daemon's socket is there, and not for us.
 async fn barred(surroundings: &Surroundings) -> Option<Finding> {
     for socket in sockets_to_try(&surroundings.state, surroundings.env.as_ref()) {
+        // In a state folder that is closed nobody can tell whether there is one.
+        if socket.starts_with(&surroundings.state.path) && socket.symlink_metadata().is_err() {
+            continue;
+        }
         let refused = UnixStream::connect(&socket).await.err();
         if refused.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
             let found = format!("you may not ask the daemon at {}", socket.display());
@@ -74,6 +82,22 @@ async fn barred(surroundings: &Surroundings) -> Option<Finding> {
         }
     }
     None
+}
+
+/// It is no folder, or closed to whoever asks.
+fn cannot_be_looked_at(dir: &Path) -> Option<Finding> {
+    let shown = dir.display();
+    if dir.is_file() {
+        let remedy = "name a folder by --state or $CAIRN_STATE";
+        return Some(Finding::failed("state", format!("{shown} is a file"), remedy));
+    }
+    who::may_not_enter(dir).then(|| {
+        let found = format!(
+            "you may not enter {shown}, which belongs to {}: no daemon that you may ask runs, and nothing was looked at",
+            who::owner(dir)
+        );
+        Finding::failed("state", found, "ask again by sudo, or be put into its group and log in anew")
+    })
 }
 
 /// The state is not begun: can it be?

@@ -2,29 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 
 use super::super::failure::Failure;
-use super::InitArgs;
 use super::ask::Ask;
-use crate::config::{Environment as _, ProcessEnvironment, Provider};
+use super::secret::{Secret, Wanted, beside};
+use super::{InitArgs, flags};
+use crate::config::{NetworkKind, Provider, base_url_trouble, is_id_of_one, window_trouble};
 
 /// Names of files for secrets that are typed.
 pub(super) const MODEL_KEY: &str = "model.key";
 pub(super) const DISCORD_TOKEN: &str = "discord.token";
 pub(super) const TELEGRAM_TOKEN: &str = "telegram.token";
-
-/// Where a secret is.
-pub(super) enum Secret {
-    /// There is none.
-    None,
-    /// In a variable.
-    Variable(String),
-    /// In a file, absolute or by its bare name beside the configuration.
-    File(PathBuf),
-    /// It was typed, and is to be written to a file of its own.
-    Typed(SecretString),
-}
 
 /// A model behind a server.
 pub(super) struct Model {
@@ -56,23 +45,34 @@ pub(super) struct Answers {
 impl Answers {
     /// Takes what flags say, and asks for the rest. `file`: the configuration.
     pub(super) fn gather(args: &InitArgs, file: &Path, ask: &mut Ask) -> Result<Self, Failure> {
+        flags::check(args)?;
         let dir = file.parent().unwrap_or(Path::new("/"));
+        let wanted = |kind| bot_wanted(args, dir, kind);
+        // A flag that is wrong is told before anything is asked.
+        let discord = flagged(args.discord_token_file.as_deref(), &wanted(NetworkKind::Discord))?;
+        let telegram = flagged(args.telegram_token_file.as_deref(), &wanted(NetworkKind::Telegram))?;
         let model = model(args, dir, ask)?;
-        let discord = discord(args, dir, ask)?;
-        let telegram = bot(
-            "A bot on Telegram? The file with its token, - to type the token, nothing for none:",
-            args.telegram_token_file.as_deref(),
-            (dir, TELEGRAM_TOKEN),
-            ask,
-        )?;
+        let discord = match discord {
+            Some(token) => Some(token),
+            None => bot(NetworkKind::Discord, &wanted(NetworkKind::Discord), ask)?,
+        };
+        let discord = match discord {
+            Some(token) => Some(Bot { token, servers: servers(args, ask)? }),
+            None => None,
+        };
+        let telegram = match telegram {
+            Some(token) => Some(token),
+            None => bot(NetworkKind::Telegram, &wanted(NetworkKind::Telegram), ask)?,
+        };
         let telegram = telegram.map(|token| Bot { token, servers: Vec::new() });
         let owners = if !args.owners.is_empty() {
-            let owners = args.owners.iter().map(|owner| person(owner));
-            owners.collect::<Result<_, _>>().map_err(|why| Failure::usage(why, "see cairn init --help"))?
+            args.owners.clone()
         } else if discord.is_some() || telegram.is_some() {
             let question =
                 "Who are you there? discord/ID, telegram/ID; nothing: the bot tells you a code later:";
-            ask.fitting(question, "", people)?
+            let bots =
+                [(NetworkKind::Discord, discord.is_some()), (NetworkKind::Telegram, telegram.is_some())];
+            ask.fitting(question, "", |text| people(text, &bots))?
         } else {
             Vec::new()
         };
@@ -106,14 +106,14 @@ impl Answers {
 }
 
 fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Failure> {
-    // Whoever names a server or its model means one.
-    let implied = (args.base_url.is_some() || args.model.is_some()).then_some(Provider::Openai);
+    // Whoever says anything of a model behind a server means one.
+    let implied = flags::of_a_model(args).first().map(|_flag| Provider::Openai);
     let provider = match args.provider.map(Provider::from).or(implied) {
         Some(provider) => provider,
         None => ask.fitting(
             "Who answers? openai (any compatible server), anthropic, or offline (no key, no network):",
             "offline",
-            |answer| match answer {
+            |answer| match answer.to_lowercase().as_str() {
                 "openai" => Ok(Provider::Openai),
                 "anthropic" => Ok(Provider::Anthropic),
                 "offline" => Ok(Provider::Offline),
@@ -130,7 +130,10 @@ fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Fa
             let own = if provider == Provider::Openai { "OpenAI's" } else { "Anthropic's" };
             let question =
                 format!("Its server's address, such as http://127.0.0.1:8080/v1; nothing: {own} own:");
-            Some(ask.line(&question, "")?).filter(|url| !url.is_empty())
+            ask.fitting(&question, "", |url| match url {
+                "" => Ok(None),
+                url => base_url_trouble(url, provider).map_or_else(|| Ok(Some(url.to_owned())), Err),
+            })?
         }
     };
     let name = match &args.model {
@@ -143,112 +146,98 @@ fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Fa
     let key = match (&args.key_env, &args.key_file) {
         (Some(variable), _) => Secret::Variable(variable.trim_start_matches('$').to_owned()),
         (None, Some(file)) => Secret::File(beside(file, dir)),
-        (None, None) => secret(
-            "Its key? $VARIABLE, a file, - to type it; nothing: no key is sent:",
-            (dir, MODEL_KEY),
-            ask,
-        )?,
+        (None, None) => {
+            let wanted = Wanted { what: "key", dir, name: MODEL_KEY, needed: None };
+            wanted.ask("Its key? $VARIABLE, a file, - to type it; nothing: no key is sent:", ask)?
+        }
     };
     let window = match args.context_window {
         Some(window) => Some(window),
-        None => ask.fitting("Its window in tokens; nothing: what the server lists:", "", |text| {
-            if text.is_empty() {
-                return Ok(None);
-            }
-            let digits = text.replace([',', '_', ' '], "");
-            digits.parse().map(Some).map_err(|_| "write a number, such as 32000".to_owned())
-        })?,
+        None => ask.fitting("Its window in tokens; nothing: what the server lists:", "", window)?,
     };
     Ok(Some(Model { provider, base_url, name, key, window }))
 }
 
-fn discord(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Bot>, Failure> {
-    let token = bot(
-        "A bot on Discord? The file with its token, - to type the token, nothing for none:",
-        args.discord_token_file.as_deref(),
-        (dir, DISCORD_TOKEN),
-        ask,
-    )?;
-    let Some(token) = token else { return Ok(None) };
-    let servers = if args.discord_servers.is_empty() {
-        ask.fitting("Which servers is it to serve, by their ids? nothing: private chats alone:", "", ids)?
-    } else {
-        let ids = args.discord_servers.iter().map(|text| ids(text)).collect::<Result<Vec<_>, _>>();
-        ids.map_err(|why| Failure::usage(why, "see cairn init --help"))?.concat()
+fn window(text: &str) -> Result<Option<u64>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let digits = text.replace([',', '_', ' '], "");
+    let window = digits.parse().map_err(|_| "write a number, such as 32000".to_owned())?;
+    window_trouble(window).map_or(Ok(Some(window)), Err)
+}
+
+fn servers(args: &InitArgs, ask: &mut Ask) -> Result<Vec<String>, Failure> {
+    if args.discord_servers.is_empty() {
+        let question = "Which servers is it to serve, by their ids? nothing: private chats alone:";
+        return ask.fitting(question, "", ids);
+    }
+    let servers = args.discord_servers.iter().map(|text| ids(text)).collect::<Result<Vec<_>, _>>();
+    servers.map(|ids| ids.concat()).map_err(|why| Failure::usage(why, "see cairn init --help"))
+}
+
+/// The token of a bot, and why there must be one, if so.
+fn bot_wanted<'a>(args: &InitArgs, dir: &'a Path, kind: NetworkKind) -> Wanted<'a> {
+    let name = match kind {
+        NetworkKind::Discord => DISCORD_TOKEN,
+        NetworkKind::Telegram => TELEGRAM_TOKEN,
     };
-    Ok(Some(Bot { token, servers }))
+    let needed = flags::of_a_bot(args, kind)
+        .map(|flag| format!("{flag} speaks of a bot there: its token is needed, or leave {flag} out"));
+    Wanted { what: "token", dir, name, needed }
+}
+
+/// The token whose file a flag names.
+fn flagged(file: Option<&Path>, wanted: &Wanted<'_>) -> Result<Option<Secret>, Failure> {
+    let flag = if wanted.name == DISCORD_TOKEN { "--discord-token-file" } else { "--telegram-token-file" };
+    file.map(|file| wanted.named(file, flag)).transpose()
 }
 
 /// The token of a bot, if there is to be one.
-fn bot(
-    question: &str,
-    flag: Option<&Path>,
-    (dir, name): (&Path, &'static str),
-    ask: &mut Ask,
-) -> Result<Option<Secret>, Failure> {
-    if let Some(file) = flag {
-        return Ok(Some(Secret::File(beside(file, dir))));
-    }
-    Ok(match secret(question, (dir, name), ask)? {
+fn bot(kind: NetworkKind, wanted: &Wanted<'_>, ask: &mut Ask) -> Result<Option<Secret>, Failure> {
+    let network = match kind {
+        NetworkKind::Discord => "Discord",
+        NetworkKind::Telegram => "Telegram",
+    };
+    let question = format!(
+        "A bot on {network}? The file with its token, $VARIABLE, - to type the token, nothing for none:"
+    );
+    Ok(match wanted.ask(&question, ask)? {
         Secret::None => None,
         found => Some(found),
     })
 }
 
-/// A secret, by what says where it is.
-fn secret(question: &str, (dir, name): (&Path, &str), ask: &mut Ask) -> Result<Secret, Failure> {
-    if !ask.is_asking() {
-        return Ok(Secret::None);
-    }
-    let answer = ask.line(question, "")?;
-    if answer.is_empty() {
-        return Ok(Secret::None);
-    }
-    if let Some(variable) = answer.strip_prefix('$') {
-        return Ok(Secret::Variable(variable.to_owned()));
-    }
-    if answer != "-" {
-        return Ok(Secret::File(beside(Path::new(&answer), dir)));
-    }
-    let typed = ask.secret(&format!("  Type or paste it (it is not shown, and goes into {name}):"))?;
-    if typed.expose_secret().is_empty() { Ok(Secret::None) } else { Ok(Secret::Typed(typed)) }
-}
-
-/// A file as the configuration names it: by its bare name where it lies beside, so that a credential of systemd of that
-/// name is found, too.
-fn beside(file: &Path, dir: &Path) -> PathBuf {
-    let whole = ProcessEnvironment.current_dir().map_or_else(|| file.to_owned(), |cwd| cwd.join(file));
-    match (whole.parent(), whole.file_name()) {
-        (Some(parent), Some(name)) if parent == dir => name.into(),
-        _ => whole,
-    }
-}
-
-/// Ids, parted by commas or blanks.
+/// Ids of servers, parted by commas or blanks.
 fn ids(text: &str) -> Result<Vec<String>, String> {
     let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
     parts
-        .map(|part| match part.parse::<u64>() {
-            Ok(_) => Ok(part.to_owned()),
-            Err(_) => {
-                Err(format!("`{part}` is no id: developer mode, right-click on the server, copy the id"))
+        .map(|part| {
+            if is_id_of_one(part, NetworkKind::Discord) {
+                return Ok(part.to_owned());
             }
+            Err(format!("`{part}` is no id: developer mode, right-click on the server, copy the id"))
         })
         .collect()
 }
 
-/// People, parted by commas or blanks.
-fn people(text: &str) -> Result<Vec<String>, String> {
-    text.split([',', ' ']).filter(|part| !part.is_empty()).map(person).collect()
+/// People, parted by commas or blanks, on networks that have a bot.
+fn people(text: &str, bots: &[(NetworkKind, bool)]) -> Result<Vec<String>, String> {
+    let one = |text: &str| {
+        let there = person(text)?;
+        if bots.contains(&(there, false)) {
+            return Err(format!("there is no bot on {}: `{text}` cannot write to it", there.name()));
+        }
+        Ok(text.to_owned())
+    };
+    text.split([',', ' ']).filter(|part| !part.is_empty()).map(one).collect()
 }
 
-fn person(text: &str) -> Result<String, String> {
-    let known = ["discord/", "telegram/"].iter().any(|platform| {
-        text.strip_prefix(platform).is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()))
+/// The network of a person.
+pub(super) fn person(text: &str) -> Result<NetworkKind, String> {
+    let known = NetworkKind::ALL.into_iter().find(|kind| {
+        let id = text.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix('/'));
+        id.is_some_and(|id| is_id_of_one(id, *kind))
     });
-    if known {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("`{text}` names nobody: write discord/ID or telegram/ID"))
-    }
+    known.ok_or_else(|| format!("`{text}` names nobody: write discord/ID or telegram/ID"))
 }

@@ -42,15 +42,20 @@ impl Ask {
         &mut self,
         question: &str,
         default: &str,
-        fits: impl Fn(&str) -> Result<T, String>,
+        mut fits: impl FnMut(&str) -> Result<T, String>,
     ) -> Result<T, Failure> {
         loop {
             match fits(&self.line(question, default)?) {
                 Ok(answer) => return Ok(answer),
                 Err(why) if self.yes => return Err(Failure::usage(why, "see cairn init --help")),
-                Err(why) => put(&format!("  {why}\n"))?,
+                Err(why) => self.remark(&why)?,
             }
         }
+    }
+
+    /// What is wrong with an answer, before it is asked for again.
+    pub(super) fn remark(&mut self, why: &str) -> Result<(), Failure> {
+        put(&format!("  {why}\n"))
     }
 
     /// A secret. What is typed is not shown.

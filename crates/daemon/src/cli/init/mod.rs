@@ -1,8 +1,10 @@
-//! `cairn init`: a few questions, and a first config file. `ask` puts the questions, `answers` says what is asked,
-//! `text` writes the file.
+//! `cairn init`: a few questions, and a first config file. `flags` judges the command line, `ask` puts the questions,
+//! `answers` and `secret` say what is asked, `text` writes the file.
 
 mod answers;
 mod ask;
+mod flags;
+mod secret;
 mod text;
 
 use std::io::Write as _;
@@ -16,7 +18,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::{Global, out};
 use crate::config::{Config, Environment as _, ProcessEnvironment, Provider, config_file};
-use answers::{Answers, Secret};
+use answers::Answers;
 use ask::Ask;
 
 /// Where the unit of systemd may be.
@@ -35,13 +37,15 @@ const SERVICE_CONFIG: &str = "/etc/cairn/config.toml";
 Examples:
   cairn init
   cairn init --yes
-  cairn init --provider openai --base-url http://127.0.0.1:8080/v1 --model my-model --yes
-  cairn init --provider anthropic --model claude-sonnet-4-5 --key-file anthropic.key --yes
-  cairn init --telegram-token-file telegram.token --owner telegram/123456789 --yes
+  cairn init --base-url http://127.0.0.1:8080/v1 --model my-model --yes
+  cairn init --provider anthropic --model claude-sonnet-4-5 --key-file a.key
+  cairn init --telegram-token-file telegram.token --owner telegram/123456789
 
-What no flag says is asked; with --yes nothing is, and the default holds. Keys and tokens are never written into the config
-file: it names the variable or the file that holds them. One that you type is not shown, and goes into a file of its own
-that only you may read. The file is checked before it takes its place.")]
+What no flag says is asked, and an answer that cannot be right is asked again;
+with --yes nothing is asked, and the default holds. Keys and tokens are never
+written into the config file: it names the variable or the file that holds
+them. One that you type is not shown, and goes into a file of its own that
+only you may read. The config file is checked before it is written.")]
 pub(crate) struct InitArgs {
     /// Who answers [default: offline, the embedded model]
     #[arg(long, value_name = "PROVIDER")]
@@ -76,7 +80,7 @@ pub(crate) struct InitArgs {
     /// Ask nothing
     #[arg(long, short)]
     yes: bool,
-    /// Take the place of a file that is there; the old one is kept as FILE.old
+    /// Take the place of a file that is there; the old one is kept as FILE.old, or FILE.old-2 and so on
     #[arg(long)]
     force: bool,
 }
@@ -115,18 +119,27 @@ pub(crate) fn init(global: Global, args: InitArgs) -> Result<(), Failure> {
             return Err(Failure::failed("nothing was written", "run it again to answer otherwise"));
         }
     }
-    let secrets = write_all(&file, &text, &answers, replaced)?;
-    let warnings = Config::load(Some(&file), &ProcessEnvironment)?.warnings;
+    let written = write_all(&file, &text, &answers, replaced)?;
+    let warnings = warnings(&file)?;
     if global.json {
-        let secrets: Vec<_> = secrets.iter().map(|file| file.display().to_string()).collect();
-        return out::json(
-            &json!({ "file": file.display().to_string(), "secrets": secrets, "warnings": warnings }),
-        );
+        let shown = |file: &PathBuf| file.display().to_string();
+        return out::json(&json!({
+            "file": shown(&file), "old": written.old.as_ref().map(shown),
+            "secrets": written.secrets.iter().map(shown).collect::<Vec<_>>(), "warnings": warnings,
+        }));
     }
     for warning in warnings {
         out::note(&format!("warning: {warning}"));
     }
-    out::raw(last_words(&file, &secrets, &answers).as_bytes())
+    out::raw(last_words(&file, &written, &answers).as_bytes())
+}
+
+/// What is not as it should be before a start; tokens that are not there yet among it.
+fn warnings(file: &Path) -> Result<Vec<String>, Failure> {
+    let loaded = Config::load(Some(file), &ProcessEnvironment)?;
+    let tokens = loaded.check_tokens().err().map(|error| error.problems).unwrap_or_default();
+    let tokens = tokens.into_iter().map(|problem| problem.message);
+    Ok(tokens.chain(loaded.warnings.iter().cloned()).collect())
 }
 
 /// The file to write: the one that is named; of the service, for root where its unit is installed; else the user's.
@@ -170,6 +183,9 @@ fn check_place(file: &Path, force: bool) -> Result<bool, Failure> {
             "name the file in it: --config .../config.toml",
         ));
     }
+    if let Some(why) = cannot_be_made(file) {
+        return Err(why);
+    }
     if !file.exists() {
         return Ok(false);
     }
@@ -183,24 +199,43 @@ fn check_place(file: &Path, force: bool) -> Result<bool, Failure> {
     }
     Err(Failure::usage(
         format!("{} is there already", file.display()),
-        "change it by hand, name another file by --config, or give --force (the old one is kept as .old)",
+        "change it by hand, name another file by --config, or give --force (the old one is kept as FILE.old)",
     ))
 }
 
-/// Writes secrets and configuration; on a fault nothing is left of either. The files of the secrets that were typed.
-fn write_all(file: &Path, text: &str, answers: &Answers, replaced: bool) -> Result<Vec<PathBuf>, Failure> {
+/// What was written.
+struct Written {
+    /// The files of the secrets that were typed.
+    secrets: Vec<PathBuf>,
+    /// Where the configuration is kept that was there before.
+    old: Option<PathBuf>,
+}
+
+/// Better said before all is answered: nothing may be written there.
+fn cannot_be_made(file: &Path) -> Option<Failure> {
+    let folder = file.ancestors().skip(1).find(|dir| dir.exists())?;
+    if !folder.is_dir() {
+        return Some(cannot_write(file, &std::io::Error::other(format!("{} is a file", folder.display()))));
+    }
+    let needed = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(folder, needed).err().map(|error| cannot_write(file, &error.into()))
+}
+
+/// Writes secrets and configuration; on a fault nothing is left of either.
+fn write_all(file: &Path, text: &str, answers: &Answers, replaced: bool) -> Result<Written, Failure> {
+    Config::of_text(file, text, &ProcessEnvironment)?;
     let dir = file.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
-    let mut written = Vec::new();
-    let result = write_secrets(dir, answers, &mut written).and_then(|()| write_config(file, text, replaced));
+    let mut secrets = Vec::new();
+    let result = write_secrets(dir, answers, &mut secrets).and_then(|()| write_config(file, text, replaced));
     if result.is_err() {
-        for file in &written {
+        for file in &secrets {
             if let Err(error) = std::fs::remove_file(file) {
                 out::note(&format!("warning: {} is left behind: {error}", file.display()));
             }
         }
     }
-    result.map(|()| written)
+    result.map(|old| Written { secrets, old })
 }
 
 fn write_secrets(dir: &Path, answers: &Answers, written: &mut Vec<PathBuf>) -> Result<(), Failure> {
@@ -223,28 +258,34 @@ fn write_secrets(dir: &Path, answers: &Answers, written: &mut Vec<PathBuf>) -> R
     Ok(())
 }
 
-/// Writes beside, checks, then renames: a file that does not pass never takes the place.
-fn write_config(file: &Path, text: &str, replaced: bool) -> Result<(), Failure> {
+/// Writes beside, then renames: the file is whole or not there. Where the old one is kept.
+fn write_config(file: &Path, text: &str, replaced: bool) -> Result<Option<PathBuf>, Failure> {
     let new = with_ending(file, ".new");
     let write = || {
         let mut made = std::fs::File::create(&new)?;
         made.write_all(text.as_bytes())?;
         made.sync_all()
     };
-    write().map_err(|error| cannot_write(&new, &error))?;
-    let checked = Config::load(Some(&new), &ProcessEnvironment).and_then(|loaded| loaded.check_tokens());
-    let placed = checked.map_err(Failure::from).and_then(|()| {
-        if replaced {
-            let old = with_ending(file, ".old");
-            std::fs::copy(file, &old).map_err(|error| cannot_write(&old, &error))?;
-        }
-        std::fs::rename(&new, file).map_err(|error| cannot_write(file, &error))
+    let placed = write().and_then(|()| {
+        let old = if replaced { Some(keep(file)?) } else { None };
+        std::fs::rename(&new, file)?;
+        Ok(old)
     });
     if placed.is_err() {
         // It is of no use to anybody; that it stays would not change the fault.
         let _left = std::fs::remove_file(&new);
     }
-    placed
+    placed.map_err(|error| cannot_write(file, &error))
+}
+
+/// Copies a file to its name with `.old`, or the next number of it that is free: what was kept before is never lost.
+fn keep(file: &Path) -> std::io::Result<PathBuf> {
+    let numbered = (2..).map(|n| with_ending(file, &format!(".old-{n}")));
+    let mut names = std::iter::once(with_ending(file, ".old")).chain(numbered);
+    let free = names.find(|name| std::fs::symlink_metadata(name).is_err());
+    let old = free.unwrap_or_else(|| with_ending(file, ".old"));
+    std::fs::copy(file, &old)?;
+    Ok(old)
 }
 
 fn with_ending(file: &Path, ending: &str) -> PathBuf {
@@ -261,9 +302,10 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// What was done, and what comes next.
-fn last_words(file: &Path, secrets: &[PathBuf], answers: &Answers) -> String {
-    let mut out = format!("wrote {}\n", file.display());
-    for secret in secrets {
+fn last_words(file: &Path, written: &Written, answers: &Answers) -> String {
+    let old = written.old.as_ref().map(|old| format!("; the old one is {}", old.display()));
+    let mut out = format!("wrote {}{}\n", file.display(), old.unwrap_or_default());
+    for secret in &written.secrets {
         out.push_str(&format!("wrote {}, for your eyes only\n", secret.display()));
     }
     let is_found = config_file(None, &ProcessEnvironment).as_deref() == Some(file);
@@ -293,15 +335,4 @@ fn last_words(file: &Path, secrets: &[PathBuf], answers: &Answers) -> String {
         );
     }
     out
-}
-
-impl Secret {
-    /// The file that it is in, or is going to be in, as it is written in the configuration.
-    fn file(&self, name: &'static str) -> Option<PathBuf> {
-        match self {
-            Self::None | Self::Variable(_) => None,
-            Self::File(file) => Some(file.clone()),
-            Self::Typed(_) => Some(name.into()),
-        }
-    }
 }

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::answers::{Answers, Bot, DISCORD_TOKEN, MODEL_KEY, Model, Secret, TELEGRAM_TOKEN};
+use super::answers::{Answers, Bot, DISCORD_TOKEN, MODEL_KEY, Model, TELEGRAM_TOKEN};
+use super::secret::Secret;
 use crate::config::Provider;
 
 /// The file.

@@ -27,7 +27,8 @@ use report::Tally;
 /// Arguments of `replay`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line is a JSON object: {\"user\": \"ann\", \"text\": \"hello\", \"at\": \"2026-11-20T10:00:00Z\", \"id\": \"m1\"};
+Each line is a JSON object:
+  {\"user\": \"ann\", \"text\": \"hello\", \"at\": \"2026-11-20T10:00:00Z\", \"id\": \"m1\"}
 `at` and `id` may be left out. A second run skips what has been answered.
 
 Examples:

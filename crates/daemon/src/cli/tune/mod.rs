@@ -27,20 +27,23 @@ const TURNS_MIN: usize = 2;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cairn tune main                                       the history of the channel `main`
-  cairn tune talk.jsonl --svg talk.svg                  a file as for `cairn replay`
-  cairn tune main --candidate 'background_threshold=0.7,background_fraction=0.5'
+  cairn tune main                          the history of the channel `main`
+  cairn tune talk.jsonl --svg talk.svg     a file as for `cairn replay`
+  cairn tune main --candidate 'background_threshold=0.7,reserve_ratio=0.2'
   cairn tune main --prices anthropic --json
 
-The first candidate is what is configured now. Figures are of a simulation with the house's own decisions:
-no model is called and nothing is changed. Summaries are taken to be as large as they are asked to be, and
-runs to take 20 seconds. billed: tokens of a turn, answer and runs included, in units of a plain
-input token, by the model's prices or those of its wire format. kept: how much of what was said a window
-still holds, recent words counting more; the best is the cheapest that keeps as much as now (within 2 %)
-with no more emergencies.
+The first candidate is what is configured now. Figures are of a simulation
+with the house's own decisions: no model is called and nothing is changed.
+Summaries are taken to be as large as they are asked to be, and runs to take
+20 seconds. billed: tokens of a turn, answer and runs included, in units of a
+plain input token, by the model's prices or those of its wire format. kept:
+how much of what was said a window still holds, recent words counting more;
+the best is the cheapest that keeps as much as now (within 2 %) with no more
+emergencies.
 
-In a file a line may also be an answer {\"role\": \"assistant\", \"text\": …} or a tool's result {\"role\": \"tool\",
-\"text\": …}; without any, answers of --answer-tokens are assumed.")]
+In a file a line may also be an answer {\"role\": \"assistant\", \"text\": …}
+or a tool's result {\"role\": \"tool\", \"text\": …}; without any, answers of
+--answer-tokens are assumed.")]
 pub(crate) struct TuneArgs {
     /// A file of JSON lines as for `cairn replay` (- for stdin), or a channel
     #[arg(value_name = "FILE|CHANNEL")]

@@ -24,7 +24,7 @@ impl PlatformId {
 }
 
 /// Whether a text may be an id on that network: a whole number, not 0; on Discord above it.
-pub(super) fn is_id(text: &str, network: NetworkKind) -> bool {
+pub(in crate::config) fn is_id(text: &str, network: NetworkKind) -> bool {
     let digits = match network {
         NetworkKind::Discord => text,
         NetworkKind::Telegram => text.strip_prefix('-').unwrap_or(text),

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use check::{check_operator, resolve};
 pub use id::PlatformId;
+pub(super) use id::is_id;
 
 /// Which chat network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

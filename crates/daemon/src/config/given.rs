@@ -1,0 +1,83 @@
+//! Single values judged before they stand in a file, as `cairn init` needs it: the rules are those of the file.
+
+use std::path::Path;
+
+use super::env::Environment;
+use super::network::{NetworkKind, is_id};
+use super::secrets::{Named, is_token, is_variable};
+use super::types::Provider;
+use super::{models, url};
+
+/// What is wrong with the address of a model's server, in a sentence.
+pub(crate) fn base_url_trouble(address: &str, provider: Provider) -> Option<String> {
+    let address = models::trimmed(address);
+    let trouble = models::url_trouble(address, provider)?;
+    Some(format!("`base_url` = \"{}\" {trouble}", url::shown(address)))
+}
+
+/// What is wrong with a window, in a sentence.
+pub(crate) fn window_trouble(tokens: u64) -> Option<String> {
+    let (low, high) = (models::WINDOW_MIN, models::WINDOW_MAX);
+    (!(low..=high).contains(&tokens)).then(|| format!("write a number of tokens from {low} to {high}"))
+}
+
+/// Whether a text is the id of a person or a server there.
+pub(crate) fn is_id_of_one(text: &str, network: NetworkKind) -> bool {
+    // In TOML whole numbers end where those of 64 bits with a sign do.
+    is_id(text, network) && text.parse::<i64>().is_ok_and(|id| id > 0)
+}
+
+/// What is wrong with where a secret is said to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NoSecret {
+    /// It may be there later.
+    NotYet(String),
+    /// It never will be.
+    Never(String),
+}
+
+/// Whether a secret is in that variable.
+///
+/// # Errors
+/// It is not.
+pub(crate) fn secret_in_variable(name: &str, env: &dyn Environment) -> Result<(), NoSecret> {
+    if !is_variable(name) {
+        return Err(NoSecret::Never("that is no name of a variable: write it as $OPENAI_API_KEY".to_owned()));
+    }
+    match env.var(name) {
+        Some(_) => Ok(()),
+        None => Err(NoSecret::NotYet(format!("${name} is not set"))),
+    }
+}
+
+/// Whether a secret (`what` in a word) is in that file.
+///
+/// # Errors
+/// It is not, or it is none. What is written in the file is never told.
+pub(crate) fn secret_in_file(what: &'static str, file: &Path, env: &dyn Environment) -> Result<(), NoSecret> {
+    let shown = file.display();
+    if file.file_name().is_some_and(|name| is_token(&name.to_string_lossy())) {
+        let told = "that is the token itself: name the file that holds it, and have the token made anew if this was seen";
+        return Err(NoSecret::Never(told.to_owned()));
+    }
+    match std::fs::metadata(file) {
+        Ok(meta) if meta.is_dir() => {
+            return Err(NoSecret::Never(format!("{shown} is a folder: name the file in it")));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(NoSecret::NotYet(format!("there is no file {shown}")));
+        }
+        Ok(_) | Err(_) => {}
+    }
+    let named = Named { what, env_key: "", env: &None, file: &Some(file.to_owned()) };
+    match named.read(env) {
+        None | Some(Ok(_)) => Ok(()),
+        Some(Err(why)) if std::fs::File::open(file).is_err() => Err(NoSecret::NotYet(why)),
+        Some(Err(why)) => Err(NoSecret::Never(format!("{shown}: {why}"))),
+    }
+}
+
+/// Whether a text can be a secret: one word.
+pub(crate) fn is_secret(text: &str) -> bool {
+    !text.is_empty() && !text.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii())
+}
