@@ -95,6 +95,8 @@ fn read() -> Result<String, Failure> {
         Failure::failed(format!("cannot read the answer: {error}"), "answers are one line of UTF-8 each")
     })?;
     if n == 0 {
+        // The question stands on a line that nobody ended.
+        put("\n")?;
         return Err(Failure::usage(
             "the input ended before all was answered; nothing was written",
             "answer by flags, with --yes: see cairn init --help",
