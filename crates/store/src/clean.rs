@@ -53,6 +53,21 @@ impl Store {
     }
 }
 
+/// The last record before a segment that a daemon wrote.
+fn last_before(dir: &Path, segment: u64) -> Result<Option<Record>, StoreError> {
+    for first in segment::list(dir)?.into_iter().rev().filter(|first| *first < segment) {
+        let mut lines = Lines::open(&segment::path(dir, first), 0, None)?;
+        let mut last = None;
+        while let Piece::Line { bytes, .. } = lines.next()? {
+            last = line::parse(bytes).ok().filter(|record| !is_of_no_daemon(&record.event)).or(last);
+        }
+        if last.is_some() {
+            return Ok(last);
+        }
+    }
+    Ok(None)
+}
+
 #[cfg(test)]
 mod tests {
     use cairn_core::event::{NewRecord, TurnEnd};
@@ -87,19 +102,4 @@ mod tests {
             store.close().await;
         }
     }
-}
-
-/// The last record before a segment that a daemon wrote.
-fn last_before(dir: &Path, segment: u64) -> Result<Option<Record>, StoreError> {
-    for first in segment::list(dir)?.into_iter().rev().filter(|first| *first < segment) {
-        let mut lines = Lines::open(&segment::path(dir, first), 0, None)?;
-        let mut last = None;
-        while let Piece::Line { bytes, .. } = lines.next()? {
-            last = line::parse(bytes).ok().filter(|record| !is_of_no_daemon(&record.event)).or(last);
-        }
-        if last.is_some() {
-            return Ok(last);
-        }
-    }
-    Ok(None)
 }

@@ -44,9 +44,11 @@ Examples:
   cairn forget-user telegram/123456789 --dry-run
   cairn forget-user local/anna --yes --json
 
-Erases what the person said, what was said in answer to them, their private chats, memories, pairing and artifacts; takes
-their name and their words out of what others said; has summaries of it made anew. Segments of the journal are written
-anew, views and index made from them. A running daemon starts anew for it, within its process. This cannot be undone.")]
+Erases what the person said, what was said in answer to them, their private
+chats, memories, pairing and artifacts; takes their name and their words out
+of what others said; has summaries of it made anew. Segments of the journal
+are written anew, views and index made from them. A running daemon starts anew
+for it, within its process. This cannot be undone.")]
 pub(crate) struct ForgetUserArgs {
     /// The person: PLATFORM/USER, as `cairn history --json` and `cairn pair list` show them
     #[arg(value_name = "PLATFORM/USER")]

@@ -27,9 +27,10 @@ Examples:
   cairn run
   cairn run --config /etc/cairn/config.toml --state /var/lib/cairn
 
-The first SIGTERM or SIGINT stops it cleanly, the second at once; SIGHUP has it read its configuration anew, as
-`cairn reload` does. It listens at $RUNTIME_DIRECTORY/cairn.sock, else at cairn.sock in the state folder, and tells
-systemd when it is ready, how it is, and that it lives.")]
+The first SIGTERM or SIGINT stops it cleanly, the second at once; SIGHUP has
+it read its configuration anew, as `cairn reload` does. It listens at
+$RUNTIME_DIRECTORY/cairn.sock, else at cairn.sock in the state folder, and
+tells systemd when it is ready, how it is, and that it lives.")]
 pub(crate) struct RunArgs {}
 
 /// The signals that the daemon heeds.
