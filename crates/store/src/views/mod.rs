@@ -49,6 +49,7 @@ pub(crate) struct Views {
     applied: watch::Sender<Applied>,
     suspect: AtomicBool,
     memory_version: AtomicU64,
+    openings: AtomicU64,
 }
 
 impl Views {
@@ -68,6 +69,7 @@ impl Views {
             applied,
             suspect: AtomicBool::new(false),
             memory_version: AtomicU64::new(0),
+            openings: AtomicU64::new(1),
         };
         Ok((views, meta))
     }
@@ -101,6 +103,28 @@ impl Views {
     /// Rises whenever a memory comes, goes, or changes in what it says.
     pub(crate) fn memory_version(&self) -> u64 {
         self.memory_version.load(Ordering::SeqCst)
+    }
+
+    /// How often the rows were opened. Whoever waits until they show something, and then reads them, must find the same number
+    /// before and after: opened in between, they may be half made.
+    pub(crate) fn openings(&self) -> u64 {
+        self.openings.load(Ordering::SeqCst)
+    }
+
+    /// Lets readers have rows that show the journal up to `meta`. How far they are is known before they can be had.
+    fn show(&self, db: Db, meta: &Meta) {
+        let mut rows = self.db.write();
+        self.publish(meta);
+        self.openings.fetch_add(1, Ordering::SeqCst);
+        *rows = Some(Arc::new(db));
+    }
+
+    fn publish(&self, meta: &Meta) {
+        self.applied.send_modify(|applied| {
+            applied.n = meta.n;
+            applied.quarantined = meta.quarantined;
+            applied.error = None;
+        });
     }
 
     fn memories_changed(&self) {
