@@ -9,6 +9,7 @@ pub(crate) mod memories;
 mod outbox;
 pub(crate) mod registry;
 mod rows;
+pub(crate) mod threads;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -138,6 +139,7 @@ impl Views {
 
 fn open_checked(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
+    threads::can_start(dir)?;
     match open_sound(dir, cache_bytes) {
         Ok(Some((db, meta))) if holds(journal, &meta.checkpoint()) => return Ok((db, meta)),
         Ok(None) => {
