@@ -12,9 +12,9 @@ use cairn_core::ports::{Archive, Journal, StoreError};
 use jiff::Timestamp;
 
 use crate::disk::{AppendFile, Disk, RealDisk};
-use crate::views::STILL_READ;
 use crate::views::codec::Key;
 use crate::views::db::Db;
+use crate::views::{Command, STILL_READ};
 use crate::{Store, StoreOptions};
 
 /// What the disk does.
@@ -156,6 +156,29 @@ async fn a_bad_row_met_while_reading_has_the_views_made_anew() {
     assert_eq!(store.channels().await.unwrap(), before);
     store.close().await;
     assert!(dir.path().join("views.damaged").exists());
+}
+
+#[tokio::test]
+async fn what_is_read_while_the_views_are_made_anew_is_not_taken_for_all_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    append(&store, "one").await.unwrap();
+    let before = store.channels().await.unwrap();
+    let opened = store.inner.views.openings();
+    store.inner.views.db().unwrap().garble(&Key::channel(&channel()));
+    let told = store.read(move |inner| {
+        inner.views.suspect();
+        inner.commands.send(Command::Wake).unwrap();
+        let mut applied = inner.views.applied();
+        let mended = applied.wait_for(|applied| applied.error.is_none() && inner.views.openings() > opened);
+        drop(tokio::runtime::Handle::current().block_on(mended).unwrap());
+        // Rows may be there or not yet.
+        inner.reads(|reads| reads.channels())
+    });
+    let error = told.await.unwrap_err();
+    assert!(error.to_string().contains("made anew while it was read"), "{error}");
+    assert_eq!(store.channels().await.unwrap(), before);
+    store.close().await;
 }
 
 #[tokio::test]

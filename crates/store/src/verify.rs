@@ -14,6 +14,7 @@ use crate::lock::StateLock;
 use crate::options::StoreOptions;
 use crate::store::{Layout, Store};
 use crate::views::db::Db;
+use crate::views::threads;
 
 /// What `cairn store verify` shows (CONTRACT.md).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -195,6 +196,7 @@ fn check_closed_views(
     options: &StoreOptions,
     report: &mut VerifyReport,
 ) -> Result<(), StoreError> {
+    threads::can_start(dir)?;
     match Db::open(dir, options.sled_cache_bytes) {
         Ok(db) => {
             let meta = db.meta().ok().flatten().unwrap_or_default();

@@ -350,6 +350,10 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
             (exit::DAMAGED, "`cairn store rebuild` makes the views anew from the journal, which is intact")
         }
         StoreError::DiskFull { .. } => (exit::FAILED, "make room on the disk; nothing is lost"),
+        StoreError::Io { action, .. } if action.starts_with("start ") => (
+            exit::FAILED,
+            "allow it more memory and more tasks (MemoryMax= and TasksMax= of the unit, ulimit -v and -u)",
+        ),
         StoreError::Io { .. } => {
             (exit::FAILED, "check the state folder and its permissions, or name another by --state")
         }

@@ -49,6 +49,27 @@ async fn the_last_segment_that_is_gone_is_missed_too() {
     home.cairn(&["run"]).told(5, &["missing", "cairn store verify"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_waits_for_an_index_that_is_made_anew() {
+    let home = home::new();
+    lived_in(&home).await;
+    let search = || home.cairn(&["search", "main", "river", "--limit", "1000", "--json"]).ended(0).json();
+    let before = search();
+    let said = before.as_array().unwrap().iter().filter(|hit| hit["author"]["id"] == "local/anna").count();
+    assert_eq!(said, 30, "{before}");
+    home.cairn(&["store", "rebuild"]).ended(0);
+    assert_eq!(search(), before, "after a rebuild");
+    for gone in [&["index"][..], &["index", "views"]] {
+        let remove = || gone.iter().for_each(|dir| std::fs::remove_dir_all(home.state().join(dir)).unwrap());
+        remove();
+        assert_eq!(search(), before, "without {gone:?}");
+        remove();
+        let daemon = home.daemon(Some(&home.path("config.toml"))).await;
+        assert_eq!(search(), before, "without {gone:?}, asked of a daemon");
+        assert!(daemon.stop().await.unwrap().success());
+    }
+}
+
 /// What became of a flipped bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {

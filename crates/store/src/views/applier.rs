@@ -134,11 +134,11 @@ impl Applier {
         let (db, meta) = open_checked(&self.views.dir, self.views.cache_bytes, &self.journal)?;
         self.follower = Follower::new(&self.journal, meta.checkpoint());
         self.meta = meta;
-        *self.views.db.write() = Some(Arc::new(db));
+        self.views.show(db, &self.meta);
         self.is_broken = false;
         self.views.memories_changed();
         tracing::info!(applied = self.meta.n, "the views are open again");
-        self.publish();
+        (self.on_applied)();
         Ok(())
     }
 
@@ -171,11 +171,7 @@ impl Applier {
     }
 
     fn publish(&self) {
-        self.views.applied.send_modify(|applied| {
-            applied.n = self.meta.n;
-            applied.quarantined = self.meta.quarantined;
-            applied.error = None;
-        });
+        self.views.publish(&self.meta);
         (self.on_applied)();
     }
 

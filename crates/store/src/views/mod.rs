@@ -9,6 +9,7 @@ pub(crate) mod memories;
 mod outbox;
 pub(crate) mod registry;
 mod rows;
+pub(crate) mod threads;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +50,7 @@ pub(crate) struct Views {
     applied: watch::Sender<Applied>,
     suspect: AtomicBool,
     memory_version: AtomicU64,
+    openings: AtomicU64,
 }
 
 impl Views {
@@ -68,6 +70,7 @@ impl Views {
             applied,
             suspect: AtomicBool::new(false),
             memory_version: AtomicU64::new(0),
+            openings: AtomicU64::new(1),
         };
         Ok((views, meta))
     }
@@ -103,6 +106,28 @@ impl Views {
         self.memory_version.load(Ordering::SeqCst)
     }
 
+    /// How often the rows were opened. Whoever waits until they show something, and then reads them, must find the same number
+    /// before and after: opened in between, they may be half made.
+    pub(crate) fn openings(&self) -> u64 {
+        self.openings.load(Ordering::SeqCst)
+    }
+
+    /// Lets readers have rows that show the journal up to `meta`. How far they are is known before they can be had.
+    fn show(&self, db: Db, meta: &Meta) {
+        let mut rows = self.db.write();
+        self.publish(meta);
+        self.openings.fetch_add(1, Ordering::SeqCst);
+        *rows = Some(Arc::new(db));
+    }
+
+    fn publish(&self, meta: &Meta) {
+        self.applied.send_modify(|applied| {
+            applied.n = meta.n;
+            applied.quarantined = meta.quarantined;
+            applied.error = None;
+        });
+    }
+
     fn memories_changed(&self) {
         self.memory_version.fetch_add(1, Ordering::SeqCst);
     }
@@ -114,6 +139,7 @@ impl Views {
 
 fn open_checked(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
+    threads::can_start(dir)?;
     match open_sound(dir, cache_bytes) {
         Ok(Some((db, meta))) if holds(journal, &meta.checkpoint()) => return Ok((db, meta)),
         Ok(None) => {
