@@ -272,16 +272,16 @@ impl Store {
         self.settle().await?;
         let inner = self.inner.clone();
         let done = tokio::task::spawn_blocking(move || read(&inner)).await;
-        let mut result = done
+        let result = done
             .unwrap_or_else(|_panic| Err(view_error("reading it panicked; the log says where".to_owned())));
-        // Part of what there is must not be taken for all of it.
-        if result.is_ok() && self.inner.views.openings() != openings {
-            result = Err(view_error("it was made anew while it was read; ask again".to_owned()));
-        }
         // What is wrong with the search index says nothing of the rows.
         if let Err(StoreError::View { view: SLED, .. }) = &result {
             self.inner.views.suspect();
             let _ = self.inner.commands.try_send(Command::Wake);
+        }
+        // Part of what there is must not be taken for all of it. Nothing is wrong with the rows as they are now.
+        if result.is_ok() && self.inner.views.openings() != openings {
+            return Err(view_error("it was made anew while it was read; ask again".to_owned()));
         }
         result
     }
