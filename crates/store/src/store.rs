@@ -268,8 +268,14 @@ impl Store {
         &self,
         read: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let openings = self.inner.views.openings();
-        self.settle().await?;
+        // Rows that were opened meanwhile may have to catch up once more.
+        let openings = loop {
+            let before = self.inner.views.openings();
+            self.settle().await?;
+            if self.inner.views.openings() == before {
+                break before;
+            }
+        };
         let inner = self.inner.clone();
         let done = tokio::task::spawn_blocking(move || read(&inner)).await;
         let result = done
