@@ -24,9 +24,9 @@ pub(super) struct Bounds {
 }
 
 /// One Prometheus or two, a probe, and somebody who looks. The figures are there within milliseconds; a store that hangs
-/// keeps them for seconds.
+/// keeps them for seconds. Prometheus gives up after ten: who is slow must not cost it those.
 pub(super) const BOUNDS: Bounds =
-    Bounds { at_once: 64, head: Duration::from_secs(10), whole: Duration::from_secs(30) };
+    Bounds { at_once: 64, head: Duration::from_secs(5), whole: Duration::from_secs(30) };
 
 /// Most of a request that is held; a longer head is refused with 431.
 const REQUEST_BYTES: usize = 16 * 1024;
