@@ -24,7 +24,7 @@ pub(super) struct Draft {
     pub(super) entries: Vec<Arc<Entry>>,
     /// The volatile tail.
     pub(super) tail: Tail,
-    /// Entries that were shortened.
+    /// Entries that were shortened or left out.
     pub(super) shortened: Vec<Seq>,
 }
 
@@ -100,6 +100,9 @@ fn reduce_to_latest(draft: &mut Draft, conversation: &Conversation) {
     let open = conversation.open_turn.as_ref().map(|open| &open.id);
     let is_latest = |entry: &&Arc<Entry>| entry.role == Role::User && open.is_none_or(|id| entry.turn == *id);
     if let Some(latest) = draft.entries.iter().rev().find(is_latest).cloned() {
+        let rest = draft.entries.iter().map(|entry| entry.seq).filter(|seq| *seq != latest.seq);
+        let left_out: Vec<Seq> = rest.filter(|seq| !draft.shortened.contains(seq)).collect();
+        draft.shortened.extend(left_out);
         draft.entries = vec![latest];
     }
 }

@@ -87,6 +87,7 @@ pub struct Assembled {
     pub estimated_tokens: u64,
     /// After correction.
     pub tokens: u64,
-    /// Entries that were shortened to make it fit (tool results, then the open turn's message); never kept so.
+    /// Entries that were shortened to make it fit (tool results, then the open turn's message), or, where that was not
+    /// enough, left out; never kept so.
     pub shortened: Vec<crate::ids::Seq>,
 }

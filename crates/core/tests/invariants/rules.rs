@@ -374,3 +374,24 @@ fn a_prompt_that_leaves_no_room_drives_nothing_out_of_the_window() {
     assert!(compaction::emergency_on_overflow(&sim.conversation, &sim.agent).is_empty());
     assert_eq!(sim.live(), before);
 }
+
+/// Calls that no longer fit beside the question are left out, and said to be.
+#[test]
+fn a_turn_that_is_reduced_to_its_question_says_what_was_left_out() {
+    let asked = |n: usize| {
+        let mut sim = Sim::new(1_491);
+        sim.report(2.6);
+        sim.accept(&"when does the ferry leave ".repeat(n));
+        sim.start_turn();
+        sim
+    };
+    let usable = asked(1).agent.window.usable_tokens();
+    let mut sim = (1..200).map(asked).find(|sim| sim.assemble().tokens + 60 > usable).unwrap();
+    assert_eq!(sim.assemble().shortened, []);
+    sim.call_tool(None);
+    sim.call_tool(Some("the ferry leaves at nine"));
+    let assembled = sim.assemble();
+    let left_out: Vec<Seq> = (2..=4).map(Seq).collect();
+    assert_eq!((assembled.request.messages.len(), assembled.shortened), (2, left_out));
+    assert!(assembled.tokens <= usable);
+}
