@@ -282,9 +282,7 @@ impl Room {
 
 /// The sentences of a text that neither name them nor tell a number or an address, which may be theirs.
 fn without_theirs(text: &str, scrub: &Scrub) -> String {
-    let is_clear = |sentence: &&str| {
-        !scrub.names_them(sentence) && !scrub.hits(sentence) && !sentence.split_whitespace().any(is_sign)
-    };
+    let is_clear = |sentence: &&str| !scrub.hits(sentence) && !sentence.split_whitespace().any(is_sign);
     let clean = |line: &str| sentences(line).filter(is_clear).map(str::trim).collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = text.lines().map(clean).filter(|line| !line.is_empty()).collect();
     lines.join("\n")

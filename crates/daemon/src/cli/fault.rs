@@ -6,6 +6,7 @@ use cairn_core::ids::AgentId;
 
 use super::connect::Surroundings;
 use super::failure::Failure;
+use super::owner::opens_the_state;
 use super::store::StoreCommand;
 use super::text::one_line;
 use super::{Command, Global, out};
@@ -60,39 +61,14 @@ fn warning(error: &ConfigError) -> String {
     format!("warning: {told}{more}; the running daemon is asked all the same; mend it before the next start")
 }
 
-/// Commands that need nothing of the configuration where a daemon answers.
+/// Commands that need nothing of the configuration where a daemon answers: those at work in its state, save what is done
+/// without it. `tune` simulates what is configured; `forget-user` ends an erasure by itself where the daemon cannot.
 fn only_asks(command: &Command) -> bool {
-    match command {
-        Command::Chat(_)
-        | Command::Replay(_)
-        | Command::Status(_)
-        | Command::Channels(_)
-        | Command::Context(_)
-        | Command::History(_)
-        | Command::Search(_)
-        | Command::Compact(_)
-        | Command::New(_)
-        | Command::Memory(_)
-        | Command::Artifact(_)
-        | Command::Mcp(_)
-        | Command::Tools(_)
-        | Command::Pair(_)
-        | Command::Outbox(_)
-        | Command::Store(
-            StoreCommand::Verify { quarantine: false }
-            | StoreCommand::Retain { .. }
-            | StoreCommand::Backup(_),
-        ) => true,
-        // `tune` simulates what is configured; `forget-user` ends an erasure by itself where the daemon cannot.
-        Command::Run(_)
-        | Command::Tune(_)
-        | Command::ForgetUser(_)
-        | Command::Reload(_)
-        | Command::Store(_)
-        | Command::Config(_)
-        | Command::Doctor(_)
-        | Command::Init(_)
-        | Command::Completions(_)
-        | Command::Man(_) => false,
-    }
+    let without_it = matches!(
+        command,
+        Command::Tune(_)
+            | Command::ForgetUser(_)
+            | Command::Store(StoreCommand::Verify { quarantine: true } | StoreCommand::Rebuild)
+    );
+    opens_the_state(command) && !without_it
 }

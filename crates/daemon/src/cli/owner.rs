@@ -68,8 +68,8 @@ fn step_down(owner: Owner) -> std::io::Result<()> {
     Ok(())
 }
 
-/// `store restore` reads what may be root's alone, and hands over what it writes; `doctor` writes nothing.
-fn opens_the_state(command: &Command) -> bool {
+/// Commands at work in the state. `store restore` reads what may be root's alone, and hands over what it writes; `doctor` writes nothing.
+pub(super) fn opens_the_state(command: &Command) -> bool {
     match command {
         Command::Run(_)
         | Command::Reload(_)

@@ -252,7 +252,11 @@ impl<'a> JournalPass<'a> {
         };
         let at = self.keeper.clock.now();
         match self.keeper.store.expire_segment(first, needs, at, self.dry_run).await {
-            Ok(expired) => {
+            Ok(mut expired) => {
+                // Nothing was changed: what would have been compressed before is smaller already.
+                if self.dry_run && expired.shrunk.segments > 0 {
+                    expired.shrunk.bytes_before = self.segments[idx].bytes;
+                }
                 add(&mut self.expired.shrunk, &expired.shrunk);
                 self.expired.entries += expired.entries;
                 self.expired.summaries += expired.summaries;
