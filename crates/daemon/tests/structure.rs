@@ -1,4 +1,4 @@
-//! The shape of the house: which crate knows which, what lies where, how long a file may get.
+//! The shape of the workspace: which crate knows which, what lies where.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -90,9 +90,6 @@ const TOP_LEVEL: [&str; 14] = [
     "deploy",
     "prompts",
 ];
-
-/// Longest source file, in lines.
-const LINES_MAX: usize = 500;
 
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -236,16 +233,6 @@ fn the_top_level_holds_what_a_user_looks_for() {
     assert!(more.is_empty(), "at the top level, where nobody looks for it: {more:?}");
     let less: Vec<_> = TOP_LEVEL.iter().filter(|name| !root().join(name).exists()).collect();
     assert!(less.is_empty(), "missing at the top level: {less:?}");
-}
-
-#[test]
-fn no_source_file_is_longer_than_500_lines() {
-    let long: Vec<_> = sources()
-        .into_iter()
-        .map(|(name, text)| (name, text.lines().count()))
-        .filter(|(_, lines)| *lines > LINES_MAX)
-        .collect();
-    assert!(long.is_empty(), "split them by their jobs: {long:?}");
 }
 
 #[test]
