@@ -24,6 +24,8 @@ pub(super) struct RemoteTool {
     pub def: ToolDef,
     /// What calling it does.
     pub effect: Effect,
+    /// Its server marks it as destroying something.
+    pub destructive: bool,
 }
 
 impl Tool for RemoteTool {
@@ -33,6 +35,10 @@ impl Tool for RemoteTool {
 
     fn effect(&self) -> Effect {
         self.effect
+    }
+
+    fn is_destructive(&self) -> bool {
+        self.destructive
     }
 
     /// That of a call; where the server has to be started for it, with the time of a start.
