@@ -270,9 +270,8 @@ pub fn shown_name(offered: &str) -> String {
 
 /// Whether an agent's list of tools grants it that tool: a server's tool has to be named with its server.
 pub fn is_granted<'a>(list: impl IntoIterator<Item = &'a String>, offered: &str) -> bool {
-    let granted = |entry: &String| {
-        matches!(closeness(entry, offered), Some(Closeness::Server | Closeness::Exact))
-    };
+    let granted =
+        |entry: &String| matches!(closeness(entry, offered), Some(Closeness::Server | Closeness::Exact));
     list.into_iter().any(granted)
 }
 
@@ -367,7 +366,11 @@ mod tests {
     #[case("web/br*", false, Some("web"))]
     #[case("br*", false, None)]
     #[case("", false, None)]
-    fn what_can_name_no_tool_is_no_entry(#[case] entry: &str, #[case] fits: bool, #[case] server: Option<&str>) {
+    fn what_can_name_no_tool_is_no_entry(
+        #[case] entry: &str,
+        #[case] fits: bool,
+        #[case] server: Option<&str>,
+    ) {
         assert_eq!((is_entry(entry), server_of(entry)), (fits, server));
     }
 

@@ -124,7 +124,12 @@ pub struct TrustSettings {
 
 impl Default for TrustSettings {
     fn default() -> Self {
-        Self { trusted: BTreeSet::new(), approvers: BTreeSet::new(), approval_secs: 300, always_allow: BTreeSet::new() }
+        Self {
+            trusted: BTreeSet::new(),
+            approvers: BTreeSet::new(),
+            approval_secs: 300,
+            always_allow: BTreeSet::new(),
+        }
     }
 }
 

@@ -243,6 +243,7 @@ fn fetch_settings(fetch: &FetchConfig) -> FetchSettings {
 /// A server with its secrets. `state`: the state folder, which has its working folder.
 fn settings(loaded: &Loaded, server: &McpConfig, state: &Path) -> ServerSettings {
     let secrets = loaded.mcp_secrets(&server.id);
+    let struck_out = secrets.env.values().chain(secrets.headers.values()).cloned().collect();
     let with = |plain: &BTreeMap<String, String>, secret: BTreeMap<String, SecretString>| {
         let plain = plain.iter().map(|(name, value)| (name.clone(), SecretString::from(value.clone())));
         plain.chain(secret).collect::<BTreeMap<_, _>>()
@@ -264,6 +265,7 @@ fn settings(loaded: &Loaded, server: &McpConfig, state: &Path) -> ServerSettings
     ServerSettings {
         id: server.id.clone(),
         reach,
+        secrets: struck_out,
         start_timeout: Duration::from_secs(server.start_timeout_secs),
         call_timeout: Duration::from_secs(server.timeout_secs),
         message_bytes_max: (server.max_message_mib as usize) << 20,

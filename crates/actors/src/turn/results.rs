@@ -94,13 +94,7 @@ impl Turn {
     }
 
     /// A call for the log of calls.
-    fn noted(
-        &self,
-        call: &ToolCall,
-        effect: Effect,
-        used: &Used,
-        duration_ms: u64,
-    ) -> ToolUse {
+    fn noted(&self, call: &ToolCall, effect: Effect, used: &Used, duration_ms: u64) -> ToolUse {
         let turn =
             self.args.cell.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
         ToolUse {

@@ -95,7 +95,8 @@ async fn unmatched_tools(
     let (servers, not_checked) = match approved_servers(global, loaded).await {
         Ok(servers) => (servers, None),
         Err(Failure::Said { message, .. }) => {
-            let what = "whether servers have the tools that `classes` and `always_allow` name was not checked";
+            let what =
+                "whether servers have the tools that `classes` and `always_allow` name was not checked";
             (Vec::new(), Some(format!("note: {what}: {message}")))
         }
         Err(failure) => return Err(failure),

@@ -90,7 +90,10 @@ async fn where_nobody_can_be_asked_a_call_is_denied_at_once_and_it_is_said_how_t
     assert_eq!((run.code, run.stdout.as_str()), (1, "I see.\nGood night.\n"), "{run:?}");
     let told: Vec<&str> = run.stderr.lines().collect();
     assert!(told[0].starts_with("error: line 1: files/write was not called"), "{run:?}");
-    assert!(told[1].contains("always_allow = [\"files/write\"]") && told[1].contains("agent `main`"), "{run:?}");
+    assert!(
+        told[1].contains("always_allow = [\"files/write\"]") && told[1].contains("agent `main`"),
+        "{run:?}"
+    );
     assert_eq!(told.len(), 2, "{run:?}");
     assert_eq!(house.files().effects(), NOBODY);
     assert_eq!(house.tool_log().await[0]["outcome"], "denied");

@@ -224,7 +224,9 @@ fn an_entry_that_can_name_no_tool_is_refused_where_it_would_allow_and_warned_abo
     let servers = "\n[[mcp]]\nid = \"files\"\ncommand = \"x\"\n";
     let message = error(&format!("[defaults.trust]\nalways_allow = [{entry:?}]\n{servers}"));
     assert!(message.contains(":2:16: ") && message.contains(words), "{message}");
-    let text = format!("[defaults.result_guard]\nclasses = {{ {entry:?} = \"auto\" }}\n{servers}[[agents]]\nid = \"a\"\n[[agents]]\nid = \"b\"\n");
+    let text = format!(
+        "[defaults.result_guard]\nclasses = {{ {entry:?} = \"auto\" }}\n{servers}[[agents]]\nid = \"a\"\n[[agents]]\nid = \"b\"\n"
+    );
     let warnings = load(&text).unwrap().warnings;
     assert!(warnings.len() == 1 && warnings[0].contains(words), "once for all agents: {warnings:?}");
 }
@@ -232,6 +234,7 @@ fn an_entry_that_can_name_no_tool_is_refused_where_it_would_allow_and_warned_abo
 #[test]
 fn entries_that_may_name_tools_are_taken() {
     let entries = "[\"*\", \"files/*\", \"files/read\", \"files__read\", \"read\", \"memory_save\"]";
-    let text = format!("[defaults.trust]\nalways_allow = {entries}\n[[mcp]]\nid = \"files\"\ncommand = \"x\"\n");
+    let text =
+        format!("[defaults.trust]\nalways_allow = {entries}\n[[mcp]]\nid = \"files\"\ncommand = \"x\"\n");
     assert_eq!(load(&text).unwrap().config.agents[0].trust.always_allow.len(), 6);
 }
