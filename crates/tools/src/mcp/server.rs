@@ -189,7 +189,7 @@ impl Server {
     async fn call_until_it_ends(
         self: &Arc<Self>,
         tool: &str,
-        arguments: JsonObject,
+        mut arguments: JsonObject,
     ) -> Result<ToolOutput, McpError> {
         self.admit(tool, false)?;
         let is_remote = matches!(self.settings.reach, Reach::Http { .. });
@@ -198,7 +198,9 @@ impl Server {
         loop {
             let (link, _fresh) = self.link(was_lost).await?;
             self.admit_as_shown(tool, &link).await?;
-            match link.call(tool, arguments.clone(), self.settings.call_timeout).await {
+            // A child is asked once.
+            let given = if is_remote { arguments.clone() } else { std::mem::take(&mut arguments) };
+            match link.call(tool, given, self.settings.call_timeout).await {
                 Called::Ended(outcome) => return outcome,
                 Called::Expired if was_over => return broken("its sessions do not last".to_owned()),
                 Called::Expired => was_over = true,
