@@ -359,8 +359,8 @@ fn any_good_line(lines: &mut Lines) -> Result<bool, StoreError> {
     Ok(false)
 }
 
-/// Cuts off a torn end, and keeps it. `shown_n`: the last record that views or index show, all of which stay. What they
-/// do not show may have been acknowledged a moment before, so nothing is said of that.
+/// Cuts off a torn end, and keeps it. `shown_n`: the last record that views or index show, all of which stay. Nobody can
+/// tell whether what they do not show was acknowledged, so nothing is said of that.
 fn cut(path: &Path, aside: &Path, torn: &Torn, shown_n: u64) -> Result<(), StoreError> {
     let bytes = fs::read(path).map_err(io_error("read", path))?;
     let rest = bytes.get(torn.offset as usize..).unwrap_or_default();
@@ -376,7 +376,7 @@ fn cut(path: &Path, aside: &Path, torn: &Torn, shown_n: u64) -> Result<(), Store
         reason = torn.message,
         kept = %kept.display(),
         shown = shown_n,
-        "cut off the torn end of the journal, which a write that a crash cut short leaves; neither views nor index show any of it"
+        "cut off the torn end of the journal, as a write that was cut short leaves it; neither views nor index show any of it"
     );
     Ok(())
 }

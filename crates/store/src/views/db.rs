@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use cairn_core::ports::StoreError;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -150,9 +150,11 @@ impl Db {
                 }
                 break counting.take().unwrap_or_default().rows;
             }
-            drop(counting);
+            // Whoever waits to write is next.
+            MutexGuard::unlock_fair(counting);
             between();
         };
+        check.records = rows.values().sum();
         if check.bad > 0 {
             check.problems.push(format!("{} rows of the views have a wrong checksum", check.bad));
         }
@@ -272,7 +274,6 @@ fn count_row(check: &mut Check, count: &mut Count, key: &[u8], value: &[u8]) {
     if unseal(key, value).is_none() {
         check.bad += 1;
     } else if key != META {
-        check.records += 1;
         *count.rows.entry(char::from(key[0])).or_default() += 1;
     }
 }
