@@ -171,7 +171,7 @@ fn verify_blocking(
         Err(error @ StoreError::Damaged { .. }) if is_whole => Some(error.to_string()),
         // What else is wrong is told already.
         Err(StoreError::Damaged { .. }) => {
-            shown.behind(&end).map(|last| lost_message(end.n + 1, last.n, &shown))
+            shown.behind(&end).map(|last| lost_message(end.n + 1, last.n, None, &shown))
         }
         Err(error) => return Err(error),
     };

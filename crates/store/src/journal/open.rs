@@ -135,7 +135,9 @@ impl End {
     fn refuse_lost(&self, dir: &Path, shown: &Shown) -> Result<(), StoreError> {
         let Some(last) = shown.behind(&self.tail) else { return Ok(()) };
         let (whole, left) = self.torn.as_ref().map_or((self.tail, 0), |torn| (torn.whole, torn.left));
-        let message = lost_message(whole.n + 1, end_of_loss(last.n, whole.n, left), shown);
+        let since = Lines::open(&segment::path(dir, whole.segment), 0, Some(whole.len)).and_then(Lines::last);
+        let since = since.ok().flatten().and_then(|line| line::parse(&line).ok()).map(|record| record.at);
+        let message = lost_message(whole.n + 1, end_of_loss(last.n, whole.n, left), since, shown);
         let message = format!("{message}; a backup may have them");
         let path = segment::path(dir, last.position.segment);
         if last.position.segment == whole.segment {
@@ -152,24 +154,27 @@ pub(crate) fn end_of_loss(shown_n: u64, last: u64, left: u32) -> u64 {
     shown_n.max(last + u64::from(left))
 }
 
-/// What is told of records that are missing at the end.
-pub(crate) fn lost_message(from_n: u64, to_n: u64, shown: &Shown) -> String {
+/// What is told of records that are missing at the end; `since`: when the record before them was written, where known.
+pub(crate) fn lost_message(from_n: u64, to_n: u64, since: Option<Timestamp>, shown: &Shown) -> String {
     let channels = shown.since(from_n);
-    let until = channels.iter().map(|channel| channel.at).max();
-    let until = until.map(|at| format!(" up to {at}")).unwrap_or_default();
+    let time = |word: &str, at: Option<Timestamp>| {
+        at.map(|at| format!(" {word} {}", at.strftime("%Y-%m-%dT%H:%M:%SZ"))).unwrap_or_default()
+    };
+    let until = time("until", channels.iter().map(|channel| channel.at).max());
+    let since = time("after", since);
     let mut names: Vec<&str> = channels.iter().rev().take(NAMED).map(|one| one.channel.as_str()).collect();
     let more = format!("{} more", channels.len().saturating_sub(NAMED));
     if channels.len() > NAMED {
         names.push(&more);
     }
-    let of = if names.is_empty() { String::new() } else { format!(", of {}", names.join(", ")) };
+    let of = if names.is_empty() { String::new() } else { format!(", in {}", names.join(", ")) };
     let records = match from_n == to_n {
         true => format!("record {from_n} is"),
         false => format!("records {from_n} to {to_n} are"),
     };
     format!(
-        "{records} missing at the end of the journal; views or index show all of that, so it was \
-         acknowledged{until}{of}"
+        "{records} missing at the end of the journal, and perhaps later ones; what views or index show was \
+         acknowledged: it was written{since}{until}{of}"
     )
 }
 

@@ -231,6 +231,7 @@ impl Mender<'_> {
     /// The numbers up to `to_n` are lost behind the last line. In each channel that had some of them a record says so.
     fn stand_in_for_end(&mut self, bad: Option<Bad>, to_n: u64, shown: &Shown) -> Result<(), StoreError> {
         let from_n = self.end.n + 1;
+        let since = (self.end.n > 0).then_some(self.at);
         let moved = self.set_bad_aside(bad)?;
         for ShownChannel { channel, n, at, next_seq } in shown.since(from_n) {
             self.stand_in(*n, Some(channel.clone()), *at, Some(*next_seq))?;
@@ -238,7 +239,7 @@ impl Mender<'_> {
         if self.end.n < to_n {
             self.stand_in(to_n, None, self.at, None)?;
         }
-        let lost = lost_message(from_n, to_n, shown);
+        let lost = lost_message(from_n, to_n, since, shown);
         self.done.push(format!("{}: {moved}{lost}; history says so from here on", self.path.display()));
         Ok(())
     }
