@@ -26,7 +26,7 @@ const IDENTIFIER_SHARE: f64 = 0.2;
 const IDENTIFIER_SOURCE_SHARE: f64 = 0.1;
 
 /// Tokens of a summary's head in the window, roughly.
-const HEAD_TOKENS: u64 = 48;
+pub(super) const HEAD_TOKENS: u64 = 48;
 
 /// Tokens that a message which was left out gets in the summary, at most: a share of the summary's room.
 const LEFT_OUT_SHARE: f64 = 0.25;
@@ -47,8 +47,14 @@ pub fn masked(draft: Draft, mask: Option<&Mask>) -> Draft {
     Draft { text: mask.apply(&draft.text), memories: memories.collect(), identifiers: Vec::new(), ..draft }
 }
 
-/// The identifiers that stand beside a summary of these entries, or of a merge of these summaries.
-pub fn identifiers_beside(agent: &AgentSettings, entries: &[Arc<Entry>], sources: &[Summary]) -> Vec<String> {
+/// The identifiers that stand beside a summary of these entries, or of a merge of these summaries; `text`: the summary,
+/// which need not have them twice.
+pub fn identifiers_beside(
+    agent: &AgentSettings,
+    entries: &[Arc<Entry>],
+    sources: &[Summary],
+    text: &str,
+) -> Vec<String> {
     if agent.compaction.identifiers != IdentifierPolicy::Preserve {
         return Vec::new();
     }
@@ -56,7 +62,11 @@ pub fn identifiers_beside(agent: &AgentSettings, entries: &[Arc<Entry>], sources
     let source = if merge { summary_tokens(sources) } else { entry_tokens(entries) };
     let room = summary_limit(agent, source, merge) as f64 * IDENTIFIER_SHARE;
     let budget = room.min(source as f64 * IDENTIFIER_SOURCE_SHARE) as u32;
-    if merge { identifiers::of_summaries(sources, budget) } else { identifiers::of_entries(entries, budget) }
+    if merge {
+        identifiers::of_summaries(sources, text, budget)
+    } else {
+        identifiers::of_entries(entries, text, budget)
+    }
 }
 
 /// Most tokens of a summary's text where the configuration caps the summary: the rest is for its head, and for the list
@@ -106,9 +116,9 @@ fn merge_draft(agent: &AgentSettings, sources: &[Summary]) -> Draft {
         text = texts.join("\n");
     }
     Draft {
+        identifiers: identifiers_beside(agent, &[], sources, &text),
         text,
         made_by: MADE_BY_DIGEST.to_owned(),
-        identifiers: identifiers_beside(agent, &[], sources),
         ..Draft::default()
     }
 }
@@ -132,14 +142,8 @@ fn entries_draft(agent: &AgentSettings, done: Option<&Checkpoint>, entries: &[Ar
         }
     }
     let dates = entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at));
-    Draft {
-        text,
-        made_by: MADE_BY_DIGEST.to_owned(),
-        memories,
-        dates,
-        identifiers: identifiers_beside(agent, entries, &[]),
-        reason: None,
-    }
+    let identifiers = identifiers_beside(agent, entries, &[], &text);
+    Draft { text, made_by: MADE_BY_DIGEST.to_owned(), memories, dates, identifiers, reason: None }
 }
 
 fn digest_budget(agent: &AgentSettings, source_tokens: u64) -> u32 {

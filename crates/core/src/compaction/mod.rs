@@ -23,7 +23,7 @@ use crate::event::{Event, Record};
 use crate::memory::DraftMemory;
 use crate::summary::{due_retirement, stack_cap};
 
-pub use commit::{Rejection, check, commit, fail_attempt, give_up};
+pub use commit::{Rejection, check, commit, fail_attempt, fit_identifiers, give_up, most_tokens};
 pub use emergency::{emergency, emergency_on_overflow};
 pub use extract::{
     digest_draft, entry_tokens, identifiers_beside, mask_for, masked, summary_tokens, text_cap, with_left_out,
@@ -36,7 +36,7 @@ pub use save::{memory_save_tool, parse_memory, split_memories};
 pub use stages::{Room, next_chunk};
 pub use transcript::{
     Beside, Brief, INSTRUCTION_MAX_CHARS, InstructionTooLong, Script, check_instruction, earlier_summary,
-    request_tokens, summary_limit,
+    earlier_within, request_tokens, summary_limit,
 };
 
 /// What an attempt of a run has made.
