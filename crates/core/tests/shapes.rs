@@ -167,6 +167,7 @@ fn compaction() -> Vec<Event> {
         tokens_after: 3_000,
         first_kept_seq: Some(Seq(5)),
         duration_ms: 900,
+        owes_run: false,
     };
     let marker =
         |kind, digest| Marker { kind, from_seq: Seq(1), to_seq: Seq(4), messages: 4, digest, tokens: 30 };
@@ -204,7 +205,8 @@ fn memories() -> Vec<Event> {
             importance: Some(0.9),
         },
         Event::MemoryForgotten { id: "m0".into() },
-        Event::LinesQuarantined { from_n: 7, to_n: 9 },
+        Event::LinesQuarantined { from_n: 7, to_n: 9, next_seq: None },
+        Event::LinesQuarantined { from_n: 10, to_n: 12, next_seq: Some(Seq(8)) },
     ]
 }
 
