@@ -90,7 +90,8 @@ pub fn over_budget(conversation: &Conversation, agent: &AgentSettings, now: Time
 }
 
 /// What a person's request for a compaction leads to: `RunStarted`, or `RunQueued` behind what is under way or was asked for before;
-/// `None` when there is nothing to compact (all is within the reserved tail, or too short for a summary). `tell`: the chat is told how it ends.
+/// `None` when there is nothing to compact (all is within the reserved tail, or too short for a summary). `tell`: the chat
+/// is told how it ends.
 pub fn request_manual(
     conversation: &Conversation,
     agent: &AgentSettings,
