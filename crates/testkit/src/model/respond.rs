@@ -181,8 +181,13 @@ fn usual(shared: &Arc<Shared>, seen: &Seen) -> Answer {
                 state.n_summaries += 1;
                 state.n_summaries
             };
+            // A summary has words of its source.
+            let request = wire::last_user_text(&seen.body);
+            let first = request.split_once("] ").map_or("", |(_, said)| said);
+            let first: Vec<&str> = first.split_whitespace().take(8).collect();
             Answer::text(format!(
-                "## Critical context\n- fake summary {n}: people talked, and nothing was left open."
+                "## Critical context\n- fake summary {n}: people talked, and nothing was left open.\n- First: {}",
+                first.join(" ")
             ))
         }
     }
