@@ -198,7 +198,8 @@ impl Builder {
         self
     }
 
-    /// Refuses nothing: for servers that stand in for a real one in load runs.
+    /// Refuses nothing but what chat templates refuse ([`Rule::Roles`]): for servers that stand in for a real one in load
+    /// runs.
     pub fn lenient(mut self) -> Self {
         self.strict = false;
         self

@@ -134,6 +134,7 @@ async fn call(client: &dyn ChatModel) -> Result<(), ModelError> {
         system: vec!["Answer in one word.".to_owned()],
         messages: vec![ChatMessage::User { parts: vec![Part::Text { text: question }] }],
         tools: Vec::new(),
+        last_call: false,
         max_output_tokens: 1,
     };
     let mut answer = client.stream(request);
