@@ -26,6 +26,7 @@ use crate::networks::{self, BadNetwork, Networks};
 use crate::registry::DaemonRegistry;
 use crate::reload::{ReloadDeps, Reloader, SetLevel};
 use crate::roster::Roster;
+use crate::roster::windows::WindowWatch;
 use crate::socket::{self, Home, Socket, SocketError};
 use crate::toolshed::{BadToolshed, Toolshed};
 
@@ -106,6 +107,7 @@ pub struct Daemon {
     reloader: Option<Arc<Reloader>>,
     live: Live,
     daily: Daily,
+    windows: WindowWatch,
 }
 
 impl Daemon {
@@ -189,7 +191,20 @@ impl Daemon {
             Ok(socket) => {
                 let adapters = Adapters::start(adapters, &ports);
                 let (live, daily) = (live.clone(), Daily::start(store.clone(), live.clone(), daily_clock));
-                Ok(Self { store, house, roster, router, outside, socket, adapters, reloader, live, daily })
+                let windows = WindowWatch::start(Arc::clone(&roster), house.clone());
+                Ok(Self {
+                    store,
+                    house,
+                    roster,
+                    router,
+                    outside,
+                    socket,
+                    adapters,
+                    reloader,
+                    live,
+                    daily,
+                    windows,
+                })
             }
             Err(error) => {
                 house.shutdown(Duration::ZERO).await;
@@ -236,6 +251,7 @@ impl Daemon {
         // Backups and passes of retention that were asked for break off: nothing of theirs comes behind the stop.
         self.store.end_maintenance();
         self.daily.stop().await;
+        self.windows.stop().await;
         self.house.shutdown(grace).await;
         self.roster.tools().servers().close().await;
         self.socket.close(SOCKET_GRACE).await;

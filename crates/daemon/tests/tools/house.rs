@@ -278,7 +278,7 @@ impl House {
         let messages = request["messages"].as_array().unwrap();
         let newest = messages.rsplit(|message| message["role"] == "assistant").next().unwrap();
         let results = newest.iter().filter(|message| message["role"] == "tool");
-        results.map(cairn_testkit::model::text_of).collect()
+        results.map(cairn_testkit::model::lasting_text_of).collect()
     }
 
     /// The tools that the newest request offered.

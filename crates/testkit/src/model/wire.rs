@@ -35,6 +35,11 @@ pub(super) fn lasting(text: &str) -> &str {
     at.map_or(text, |at| &text[..at]).trim_end()
 }
 
+/// All words of a message but the volatile context at its end.
+pub fn lasting_text_of(message: &Value) -> String {
+    lasting(&text_of(message)).to_owned()
+}
+
 /// What stands before pictures of a result, which are sent as a person's message.
 const PICTURES: &str = "[pictures of the result of ";
 
