@@ -146,9 +146,7 @@ impl Daemon {
         let registry = Arc::new(registry(&store, &clock).await?);
         let roster = roster(&store, live, state, tools, registry.pins(), &clock)?;
         let roster = Arc::new(if control.is_some() { roster } else { roster.silent() });
-        for (agent, tool) in roster.unknown_classes() {
-            tracing::warn!(%agent, tool, "result_guard.classes names a tool that there is not; check its name");
-        }
+        warn_of_unknown_classes(&roster);
         let Networks { adapters, chats } = match control {
             Some(_) => networks::adapters(&loaded, &(Arc::clone(&registry) as Arc<dyn Registry>))?,
             None => Networks::default(),
@@ -256,6 +254,12 @@ impl Daemon {
         self.roster.tools().servers().close().await;
         self.socket.close(SOCKET_GRACE).await;
         self.store.close().await;
+    }
+}
+
+fn warn_of_unknown_classes(roster: &Roster) {
+    for (agent, tool) in roster.unknown_classes() {
+        tracing::warn!(%agent, tool, "result_guard.classes names a tool that there is not; check its name");
     }
 }
 

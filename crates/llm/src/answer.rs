@@ -151,7 +151,7 @@ fn apply(remedy: Remedy, body: &mut Value) -> bool {
 fn shorten_ids(messages: &mut Value) -> bool {
     const IDS: [&str; 3] = ["id", "tool_call_id", "tool_use_id"];
     match messages {
-        Value::Array(list) => list.iter_mut().fold(false, |any, item| shorten_ids(item) || any),
+        Value::Array(list) => list.iter_mut().map(shorten_ids).filter(|any| *any).count() > 0,
         Value::Object(fields) => {
             let mut any = false;
             for (name, value) in fields {

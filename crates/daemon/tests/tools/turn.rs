@@ -113,7 +113,9 @@ async fn a_channel_goes_on_behind_calls_a_stop_and_failures_though_the_template_
 async fn a_model_whose_template_knows_no_results_goes_on_with_calls_in_words() {
     let refuse = |seen: &Seen| {
         let has_result = seen.body["messages"].as_array().unwrap().iter().any(|it| it["role"] == "tool");
-        has_result.then(|| Answer::error(500, "Conversation roles must alternate user/assistant/user/assistant/..."))
+        has_result.then(|| {
+            Answer::error(500, "Conversation roles must alternate user/assistant/user/assistant/...")
+        })
     };
     let model = FakeModel::builder().expect_stable_prefix(false).respond(refuse);
     let house = Plan::one(Over::Stdio, Script::default()).model(model).start().await;

@@ -126,7 +126,8 @@ impl<'a> Talk<'a> {
             self.user(told::GOES_ON.into(), "");
         }
         let content = if lines.is_empty() { Value::Null } else { lines.join("\n").into() };
-        if self.last_role() != "assistant" {
+        let goes_on = |last: &Value| last["role"] == "assistant" && last.get("tool_calls").is_none();
+        if !self.messages.last().is_some_and(goes_on) {
             self.messages.push(json!({"role": "assistant", "content": null}));
         }
         let Some(last) = self.messages.last_mut() else { return };

@@ -58,7 +58,8 @@ fn newest(text: &str) -> Option<&str> {
         let (header, words) = text[at + 1..].split_once("] ")?;
         (header.contains(" | ") && !header.contains('\n')).then_some(words)
     };
-    let headed = text.match_indices('[').filter(|(at, _)| begins(*at)).filter_map(|(at, _)| words(at)).last();
+    let headed =
+        text.match_indices('[').filter(|(at, _)| begins(*at)).filter_map(|(at, _)| words(at)).next_back();
     headed.or_else(|| (!text.starts_with(PICTURES)).then_some(text))
 }
 

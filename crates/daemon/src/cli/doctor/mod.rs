@@ -35,7 +35,8 @@ Examples:
 
 Checks configuration, prompts, permissions, disk, state, models (two calls of
 one token each, one of them a short conversation with a tool, which may cost a
-little), clock, bots on chat networks, servers of tools, and the systemd unit. Nothing is changed, and a running daemon goes on.
+little), clock, bots on chat networks, servers of tools, and the systemd unit.
+Nothing is changed, and a running daemon goes on.
 
 Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 2
 the configuration is wrong, 5 the store is damaged.")]

@@ -102,6 +102,18 @@ fn the_frame_of_a_request() {
     assert_eq!(body(&hour, &request(vec![user("hi")]))["system"][0]["cache_control"]["ttl"], "1h");
 }
 
+#[test]
+fn the_last_call_forbids_tools_and_lists_them() {
+    let last = ChatRequest { last_call: true, ..request(vec![user("a")]) };
+    let sent = body(&options(), &last);
+    assert_eq!(
+        (&sent["tool_choice"], sent["tools"].as_array().unwrap().len()),
+        (&json!({"type": "none"}), 1)
+    );
+    let without = body(&options(), &ChatRequest { tools: Vec::new(), ..last });
+    assert!(without.get("tool_choice").is_none(), "a choice without tools is refused");
+}
+
 #[rstest]
 #[case::a_first_message(vec![user("a"), now("t")], &["user: a* t"])]
 #[case::neighbours_are_blocks(vec![user("a"), user("b"), now("t")], &["user: a b* t"])]
