@@ -74,6 +74,11 @@ impl Tools {
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         Self(tools.into_iter().collect())
     }
+
+    /// Each of them.
+    pub(crate) fn all(&self) -> &[Arc<dyn Tool>] {
+        &self.0
+    }
 }
 
 impl std::fmt::Debug for Tools {
@@ -146,7 +151,7 @@ impl Daemon {
         let registry = Arc::new(registry(&store, &clock).await?);
         let roster = roster(&store, live, state, tools, registry.pins(), &clock)?;
         let roster = Arc::new(if control.is_some() { roster } else { roster.silent() });
-        warn_of_unknown_classes(&roster);
+        warn_of_unmatched(&roster, &loaded);
         let Networks { adapters, chats } = match control {
             Some(_) => networks::adapters(&loaded, &(Arc::clone(&registry) as Arc<dyn Registry>))?,
             None => Networks::default(),
@@ -257,9 +262,9 @@ impl Daemon {
     }
 }
 
-fn warn_of_unknown_classes(roster: &Roster) {
-    for (agent, tool) in roster.unknown_classes() {
-        tracing::warn!(%agent, tool, "result_guard.classes names a tool that there is not; check its name");
+fn warn_of_unmatched(roster: &Roster, loaded: &Loaded) {
+    for warning in roster.tools().unmatched(&loaded.config) {
+        tracing::warn!("{warning}");
     }
 }
 
