@@ -260,6 +260,7 @@ impl Brief<'_> {
             messages: vec![ChatMessage::User { parts: vec![Part::text(text)] }],
             tools,
             // Calls of tools and reasoning take their part of the answer, too: the size is asked for in words.
+            last_call: false,
             max_output_tokens: self.reader.window.output_reserve_tokens,
         }
     }

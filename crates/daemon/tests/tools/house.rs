@@ -270,9 +270,9 @@ impl House {
     pub(crate) fn told(&self) -> Vec<String> {
         let request = self.model.requests_of(Kind::Reply).pop().unwrap();
         let messages = request["messages"].as_array().unwrap();
-        let newest = messages.rsplit(|message| message["role"] == "assistant").next().unwrap();
+        let newest = messages.rsplit(|message| message["tool_calls"].is_array()).next().unwrap();
         let results = newest.iter().filter(|message| message["role"] == "tool");
-        results.map(cairn_testkit::model::text_of).collect()
+        results.map(cairn_testkit::model::lasting_text_of).collect()
     }
 
     /// The tools that the newest request offered.
