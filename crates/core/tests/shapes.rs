@@ -75,7 +75,7 @@ fn messages() -> Vec<Event> {
         Event::TurnStarted { turn: "t1".into(), messages: vec!["m1".into()], first_seq: Seq(1) },
         Event::MemoriesRecalled { ids: vec!["m0".into()], tokens: 40 },
         Event::EntryAdded { entry },
-        Event::UsageReported { model: "main".into(), estimated: 90, usage },
+        Event::UsageReported { model: "main".into(), estimated: 90, usage, disbelieved: None },
         end(TurnOutcome::Answered { reply: Seq(2) }),
         end(TurnOutcome::Unanswered),
         end(TurnOutcome::Failed { code: "turn_failed".into(), message: "no model answers".into() }),

@@ -258,7 +258,7 @@ impl Job {
 
     /// Counts what a call took.
     fn took(&self, usage: Usage) {
-        self.spent.fetch_add(usage.input_tokens + usage.output_tokens, Ordering::Relaxed);
+        self.spent.fetch_add(usage.tokens(), Ordering::Relaxed);
     }
 
     /// The digest, on a thread of its own: it takes a while over a large range.

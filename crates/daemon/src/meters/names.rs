@@ -128,6 +128,7 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Gauge, "cairn_turns_open", "Turns under way"),
     (Counter, "cairn_turns_total", "Turns that ended, by agent and outcome"),
     (Counter, "cairn_unrest_total", "Warnings that usage swings or runs follow each other closely"),
+    (Counter, "cairn_usage_disbelieved_total", "Reports of usage by a model's server that cannot be true; our own estimate counted"),
     (Histogram(SHARE), "cairn_usage_ratio", "Usage of the window at the end of a turn, by agent"),
     (Gauge, "cairn_views_lag_records", "Durable events that the views do not show yet"),
     (Counter, "cairn_watch_failures_total", "Times that the configuration could not be watched"),

@@ -145,3 +145,45 @@ async fn the_correction_of_estimates_outlives_a_restart_and_is_shown() {
     let text = home.cairn(&["context", "main"]).ended(0).stdout;
     assert!(text.contains("estimates x ") && text.contains(" reported), cached "), "{text}");
 }
+
+/// A streamed answer whose server reports this usage.
+fn reporting(text: &str, usage: &Value) -> Answer {
+    let chunk = |choices: Value, usage: &Value| json!({"id": "1", "object": "chat.completion.chunk", "choices": choices, "usage": usage});
+    let said = json!([{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]);
+    let (said, counted) = (chunk(said, &Value::Null), chunk(json!([]), usage));
+    Answer::raw(200, "text/event-stream", format!("data: {said}\n\ndata: {counted}\n\ndata: [DONE]\n\n"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_that_cannot_be_true_spends_no_cap_and_teaches_nothing() {
+    let (home, model) = (home::new(), FakeModel::start().await);
+    let text = format!("[limits]\nspend_per_day = 5.0\n{}", home::one_model(&model.base_url()));
+    let prices = "context_window = 32000\ninput_price = 1.0\noutput_price = 1.0\n";
+    let config = home.config(&text.replace("context_window = 32000\n", prices));
+    let daemon = home.daemon(Some(&config)).await;
+    daemon.client().say("main", "hello").await.unwrap();
+    let before = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    for usage in [
+        json!({"prompt_tokens": u64::MAX, "completion_tokens": 5}),
+        json!({"prompt_tokens": 40, "completion_tokens": u64::MAX}),
+        json!({"prompt_tokens": u64::MAX, "completion_tokens": u64::MAX}),
+    ] {
+        model.push(Kind::Reply, reporting("fine", &usage));
+        let (status, reply) = daemon.client().say("main", "and now?").await.unwrap();
+        assert_eq!(status, 200, "{usage}: {reply}");
+        assert!(reply["usage"]["input_tokens"].as_u64().unwrap() < 10_000, "{usage}: {reply}");
+        assert!(reply["usage"]["output_tokens"].as_u64().unwrap() < 100, "{usage}: {reply}");
+    }
+    let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    assert_eq!(before["correction"], context["correction"]);
+    let counted = daemon.client().raw("GET", "/metrics", "text/plain", Vec::new()).await.unwrap().1;
+    let counted = String::from_utf8(counted.to_vec()).unwrap();
+    assert!(counted.contains("cairn_usage_disbelieved_total{model=\"fake\"} 3"), "{counted}");
+    assert!(daemon.stop().await.unwrap().success());
+    let daemon = home.daemon(Some(&config)).await;
+    let (status, reply) = daemon.client().say("main", "still there?").await.unwrap();
+    assert_eq!(status, 200, "{reply}");
+    let status = home.cairn(&["status", "--json"]).ended(0).json();
+    let spent = status["spend"]["today"].as_f64().unwrap();
+    assert!(spent > 0.0 && spent < 0.1, "{status}");
+}
