@@ -136,6 +136,7 @@ fn run(work: Work, trigger: Trigger) -> Event {
             checkpoint: None,
             tell: false,
             failure: None,
+            replaces: None,
         },
     }
 }

@@ -139,7 +139,10 @@ pub(crate) async fn run(
             Err(Given::Over(why)) => why,
         }
     };
-    job.stand_in(why).await
+    if job.run.takes_digest() {
+        return job.stand_in(why).await;
+    }
+    Err(Failure { reason: why, retry_after_ms: None, outcome: Some(RunOutcome::Failed) })
 }
 
 /// What is given up: the attempt, or models altogether.
@@ -172,6 +175,10 @@ async fn sources(shared: &Shared, cell: &Cell, run: &Run) -> Result<Sources, Fai
     if (entries.len() as u64) < run.messages {
         let reason = format!("only {} of {} messages could be read", entries.len(), run.messages);
         return Err(Failure::attempt(reason));
+    }
+    if run.replaces.is_some() && entries.iter().any(|entry| entry.is_expired()) {
+        let reason = "words of its range have expired; the summary stays as it is".to_owned();
+        return Err(Failure { reason, retry_after_ms: None, outcome: Some(RunOutcome::Failed) });
     }
     Ok(Sources { entries: entries.into(), summaries: Arc::new([]) })
 }

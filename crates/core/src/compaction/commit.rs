@@ -87,7 +87,7 @@ pub fn commit(
         let reason = "its range has been dealt with otherwise";
         return give_up(conversation, agent, RunOutcome::Superseded, reason, now).map(|event| vec![event]);
     };
-    let id = SummaryId::from(run.id.as_str().replacen('r', "s", 1));
+    let id = SummaryId::of_run(&run.id);
     let mut summary = Summary {
         id: id.clone(),
         level,
@@ -132,8 +132,11 @@ fn standing(
             all_there.then_some((first.from_at, last.to_at, level + 1))
         }
         Work::Sealed | Work::Truncated => {
-            let overlaps =
-                |summary: &&Summary| summary.from_seq <= run.to_seq && summary.to_seq >= run.from_seq;
+            let overlaps = |summary: &&Summary| {
+                summary.from_seq <= run.to_seq
+                    && summary.to_seq >= run.from_seq
+                    && run.replaces.as_ref() != Some(&summary.id)
+            };
             if stack.summaries().any(|summary| overlaps(&summary)) || run.from_seq < conversation.first_seq {
                 return None;
             }

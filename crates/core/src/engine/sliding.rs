@@ -5,7 +5,10 @@ use jiff::Timestamp;
 
 use super::{ContextEngine, EngineInfo, MakeRoom, SLIDING};
 use crate::agent::AgentSettings;
-use crate::compaction::{Decision, after, closed_turns, compactable, with_retirement};
+use crate::compaction::{
+    Decision, after, closed_turns, compactable, compactable_by_number, compactable_on_request,
+    with_retirement,
+};
 use crate::conversation::Conversation;
 use crate::event::Event;
 use crate::ids::Seq;
@@ -46,7 +49,7 @@ impl ContextEngine for Sliding {
                 slide(conversation, agent, &all, Least::Messages(least))
             }
             MakeRoom::Manual => {
-                let spared = compactable(conversation, agent);
+                let spared = compactable_on_request(conversation);
                 slide(conversation, agent, &spared, Least::Turns(spared.len()))
             }
         }
@@ -56,7 +59,11 @@ impl ContextEngine for Sliding {
         let settings = &agent.compaction;
         let is_full = settings.max_messages > 0 && conversation.live.len() as u64 > settings.max_messages;
         let is_due = settings.enabled && (is_full || measure(conversation, agent).tier > Tier::Calm);
-        let spared = if is_due { compactable(conversation, agent) } else { Vec::new() };
+        let spared = match is_due {
+            true if is_full => compactable_by_number(conversation),
+            true => compactable(conversation, agent),
+            false => Vec::new(),
+        };
         let events = slide(conversation, agent, &spared, Least::Turns(1));
         if events.is_empty() { Decision::Idle } else { Decision::Apply(events) }
     }

@@ -92,6 +92,16 @@ pub struct Run {
     /// Why its last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// The summary that it makes again from its entries, as a person wants it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<SummaryId>,
+}
+
+impl Run {
+    /// Where no model can make it, a digest takes its place. Else it ends as failed: what is there stays, and is no worse.
+    pub fn takes_digest(&self) -> bool {
+        self.replaces.is_none()
+    }
 }
 
 /// What the finished chunks of a long run have come to.

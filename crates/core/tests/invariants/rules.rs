@@ -87,9 +87,8 @@ fn the_prefix_is_stable_from_turn_to_turn() {
 }
 
 #[test]
-fn the_reserved_tail_and_the_open_turn_are_spared() {
+fn the_last_turn_and_the_open_turn_are_spared() {
     let mut sim = Sim::new(1_500);
-    sim.turn(LONG, LONG);
     sim.turn(LONG, LONG);
     sim.accept(LONG);
     sim.start_turn();
