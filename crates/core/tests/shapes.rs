@@ -95,6 +95,13 @@ fn messages() -> Vec<Event> {
         Event::OutboxSettled { id: "o1".into(), receipt: Receipt::Delivered { messages: Vec::new() } },
         Event::OutboxSettled { id: "o1".into(), receipt: Receipt::Dead { reason: "gone".into() } },
         Event::DaemonStopped,
+        Event::TurnReopened { turn: "t1".into(), messages: vec!["m1".into()] },
+        Event::UsageReported {
+            model: "main".into(),
+            estimated: 90,
+            usage,
+            disbelieved: Some(Usage { input_tokens: u64::MAX, ..usage }),
+        },
     ]
 }
 
@@ -154,6 +161,7 @@ fn compaction() -> Vec<Event> {
         made_by: "main".into(),
         text: "Anna takes the third flat.".into(),
         identifiers: Vec::new(),
+        provisional: false,
     };
     let end = RunEnd {
         run: "r1".into(),

@@ -148,18 +148,16 @@ async fn after_a_restart_the_first_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_all_down_a_local_turn_fails_and_names_each_of_them() {
+async fn with_all_down_a_local_turn_fails_when_its_time_is_over_and_names_each_of_them() {
     let world = pair();
     let live = world.start().await;
-    for _ in 0..20 {
+    for _ in 0..200 {
         world.model.plan(Kind::Reply, broken(overloaded()));
         second(&world).plan(Kind::Reply, broken(ModelError::Transport("refused".to_owned())));
     }
     let Answer::Failed(failure) = answer(live.say("a", "hello").await).await else { panic!("answered") };
     assert_eq!(failure.code, "turn_failed");
     assert!(failure.message.contains("`fake`") && failure.message.contains("`second`"), "{failure:?}");
-    let asked = n(&world.model) + n(second(&world));
-    assert_eq!(asked, world.limits.model_attempts as usize + 1, "one more than a chain of one");
     assert!(n(&world.model) > 1 && n(second(&world)) > 1, "both are tried again");
     assert!(states(&live).contains(&ModelState::Down));
 }

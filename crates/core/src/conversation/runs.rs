@@ -54,10 +54,12 @@ impl Conversation {
             self.drop_live(summary.to_seq);
             self.place_item(summary.clone().into());
         }
+        let failures =
+            if end.trigger.is_deferrable() { &mut self.deferred_failures } else { &mut self.failures };
         match end.outcome {
-            RunOutcome::Committed => self.failures = Failures::default(),
+            RunOutcome::Committed => *failures = Failures::default(),
             RunOutcome::Rejected | RunOutcome::Failed => {
-                self.failures = Failures { n: self.failures.n + 1, last_at: Some(record.at) };
+                *failures = Failures { n: failures.n + 1, last_at: Some(record.at) };
             }
             RunOutcome::Superseded | RunOutcome::Cancelled => {}
         }

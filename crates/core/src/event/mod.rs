@@ -90,6 +90,13 @@ pub enum Event {
     },
     /// The open turn ended.
     TurnEnded(TurnEnd),
+    /// The last turn, which had ended without an answer, is open again: its message was sent again.
+    TurnReopened {
+        /// The turn.
+        turn: TurnId,
+        /// Its messages.
+        messages: Vec<MessageId>,
+    },
     /// The daemon found the turn open at a start after an unclean stop.
     TurnInterrupted {
         /// The turn.
@@ -125,7 +132,7 @@ pub enum Event {
     },
     /// A run ended. When it was committed, this one record carries the summary and its memories.
     RunEnded(RunEnd),
-    /// The oldest part left the window at once.
+    /// The oldest turns left the window at once.
     EmergencyApplied {
         /// The marker that now stands for it; adjacent truncated markers are already joined into it.
         marker: Marker,
@@ -136,7 +143,7 @@ pub enum Event {
         /// Window tokens after, after correction.
         tokens_after: u64,
     },
-    /// The stack was over its share: its oldest items gave way to one leading marker.
+    /// In journals of earlier versions: the stack was over its share, and its oldest items gave way to one leading marker.
     StackRetired {
         /// The marker that now leads the stack; it stands for all items within its range.
         marker: Marker,

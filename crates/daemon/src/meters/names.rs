@@ -38,7 +38,7 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Gauge, "cairn_actors_silent", "Actors that took no message when the watchdog asked last"),
     (Gauge, "cairn_adapter_state", "1 for the state in which a chat network's adapter is, 0 for the others"),
     (Counter, "cairn_admin_connections_total", "Connections of the admin address by outcome; slow: closed, it took too long"),
-    (Gauge, "cairn_agent_models_well", "Models of an agent's chain that are neither let alone, down nor passed over"),
+    (Gauge, "cairn_agent_models_well", "Models of an agent's chain that may be asked and have answered since they failed last"),
     (Counter, "cairn_amendments_total", "Edits and deletions of messages that were taken in"),
     (Counter, "cairn_approvals_total", "Requests for a person's yes that ended"),
     (Counter, "cairn_artifact_bytes_total", "Bytes of results that were kept as artifacts"),

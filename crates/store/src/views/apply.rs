@@ -91,6 +91,7 @@ fn in_channel(
         Event::TurnStarted { turn, messages, first_seq } => {
             start_turn(changes, state, channel, record, turn, messages, *first_seq)?;
         }
+        Event::TurnReopened { turn, messages } => reopen_turn(changes, state, channel, turn, messages)?,
         Event::EntryAdded { entry } => add_entry(changes, state, channel, record, entry)?,
         Event::TurnEnded(end) => end_turn(changes, state, channel, record, &end.turn)?,
         Event::RunStarted { .. } | Event::RunQueued { .. } | Event::RunEnded(_) => {
@@ -268,6 +269,24 @@ fn start_turn(
         };
         changes.put(Key::seq(channel, state.next_seq), &seq_row)?;
         state.next_seq = state.next_seq.next();
+    }
+    state.open = Some((turn.clone(), messages.to_vec()));
+    Ok(())
+}
+
+/// The messages of a turn that had ended wait for its end again.
+fn reopen_turn(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    turn: &TurnId,
+    messages: &[MessageId],
+) -> Result<(), StoreError> {
+    for message in messages {
+        let key = Key::message(channel, message);
+        if let Some(row) = changes.get::<MessageRow>(&key)? {
+            changes.put(key, &MessageRow { end: None, ..row })?;
+        }
     }
     state.open = Some((turn.clone(), messages.to_vec()));
     Ok(())
