@@ -32,8 +32,9 @@ pub enum Decision {
 /// Longest pause after failed runs.
 pub(super) const BACKOFF_MAX: SignedDuration = SignedDuration::from_mins(5);
 
-/// The same after failed runs that can wait: what a model makes badly time and again costs little.
-const DEFERRED_MAX: SignedDuration = SignedDuration::from_hours(1);
+/// First and longest pause after failed runs that can wait: what a model makes badly time and again costs little.
+const DEFERRED: (SignedDuration, SignedDuration) =
+    (SignedDuration::from_mins(1), SignedDuration::from_hours(1));
 
 /// Closed turns at the newest end that no run takes, however large they are (CONTRACT.md, `reserve_ratio`).
 const RESERVED_TURNS: usize = 2;
@@ -329,13 +330,13 @@ impl<'a> Planner<'a> {
 
     /// Until when a run waits.
     fn waits(&self, run: &Run) -> Option<Timestamp> {
-        let base_ms = self.agent.compaction.retry_base_ms;
-        let (failures, longest) = if run.trigger.is_deferrable() {
-            (self.conversation.deferred_failures, DEFERRED_MAX)
+        let failed = if run.trigger.is_deferrable() {
+            let (first, longest) = DEFERRED;
+            backoff_until(self.conversation.deferred_failures, first.as_millis() as u64, longest, self.now)
         } else {
-            (self.conversation.failures, BACKOFF_MAX)
+            let first_ms = self.agent.compaction.retry_base_ms;
+            backoff_until(self.conversation.failures, first_ms, BACKOFF_MAX, self.now)
         };
-        let failed = backoff_until(failures, base_ms, longest, self.now);
         let waits = [failed, self.cold(run), self.budget(run)];
         waits.into_iter().flatten().filter(|until| *until > self.now).max()
     }

@@ -50,10 +50,6 @@ impl Conversation {
 
     fn end_run(&mut self, record: &Record, end: &RunEnd) -> Result<(), String> {
         self.run.take_if(|run| run.id == end.run).ok_or("that run is not under way")?;
-        if let Some(summary) = &end.summary {
-            self.drop_live(summary.to_seq);
-            self.place_item(summary.clone().into());
-        }
         let failures =
             if end.trigger.is_deferrable() { &mut self.deferred_failures } else { &mut self.failures };
         match end.outcome {
@@ -62,6 +58,15 @@ impl Conversation {
                 *failures = Failures { n: failures.n + 1, last_at: Some(record.at) };
             }
             RunOutcome::Superseded | RunOutcome::Cancelled => {}
+        }
+        if let Some(summary) = &end.summary {
+            self.drop_live(summary.to_seq);
+            self.place_item(summary.clone().into());
+            if summary.provisional {
+                // No model is well just now: what can be deferred waits.
+                let n = self.deferred_failures.n.max(1);
+                self.deferred_failures = Failures { n, last_at: Some(record.at) };
+            }
         }
         if self.outcomes.len() == OUTCOMES_KEPT {
             self.outcomes.pop_front();
