@@ -205,7 +205,10 @@ async fn a_local_turn_waits_for_a_server_that_starts_again_and_says_so() {
     assert_eq!(told.len(), 1, "{progress:?}");
     assert!(told[0].contains("Loading model") && told[0].contains("waiting"), "{told:?}");
     let last = progress.last();
-    assert!(matches!(last, Some(Progress::Ended(Answer::Reply(reply))) if reply.reply == "re: hello"), "{last:?}");
+    assert!(
+        matches!(last, Some(Progress::Ended(Answer::Reply(reply))) if reply.reply == "re: hello"),
+        "{last:?}"
+    );
     assert_eq!(world.store.count(|event| matches!(event, Event::OutboxIntended { .. })), 0);
 }
 

@@ -153,7 +153,8 @@ impl Turn {
 
     /// Whoever waits for the answer is told; the turn's clock goes on.
     fn bear_locally(&self, failure: Option<&TurnFailure>) {
-        let why = failure.map_or_else(|| "the model does not answer".to_owned(), |failure| failure.message.clone());
+        let why =
+            failure.map_or_else(|| "the model does not answer".to_owned(), |failure| failure.message.clone());
         self.args.cell.hub.waits(&format!("{why}; waiting until it answers"));
         metrics::counter!("cairn_patience_total").increment(1);
         tracing::warn!(channel = %self.args.cell.id,

@@ -1,5 +1,6 @@
 //! A chain of models from outside: who answers, why, and what the status says.
 
+use cairn_testkit::daemon::Daemon;
 use cairn_testkit::model::{Answer, FakeModel, Kind};
 use serde_json::{Value, json};
 
@@ -146,6 +147,58 @@ async fn the_correction_of_estimates_outlives_a_restart_and_is_shown() {
     assert!(text.contains("estimates x ") && text.contains(" reported), cached "), "{text}");
 }
 
+async fn metrics(daemon: &Daemon) -> String {
+    let text = daemon.client().raw("GET", "/metrics", "text/plain", Vec::new()).await.unwrap().1;
+    String::from_utf8(text.to_vec()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_local_message_waits_for_a_model_server_that_starts_again() {
+    let home = home::new();
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let limits = "[limits]\nmodel_cool_down_secs = 0\nmodel_cool_down_max_secs = 0\n\n";
+    let config = home.config(&format!("{limits}{}", home::one_model(&format!("http://{address}/v1"))));
+    let daemon = home.daemon(Some(&config)).await;
+    let message = json!({ "user": "ann", "text": "hello", "id": "m1" });
+    let mut events = daemon.client().talk("main", &message).await.unwrap();
+    let waiting = events.wait_for("waiting", |_| true).await.unwrap();
+    assert!(waiting["message"].as_str().unwrap().contains("cannot reach the model's server"), "{waiting}");
+    let well = |n: u32| format!("cairn_agent_models_well{{agent=\"main\"}} {n}");
+    let now = metrics(&daemon).await;
+    assert!(now.contains(&well(0)), "{now}");
+    let loading = Answer::error(503, "Loading model");
+    let model = FakeModel::builder().address(address).start().await;
+    model.push(Kind::Reply, loading);
+    let reply = events.wait_for("reply", |_| true).await.unwrap();
+    assert_eq!(reply["message"], "m1", "{reply}");
+    let now = metrics(&daemon).await;
+    assert!(now.contains(&well(1)), "{now}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_message_that_is_sent_again_stands_once_in_the_history() {
+    let (home, model) = (home::new(), FakeModel::start().await);
+    let config = home.config(&home::one_model(&model.base_url()));
+    let mut daemon = home.daemon(Some(&config)).await;
+    let message = json!({ "user": "ann", "text": "hello", "id": "m1" });
+    let path = "/v1/channels/main/messages";
+    for _ in 0..2 {
+        model.push(Kind::Reply, Answer::error(400, "no"));
+        assert_eq!(daemon.client().ask("POST", path, &message).await.unwrap().0, 502);
+        daemon.kill().await.unwrap();
+        daemon = home.daemon(Some(&config)).await;
+    }
+    let (status, reply) = daemon.client().ask("POST", path, &message).await.unwrap();
+    assert_eq!(status, 200, "{reply}");
+    let again = daemon.client().ask("POST", path, &message).await.unwrap();
+    assert_eq!((status, &again.1["reply"]), (again.0, &reply["reply"]), "the stored answer");
+    let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
+    let roles: Vec<_> = history.as_array().unwrap().iter().map(|entry| entry["role"].clone()).collect();
+    assert_eq!(roles, ["user", "assistant"], "{history}");
+    let verified = home.cairn(&["store", "verify", "--json"]).ended(0).json();
+    assert_eq!(verified["ok"], true, "{verified}");
+}
+
 /// A streamed answer whose server reports this usage.
 fn reporting(text: &str, usage: &Value) -> Answer {
     let chunk = |choices: Value, usage: &Value| json!({"id": "1", "object": "chat.completion.chunk", "choices": choices, "usage": usage});
@@ -176,8 +229,7 @@ async fn usage_that_cannot_be_true_spends_no_cap_and_teaches_nothing() {
     }
     let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
     assert_eq!(before["correction"], context["correction"]);
-    let counted = daemon.client().raw("GET", "/metrics", "text/plain", Vec::new()).await.unwrap().1;
-    let counted = String::from_utf8(counted.to_vec()).unwrap();
+    let counted = metrics(&daemon).await;
     assert!(counted.contains("cairn_usage_disbelieved_total{model=\"fake\"} 3"), "{counted}");
     assert!(daemon.stop().await.unwrap().success());
     let daemon = home.daemon(Some(&config)).await;
