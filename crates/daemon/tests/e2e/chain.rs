@@ -156,7 +156,8 @@ async fn metrics(daemon: &Daemon) -> String {
 async fn a_local_message_waits_for_a_model_server_that_starts_again() {
     let home = home::new();
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let limits = "[limits]\nmodel_cool_down_secs = 0\nmodel_cool_down_max_secs = 0\n\n";
+    let limits =
+        "[limits]\nmodel_cool_down_secs = 0\nmodel_limited_secs = 0\nmodel_cool_down_max_secs = 0\n\n";
     let config = home.config(&format!("{limits}{}", home::one_model(&format!("http://{address}/v1"))));
     let daemon = home.daemon(Some(&config)).await;
     let message = json!({ "user": "ann", "text": "hello", "id": "m1" });
