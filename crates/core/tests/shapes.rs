@@ -95,13 +95,6 @@ fn messages() -> Vec<Event> {
         Event::OutboxSettled { id: "o1".into(), receipt: Receipt::Delivered { messages: Vec::new() } },
         Event::OutboxSettled { id: "o1".into(), receipt: Receipt::Dead { reason: "gone".into() } },
         Event::DaemonStopped,
-        Event::TurnReopened { turn: "t1".into(), messages: vec!["m1".into()] },
-        Event::UsageReported {
-            model: "main".into(),
-            estimated: 90,
-            usage,
-            disbelieved: Some(Usage { input_tokens: u64::MAX, ..usage }),
-        },
     ]
 }
 
@@ -273,6 +266,13 @@ fn chats() -> Vec<Event> {
         Event::PairingRevoked { user: "telegram/7".into() },
         Event::ChatMigrated { platform: "telegram".into(), from: "-7".into(), to: "-1007".into() },
         Event::MessageRefused { message: "m3".into() },
+        Event::TurnReopened { turn: "t1".into(), messages: vec!["m1".into()] },
+        Event::UsageReported {
+            model: "main".into(),
+            estimated: 90,
+            usage,
+            disbelieved: Some(Usage { input_tokens: u64::MAX, ..usage }),
+        },
     ]
 }
 

@@ -2,7 +2,7 @@
 //! empty views gives the same rows.
 
 use cairn_core::event::{Event, Record};
-use cairn_core::ids::{ChannelId, MessageId, Seq, TurnId};
+use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Entry, LOST_TURN, Pending};
 use cairn_core::ports::StoreError;
 use jiff::{SignedDuration, Timestamp};
@@ -102,13 +102,7 @@ fn in_channel(
         | Event::EmergencyApplied { .. } => {
             apply_run(changes, state, channel, record)?;
         }
-        Event::GenerationStarted { generation } => {
-            state.generation = *generation;
-            state.open = None;
-            state.run = false;
-            state.queued.clear();
-            state.owes_run = false;
-        }
+        Event::GenerationStarted { generation } => start_generation(state, *generation),
         Event::MessageEdited { message, fingerprint, .. } => {
             edit(changes, channel, record, message, fingerprint)?;
         }
@@ -281,6 +275,14 @@ fn start_turn(
     }
     state.open = Some((turn.clone(), messages.to_vec()));
     Ok(())
+}
+
+fn start_generation(state: &mut ChannelState, generation: Generation) {
+    state.generation = generation;
+    state.open = None;
+    state.run = false;
+    state.queued.clear();
+    state.owes_run = false;
 }
 
 /// The messages of a turn that had ended wait for its end again.
