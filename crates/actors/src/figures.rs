@@ -78,6 +78,23 @@ pub(crate) fn usage(model: &str, usage: Usage) {
     }
 }
 
+/// What counts of a server's report of a call: our own estimate where the report cannot be true.
+pub(crate) fn believed(model: &str, reported: Usage, ours: Usage, answer_max: u64) -> Option<Usage> {
+    let believed = reported.believed(ours, answer_max);
+    if believed.is_none() {
+        metrics::counter!("cairn_usage_disbelieved_total", "model" => model.to_owned()).increment(1);
+        tracing::warn!(
+            model,
+            reported_input = reported.input_tokens,
+            reported_output = reported.output_tokens,
+            estimated_input = ours.input_tokens,
+            estimated_output = ours.output_tokens,
+            "the model's server reports usage that cannot be true; our own estimate counts: check the server"
+        );
+    }
+    believed
+}
+
 /// A run ended.
 pub(crate) fn run(cell: &Cell, tier: &'static str, end: &RunEnd) {
     let (trigger, outcome) = (end.trigger.name(), end.outcome.name());

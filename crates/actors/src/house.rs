@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::compaction::Decision;
-use cairn_core::compaction::{InstructionTooLong, check_instruction};
+use cairn_core::compaction::{InstructionTooLong, NothingToCompact, check_instruction};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, NewRecord, RunEnd};
 use cairn_core::ids::{AgentId, ChannelId, Generation, OutboxId, RunId, TurnId};
@@ -113,8 +113,8 @@ pub enum HouseError {
 
 /// What a request for a compaction leads to.
 pub enum Compaction {
-    /// There is nothing to compact: all that is left is the reserved tail.
-    Nothing,
+    /// There is nothing to compact.
+    Nothing(NothingToCompact),
     /// A run, in the background.
     Run(RunTicket),
     /// Room was made at once: by a context engine without runs.
@@ -126,7 +126,7 @@ impl Compaction {
     pub fn run(self) -> Option<RunTicket> {
         match self {
             Self::Run(ticket) => Some(ticket),
-            Self::Nothing | Self::Made(_) => None,
+            Self::Nothing(_) | Self::Made(_) => None,
         }
     }
 }

@@ -46,6 +46,8 @@ struct Waiting {
     turn: Vec<MessageId>,
     /// Its words so far, for those who join late.
     so_far: String,
+    /// Why it waits, while no model answers.
+    waits: Option<String>,
     runs: HashMap<RunId, Vec<oneshot::Sender<RunEnd>>>,
 }
 
@@ -66,6 +68,9 @@ impl Hub {
         if waiting.turn.contains(message) && !waiting.so_far.is_empty() {
             waiter.tell(Progress::Delta(waiting.so_far.clone()));
         }
+        if let Some(why) = waiting.waits.as_ref().filter(|_| waiting.turn.contains(message)) {
+            waiter.tell(Progress::Waiting(why.clone()));
+        }
         waiting.waiters.entry(message.clone()).or_default().push(waiter);
         progress_stream(words, end)
     }
@@ -75,6 +80,7 @@ impl Hub {
         let mut waiting = self.waiting.lock();
         let anew = !waiting.so_far.is_empty();
         waiting.so_far.clear();
+        waiting.waits = None;
         waiting.turn = messages.to_vec();
         if anew {
             waiting.tell(&Progress::Restarted);
@@ -85,6 +91,7 @@ impl Hub {
     pub(crate) fn delta(&self, text: &str) {
         let mut waiting = self.waiting.lock();
         waiting.so_far.push_str(text);
+        waiting.waits = None;
         waiting.tell(&Progress::Delta(text.to_owned()));
         self.changed.send_replace(());
     }
@@ -105,6 +112,13 @@ impl Hub {
             waiting.so_far.push_str("\n\n");
             waiting.tell(&Progress::Delta("\n\n".to_owned()));
         }
+    }
+
+    /// No model answers: the turn under way waits.
+    pub(crate) fn waits(&self, why: &str) {
+        let mut waiting = self.waiting.lock();
+        waiting.waits = Some(why.to_owned());
+        waiting.tell(&Progress::Waiting(why.to_owned()));
     }
 
     /// The words of the answer under way.
@@ -131,6 +145,7 @@ impl Hub {
     pub(crate) fn end(&self, messages: &[MessageId], answer: impl Fn(&MessageId) -> Answer) {
         let mut waiting = self.waiting.lock();
         waiting.so_far.clear();
+        waiting.waits = None;
         waiting.turn.clear();
         for message in messages {
             for waiter in waiting.waiters.remove(message).unwrap_or_default() {

@@ -16,13 +16,14 @@ pub struct HouseLimits {
     pub unaddressed_queue: usize,
     /// A channel in which nothing happened for so long falls asleep.
     pub idle_after: Duration,
-    /// Longest that one turn may take, all model calls and tools together.
+    /// Longest that one turn may take, all model calls and tools together; in a chat without the time in which no model
+    /// answers.
     pub turn_timeout: Duration,
     /// Most calls of the model for one answer, when it fails in passing.
     pub model_attempts: u32,
     /// Pause after the first failed call; doubles with each further one.
     pub model_retry_base: Duration,
-    /// Longest pause between calls. A server that asks for more than that fails the turn at once.
+    /// Longest pause between the first calls. A server that asks for more than that fails a local turn at once.
     pub model_retry_max: Duration,
     /// Longest that one call of a tool may take.
     pub tool_timeout: Duration,

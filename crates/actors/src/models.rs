@@ -99,6 +99,8 @@ pub struct ModelStatus {
     pub until: Option<Timestamp>,
     /// Its last failure since it answered last.
     pub trouble: Option<Trouble>,
+    /// It may be asked, and has answered since it failed last, if it ever did.
+    pub is_well: bool,
 }
 
 /// What a model of an agent's chain does.
@@ -152,8 +154,9 @@ pub(crate) fn statuses(
         let refused = state == ModelState::PassedOver;
         standings.push(Standing { refused, cooling_until: until, fits: true });
         let until = until.filter(|_| state == ModelState::Cooling);
+        let is_well = state == ModelState::Ready && health.failures == 0;
         let (model, window, trouble) = (settings.model.clone(), settings.window, health.trouble);
-        out.push(ModelStatus { model, window, state, why, until, trouble });
+        out.push(ModelStatus { model, window, state, why, until, trouble, is_well });
     }
     match pick(&standings) {
         Some(Pick::Well(idx)) => {

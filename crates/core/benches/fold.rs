@@ -90,6 +90,7 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         checkpoint: None,
         tell: false,
         failure: None,
+        replaces: None,
     };
     apply(&mut base, Event::RunStarted { run });
     let summary = Summary {

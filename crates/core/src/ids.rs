@@ -66,6 +66,13 @@ string_id! {
     /// A summary: `s` and the ordinal of the run that made it. Unique within a channel.
     SummaryId
 }
+impl SummaryId {
+    /// The id of the summary that a run makes.
+    pub fn of_run(run: &RunId) -> Self {
+        Self(run.as_str().replacen('r', "s", 1).into())
+    }
+}
+
 string_id! {
     /// A memory: `m` and 16 hex digits that derive from agent, scope and first text.
     MemoryId

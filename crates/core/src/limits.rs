@@ -180,7 +180,7 @@ impl Meter {
         self.turn_day(now);
         self.spent += self.prices.get(model).map_or(0.0, |price| price.of(usage));
         let minute = minute_of(now);
-        let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
+        let tokens = usage.tokens();
         if self.limits.counts_channels() {
             self.channels.entry(channel.clone()).or_default().add(minute, 0, tokens);
         }

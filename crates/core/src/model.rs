@@ -148,12 +148,38 @@ pub(crate) fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
+/// How many times more, or fewer, tokens than we estimate a server may report. Tokenizers differ by less: what lies
+/// beyond is a mistake of the server.
+const REPORT_FACTOR: u64 = 8;
+
+/// Tokens that a server may add by itself, such as a prompt of its own.
+const REPORT_SLACK: u64 = 2_000;
+
+impl Usage {
+    /// The report as it counts; `None` when it cannot be true. `ours`: our own estimate of the same call. `answer_max`:
+    /// the most tokens that the answer was allowed, with reasoning that is not shown.
+    pub fn believed(self, ours: Self, answer_max: u64) -> Option<Self> {
+        let at_most = |estimate: u64| estimate.saturating_mul(REPORT_FACTOR).saturating_add(REPORT_SLACK);
+        let believable = self.input_tokens <= at_most(ours.input_tokens)
+            && ours.input_tokens <= at_most(self.input_tokens)
+            && self.output_tokens <= at_most(ours.output_tokens.max(answer_max));
+        let cached_tokens = self.cached_tokens.min(self.input_tokens);
+        let cache_write_tokens = self.cache_write_tokens.min(self.input_tokens - cached_tokens);
+        believable.then_some(Self { cached_tokens, cache_write_tokens, ..self })
+    }
+
+    /// Tokens of the request and the answer.
+    pub fn tokens(self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.cached_tokens += other.cached_tokens;
-        self.cache_write_tokens += other.cache_write_tokens;
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
     }
 }
 
@@ -302,5 +328,55 @@ impl ModelError {
             | Self::Transport(_)
             | Self::Protocol(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
+        Usage { input_tokens, output_tokens, ..Usage::default() }
+    }
+
+    #[rstest]
+    #[case::as_we_estimate(1_000, 50, true)]
+    #[case::another_tokenizer(4_000, 200, true)]
+    #[case::a_prompt_of_the_server(9_999, 50, true)]
+    #[case::too_much(10_001, 50, false)]
+    #[case::all_that_a_number_holds(u64::MAX, 50, false)]
+    #[case::too_little_is_within_the_slack(1, 0, true)]
+    #[case::reasoning_that_is_not_shown(1_000, 500, true)]
+    #[case::a_longer_answer_than_was_allowed(1_000, 6_001, false)]
+    #[case::an_answer_of_all_that_a_number_holds(1_000, u64::MAX, false)]
+    fn a_report_is_held_against_our_own_estimate(
+        #[case] input: u64,
+        #[case] output: u64,
+        #[case] believed: bool,
+    ) {
+        let reported = usage(input, output);
+        assert_eq!(reported.believed(usage(1_000, 50), 500), believed.then_some(reported));
+    }
+
+    #[test]
+    fn a_report_of_far_too_little_is_not_believed() {
+        assert_eq!(usage(3, 50).believed(usage(100_000, 50), 500), None);
+        assert!(usage(15_000, 50).believed(usage(100_000, 50), 500).is_some());
+    }
+
+    #[test]
+    fn what_came_from_the_cache_is_at_most_the_request() {
+        let reported = Usage { cached_tokens: u64::MAX, cache_write_tokens: u64::MAX, ..usage(1_000, 50) };
+        let believed = reported.believed(usage(1_000, 50), 500).unwrap();
+        assert_eq!((believed.cached_tokens, believed.cache_write_tokens), (1_000, 0));
+    }
+
+    #[test]
+    fn sums_end_at_the_largest_number() {
+        let mut sum = usage(u64::MAX, u64::MAX);
+        sum += usage(1, 1);
+        assert_eq!((sum, sum.tokens()), (usage(u64::MAX, u64::MAX), u64::MAX));
     }
 }

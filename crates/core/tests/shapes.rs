@@ -75,7 +75,7 @@ fn messages() -> Vec<Event> {
         Event::TurnStarted { turn: "t1".into(), messages: vec!["m1".into()], first_seq: Seq(1) },
         Event::MemoriesRecalled { ids: vec!["m0".into()], tokens: 40 },
         Event::EntryAdded { entry },
-        Event::UsageReported { model: "main".into(), estimated: 90, usage },
+        Event::UsageReported { model: "main".into(), estimated: 90, usage, disbelieved: None },
         end(TurnOutcome::Answered { reply: Seq(2) }),
         end(TurnOutcome::Unanswered),
         end(TurnOutcome::Failed { code: "turn_failed".into(), message: "no model answers".into() }),
@@ -136,6 +136,7 @@ fn run(work: Work, trigger: Trigger) -> Event {
             checkpoint: None,
             tell: false,
             failure: None,
+            replaces: None,
         },
     }
 }
@@ -265,6 +266,13 @@ fn chats() -> Vec<Event> {
         Event::PairingRevoked { user: "telegram/7".into() },
         Event::ChatMigrated { platform: "telegram".into(), from: "-7".into(), to: "-1007".into() },
         Event::MessageRefused { message: "m3".into() },
+        Event::TurnReopened { turn: "t1".into(), messages: vec!["m1".into()] },
+        Event::UsageReported {
+            model: "main".into(),
+            estimated: 90,
+            usage,
+            disbelieved: Some(Usage { input_tokens: u64::MAX, ..usage }),
+        },
     ]
 }
 

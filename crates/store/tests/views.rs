@@ -136,7 +136,8 @@ async fn pairings_moves_and_usage_are_kept_whether_or_not_they_belong_to_a_chann
     ];
     store.append(records).await.unwrap();
     let model = "main".to_owned();
-    chat.append(vec![Event::UsageReported { model, estimated: 9, usage: usage(10) }]).await;
+    chat.append(vec![Event::UsageReported { model, estimated: 9, usage: usage(10), disbelieved: None }])
+        .await;
     let check = async |store: &Store| {
         let registry = store.registry().await.unwrap();
         assert_eq!(registry.standing("telegram/5", at(9)), Standing::Paired);

@@ -308,7 +308,7 @@ impl Client {
         Ok(Events { body: response.into_body(), text: String::new() })
     }
 
-    /// Sends a message and looks on at its turn: `accepted`, `delta`, `tool`, `approval`, `reply`, `error`.
+    /// Sends a message and looks on at its turn: `accepted`, `delta`, `tool`, `approval`, `waiting`, `reply`, `error`.
     ///
     /// # Errors
     /// There is no daemon.

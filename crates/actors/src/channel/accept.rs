@@ -81,11 +81,10 @@ impl ChannelState {
                 Ok(Some(answer)) => {
                     Ok(Ok(Admission { turn: end.turn.clone(), progress: ended_stream(answer) }))
                 }
-                // It failed: it runs again as a new message under the same id.
-                Ok(None) => self.take_in(inbound, print).await,
+                Ok(None) => self.try_again_for(inbound, print, &end.turn).await,
                 Err(refusal) => Ok(Err(refusal)),
             },
-            Standing::New => self.take_in(inbound, print).await,
+            Standing::New => self.take_in(inbound, print, None).await,
         }
     }
 
@@ -120,22 +119,60 @@ impl ChannelState {
         Ok(Ok(Admission { turn, progress: ended_stream(Answer::Failed(failure::repeated())) }))
     }
 
+    /// A message whose turn ended without an answer is sent again: that turn is open again, or it begins another in its
+    /// place.
+    async fn try_again_for(
+        &mut self,
+        inbound: &Inbound,
+        print: String,
+        turn: &TurnId,
+    ) -> Result<Result<Admission, Refusal>, Fault> {
+        let again = self.cell.read(|conversation| conversation.sent_again(turn, &inbound.message));
+        let is_idle = self.current.is_none() && self.unsaved.is_none();
+        let Some(reopened @ Event::TurnReopened { .. }) = again else {
+            return self.take_in(inbound, print, again).await;
+        };
+        if !is_idle {
+            return Ok(Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }));
+        }
+        if let Some(refusal) = self.over_limit(inbound).await? {
+            return Ok(Err(refusal));
+        }
+        let progress = self.cell.hub.join(&inbound.message);
+        if let Err(error) = self.commit(vec![reopened]).await? {
+            drop(progress);
+            return Ok(Err(Refusal::Store(error)));
+        }
+        metrics::counter!("cairn_accepted_total").increment(1);
+        self.go_on().await?;
+        Ok(Ok(Admission { turn: turn.clone(), progress }))
+    }
+
+    async fn over_limit(&mut self, inbound: &Inbound) -> Result<Option<Refusal>, Fault> {
+        if inbound.addressed
+            && let Err(limited) = self.shared.admit(&self.cell.id, &inbound.author.id)
+        {
+            self.note_refused(&inbound.message).await?;
+            let Limited { retry_after_secs, words, tell } = limited;
+            return Ok(Some(Refusal::Limited { retry_after_secs, words, tell }));
+        }
+        Ok(None)
+    }
+
+    /// `before`: what is to be journalled before it.
     async fn take_in(
         &mut self,
         inbound: &Inbound,
         print: String,
+        before: Option<Event>,
     ) -> Result<Result<Admission, Refusal>, Fault> {
         let (n_pending, turn) =
             self.cell.read(|conversation| (conversation.pending.len(), conversation.next_turn()));
         if n_pending >= self.shared.limits().channel_queue {
             return Ok(Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }));
         }
-        if inbound.addressed
-            && let Err(limited) = self.shared.admit(&self.cell.id, &inbound.author.id)
-        {
-            self.note_refused(&inbound.message).await?;
-            let Limited { retry_after_secs, words, tell } = limited;
-            return Ok(Err(Refusal::Limited { retry_after_secs, words, tell }));
+        if let Some(refusal) = self.over_limit(inbound).await? {
+            return Ok(Err(refusal));
         }
         let mut pending = Pending {
             message: inbound.message.clone(),
@@ -152,7 +189,8 @@ impl ChannelState {
         pending.tokens = pending_tokens(&pending);
         // An idle channel begins the turn in the same breath: one sync for both.
         let begun = self.next_turn_events(Some(&pending));
-        let mut events = vec![Event::Accepted(pending)];
+        let mut events: Vec<Event> = before.into_iter().collect();
+        events.push(Event::Accepted(pending));
         events.extend(begun);
         // Waiting begins before the turn can end.
         let progress = self.cell.hub.join(&inbound.message);

@@ -1,6 +1,6 @@
 //! What people and other parts of the house ask of a channel.
 
-use cairn_core::compaction::{give_up, request_manual};
+use cairn_core::compaction::{NothingToCompact, give_up, request_manual};
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, RunOutcome, RunRequest, Trigger};
@@ -15,8 +15,9 @@ use crate::house::{Compaction, HouseError, RoomMade, RunTicket};
 const QUEUED_MAX: usize = 4;
 
 impl ChannelState {
-    /// Starts a compaction, or queues one behind the run under way; when that run leaves nothing more to compact, it
-    /// is the one that was asked for. An engine without runs makes room at once. `tell`: the chat is told how it ends.
+    /// Starts a compaction, or queues one behind the run under way; when that run leaves nothing more to compact and has the
+    /// same instruction, it is the one that was asked for. An engine without runs makes room at once. `tell`: the chat is
+    /// told how it ends.
     pub(super) async fn compact(
         &mut self,
         instruction: Option<String>,
@@ -60,7 +61,7 @@ impl ChannelState {
 
     fn run_under_way(&mut self, tell: bool) -> Compaction {
         let run = self.cell.read(|conversation| conversation.run.as_ref().map(|run| run.id.clone()));
-        let Some(run) = run else { return Compaction::Nothing };
+        let Some(run) = run else { return self.nothing() };
         if tell {
             self.told_of.insert(run.clone());
         }
@@ -83,7 +84,13 @@ impl ChannelState {
         if let Err(error) = self.commit(events).await? {
             return Ok(Err(HouseError::Store(error)));
         }
-        Ok(Ok(made.map_or(Compaction::Nothing, Compaction::Made)))
+        Ok(Ok(made.map_or_else(|| self.nothing(), Compaction::Made)))
+    }
+
+    fn nothing(&self) -> Compaction {
+        let settings = &self.cell.settings();
+        let why = self.cell.read(|conversation| NothingToCompact::of(conversation, settings));
+        Compaction::Nothing(why)
     }
 
     /// Archives everything and begins afresh.

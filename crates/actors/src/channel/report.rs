@@ -43,6 +43,10 @@ impl ChannelState {
                     let (channel, messages) = (self.cell.id.clone(), messages.clone());
                     self.shared.notify(Notice::TurnStarted { channel, turn: turn.clone(), messages });
                 }
+                Event::TurnReopened { turn, messages } => {
+                    let (channel, turn, messages) = (self.cell.id.clone(), turn.clone(), messages.clone());
+                    self.shared.notify(Notice::TurnStarted { channel, turn, messages });
+                }
                 Event::TurnEnded(end) => {
                     if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
                         self.cell.hub.end(messages, |message| answer_of(message, end, String::new()));

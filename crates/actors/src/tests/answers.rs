@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cairn_core::event::{Event, TurnOutcome};
 use cairn_core::ids::AgentId;
+use cairn_core::message::Role;
 use cairn_core::model::ModelError;
 use cairn_core::ports::{Progress, Refusal, StoreError};
 use futures::StreamExt as _;
@@ -89,6 +90,47 @@ async fn a_failed_message_runs_again_under_its_id() {
     assert_eq!(outcomes.collect::<Vec<_>>(), [false, true]);
 }
 
+/// How often the people's messages of a conversation say that.
+fn said(world: &World, text: &str) -> usize {
+    let history = world.store.history(&local());
+    history.iter().filter(|entry| entry.role == Role::User && entry.text() == text).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_message_that_is_sent_again_stands_once_in_the_history() {
+    let world = World::new();
+    let live = world.start().await;
+    for _ in 0..3 {
+        world.model.plan(Kind::Reply, Plan::Broken("", ModelError::BadRequest("no".to_owned())));
+        assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
+    }
+    assert_eq!(live.ask("a", "hello").await, "re: hello");
+    assert_eq!(live.ask("a", "hello").await, "re: hello", "the stored answer");
+    assert_eq!(live.ask("b", "and now?").await, "re: and now?");
+    assert_eq!((said(&world, "hello"), world.store.history(&local()).len()), (1, 4));
+    let requests = world.model.requests(Kind::Reply);
+    assert!(requests.iter().all(|request| words(request).matches("hello").count() <= 2), "{requests:?}");
+    check_coverage(&world.conversation());
+    // The same after a restart, from the journal.
+    let world = world.killed();
+    let live = world.start().await;
+    assert_eq!(live.ask("a", "hello").await, "re: hello");
+    assert_eq!(said(&world, "hello"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_message_that_is_sent_again_after_another_takes_the_place_of_the_first_in_the_window() {
+    let world = World::new();
+    let live = world.start().await;
+    world.model.plan(Kind::Reply, Plan::Broken("", ModelError::BadRequest("no".to_owned())));
+    assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
+    live.ask("b", "are you there?").await;
+    assert_eq!(live.ask("a", "hello").await, "re: hello");
+    let conversation = world.conversation();
+    let in_sight: Vec<_> = conversation.live.iter().map(|entry| entry.text()).collect();
+    assert_eq!(in_sight, ["are you there?", "re: are you there?", "hello", "re: hello"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_model_that_fails_in_passing_is_asked_again() {
     let world = World::new();
@@ -104,7 +146,9 @@ async fn a_model_that_fails_in_passing_is_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_stays_down_fails_the_turn_visibly_and_the_next_one_runs() {
-    let world = World::new();
+    let mut world = World::new();
+    // It is over in the pause after the last of these calls.
+    world.limits.turn_timeout = Duration::from_secs(4);
     let live = world.start().await;
     for _ in 0..world.limits.model_attempts {
         world.model.plan(Kind::Reply, Plan::Broken("", overloaded()));

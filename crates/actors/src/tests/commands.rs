@@ -3,8 +3,9 @@
 use crate::{HouseError, Notice};
 use cairn_core::event::RunOutcome;
 use cairn_core::ids::Generation;
+use cairn_core::model::ModelError;
 
-use super::common::model::{Kind, words};
+use super::common::model::{Kind, Plan, words};
 use super::common::*;
 
 #[tokio::test(start_paused = true)]
@@ -58,6 +59,54 @@ async fn a_queued_compaction_whose_range_an_emergency_took_ends_as_superseded() 
     settle().await;
     assert!(world.conversation().queued_runs.is_empty());
     check_coverage(&world.conversation());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instruction_behind_a_run_that_was_asked_for_makes_its_summary_again_from_the_messages() {
+    let world = World::new();
+    let live = world.start().await;
+    for n in 0..10 {
+        live.ask(&format!("m{n}"), &chatter(n)).await;
+    }
+    let gate = world.model.hold(Kind::Run);
+    let first = live.house.compact(&local(), None, false).await.unwrap().run().unwrap();
+    let names = Some("keep all names".to_owned());
+    let second = live.house.compact(&local(), names, false).await.unwrap().run().unwrap();
+    assert!(second.queued && second.run != first.run);
+    gate.add_permits(100);
+    let (first, second) = (first.ended.await.unwrap(), second.ended.await.unwrap());
+    assert_eq!((first.outcome, second.outcome), (RunOutcome::Committed, RunOutcome::Committed));
+    assert_eq!((first.messages, second.messages), (18, 18));
+    let runs = world.model.requests(Kind::Run);
+    let asks = |said: &String| said.contains("keep all names");
+    let (with, without): (Vec<_>, Vec<_>) = runs.iter().map(words).partition(asks);
+    let has_all = |said: &[String]| (0..9).all(|n| said.iter().any(|said| said.contains(&chatter(n))));
+    assert!(has_all(&without) && has_all(&with), "both are made from what was said");
+    let conversation = world.conversation();
+    check_coverage(&conversation);
+    let kept: Vec<_> = conversation.stack.summaries().map(|summary| summary.id.to_string()).collect();
+    assert_eq!(kept, [second.run.as_str().replacen('r', "s", 1)]);
+    assert!(conversation.queued_runs.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_cannot_be_made_again_stays_as_it_is() {
+    let mut world = World::new();
+    world.settings.compaction.max_attempts = 1;
+    let live = world.start().await;
+    for n in 0..10 {
+        live.ask(&format!("m{n}"), &chatter(n)).await;
+    }
+    let first = live.house.compact(&local(), None, false).await.unwrap().run().unwrap().ended.await.unwrap();
+    for _ in 0..5 {
+        world.model.plan(Kind::Run, Plan::Broken("", ModelError::Auth("no".to_owned())));
+    }
+    let again = live.house.compact(&local(), Some("names".to_owned()), false).await.unwrap();
+    let again = again.run().unwrap().ended.await.unwrap();
+    assert_eq!(again.outcome, RunOutcome::Failed, "no digest takes the place of a summary");
+    let conversation = world.conversation();
+    assert_eq!(conversation.stack.summaries().next(), first.summary.as_ref());
+    check_coverage(&conversation);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use cairn_core::event::{Event, TurnOutcome};
 use cairn_core::model::ModelError;
+use cairn_core::ports::{Answer, Progress};
+use futures::StreamExt as _;
 use tokio::time::Instant;
 
 use super::common::model::{Kind, Plan};
@@ -131,17 +133,6 @@ async fn a_request_that_the_model_refuses_fails_with_a_note_and_never_runs_again
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_local_turn_fails_as_it_always_did() {
-    let world = World::new();
-    let live = world.start().await;
-    for _ in 0..world.limits.model_attempts {
-        world.model.plan(Kind::Reply, down());
-    }
-    assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
-    assert_eq!(live.ask("a", "hello").await, "re: hello");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_turn_that_is_given_up_after_unclean_stops_is_told() {
     let mut world = World::new();
     for _ in 0..3 {
@@ -187,4 +178,61 @@ async fn a_model_that_answers_with_nothing_usable_is_not_waited_for() {
     let failed = |event: &Event| matches!(event, Event::TurnEnded(end) if matches!(end.outcome, TurnOutcome::Failed { .. }));
     world.store.until(1, failed).await;
     assert_eq!(world.model.requests(Kind::Reply).len(), world.limits.model_attempts as usize);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_turn_waits_for_a_server_that_starts_again_and_says_so() {
+    let world = World::new();
+    let live = world.start().await;
+    for _ in 0..3 {
+        world.model.plan(Kind::Reply, down());
+    }
+    let loading = ModelError::Overloaded { message: "HTTP 503: Loading model".to_owned(), retry_after: None };
+    for _ in 0..4 {
+        world.model.plan(Kind::Reply, Plan::Broken("", loading.clone()));
+    }
+    let start = Instant::now();
+    let open = live.submit(message(&local(), "a", "hello")).await.unwrap();
+    let progress: Vec<Progress> = open.progress.collect().await;
+    assert!(start.elapsed() > Duration::from_secs(5) && start.elapsed() < world.limits.turn_timeout);
+    let told: Vec<&String> = progress
+        .iter()
+        .filter_map(|one| match one {
+            Progress::Waiting(why) => Some(why),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told.len(), 1, "{progress:?}");
+    assert!(told[0].contains("Loading model") && told[0].contains("waiting"), "{told:?}");
+    let last = progress.last();
+    assert!(
+        matches!(last, Some(Progress::Ended(Answer::Reply(reply))) if reply.reply == "re: hello"),
+        "{last:?}"
+    );
+    assert_eq!(world.store.count(|event| matches!(event, Event::OutboxIntended { .. })), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_turn_waits_no_longer_than_a_turn_may_take_and_says_what_the_server_said() {
+    let world = World::new();
+    let live = world.start().await;
+    for _ in 0..200 {
+        world.model.plan(Kind::Reply, down());
+    }
+    let start = Instant::now();
+    let open = live.submit(message(&local(), "a", "hello")).await.unwrap();
+    let Answer::Failed(failure) = answer(open).await else { panic!("answered") };
+    assert_eq!(start.elapsed(), world.limits.turn_timeout);
+    assert!(failure.message.contains("cannot reach the model's server: refused"), "{failure:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_turn_does_not_wait_for_a_key() {
+    let world = World::new();
+    let live = world.start().await;
+    world.model.plan(Kind::Reply, Plan::Broken("", ModelError::Auth("no".to_owned())));
+    let start = Instant::now();
+    let open = live.submit(message(&local(), "a", "hello")).await.unwrap();
+    let Answer::Failed(failure) = answer(open).await else { panic!("answered") };
+    assert!(start.elapsed() < Duration::from_secs(1) && failure.hint.contains("api_key"), "{failure:?}");
 }

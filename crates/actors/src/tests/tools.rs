@@ -71,7 +71,11 @@ async fn who_waits_sees_the_tools_at_work() {
         .iter()
         .filter_map(|progress| match progress {
             Progress::Tool { state, .. } => Some(*state),
-            Progress::Delta(_) | Progress::Restarted | Progress::Approval(_) | Progress::Ended(_) => None,
+            Progress::Delta(_)
+            | Progress::Restarted
+            | Progress::Approval(_)
+            | Progress::Waiting(_)
+            | Progress::Ended(_) => None,
         })
         .collect();
     assert_eq!(tools, ["started", "done"]);

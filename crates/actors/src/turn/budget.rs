@@ -2,20 +2,36 @@
 
 use std::time::Duration;
 
+use cairn_core::ports::TurnFailure;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::failure;
 
 /// The time that a turn has.
 pub(super) struct Budget {
     limit: Duration,
     /// When it is over; none while the clock stands still.
     deadline: watch::Sender<Option<Instant>>,
+    /// Why there is no answer yet, while no model answers.
+    why: Mutex<Option<TurnFailure>>,
 }
 
 impl Budget {
     /// It begins now.
     pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, deadline: watch::Sender::new(Some(Instant::now() + limit)) }
+        Self { limit, deadline: watch::Sender::new(Some(Instant::now() + limit)), why: Mutex::default() }
+    }
+
+    /// Notes why there is no answer yet; none: a model has answered.
+    pub(super) fn note(&self, why: Option<TurnFailure>) {
+        *self.why.lock() = why;
+    }
+
+    /// What a turn fails with whose time is over.
+    pub(super) fn failure(&self) -> TurnFailure {
+        self.why.lock().clone().unwrap_or_else(|| failure::too_long(self.limit))
     }
 
     /// The clock stands still.

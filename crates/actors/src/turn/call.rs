@@ -7,6 +7,7 @@ use cairn_core::event::Event;
 use cairn_core::message::ToolCall;
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::ports::TurnFailure;
+use cairn_core::tokens::estimate;
 use cairn_core::window::{AssembleError, Assembled, Tail};
 use futures::StreamExt as _;
 use tokio::time::Instant;
@@ -15,6 +16,7 @@ use super::chain::Tries;
 use super::{Cause, Turn};
 use crate::cell::Cell;
 use crate::failure;
+use crate::figures;
 use crate::show::Show;
 
 /// What the model said in one call.
@@ -24,7 +26,10 @@ pub(super) struct Call {
     pub(super) reasoning: String,
     pub(super) tool_calls: Vec<ToolCall>,
     pub(super) quotes: bool,
+    /// What it took, where the provider says so: as it counts.
     pub(super) usage: Option<Usage>,
+    /// What the provider said of that, where it cannot be true.
+    disbelieved: Option<Usage>,
     /// The model that said it, by its id in the configuration.
     pub(super) model: String,
     estimated: u64,
@@ -34,7 +39,20 @@ impl Call {
     /// What the provider reported, for the journal.
     pub(super) fn reported(&self) -> Option<Event> {
         let usage = self.usage?;
-        Some(Event::UsageReported { model: self.model.clone(), estimated: self.estimated, usage })
+        let (model, estimated, disbelieved) = (self.model.clone(), self.estimated, self.disbelieved);
+        Some(Event::UsageReported { model, estimated, usage, disbelieved })
+    }
+
+    /// Holds what the provider reported against our own estimate. `tokens`: of the request, corrected.
+    fn weigh(&mut self, tokens: u64, answer_max: u64) {
+        let Some(reported) = self.usage else { return };
+        let said = [self.text.as_str(), self.reasoning.as_str()].map(estimate);
+        let called = self.tool_calls.iter().map(|call| estimate(&call.arguments.to_string()));
+        let output_tokens = said.into_iter().chain(called).map(u64::from).sum();
+        let ours = Usage { input_tokens: tokens, output_tokens, ..Usage::default() };
+        let believed = figures::believed(&self.model, reported, ours, answer_max);
+        self.disbelieved = believed.is_none().then_some(reported);
+        self.usage = Some(believed.unwrap_or(ours));
     }
 }
 
@@ -56,7 +74,9 @@ impl Turn {
                 Ok(call) => {
                     self.calm();
                     self.args.shared.models.answered(&self.settings.model);
-                    return Ok(Call { estimated, model: self.settings.model.clone(), ..call });
+                    let mut call = Call { estimated, model: self.settings.model.clone(), ..call };
+                    call.weigh(tokens, self.settings.window.output_reserve_tokens);
+                    return Ok(call);
                 }
                 Err(error) => self.overcome(error, tokens, &mut tries).await?,
             }

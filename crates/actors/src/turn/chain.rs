@@ -112,7 +112,9 @@ impl Turn {
         }
         self.patience.failed();
         let asked = self.asked(&error, tries);
+        let failed = failure::of_models(&model, &error, &tries.errors);
         if self.patience.waits() && self.patience.covers(&error) {
+            self.budget.note(Some(failed));
             self.pause(&error, asked).await;
             return self.come_back(tries).await;
         }
@@ -126,7 +128,8 @@ impl Turn {
             }
             None if self.patience.covers(&error) => {
                 tracing::warn!(model, error = error.in_brief(), "model call failed");
-                self.bear().await?;
+                self.bear(Some(&failed)).await?;
+                self.budget.note(Some(failed));
                 self.pause(&error, asked).await;
             }
             None => {
@@ -135,7 +138,7 @@ impl Turn {
                     error = error.in_brief(),
                     "model call failed; `cairn status` has its server's words"
                 );
-                return Err(failure::of_models(&model, &error, &tries.errors));
+                return Err(failed);
             }
         }
         self.come_back(tries).await

@@ -102,7 +102,7 @@ pub(crate) async fn run(args: TurnArgs) -> Run {
         result = turn.run() => result,
         () = budget.is_over() => {
             tracing::warn!(?limit, "a turn took too long; it is ended");
-            Err(failure::too_long(limit))
+            Err(budget.failure())
         }
     };
     let shown = match show {

@@ -1,5 +1,6 @@
-//! Patience: in a chat a turn does not fail because no model answers. People are told once that their message is kept;
-//! then it is tried again, with growing pauses, until it is answered or somebody stops it.
+//! Patience: a turn does not fail because no model answers. People are told once, in a chat that their message is kept;
+//! then it is tried again, with growing pauses, until it is answered or somebody stops it. A local turn, for which
+//! somebody waits, does so within the turn's limit.
 
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub(super) struct Patience {
     waits: bool,
     /// When the first call failed since one succeeded last.
     since: Option<Instant>,
+    /// A local turn waits for no server that asks for more.
+    asked_max: Duration,
     pace: Pace,
 }
 
@@ -47,21 +50,26 @@ impl Patience {
             told,
             waits: false,
             since: None,
+            asked_max: args.shared.limits().model_retry_max,
             pace: Pace::up_to(args.shared.limits().patience_max),
         }
     }
 
     /// Whether it waits after this error instead of failing.
     pub(super) fn covers(&self, error: &ModelError) -> bool {
-        let mends = !matches!(
-            error,
+        match error {
             ModelError::BadRequest(_)
-                | ModelError::NoTools(_)
-                | ModelError::ContextOverflow { .. }
-                // It answers, with nothing that can be used: every further call would cost as much and end alike.
-                | ModelError::Protocol(_)
-        );
-        self.is_chat && mends
+            | ModelError::NoTools(_)
+            | ModelError::ContextOverflow { .. }
+            // It answers, with nothing that can be used: every further call would cost as much and end alike.
+            | ModelError::Protocol(_) => false,
+            // Somebody must mend that first: who waits for an answer is told at once, a chat goes on by itself.
+            ModelError::Auth(_) => self.is_chat,
+            ModelError::RateLimited { retry_after, .. } => {
+                self.is_chat || retry_after.is_none_or(|asked| asked <= self.asked_max)
+            }
+            ModelError::Overloaded { .. } | ModelError::Timeout(_) | ModelError::Transport(_) => true,
+        }
     }
 
     /// It waits already.
@@ -79,6 +87,7 @@ impl Turn {
     /// A call succeeded.
     pub(super) fn calm(&mut self) {
         self.patience.since = None;
+        self.budget.note(None);
         if std::mem::take(&mut self.patience.waits) {
             self.patience.pace = Pace::up_to(self.args.shared.limits().patience_max);
             self.budget.go_on();
@@ -92,7 +101,7 @@ impl Turn {
         work: impl Future<Output = T> + Send,
     ) -> Result<T, TurnFailure> {
         let patience = &self.patience;
-        let due = patience.since.filter(|_| patience.is_chat && !patience.waits);
+        let due = patience.since.filter(|_| !patience.waits);
         let Some(since) = due else { return Ok(work.await) };
         tokio::pin!(work);
         tokio::select! {
@@ -102,14 +111,18 @@ impl Turn {
         }
         // Whoever sees words coming needs no comfort.
         if self.args.cell.hub.so_far().is_empty() {
-            self.bear().await?;
+            self.bear(None).await?;
         }
         Ok(work.await)
     }
 
-    /// From here on it waits: people are told, unless they have been.
-    pub(super) async fn bear(&mut self) -> Result<(), TurnFailure> {
+    /// From here on it waits: people are told, unless they have been. `failure`: why, for who waits for a local turn.
+    pub(super) async fn bear(&mut self, failure: Option<&TurnFailure>) -> Result<(), TurnFailure> {
         if std::mem::replace(&mut self.patience.waits, true) {
+            return Ok(());
+        }
+        if !self.patience.is_chat {
+            self.bear_locally(failure);
             return Ok(());
         }
         self.budget.hold();
@@ -136,6 +149,16 @@ impl Turn {
         tracing::error!(channel = %self.args.cell.id,
             "no model answers; the chat is told, and its message is answered when one does: check the model's server");
         self.step(note.into_iter().collect()).await
+    }
+
+    /// Whoever waits for the answer is told; the turn's clock goes on.
+    fn bear_locally(&self, failure: Option<&TurnFailure>) {
+        let why =
+            failure.map_or_else(|| "the model does not answer".to_owned(), |failure| failure.message.clone());
+        self.args.cell.hub.waits(&format!("{why}; waiting until it answers"));
+        metrics::counter!("cairn_patience_total").increment(1);
+        tracing::warn!(channel = %self.args.cell.id,
+            "no model answers; the turn waits within its limit: check the model's server");
     }
 
     /// Waits before the next call, as long as the model's server has `asked` for at the least. When the house stops first,

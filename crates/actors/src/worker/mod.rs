@@ -175,6 +175,10 @@ async fn sources(shared: &Shared, cell: &Cell, run: &Run) -> Result<Sources, Fai
         let reason = format!("only {} of {} messages could be read", entries.len(), run.messages);
         return Err(Failure::attempt(reason));
     }
+    if run.replaces.is_some() && entries.iter().any(|entry| entry.is_expired()) {
+        let reason = "words of its range have expired; the summary stays as it is".to_owned();
+        return Err(Failure { reason, retry_after_ms: None, outcome: Some(RunOutcome::Failed) });
+    }
     Ok(Sources { entries: entries.into(), summaries: Arc::new([]) })
 }
 
@@ -266,13 +270,14 @@ impl Job {
 
     /// Counts what a call took.
     fn took(&self, usage: Usage) {
-        self.spent.fetch_add(usage.input_tokens + usage.output_tokens, Ordering::Relaxed);
+        self.spent.fetch_add(usage.tokens(), Ordering::Relaxed);
     }
 
     /// What a run comes to that takes no digest: the chunks that are finished, or nothing. What it was to replace stays, and a
     /// later run goes on.
     fn so_far(&self, why: String) -> Result<Made, Failure> {
-        let Some(done) = self.done.lock().clone() else {
+        let done = self.done.lock().clone().filter(|_| self.run.replaces.is_none());
+        let Some(done) = done else {
             return Err(Failure { reason: why, retry_after_ms: None, outcome: Some(RunOutcome::Failed) });
         };
         Ok(Made { draft: Draft { reason: Some(why), ..self.finished(done) } })

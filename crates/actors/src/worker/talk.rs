@@ -13,6 +13,7 @@ use super::{Job, Stop};
 use crate::agent::Candidate;
 use crate::cell::Cell;
 use crate::channel::ChannelMsg;
+use crate::figures;
 
 /// Most model calls of one talk (DESIGN.md).
 const ROUNDS_MAX: u32 = 10;
@@ -77,7 +78,7 @@ impl Talk<'_> {
         }
         let limits = &self.candidate.settings.compaction;
         let limit = Duration::from_secs(limits.call_timeout_secs).min(self.job.effort.left());
-        let bill = Bill::new(self.job, self.candidate, tokens);
+        let bill = Bill::new(self.job, self.candidate, tokens, self.request.max_output_tokens);
         let model = self.candidate.model.info().id.clone();
         match tokio::time::timeout(limit, self.exchange(bill)).await {
             Ok(Ok(said)) => Ok(said),
@@ -158,16 +159,19 @@ struct Bill<'a> {
     job: &'a Job,
     cell: &'a Cell,
     model: String,
+    /// Our own estimate, or what the server reported.
     usage: Usage,
+    /// Most tokens that the answer was allowed.
+    answer_max: u64,
     answer: String,
     is_reported: bool,
 }
 
 impl<'a> Bill<'a> {
-    fn new(job: &'a Job, candidate: &Candidate, tokens: u64) -> Self {
+    fn new(job: &'a Job, candidate: &Candidate, tokens: u64, answer_max: u64) -> Self {
         let usage = Usage { input_tokens: tokens, ..Usage::default() };
-        let model = candidate.model.info().id.clone();
-        let mut bill = Self { job, cell: &job.cell, model, usage, answer: String::new(), is_reported: false };
+        let (model, answer, cell) = (candidate.model.info().id.clone(), String::new(), &job.cell);
+        let mut bill = Self { job, cell, model, usage, answer_max, answer, is_reported: false };
         if super::is_extractive(candidate) {
             bill.nothing();
         }
@@ -179,9 +183,14 @@ impl<'a> Bill<'a> {
     }
 
     fn reported(&mut self, usage: Option<Usage>) {
-        if let Some(usage) = usage {
+        let Some(reported) = usage else { return };
+        if let Some(usage) = figures::believed(&self.model, reported, self.ours(), self.answer_max) {
             (self.usage, self.is_reported) = (usage, true);
         }
+    }
+
+    fn ours(&self) -> Usage {
+        Usage { output_tokens: u64::from(estimate(&self.answer)), ..self.usage }
     }
 
     fn nothing(&mut self) {
@@ -191,10 +200,7 @@ impl<'a> Bill<'a> {
 
 impl Drop for Bill<'_> {
     fn drop(&mut self) {
-        let mut usage = self.usage;
-        if !self.is_reported {
-            usage.output_tokens = u64::from(estimate(&self.answer));
-        }
+        let usage = if self.is_reported { self.usage } else { self.ours() };
         if usage != Usage::default() {
             self.job.took(usage);
             self.cell.tell_channel(ChannelMsg::Spent { model: std::mem::take(&mut self.model), usage });

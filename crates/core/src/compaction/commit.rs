@@ -12,7 +12,7 @@ use super::{Draft, Next, after};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::event::{Event, Run, RunEnd, RunOutcome, Work};
-use crate::ids::{RunId, SummaryId};
+use crate::ids::{RunId, Seq, SummaryId};
 use crate::memory::{DraftMemory, MemorySave, Scope, Source};
 use crate::message::Entry;
 use crate::summary::{MADE_BY_DIGEST, StackSizes, Summary};
@@ -188,12 +188,13 @@ pub(super) fn end_with(
     now: Timestamp,
 ) -> Option<Event> {
     let run = conversation.run.as_ref().filter(|current| current.id == *run)?;
-    let Some((from_at, to_at, level)) = standing(conversation, run, draft.dates.unwrap_or((now, now))) else {
+    let to_seq = draft.to_seq.map_or(run.to_seq, |to_seq| to_seq.min(run.to_seq));
+    let dates = draft.dates.unwrap_or((now, now));
+    let Some((from_at, to_at, level)) = standing(conversation, run, to_seq, dates) else {
         let reason = "its range has been dealt with otherwise";
         return give_up(conversation, agent, RunOutcome::Superseded, reason, now);
     };
-    let id = SummaryId::from(run.id.as_str().replacen('r', "s", 1));
-    let to_seq = draft.to_seq.map_or(run.to_seq, |to_seq| to_seq.min(run.to_seq));
+    let id = SummaryId::of_run(&run.id);
     let mut summary = Summary {
         id: id.clone(),
         level,
@@ -247,6 +248,7 @@ fn bound(summary: &mut Summary, item_tokens: u64) {
 fn standing(
     conversation: &Conversation,
     run: &Run,
+    to_seq: Seq,
     dates: (Timestamp, Timestamp),
 ) -> Option<(Timestamp, Timestamp, u32)> {
     let stack = &conversation.stack;
@@ -259,7 +261,10 @@ fn standing(
         }
         Work::Sealed | Work::Truncated => {
             let overlaps = |summary: &&Summary| {
-                !summary.provisional && summary.from_seq <= run.to_seq && summary.to_seq >= run.from_seq
+                summary.from_seq <= run.to_seq
+                    && summary.to_seq >= run.from_seq
+                    && !summary.provisional
+                    && (run.replaces.as_ref() != Some(&summary.id) || to_seq < summary.to_seq)
             };
             if stack.summaries().any(|summary| overlaps(&summary)) || run.from_seq < conversation.first_seq {
                 return None;

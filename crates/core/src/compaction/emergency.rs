@@ -158,7 +158,7 @@ fn join<'a>(
 ) -> Vec<DigestLine> {
     let mut lines: Vec<DigestLine> = older.cloned().chain(newer).collect();
     while lines.len() > 1 && crate::tokens::estimate(&crate::digest::render(&lines)) > cap {
-        let mut keep = lines.len() % 2 == 0;
+        let mut keep = lines.len().is_multiple_of(2);
         lines.retain(|_| {
             keep = !keep;
             keep

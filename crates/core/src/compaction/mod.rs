@@ -30,8 +30,8 @@ pub use extract::{
     digest_draft, entry_tokens, identifiers_beside, mask_for, masked, summary_tokens, text_limit,
     with_left_out,
 };
-pub use plan::{Decision, next_run, over_budget, request_manual};
-pub(crate) use plan::{closed_turns, compactable};
+pub use plan::{Decision, NothingToCompact, next_run, over_budget, request_manual};
+pub(crate) use plan::{closed_turns, compactable, compactable_by_number, compactable_on_request};
 pub use relief::{relieve, relieve_on_overflow};
 pub use review::{Fault, OpenRequest, Source, mend, open_request, review};
 pub use save::{memory_save_tool, parse_memory, split_memories};

@@ -1,16 +1,17 @@
 //! Which run is due.
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::commit::is_too_little;
 use super::condense::condense;
 use super::{after, give_up};
 use crate::agent::AgentSettings;
 use crate::conversation::{Conversation, Failures};
-use crate::event::{Event, Run, RunOutcome, RunRequest, Trigger, Work};
-use crate::ids::{RunId, Seq};
+use crate::event::{Event, Outcome, Run, RunOutcome, RunRequest, Trigger, Work};
+use crate::ids::{RunId, Seq, SummaryId};
 use crate::prune;
-use crate::summary::{MarkerKind, Merge, StackItem, StackSizes, due_merge};
+use crate::summary::{MarkerKind, Merge, StackItem, StackSizes, Summary, due_merge};
 use crate::tier::Tier;
 use crate::turn::{Span, spans};
 use crate::window::measure;
@@ -39,6 +40,12 @@ const DEFERRED: (SignedDuration, SignedDuration) =
 /// Closed turns at the newest end that no run takes, however large they are (CONTRACT.md, `reserve_ratio`).
 const RESERVED_TURNS: usize = 2;
 
+/// Closed turns at the newest end that stay when somebody asks for a compaction.
+const KEPT_TURNS: usize = 1;
+
+/// Fewest messages of a run that only their number makes due: it costs a call of the model.
+const COUNTED_MIN: f64 = 4.0;
+
 /// The run that is due, if any. Order: none while one is under way; the stack over its share; queued manual runs; pruning,
 /// and then it is measured again; a truncated marker's owed run; a merge that is pressing; the tier; the number of messages;
 /// other merges; what is provisional. Back-off after failures delays all but manual runs, and what can be deferred delays
@@ -53,7 +60,7 @@ pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timesta
     }
     let planner = Planner::new(conversation, agent, now);
     if let Some(queued) = conversation.queued_runs.front() {
-        return match planner.manual(queued.instruction.clone()) {
+        return match planner.manual(queued.instruction.clone(), true) {
             Some(run) => Decision::Start(Box::new(Run { tell: queued.tell, ..run })),
             None => Decision::Apply(planner.moot(queued)),
         };
@@ -90,8 +97,9 @@ pub fn over_budget(conversation: &Conversation, agent: &AgentSettings, now: Time
 }
 
 /// What a person's request for a compaction leads to: `RunStarted`, or `RunQueued` behind what is under way or was asked for before;
-/// `None` when there is nothing to compact (all is within the reserved tail, or too short for a summary). `tell`: the chat
-/// is told how it ends.
+/// `None` when there is nothing to compact beside what is under way: all but the last turn is summarised, or too short for a
+/// summary. An instruction that
+/// differs from that of the run under way is always queued. `tell`: the chat is told how it ends.
 pub fn request_manual(
     conversation: &Conversation,
     agent: &AgentSettings,
@@ -100,12 +108,74 @@ pub fn request_manual(
     now: Timestamp,
 ) -> Option<Event> {
     let planner = Planner::new(conversation, agent, now);
-    let run = planner.manual(instruction.clone())?;
-    if conversation.run.is_some() || !conversation.queued_runs.is_empty() {
-        let request = RunRequest { trigger: Trigger::Manual, instruction, tell };
-        return Some(Event::RunQueued { request });
+    let run = planner.manual(instruction.clone(), false);
+    let under_way = conversation.run.as_ref();
+    if under_way.is_none() && conversation.queued_runs.is_empty() {
+        return run.map(|run| Event::RunStarted { run: Run { tell, ..run } });
     }
-    Some(Event::RunStarted { run: Run { tell, ..run } })
+    let is_new = instruction.is_some() && under_way.is_none_or(|run| run.instruction != instruction);
+    let request = RunRequest { trigger: Trigger::Manual, instruction, tell };
+    (is_new || run.is_some()).then_some(Event::RunQueued { request })
+}
+
+/// Why there is nothing to compact, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NothingToCompact {
+    /// Messages that stand in the window as themselves.
+    pub messages: u64,
+    /// Their turns.
+    pub turns: u64,
+    /// Their tokens, after correction.
+    pub tokens: u64,
+    /// Those of them that could leave: all but the last turn.
+    pub free_messages: u64,
+    /// Their tokens, after correction.
+    pub free_tokens: u64,
+    /// Messages that summaries and markers stand for.
+    pub compacted: u64,
+}
+
+impl NothingToCompact {
+    /// Of a conversation.
+    pub fn of(conversation: &Conversation, agent: &AgentSettings) -> Self {
+        let correction = conversation.correction(&agent.model);
+        let sums = |turns: &[Span]| {
+            let tokens = turns.iter().map(|span| span.tokens).sum();
+            (turns.iter().map(|span| span.messages).sum(), correction.apply(tokens))
+        };
+        let turns = spans(conversation);
+        let (messages, tokens) = sums(&turns);
+        let (free_messages, free_tokens) = sums(&compactable_on_request(conversation));
+        let compacted = conversation.stack.items().iter().map(StackItem::messages).sum();
+        Self { messages, turns: turns.len() as u64, tokens, free_messages, free_tokens, compacted }
+    }
+}
+
+impl std::fmt::Display for NothingToCompact {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counted = |n: u64, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+        let Self { messages, turns, tokens, free_messages, free_tokens, compacted } = *self;
+        write!(f, "nothing to compact: ")?;
+        if messages == 0 {
+            write!(f, "no message is in sight")?;
+        } else {
+            let [messages, turns] = [counted(messages, "message"), counted(turns, "turn")];
+            write!(f, "{messages} in {turns} ({tokens} tokens) in sight, ")?;
+            match free_messages {
+                0 => write!(f, "and the last turn always stays")?,
+                _ => write!(
+                    f,
+                    "without the last turn {} ({free_tokens} tokens), less than a summary takes",
+                    counted(free_messages, "message")
+                )?,
+            }
+        }
+        if compacted > 0 {
+            write!(f, "; {} before them summarised already", counted(compacted, "message"))
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// The pause after failed runs: the base, doubled with each further failure.
@@ -135,12 +205,28 @@ pub(crate) fn closed_turns(conversation: &Conversation) -> Vec<Span> {
     closed
 }
 
-/// Turns that may leave the window when there is time: all but the reserved tail, the open turn, and what is sealed.
-pub(crate) fn compactable(conversation: &Conversation, agent: &AgentSettings) -> Vec<Span> {
+/// Closed turns that are not sealed, but for so many of the newest.
+fn all_but_newest(conversation: &Conversation, n_kept: usize) -> Vec<Span> {
     let sealed_to = conversation.sealed_range().map(|(_, to)| to);
     let mut closed = closed_turns(conversation);
     closed.retain(|span| sealed_to.is_none_or(|to| span.from_seq > to));
-    unreserved(conversation, agent, closed)
+    closed.truncate(closed.len().saturating_sub(n_kept));
+    closed
+}
+
+/// Turns that may leave when somebody asks for it: all but the last one, and what is sealed.
+pub(crate) fn compactable_on_request(conversation: &Conversation) -> Vec<Span> {
+    all_but_newest(conversation, KEPT_TURNS)
+}
+
+/// Turns that may leave because there are too many messages, however small: the reserve in tokens gives way.
+pub(crate) fn compactable_by_number(conversation: &Conversation) -> Vec<Span> {
+    all_but_newest(conversation, RESERVED_TURNS)
+}
+
+/// Turns that may leave the window when there is time: all but the reserved tail, the open turn, and what is sealed.
+pub(crate) fn compactable(conversation: &Conversation, agent: &AgentSettings) -> Vec<Span> {
+    unreserved(conversation, agent, all_but_newest(conversation, 0))
 }
 
 /// Turns without the reserved tail.
@@ -195,21 +281,20 @@ impl<'a> Planner<'a> {
             checkpoint: None,
             tell: false,
             failure: None,
+            replaces: None,
         }
     }
 
-    /// The oldest `fraction` of the live messages, cut at the nearest turn boundary, at least one turn; more where that
+    /// The oldest of these turns, up to `target` messages, cut at the nearest turn boundary, at least one turn; more where that
     /// would free nothing, or did not when it was tried; none where all would not.
-    fn sealed(&self, trigger: Trigger, fraction: f64) -> Option<Run> {
-        let candidates = compactable(self.conversation, self.agent);
-        let target = self.conversation.live.len() as f64 * fraction;
+    fn sealed(&self, trigger: Trigger, candidates: &[Span], target: f64) -> Option<Run> {
         let tried = self.rejected(trigger);
         let is_worth = |messages: u64, tokens: u64| {
             messages > tried && !is_too_little(self.conversation, self.agent, tokens)
         };
         let (mut messages, mut tokens) = (0, 0);
         let mut to_seq = None;
-        for span in &candidates {
+        for span in candidates {
             let with = messages + span.messages;
             let is_enough = (with as f64 - target).abs() > (messages as f64 - target).abs();
             if to_seq.is_some() && is_enough && is_worth(messages, tokens) {
@@ -225,7 +310,7 @@ impl<'a> Planner<'a> {
 
     /// Messages of the last run when it was not worth its summary. What somebody asks for is tried again.
     fn rejected(&self, trigger: Trigger) -> u64 {
-        let last = self.conversation.outcomes.back();
+        let last = self.conversation.outcomes.iter().rev().find(|last| !last.trigger.is_deferrable());
         let last = last.filter(|last| last.outcome == RunOutcome::Rejected && trigger != Trigger::Manual);
         last.map_or(0, |last| last.messages)
     }
@@ -233,24 +318,31 @@ impl<'a> Planner<'a> {
     fn threshold(&self) -> Option<Run> {
         match self.tier {
             Tier::Calm => None,
-            tier => self.sealed(Trigger::Threshold, self.agent.compaction.fraction(tier)),
+            tier => {
+                let target = self.n_live() * self.agent.compaction.fraction(tier);
+                self.sealed(Trigger::Threshold, &compactable(self.conversation, self.agent), target)
+            }
         }
     }
 
-    /// The live history has more messages than it may. As long as the reserved tail leaves less than a run's share of
-    /// them, none is due: it would take a turn or two, again and again.
+    fn n_live(&self) -> f64 {
+        self.conversation.live.len() as f64
+    }
+
+    /// The live history has more messages than it may. A run takes so many that a share of what is allowed is free again;
+    /// where the reserved turns leave less than that share, none is due: it would take a turn or two, again and again.
     fn messages(&self) -> Option<Run> {
-        let most = self.agent.compaction.max_messages;
-        let n_live = self.conversation.live.len() as u64;
-        if most == 0 || n_live <= most {
+        let most = self.agent.compaction.max_messages as f64;
+        if most == 0.0 || self.n_live() <= most {
             return None;
         }
-        let fraction = self.agent.compaction.background_fraction;
-        let free: u64 = compactable(self.conversation, self.agent).iter().map(|span| span.messages).sum();
-        if (free as f64) < n_live as f64 * fraction {
+        let share = most * self.agent.compaction.background_fraction;
+        let candidates = compactable_by_number(self.conversation);
+        let free: u64 = candidates.iter().map(|span| span.messages).sum();
+        if (free as f64) < share.max(COUNTED_MIN) {
             return None;
         }
-        self.sealed(Trigger::Messages, fraction)
+        self.sealed(Trigger::Messages, &candidates, self.n_live() - most + share)
     }
 
     /// Until when a run waits.
@@ -288,9 +380,38 @@ impl<'a> Planner<'a> {
         self.conversation.spent_below(self.agent.compaction.tokens_per_hour, self.now)
     }
 
-    fn manual(&self, instruction: Option<String>) -> Option<Run> {
-        let run = self.sealed(Trigger::Manual, 1.0)?;
+    /// The run that somebody asks for. With an instruction it may make the newest summary again, together with what may
+    /// leave: where nothing else is left, or where it was `queued` behind the very run that somebody else asked for.
+    fn manual(&self, instruction: Option<String>, queued: bool) -> Option<Run> {
+        let candidates = compactable_on_request(self.conversation);
+        let newest = self.newest_summary().filter(|_| instruction.is_some());
+        let is_behind = |summary: &&Summary| {
+            let last = self.conversation.outcomes.back();
+            let made = |last: &Outcome| SummaryId::of_run(&last.run) == summary.id;
+            queued && last.is_some_and(|last| last.trigger == Trigger::Manual && made(last))
+        };
+        let again = |summary: &Summary| {
+            let (work, to_seq) = match candidates.last() {
+                Some(last) => (Work::Sealed, last.to_seq),
+                None => (Work::Truncated, summary.to_seq),
+            };
+            let run = self.run(Trigger::Manual, work, summary.from_seq, to_seq);
+            Run { replaces: Some(summary.id.clone()), ..run }
+        };
+        let run = newest
+            .filter(is_behind)
+            .map(again)
+            .or_else(|| self.sealed(Trigger::Manual, &candidates, self.n_live()))
+            .or_else(|| newest.map(again))?;
         Some(Run { instruction, ..run })
+    }
+
+    /// The summary right before the live history, when it was made from entries.
+    fn newest_summary(&self) -> Option<&'a Summary> {
+        match self.conversation.stack.items().last()? {
+            StackItem::Summary(summary) if summary.level == 0 => Some(summary),
+            _ => None,
+        }
     }
 
     /// The beginning and the end of a queued run for which nothing is left: its range is empty.

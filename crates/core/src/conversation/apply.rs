@@ -43,6 +43,7 @@ impl Conversation {
             Event::TurnStarted { turn, messages, first_seq } => {
                 self.start_turn(record, turn, messages, *first_seq)?;
             }
+            Event::TurnReopened { turn, messages } => self.reopen_turn(turn, messages)?,
             Event::EntryAdded { entry } => self.add_entry(record, entry)?,
             Event::TurnEnded(end) => {
                 self.open_turn.take_if(|open| open.id == end.turn).ok_or("that turn is not open")?;

@@ -5,6 +5,7 @@
 //! [`Conversation::live`] (sealed when the run under way covers it); ranges are in order, and contiguous but for the
 //! turns that were undone. An item of the stack may span such a turn, and does not stand for it.
 
+mod again;
 mod amend;
 mod apply;
 mod head;

@@ -6,8 +6,11 @@ use crate::event::{Event, Record};
 impl Conversation {
     pub(super) fn fold_model(&mut self, record: &Record) {
         match &record.event {
-            Event::UsageReported { model, estimated, usage } => {
-                self.corrections.entry(model.clone()).or_default().observe(*estimated, usage.input_tokens);
+            Event::UsageReported { model, estimated, usage, disbelieved } => {
+                if disbelieved.is_none() {
+                    let correction = self.corrections.entry(model.clone()).or_default();
+                    correction.observe(*estimated, usage.input_tokens);
+                }
                 self.usage_total += *usage;
                 self.reported = Some(Reported {
                     model: model.clone(),

@@ -34,7 +34,11 @@ impl Conversation {
 
     /// Tokens that runs took within the hour before `now`.
     pub fn spent_within_hour(&self, now: Timestamp) -> u64 {
-        self.spent.iter().filter(|spent| is_recent(spent, now)).map(|spent| spent.tokens).sum()
+        self.spent
+            .iter()
+            .filter(|spent| is_recent(spent, now))
+            .map(|spent| spent.tokens)
+            .fold(0, u64::saturating_add)
     }
 
     /// When the tokens that runs took within the last hour will have fallen below `most`, if no more are taken; `None`
@@ -47,7 +51,7 @@ impl Conversation {
             if left < most {
                 break;
             }
-            left -= spent.tokens;
+            left = left.saturating_sub(spent.tokens);
             frees = spent.at.checked_add(SPENT_FOR).ok();
         }
         frees
@@ -55,7 +59,7 @@ impl Conversation {
 
     pub(super) fn spend(&mut self, at: Timestamp, usage: Usage) {
         self.spent.retain(|spent| is_recent(spent, at));
-        self.spent.push_back(Spent { at, tokens: usage.input_tokens + usage.output_tokens });
+        self.spent.push_back(Spent { at, tokens: usage.tokens() });
     }
 
     pub(super) fn fold_results(&mut self, record: &Record) {

@@ -40,6 +40,7 @@ pub(super) fn end_runs(conversation: &Conversation, agent: &AgentSettings, now: 
                 checkpoint: None,
                 tell: queued.tell,
                 failure: None,
+                replaces: None,
             },
         };
         then = after(&then, std::slice::from_ref(&begun));

@@ -5,7 +5,9 @@ use jiff::Timestamp;
 
 use super::{ContextEngine, EngineInfo, MakeRoom, SLIDING};
 use crate::agent::AgentSettings;
-use crate::compaction::{Decision, after, closed_turns, compactable, fewest};
+use crate::compaction::{
+    Decision, after, closed_turns, compactable, compactable_by_number, compactable_on_request, fewest,
+};
 use crate::conversation::Conversation;
 use crate::event::Event;
 use crate::ids::Seq;
@@ -46,7 +48,7 @@ impl ContextEngine for Sliding {
                 slide(conversation, agent, &all, 1, prune::overflow_target(conversation, agent))
             }
             MakeRoom::Manual => {
-                let spared = compactable(conversation, agent);
+                let spared = compactable_on_request(conversation);
                 slide(conversation, agent, &spared, spared.len(), u64::MAX)
             }
         }
@@ -56,7 +58,11 @@ impl ContextEngine for Sliding {
         let settings = &agent.compaction;
         let is_full = settings.max_messages > 0 && conversation.live.len() as u64 > settings.max_messages;
         let is_due = settings.enabled && (is_full || measure(conversation, agent).tier > Tier::Calm);
-        let spared = if is_due { compactable(conversation, agent) } else { Vec::new() };
+        let spared = match is_due {
+            true if is_full => compactable_by_number(conversation),
+            true => compactable(conversation, agent),
+            false => Vec::new(),
+        };
         let events = slide(conversation, agent, &spared, 1, u64::MAX);
         if events.is_empty() { Decision::Idle } else { Decision::Apply(events) }
     }

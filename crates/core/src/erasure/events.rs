@@ -57,6 +57,7 @@ impl Eraser {
             | Event::MessageEdited { .. }
             | Event::MessageDeleted { .. }
             | Event::TurnStarted { .. }
+            | Event::TurnReopened { .. }
             | Event::EntryAdded { .. }
             | Event::TurnEnded(_)
             | Event::TurnUndone { .. }
@@ -125,6 +126,11 @@ impl Eraser {
                 messages.iter_mut().for_each(|message| self.mask.message(message, &self.scrub));
                 room.start_turn(&turn, &messages, first_seq);
                 Event::TurnStarted { turn, messages, first_seq }
+            }
+            Event::TurnReopened { turn, mut messages } => {
+                messages.iter_mut().for_each(|message| self.mask.message(message, &self.scrub));
+                room.open = Some(turn.clone());
+                Event::TurnReopened { turn, messages }
             }
             Event::EntryAdded { entry } => Event::EntryAdded { entry: self.added(room, channel, entry) },
             Event::TurnEnded(end) => Event::TurnEnded(self.ended(room, end)),

@@ -121,6 +121,7 @@ impl Book {
             checkpoint: None,
             tell: false,
             failure: None,
+            replaces: None,
         };
         self.add(Some(channel), Event::RunStarted { run: run.clone() });
         let summary = Summary {

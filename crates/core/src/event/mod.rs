@@ -82,11 +82,21 @@ pub enum Event {
         model: String,
         /// What we had estimated for the whole request, before correction.
         estimated: u64,
-        /// What the provider said.
+        /// What the provider said, or our own estimate where that cannot be true.
         usage: Usage,
+        /// What the provider said that cannot be true: it counts for nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        disbelieved: Option<Usage>,
     },
     /// The open turn ended.
     TurnEnded(TurnEnd),
+    /// The last turn, which had ended without an answer, is open again: its message was sent again.
+    TurnReopened {
+        /// The turn.
+        turn: TurnId,
+        /// Its messages.
+        messages: Vec<MessageId>,
+    },
     /// The daemon found the turn open at a start after an unclean stop.
     TurnInterrupted {
         /// The turn.

@@ -100,12 +100,15 @@ pub struct Run {
     /// Why its last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// The summary that it makes again from its entries, as a person wants it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<SummaryId>,
 }
 
 impl Run {
     /// Where no model can make it, a digest takes its place. Else it ends as failed: what is there stays, and is no worse.
     pub fn takes_digest(&self) -> bool {
-        !self.trigger.is_deferrable()
+        !self.trigger.is_deferrable() && self.replaces.is_none()
     }
 }
 

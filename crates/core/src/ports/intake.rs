@@ -27,6 +27,8 @@ pub enum Progress {
     },
     /// A call waits for a person's yes.
     Approval(Box<Approval>),
+    /// No model answers: the turn waits, and goes on as soon as one does. For people.
+    Waiting(String),
     /// The turn ended; nothing more comes.
     Ended(Answer),
 }

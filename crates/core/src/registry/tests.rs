@@ -167,7 +167,7 @@ fn usage_is_summed_by_model_and_begins_anew_at_midnight() {
     };
     let reported = |minutes, n| {
         let model = "main".to_owned();
-        record(minutes, Event::UsageReported { model, estimated: 1, usage: usage(n) })
+        record(minutes, Event::UsageReported { model, estimated: 1, usage: usage(n), disbelieved: None })
     };
     let mut day = UsageDay::default();
     for record in [reported(0, 100), spent(1, "main", 20), spent(DAY - 1, "small", 7)] {

@@ -8,7 +8,7 @@ const KEPT: f64 = 0.9;
 /// Corrected estimates err upward by this share: too small a window is a nuisance, too large a request an error.
 const MARGIN: f64 = 1.01;
 
-/// Smallest and largest ratio: what lies beyond is a provider's mistake, not our error.
+/// Smallest and largest ratio: what lies beyond is a provider's mistake, not our error, and no report counts for more.
 const RANGE: (f64, f64) = (0.5, 4.0);
 
 /// Running ratio of reported to estimated tokens of a model's requests.
@@ -37,9 +37,11 @@ impl Correction {
         if estimated == 0 || reported == 0 {
             return;
         }
-        let (estimated, reported) = (estimated as f64, reported as f64);
+        let estimated = estimated as f64;
+        let reported = (reported as f64).min(estimated * RANGE.1);
         self.estimated = self.estimated * KEPT + estimated;
-        self.reported = self.reported * KEPT + reported;
+        // A sum that was kept from before may hold a report that counted for more.
+        self.reported = (self.reported * KEPT + reported).min(self.estimated * RANGE.1);
         let mean = self.reported / self.estimated;
         self.ratio = (mean.max(reported / estimated) * MARGIN).clamp(RANGE.0, RANGE.1);
     }

@@ -88,6 +88,20 @@ fn a_rise_is_followed_at_once_and_a_fall_slowly() {
 }
 
 #[test]
+fn an_absurd_report_is_forgotten_as_soon_as_any_other() {
+    let mut correction = Correction::default();
+    correction.observe(1000, u64::MAX);
+    // As it was kept before reports were bounded.
+    let kept = Correction { estimated: 1000.0, reported: u64::MAX as f64, ratio: 4.0 };
+    for mut correction in [correction, kept] {
+        for _ in 0..20 {
+            correction.observe(1000, 1000);
+        }
+        assert!(correction.ratio < 1.1, "{correction:?}");
+    }
+}
+
+#[test]
 fn an_absurd_report_moves_the_ratio_within_its_range() {
     let mut correction = Correction::default();
     correction.observe(1, u64::MAX);

@@ -248,7 +248,7 @@ impl<'a> Sim<'a> {
         let tokens = gauge.tokens.min(self.agent.window.usable_tokens());
         self.outcome.points.push(Point { turn: self.turn_idx, tokens });
         let model = self.agent.model.clone();
-        self.journal(Event::UsageReported { model, estimated: usage.input_tokens, usage })
+        self.journal(Event::UsageReported { model, estimated: usage.input_tokens, usage, disbelieved: None })
     }
 
     fn make_room(&mut self) -> Result<bool, SimError> {

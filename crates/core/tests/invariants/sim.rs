@@ -269,7 +269,8 @@ impl Sim {
         let estimated = window::measure(&self.conversation, &self.agent).estimated_tokens;
         let input_tokens = (estimated as f64 * ratio) as u64;
         let usage = Usage { input_tokens, output_tokens: 10, cached_tokens: 0, cache_write_tokens: 0 };
-        self.journal(Event::UsageReported { model: self.agent.model.clone(), estimated, usage });
+        let (model, disbelieved) = (self.agent.model.clone(), None);
+        self.journal(Event::UsageReported { model, estimated, usage, disbelieved });
     }
 
     /// What is due before a call of the model; whether messages left the window.

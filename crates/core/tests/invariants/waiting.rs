@@ -1,8 +1,9 @@
 //! When a run starts that is due: the number of messages, the cold cache, the hour's budget; and the cap of the stack.
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::compaction::{Decision, give_up, next_run, over_budget, request_manual};
-use cairn_core::event::{Event, RunOutcome, Trigger, Work};
+use cairn_core::compaction::{Decision, NothingToCompact, give_up, next_run, over_budget, request_manual};
+use cairn_core::event::{Event, Run, RunOutcome, Trigger, Work};
+use cairn_core::ids::Seq;
 use cairn_core::model::Usage;
 use cairn_core::summary::{StackSizes, stack_cap};
 use cairn_core::tier::Tier;
@@ -126,7 +127,7 @@ fn too_many_messages_are_a_run_below_every_threshold() {
     sim.turn(LONG, "yes");
     assert_eq!(sim.tier(), Tier::Calm);
     let run = sim.watch().unwrap();
-    assert_eq!((run.trigger, run.messages), (Trigger::Messages, 6), "30 % of 22, in whole turns");
+    assert_eq!((run.trigger, run.messages), (Trigger::Messages, 8), "then 30 % of 20 are free");
     sim.commit("They agreed.");
     assert_eq!(due(&sim), Decision::Idle);
     sim.agent.compaction.max_messages = 0;
@@ -134,19 +135,26 @@ fn too_many_messages_are_a_run_below_every_threshold() {
     assert_eq!(due(&sim), Decision::Idle, "off by default");
 }
 
-#[test]
-fn a_reserved_tail_with_more_messages_than_allowed_makes_no_loop_of_runs() {
+#[rstest]
+#[case(4, 150)]
+#[case(20, 100)]
+#[case(60, 35)]
+fn so_many_messages_are_kept_in_sight_however_small_and_no_turn_has_its_own_run(
+    #[case] most: u64,
+    #[case] runs_max: u32,
+) {
     let mut sim = Sim::new(40_000);
-    sim.agent.compaction.max_messages = 4;
+    sim.agent.compaction.max_messages = most;
     let mut runs = 0;
     for _ in 0..300 {
-        sim.turn("and?", "yes");
-        while sim.watch().is_some() {
-            runs += 1;
+        sim.turn(LONG, "yes");
+        while let Some(run) = sim.watch() {
+            runs += u32::from(run.trigger == Trigger::Messages);
             sim.commit("They agreed.");
         }
+        assert!(sim.live().len() as u64 <= most.max(6), "{} in sight", sim.live().len());
     }
-    assert!((1..12).contains(&runs), "{runs} runs in 300 turns");
+    assert!(runs <= runs_max, "{runs} runs in 300 turns");
     sim.check_coverage();
 }
 
@@ -215,6 +223,83 @@ fn who_asks_for_a_run_comes_after_those_who_asked_before() {
     assert_eq!((sim.conversation.run.is_none(), sim.conversation.queued_runs.len()), (true, 1));
     let asked = request_manual(&sim.conversation, &sim.agent, Some("prices".to_owned()), true, sim.now);
     assert!(matches!(asked, Some(Event::RunQueued { .. })), "{asked:?}");
+}
+
+/// The run that somebody asks for, as it begins.
+fn asked(sim: &mut Sim, instruction: Option<&str>) -> Option<Run> {
+    let instruction = instruction.map(str::to_owned);
+    match request_manual(&sim.conversation, &sim.agent, instruction, false, sim.now)? {
+        Event::RunStarted { run } => {
+            sim.journal(Event::RunStarted { run: run.clone() });
+            Some(run)
+        }
+        queued => {
+            sim.journal(queued);
+            None
+        }
+    }
+}
+
+#[test]
+fn all_but_the_last_turn_is_compacted_on_request_below_every_threshold() {
+    let mut sim = Sim::new(200_000);
+    (0..3).for_each(|_| sim.turn(LONG, LONG));
+    assert_eq!(sim.tier(), Tier::Calm);
+    let run = asked(&mut sim, None).unwrap();
+    assert_eq!((run.from_seq, run.to_seq, run.work), (Seq(1), Seq(4), Work::Sealed));
+    sim.commit("Flats.");
+    assert_eq!(asked(&mut sim, None), None);
+    let why = NothingToCompact::of(&sim.conversation, &sim.agent);
+    assert_eq!((why.messages, why.turns, why.free_messages, why.compacted), (2, 1, 0, 4));
+    let words = why.to_string();
+    assert!(words.starts_with("nothing to compact: 2 messages in 1 turn ("), "{words}");
+    assert!(
+        words.ends_with("the last turn always stays; 4 messages before them summarised already"),
+        "{words}"
+    );
+}
+
+#[test]
+fn an_instruction_behind_a_run_that_was_asked_for_makes_its_summary_again() {
+    let mut sim = Sim::new(200_000);
+    (0..3).for_each(|_| sim.turn(LONG, LONG));
+    let first = asked(&mut sim, None).unwrap();
+    assert_eq!(asked(&mut sim, None), None, "the same is about the run under way");
+    assert!(sim.conversation.queued_runs.is_empty());
+    assert_eq!(asked(&mut sim, Some("prices")), None);
+    assert_eq!(sim.conversation.queued_runs.len(), 1);
+    sim.turn(LONG, LONG);
+    sim.commit("Flats.");
+    let second = sim.watch().unwrap();
+    assert_eq!(second.instruction.as_deref(), Some("prices"));
+    assert_eq!((second.from_seq, second.to_seq, second.messages), (first.from_seq, Seq(6), 6));
+    assert_eq!(sim.conversation.n_sealed(), 2, "what is new is sealed");
+    sim.commit("Flats at 1,450 euros.");
+    sim.check_coverage();
+    let texts: Vec<_> = sim.conversation.stack.summaries().map(|summary| summary.text.as_str()).collect();
+    assert_eq!(texts, ["Flats at 1,450 euros."]);
+    assert_eq!(due(&sim), Decision::Idle);
+}
+
+#[test]
+fn an_instruction_with_nothing_new_makes_the_newest_summary_again() {
+    let mut sim = Sim::new(200_000);
+    (0..3).for_each(|_| sim.turn(LONG, LONG));
+    asked(&mut sim, None).unwrap();
+    sim.commit("Flats.");
+    let again = asked(&mut sim, Some("prices")).unwrap();
+    assert_eq!((again.from_seq, again.to_seq, &again.work), (Seq(1), Seq(4), &Work::Truncated));
+    assert!(!again.takes_digest(), "a digest is no better than what is there");
+    sim.give_up();
+    assert_eq!(sim.conversation.stack.summaries().count(), 1, "what was there stays");
+    asked(&mut sim, Some("prices")).unwrap();
+    sim.commit("Flats at 1,450 euros.");
+    sim.check_coverage();
+    let texts: Vec<_> = sim.conversation.stack.summaries().map(|summary| summary.text.as_str()).collect();
+    assert_eq!(texts, ["Flats at 1,450 euros."]);
+    sim.turn(LONG, LONG);
+    let next = asked(&mut sim, Some("prices")).unwrap();
+    assert_eq!((next.from_seq, next.replaces), (Seq(5), None), "what is new comes alone");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(super) struct WaitBody {
 }
 
 /// `POST /v1/channels/{C}/compact`: 202 with the run, 200 with its end and its summary when that is waited for, or with
-/// `null` when there is nothing to compact or room was made at once.
+/// `null` when there is nothing to compact, with `nothing` that says why in numbers, or room was made at once.
 pub(super) async fn compact(
     State(admin): State<Shared>,
     channel: Segment,
@@ -43,7 +43,10 @@ pub(super) async fn compact(
     let instruction = instruction.filter(|text| !text.trim().is_empty());
     let house = admin.house()?;
     let ticket = match house.compact(&channel, instruction, false).await.map_err(house_error)? {
-        Compaction::Nothing => return Ok(Json(CompactRecord::default()).into_response()),
+        Compaction::Nothing(why) => {
+            let record = CompactRecord { nothing: Some(why), ..CompactRecord::default() };
+            return Ok(Json(record).into_response());
+        }
         Compaction::Made(RoomMade { messages, tokens_before, tokens_after }) => {
             let made = Some(RoomRecord { messages, tokens_before, tokens_after });
             return Ok(Json(CompactRecord { made, ..CompactRecord::default() }).into_response());
@@ -70,6 +73,7 @@ pub(super) async fn compact(
         queued: ticket.queued,
         summary: end.summary.map(|summary| summary.text),
         made: None,
+        nothing: None,
     };
     Ok(Json(record).into_response())
 }

@@ -145,8 +145,7 @@ async fn models(admin: &Admin, house: &House) {
     for agent in agents {
         let id = agent.id.to_string();
         let chain = house.models(&agent);
-        let is_well = |state| matches!(state, ModelState::Answers | ModelState::Ready);
-        let n_well = chain.iter().filter(|model| is_well(model.state)).count();
+        let n_well = chain.iter().filter(|model| model.is_well).count();
         metrics::gauge!("cairn_agent_models_well", "agent" => id.clone()).set(n_well as f64);
         for model in chain {
             for (state, label) in MODELS {

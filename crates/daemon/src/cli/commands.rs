@@ -18,10 +18,11 @@ Examples:
   cairn compact main --wait
   cairn compact main 'keep every figure of the budget' --wait
 
-All but the newest part is summarised, below every threshold, too; during a
-run it waits for that run. Without --wait the run goes on in the daemon. When
+All but the last turn is summarised, below every threshold, too; during a run
+it waits for that run. With an INSTRUCTION the newest summary is made again
+where nothing else is left. Without --wait the run goes on in the daemon. When
 no daemon runs, the command waits in any case. An agent with engine =
-\"sliding\" has no runs: its oldest messages leave the window at once.")]
+\"sliding\" has no runs: all but its last turn leaves the window at once.")]
 pub(crate) struct CompactArgs {
     #[command(flatten)]
     channel: ChannelArg,
@@ -81,8 +82,7 @@ pub(crate) fn told(record: &CompactRecord) -> String {
     }
     match (&record.run, &record.end) {
         (None, _) => {
-            "nothing to compact: the newest messages stay, and a summary of the older ones would free nothing"
-                .to_owned()
+            record.nothing.map_or_else(|| "nothing to compact".to_owned(), |nothing| nothing.to_string())
         }
         (Some(run), None) if record.queued => format!("a run is under way; run {run} follows it"),
         (Some(run), None) => format!("run {run} is under way"),

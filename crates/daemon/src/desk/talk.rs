@@ -13,20 +13,17 @@ impl DaemonDesk {
         call: &CommandCall,
         instruction: Option<String>,
     ) -> Result<String, Trouble> {
+        let with = if instruction.is_some() { " with your instruction" } else { "" };
         let asked = self.deps.house.compact(&call.channel, instruction, true).await?;
         let ticket = match asked {
-            Compaction::Nothing => {
-                let words = "There is nothing to compact yet: the newest messages stay, and a summary of the older ones \
-                             would free nothing.";
-                return Ok(words.to_owned());
-            }
+            Compaction::Nothing(why) => return Ok(format!("There is {why}.")),
             Compaction::Made(made) => return Ok(made_room(made)),
             Compaction::Run(ticket) => ticket,
         };
         let run = ticket.run;
         Ok(match (ticket.queued, ticket.joined) {
             (true, _) => format!(
-                "A compaction is under way; `{run}` follows it. Talk on meanwhile; I will say here what comes of it."
+                "A compaction is under way; `{run}` follows it{with}. Talk on meanwhile; I will say here what comes of it."
             ),
             (false, true) => format!(
                 "Compaction `{run}` is under way already, over all that there is. I will say here what comes of it."

@@ -7,6 +7,7 @@ mod history;
 mod tests;
 
 use cairn_core::agent::AgentSettings;
+use cairn_core::compaction::NothingToCompact;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{Outcome, RunOutcome};
 use cairn_core::ids::{AgentId, ChannelId, Generation, RunId};
@@ -125,6 +126,9 @@ pub struct CompactRecord {
     /// The room that was made at once, by a context engine without runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<RoomRecord>,
+    /// Why there is nothing to compact, in numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nothing: Option<NothingToCompact>,
 }
 
 /// Room that was made at once.

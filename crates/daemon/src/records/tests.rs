@@ -81,6 +81,7 @@ fn conversation() -> Conversation {
         checkpoint: None,
         tell: false,
         failure: None,
+        replaces: None,
     });
     conversation.outcomes.push_back(Outcome {
         run: "r1".into(),

@@ -1,5 +1,6 @@
 //! A chain of models from outside: who answers, why, and what the status says.
 
+use cairn_testkit::daemon::Daemon;
 use cairn_testkit::model::{Answer, FakeModel, Kind};
 use serde_json::{Value, json};
 
@@ -174,4 +175,98 @@ async fn the_correction_of_estimates_outlives_a_restart_and_is_shown() {
     assert_eq!(before["correction"], after["correction"]);
     let text = home.cairn(&["context", "main"]).ended(0).stdout;
     assert!(text.contains("estimates x ") && text.contains(" reported), cached "), "{text}");
+}
+
+async fn metrics(daemon: &Daemon) -> String {
+    let text = daemon.client().raw("GET", "/metrics", "text/plain", Vec::new()).await.unwrap().1;
+    String::from_utf8(text.to_vec()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_local_message_waits_for_a_model_server_that_starts_again() {
+    let home = home::new();
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let limits =
+        "[limits]\nmodel_cool_down_secs = 0\nmodel_limited_secs = 0\nmodel_cool_down_max_secs = 0\n\n";
+    let config = home.config(&format!("{limits}{}", home::one_model(&format!("http://{address}/v1"))));
+    let daemon = home.daemon(Some(&config)).await;
+    let message = json!({ "user": "ann", "text": "hello", "id": "m1" });
+    let mut events = daemon.client().talk("main", &message).await.unwrap();
+    let waiting = events.wait_for("waiting", |_| true).await.unwrap();
+    assert!(waiting["message"].as_str().unwrap().contains("cannot reach the model's server"), "{waiting}");
+    let well = |n: u32| format!("cairn_agent_models_well{{agent=\"main\"}} {n}");
+    let now = metrics(&daemon).await;
+    assert!(now.contains(&well(0)), "{now}");
+    let loading = Answer::error(503, "Loading model");
+    let model = FakeModel::builder().address(address).start().await;
+    model.push(Kind::Reply, loading);
+    let reply = events.wait_for("reply", |_| true).await.unwrap();
+    assert_eq!(reply["message"], "m1", "{reply}");
+    let now = metrics(&daemon).await;
+    assert!(now.contains(&well(1)), "{now}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_message_that_is_sent_again_stands_once_in_the_history() {
+    let (home, model) = (home::new(), FakeModel::start().await);
+    let config = home.config(&home::one_model(&model.base_url()));
+    let mut daemon = home.daemon(Some(&config)).await;
+    let message = json!({ "user": "ann", "text": "hello", "id": "m1" });
+    let path = "/v1/channels/main/messages";
+    for _ in 0..2 {
+        model.push(Kind::Reply, Answer::error(400, "no"));
+        assert_eq!(daemon.client().ask("POST", path, &message).await.unwrap().0, 502);
+        daemon.kill().await.unwrap();
+        daemon = home.daemon(Some(&config)).await;
+    }
+    let (status, reply) = daemon.client().ask("POST", path, &message).await.unwrap();
+    assert_eq!(status, 200, "{reply}");
+    let again = daemon.client().ask("POST", path, &message).await.unwrap();
+    assert_eq!((status, &again.1["reply"]), (again.0, &reply["reply"]), "the stored answer");
+    let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
+    let roles: Vec<_> = history.as_array().unwrap().iter().map(|entry| entry["role"].clone()).collect();
+    assert_eq!(roles, ["user", "assistant"], "{history}");
+    let verified = home.cairn(&["store", "verify", "--json"]).ended(0).json();
+    assert_eq!(verified["ok"], true, "{verified}");
+}
+
+/// A streamed answer whose server reports this usage.
+fn reporting(text: &str, usage: &Value) -> Answer {
+    let chunk = |choices: Value, usage: &Value| json!({"id": "1", "object": "chat.completion.chunk", "choices": choices, "usage": usage});
+    let said = json!([{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]);
+    let (said, counted) = (chunk(said, &Value::Null), chunk(json!([]), usage));
+    Answer::raw(200, "text/event-stream", format!("data: {said}\n\ndata: {counted}\n\ndata: [DONE]\n\n"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_that_cannot_be_true_spends_no_cap_and_teaches_nothing() {
+    let (home, model) = (home::new(), FakeModel::start().await);
+    let text = format!("[limits]\nspend_per_day = 5.0\n{}", home::one_model(&model.base_url()));
+    let prices = "context_window = 32000\ninput_price = 1.0\noutput_price = 1.0\n";
+    let config = home.config(&text.replace("context_window = 32000\n", prices));
+    let daemon = home.daemon(Some(&config)).await;
+    daemon.client().say("main", "hello").await.unwrap();
+    let before = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    for usage in [
+        json!({"prompt_tokens": u64::MAX, "completion_tokens": 5}),
+        json!({"prompt_tokens": 40, "completion_tokens": u64::MAX}),
+        json!({"prompt_tokens": u64::MAX, "completion_tokens": u64::MAX}),
+    ] {
+        model.push(Kind::Reply, reporting("fine", &usage));
+        let (status, reply) = daemon.client().say("main", "and now?").await.unwrap();
+        assert_eq!(status, 200, "{usage}: {reply}");
+        assert!(reply["usage"]["input_tokens"].as_u64().unwrap() < 10_000, "{usage}: {reply}");
+        assert!(reply["usage"]["output_tokens"].as_u64().unwrap() < 100, "{usage}: {reply}");
+    }
+    let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    assert_eq!(before["correction"], context["correction"]);
+    let counted = metrics(&daemon).await;
+    assert!(counted.contains("cairn_usage_disbelieved_total{model=\"fake\"} 3"), "{counted}");
+    assert!(daemon.stop().await.unwrap().success());
+    let daemon = home.daemon(Some(&config)).await;
+    let (status, reply) = daemon.client().say("main", "still there?").await.unwrap();
+    assert_eq!(status, 200, "{reply}");
+    let status = home.cairn(&["status", "--json"]).ended(0).json();
+    let spent = status["spend"]["today"].as_f64().unwrap();
+    assert!(spent > 0.0 && spent < 0.1, "{status}");
 }

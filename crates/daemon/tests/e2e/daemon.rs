@@ -111,8 +111,32 @@ fn compacting_a_short_conversation_is_nothing_to_do() {
     let home = home::new();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     let run = home.cairn(&["compact", "main"]).ended(0);
-    assert!(run.stdout.contains("nothing to compact"), "{run:?}");
-    assert_eq!(home.cairn(&["compact", "main", "--json"]).ended(0).json()["run"], json!(null));
+    assert!(run.stdout.contains("nothing to compact: 2 messages in 1 turn ("), "{run:?}");
+    let answer = home.cairn(&["compact", "main", "--json"]).ended(0).json();
+    assert_eq!((&answer["run"], &answer["nothing"]["free_messages"]), (&json!(null), &json!(0)));
+}
+
+#[test]
+fn all_but_the_last_turn_is_compacted_in_a_window_that_is_nearly_empty() {
+    let home = home::new();
+    let lines: String = (0..5)
+        .map(|n| {
+            format!("Flat {n} in Lisbon costs 1,45{n} euros a month, {}\n", "near the river ".repeat(20))
+        })
+        .collect();
+    home.cairn_with(&["chat"], lines.as_bytes()).ended(0);
+    let answer = home.cairn(&["compact", "main", "--wait", "--json"]).ended(0).json();
+    assert_eq!(
+        (&answer["outcome"], &answer["end"]["messages"]),
+        (&json!("committed"), &json!(8)),
+        "{answer}"
+    );
+    let again = home.cairn(&["compact", "main", "--wait"]).ended(0);
+    assert!(again.stdout.contains("; 8 messages before them summarised already"), "{again:?}");
+    let again = home.cairn(&["compact", "main", "keep the prices", "--wait", "--json"]).ended(0).json();
+    assert_eq!((&again["outcome"], &again["end"]["messages"]), (&json!("committed"), &json!(8)), "{again}");
+    let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    assert_eq!(context["summaries"].as_array().map(Vec::len), Some(1), "{context}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Rig {
         let args: Vec<String> =
             ["-c".to_owned(), says, fake.display().to_string()].into_iter().chain(server.args()).collect();
         let text = format!(
-            "[log]\n{log}\n\n[limits]\nmodel_attempts = 1\n\n[defaults.compaction]\nretry_base_ms = 1\nmax_attempts = 1\n\n\
+            "[log]\n{log}\n\n[limits]\nmodel_attempts = 1\nturn_timeout_secs = 20\n\n[defaults.compaction]\nretry_base_ms = 1\nmax_attempts = 1\n\n\
              [[models]]\nid = \"fake\"\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"fake\"\napi_key_file = \"model.key\"\n\
              context_window = 32000\nmax_output_tokens = 1000\n\n[[agents]]\nid = \"main\"\nmodels = [\"fake\"]\ntools = [\"files/*\"]\n\n\
              [agents.trust]\ntrusted = [\"local/anna\"]\n\n\

@@ -23,7 +23,11 @@ pub(super) async fn whole(mut admission: Admission) -> Result<Response, ApiError
         match progress {
             Progress::Ended(Answer::Reply(reply)) => return Ok(Json(reply).into_response()),
             Progress::Ended(Answer::Failed(failure)) => return Err(failure.into()),
-            Progress::Delta(_) | Progress::Restarted | Progress::Tool { .. } | Progress::Approval(_) => {}
+            Progress::Delta(_)
+            | Progress::Restarted
+            | Progress::Tool { .. }
+            | Progress::Approval(_)
+            | Progress::Waiting(_) => {}
         }
     }
     Err(broken_off(&admission.turn))
@@ -46,6 +50,7 @@ pub(super) fn events(message: MessageId, admission: Admission) -> Response {
                 (event("tool", &json!({ "name": name, "state": state })), false)
             }
             Some(Progress::Approval(approval)) => (event("approval", &approval), false),
+            Some(Progress::Waiting(why)) => (event("waiting", &json!({ "message": why })), false),
             None => (error(broken_off(&turn)), true),
         };
         Some((event, (progress, over, turn)))

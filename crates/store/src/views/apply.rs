@@ -2,7 +2,7 @@
 //! empty views gives the same rows.
 
 use cairn_core::event::{Event, Record};
-use cairn_core::ids::{ChannelId, MessageId, Seq, TurnId};
+use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Entry, LOST_TURN, Pending};
 use cairn_core::ports::StoreError;
 use jiff::{SignedDuration, Timestamp};
@@ -93,6 +93,7 @@ fn in_channel(
         Event::TurnStarted { turn, messages, first_seq } => {
             start_turn(changes, state, channel, record, turn, messages, *first_seq)?;
         }
+        Event::TurnReopened { turn, messages } => reopen_turn(changes, state, channel, turn, messages)?,
         Event::EntryAdded { entry } => add_entry(changes, state, channel, record, entry)?,
         Event::TurnEnded(end) => end_turn(changes, state, channel, record, &end.turn)?,
         Event::RunStarted { .. }
@@ -101,13 +102,7 @@ fn in_channel(
         | Event::EmergencyApplied { .. } => {
             apply_run(changes, state, channel, record)?;
         }
-        Event::GenerationStarted { generation } => {
-            state.generation = *generation;
-            state.open = None;
-            state.run = false;
-            state.queued.clear();
-            state.owes_run = false;
-        }
+        Event::GenerationStarted { generation } => start_generation(state, *generation),
         Event::MessageEdited { message, fingerprint, .. } => {
             edit(changes, channel, record, message, fingerprint)?;
         }
@@ -277,6 +272,32 @@ fn start_turn(
         };
         changes.put(Key::seq(channel, state.next_seq), &seq_row)?;
         state.next_seq = state.next_seq.next();
+    }
+    state.open = Some((turn.clone(), messages.to_vec()));
+    Ok(())
+}
+
+fn start_generation(state: &mut ChannelState, generation: Generation) {
+    state.generation = generation;
+    state.open = None;
+    state.run = false;
+    state.queued.clear();
+    state.owes_run = false;
+}
+
+/// The messages of a turn that had ended wait for its end again.
+fn reopen_turn(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    turn: &TurnId,
+    messages: &[MessageId],
+) -> Result<(), StoreError> {
+    for message in messages {
+        let key = Key::message(channel, message);
+        if let Some(row) = changes.get::<MessageRow>(&key)? {
+            changes.put(key, &MessageRow { end: None, ..row })?;
+        }
     }
     state.open = Some((turn.clone(), messages.to_vec()));
     Ok(())

@@ -149,6 +149,7 @@ impl Chat {
             checkpoint: None,
             tell: false,
             failure: None,
+            replaces: None,
         };
         self.append(vec![Event::RunStarted { run: run.clone() }]).await;
         let summary = Summary {

@@ -288,7 +288,11 @@ pub(crate) async fn answer(admission: Admission) -> Answer {
     let end = admission.progress.filter_map(|progress| async move {
         match progress {
             Progress::Ended(answer) => Some(answer),
-            Progress::Delta(_) | Progress::Restarted | Progress::Tool { .. } | Progress::Approval(_) => None,
+            Progress::Delta(_)
+            | Progress::Restarted
+            | Progress::Tool { .. }
+            | Progress::Approval(_)
+            | Progress::Waiting(_) => None,
         }
     });
     let waited = tokio::time::timeout(store::PATIENCE, Box::pin(end).next()).await;

@@ -113,6 +113,11 @@ async fn send(talk: &Talk, editor: &Editor, text: &str) -> Result<ControlFlow<()
                 wrap = Wrap::new(out::width());
                 print(&style(format!("\n({}: {})\n", one_line(&name), one_line(&state))).dim().to_string())?;
             }
+            Some(Piece::Waiting(why)) => {
+                print(&wrap.finish())?;
+                wrap = Wrap::new(out::width());
+                print(&style(format!("\n({})\n", one_line(&why))).dim().to_string())?;
+            }
             Some(Piece::Approval(approval)) => {
                 print(&wrap.finish())?;
                 wrap = Wrap::new(out::width());

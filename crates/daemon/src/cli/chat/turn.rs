@@ -14,6 +14,8 @@ use super::Talk;
 use crate::cli::client::{CallError, encode};
 use crate::cli::connect::channel_path;
 use crate::cli::failure::Failure;
+use crate::cli::out;
+use crate::cli::text::one_line;
 use crate::sse::ServerEvent;
 
 /// What comes back for a message.
@@ -32,6 +34,8 @@ pub(super) enum Piece {
     },
     /// A call of a tool waits for a yes.
     Approval(Box<Approval>),
+    /// No model answers, and the turn waits: why.
+    Waiting(String),
     /// The whole answer; nothing more comes.
     Reply(Reply),
     /// No answer; nothing more comes.
@@ -108,6 +112,7 @@ impl Talk {
                         denied(&approval);
                     }
                 }
+                Piece::Waiting(why) => out::note(&one_line(&why)),
                 Piece::Delta(_) | Piece::Restarted | Piece::Tool { .. } => {}
             }
         }
@@ -131,6 +136,10 @@ fn piece(event: &ServerEvent) -> Result<Option<Piece>, CallError> {
         name: String,
         state: String,
     }
+    #[derive(Deserialize)]
+    struct Waiting {
+        message: String,
+    }
     Ok(match event.name.as_str() {
         "delta" => Some(Piece::Delta(read::<Delta>(event)?.text)),
         "restarted" => Some(Piece::Restarted),
@@ -139,6 +148,7 @@ fn piece(event: &ServerEvent) -> Result<Option<Piece>, CallError> {
             Some(Piece::Tool { name, state })
         }
         "approval" => Some(Piece::Approval(Box::new(read(event)?))),
+        "waiting" => Some(Piece::Waiting(read::<Waiting>(event)?.message)),
         "reply" => Some(Piece::Reply(read(event)?)),
         "error" => Some(Piece::Failed(read::<ErrorBody>(event)?.error)),
         _ => None,
