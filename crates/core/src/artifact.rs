@@ -170,10 +170,9 @@ pub fn page(
     artifact: &Artifact,
     from: u64,
     found: &ArtifactLines,
-    settings: &ResultGuardSettings,
     room: &Room,
 ) -> String {
-    let shown = beginning(&found.text, settings, room);
+    let shown = beginning(&found.text, room);
     let next = read_on(artifact, from, found, shown);
     let (id, lines) = (&artifact.id, artifact.lines);
     let first = match found.offset {

@@ -64,7 +64,7 @@ impl Toolbox {
         };
         let used = Event::ArtifactUsed { id: artifact.id.clone() };
         // Whoever wrote what the tool returned then.
-        let text = page(&artifact, from, &found, settings, room);
+        let text = page(&artifact, from, &found, room);
         Ok(Found { text, voices: Voices::of_tools(), events: vec![used] })
     }
 }

@@ -7,7 +7,7 @@ use cairn_core::artifact::{Artifact, next_id};
 use cairn_core::event::Event;
 use cairn_core::ids::ArtifactId;
 use cairn_core::message::{Entry, Part, Role, ToolCall, text_of};
-use cairn_core::result_guard::{Room, Verdict, Whereabouts, count_lines, judge, shown, shown_of_lost};
+use cairn_core::result_guard::{Room, Verdict, Whereabouts, count_lines, judge, shown, wanted};
 
 use super::{Toolbox, Used, artifact};
 use crate::turn::draft_entry;
@@ -16,8 +16,10 @@ use crate::turn::draft_entry;
 pub(crate) struct Guard<'a> {
     tools: &'a Toolbox,
     settings: &'a AgentSettings,
-    /// What is free for the next result.
+    /// What is left for the results that are still to come.
     pub(crate) room: Room,
+    /// Calls of the round that have not ended.
+    n_open: usize,
     /// Artifacts stored, and not journalled yet.
     n_stored: usize,
     /// Bytes of pictures, in base64, that this round has kept.
@@ -28,10 +30,24 @@ pub(crate) struct Guard<'a> {
 const PICTURE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl<'a> Guard<'a> {
-    /// The guard over the next round of calls.
-    pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings) -> Self {
+    /// The guard over the next round, of so many calls.
+    pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings, n_calls: usize) -> Self {
         let room = tools.cell.read(|conversation| Room::of(conversation, settings));
-        Self { tools, settings, room, n_stored: 0, picture_bytes: 0 }
+        Self { tools, settings, room, n_open: n_calls, n_stored: 0, picture_bytes: 0 }
+    }
+
+    /// What each of these calls, which have ended at the same time, may show of its result.
+    pub(crate) fn share<'r>(&mut self, ended: impl IntoIterator<Item = (&'r ToolCall, &'r Used)>) -> Room {
+        let settings = &self.settings.result_guard;
+        let wanted: Vec<u64> = ended
+            .into_iter()
+            .map(|(call, used)| {
+                let class = self.tools.class(&call.name, settings);
+                wanted(&used.output.words(), class, settings, &self.room)
+            })
+            .collect();
+        self.n_open = self.n_open.saturating_sub(wanted.len());
+        self.room.share(&wanted, self.n_open)
     }
 
     /// What was admitted so far is in the journal: the ids of its artifacts are taken there.
@@ -39,8 +55,8 @@ impl<'a> Guard<'a> {
         self.n_stored = 0;
     }
 
-    /// What is to be journalled of a result.
-    pub(crate) async fn admit(&mut self, call: ToolCall, used: Used) -> Vec<Event> {
+    /// What is to be journalled of a result that may take so much.
+    pub(crate) async fn admit(&mut self, call: ToolCall, used: Used, share: &Room) -> Vec<Event> {
         let settings = &self.settings.result_guard;
         // A page of an artifact is bounded already, and is one: it is not stored again.
         let (pictures, words): (Vec<Part>, Vec<Part>) =
@@ -49,7 +65,7 @@ impl<'a> Guard<'a> {
         let verdict = if call.name == artifact::NAME {
             Verdict::Whole
         } else {
-            judge(&words, self.tools.class(&call.name, settings), settings, &self.room)
+            judge(&words, self.tools.class(&call.name, settings), settings, share)
         };
         let mut events = used.events;
         let mut entry: Entry = draft_entry(Role::Tool, self.tools.shared.now());
@@ -61,7 +77,7 @@ impl<'a> Guard<'a> {
                     events.push(Event::ArtifactStored { artifact });
                     text
                 }
-                None => shown_of_lost(&words, verdict, settings, &self.room),
+                None => shown(&words, verdict, Whereabouts::Lost),
             }
         } else {
             words
