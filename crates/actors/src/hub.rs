@@ -225,6 +225,7 @@ mod tests {
             model: "m".to_owned(),
             usage: Usage::default(),
             recalled: Vec::new(),
+            notice: None,
         })
     }
 

@@ -2,6 +2,7 @@
 //! artifacts, and the model sees their head and tail around a note by which it can read on, or the note alone.
 
 use crate::agent::AgentSettings;
+use crate::artifact::READ_TOOL;
 use crate::conversation::Conversation;
 use crate::ids::ArtifactId;
 use crate::prune::SHRUNK_NOTICE;
@@ -23,6 +24,9 @@ const NOTE_TOKENS: u64 = 120;
 
 /// Tokens of the frame of a result in the window.
 const FRAME_TOKENS: u64 = 4;
+
+/// How the notice within a message begins that is larger than what the window takes.
+pub const MESSAGE_NOTICE: &str = "[truncated: message exceeded context limit]";
 
 /// A result is weighed in pieces of so many bytes, no further than it takes to know that it is too large.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -150,6 +154,8 @@ pub enum Whereabouts<'a> {
     Artifact(&'a ArtifactId),
     /// Nowhere: it could not be stored.
     Lost,
+    /// It is a message: the history has it, and this artifact, where the model can read it.
+    Message(Option<&'a ArtifactId>),
 }
 
 /// Tokens that a result would take if it had the room of the whole round to itself: for [`Room::share`].
@@ -206,6 +212,15 @@ pub fn shown(text: &str, verdict: Verdict, whereabouts: Whereabouts<'_>) -> Stri
     }
 }
 
+/// Head and tail of a message within so many bytes, around a note that says how to read on. A message that is no longer is
+/// left as it is.
+pub(crate) fn message_edges(text: &str, bytes: usize, artifact: Option<&ArtifactId>) -> String {
+    if text.len() <= bytes {
+        return text.to_owned();
+    }
+    with_edges(text, edges(text, bytes), Whereabouts::Message(artifact))
+}
+
 /// The longest beginning of a text that the room holds, cut after a line where lines are not giant. Never nothing: a few
 /// hundred bytes are left where nothing is free.
 pub fn beginning<'a>(text: &'a str, room: &Room) -> &'a str {
@@ -258,15 +273,24 @@ fn note(text: &str, edges: Option<Edges>, whereabouts: Whereabouts<'_>) -> Strin
         None => "Nothing of it is shown here".to_owned(),
         Some(edges) => left_out(text, edges),
     };
+    let read_on = |id: &ArtifactId| {
+        let (line, offset) = edges.map_or((1, 0), |edges| place(text, edges.head));
+        let offset = if offset > 0 { format!(" and offset = {offset}") } else { String::new() };
+        format!("To read on, call {READ_TOOL} with id = \"{id}\", from = {line}{offset}.")
+    };
     match whereabouts {
-        Whereabouts::Artifact(id) => {
-            let (line, offset) = edges.map_or((1, 0), |edges| place(text, edges.head));
-            let offset = if offset > 0 { format!(" and offset = {offset}") } else { String::new() };
-            format!(
-                "{SHRUNK_NOTICE}\nThe whole result ({size}) is artifact {id}. {left_out}. \
-                 To read on, call artifact_read with id = \"{id}\", from = {line}{offset}."
-            )
-        }
+        Whereabouts::Artifact(id) => format!(
+            "{SHRUNK_NOTICE}\nThe whole result ({size}) is artifact {id}. {left_out}. {}",
+            read_on(id)
+        ),
+        Whereabouts::Message(Some(id)) => format!(
+            "{MESSAGE_NOTICE}\nThe whole message ({size}) is artifact {id}. {left_out}. {}",
+            read_on(id)
+        ),
+        Whereabouts::Message(None) => format!(
+            "{MESSAGE_NOTICE}\nThe whole message ({size}) is kept, but cannot be read here. {left_out}. Say so where \
+             it matters."
+        ),
         Whereabouts::Lost => format!(
             "{SHRUNK_NOTICE}\nThe whole result ({size}) could not be stored, and what is not shown is \
              lost. {left_out}. Call the tool again for a smaller part of it."

@@ -1,6 +1,6 @@
 //! `artifact_read`: reading on in a result that is kept outside of the window.
 
-use cairn_core::artifact::{PAGE_FRAME_BYTES, page, readable};
+use cairn_core::artifact::{PAGE_FRAME_BYTES, READ_TOOL, page, readable};
 use cairn_core::event::Event;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::LineRange;
@@ -13,14 +13,14 @@ use super::call::Found;
 use super::{Toolbox, text_argument};
 
 /// Its name.
-pub(super) const NAME: &str = "artifact_read";
+pub(super) const NAME: &str = READ_TOOL;
 
 pub(super) fn definition() -> ToolDef {
     ToolDef {
         name: NAME.to_owned(),
         description:
-            "Read on in a large result of a tool that is not shown whole: the note in its place names the \
-                      artifact and the line to read on from."
+            "Read on in a large result of a tool, or a large message, that is not shown whole: the note in it names \
+             the artifact and the line to read on from."
                 .to_owned(),
         parameters: json!({
             "type": "object",

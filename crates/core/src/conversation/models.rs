@@ -9,6 +9,7 @@ impl Conversation {
             Event::UsageReported { model, estimated, usage } => {
                 self.corrections.entry(model.clone()).or_default().observe(*estimated, usage.input_tokens);
                 self.usage_total += *usage;
+                self.bounds.entry(model.clone()).or_default().take(usage.input_tokens);
                 self.reported = Some(Reported {
                     model: model.clone(),
                     estimated: *estimated,
@@ -20,10 +21,17 @@ impl Conversation {
                 self.model = Some(model.clone());
                 self.model_reason = Some(reason.clone());
             }
-            Event::ModelLearnt { model, window_tokens, no_tools } => {
-                let learnt = self.learnt.entry(model.clone()).or_default();
-                learnt.window_tokens = window_tokens.or(learnt.window_tokens);
-                learnt.no_tools |= no_tools;
+            Event::ModelLearnt { model, window_tokens, no_tools, bounds } => {
+                if let Some(bounds) = bounds {
+                    self.bounds.insert(model.clone(), *bounds);
+                }
+                if window_tokens.is_some() || *no_tools {
+                    let learnt = self.learnt.entry(model.clone()).or_default();
+                    if window_tokens.is_some() {
+                        (learnt.window_tokens, learnt.inferred) = (*window_tokens, bounds.is_some());
+                    }
+                    learnt.no_tools |= no_tools;
+                }
             }
             Event::UsageSpent { usage, .. } => self.spend(record.at, *usage),
             _ => {}

@@ -350,6 +350,7 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
     let artifact = Artifact {
         id: "a1".into(),
         tool: "lookup".to_owned(),
+        message: None,
         bytes: 9,
         lines: 1,
         stored_at: Timestamp::UNIX_EPOCH,

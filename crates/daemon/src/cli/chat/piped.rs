@@ -5,6 +5,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 use super::Talk;
 use super::turn::NoAnswer;
 use crate::cli::failure::Failure;
+use crate::cli::text::plain;
 use crate::cli::{exit, out};
 
 /// Bytes of a line that are kept; one more than any limit of a message may be, so that the daemon refuses it.
@@ -25,7 +26,12 @@ pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(
         };
         match talk.ask(&text).await {
             Ok(reply) if talk.json => out::json_line(&reply)?,
-            Ok(reply) => out::line(&reply.reply)?,
+            Ok(reply) => {
+                out::line(&reply.reply)?;
+                if let Some(notice) = &reply.notice {
+                    out::note(&plain(notice));
+                }
+            }
             Err(NoAnswer::Refused(error)) => {
                 all_answered = false;
                 out::note(&format!("error: line {line_no}: {}", error.message));
