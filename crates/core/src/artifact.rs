@@ -66,7 +66,9 @@ pub enum NoArtifact {
         days: i64,
     },
     /// The message that it was a copy of has left the window.
-    #[error("artifact {id} was a copy of message {seq}, which has left the window; read that with history_read")]
+    #[error(
+        "artifact {id} was a copy of message {seq}, which has left the window; read that with history_read"
+    )]
     Left {
         /// The artifact.
         id: ArtifactId,
@@ -187,12 +189,7 @@ pub fn read_on(artifact: &Artifact, from: u64, found: &ArtifactLines, shown: &st
 }
 
 /// A page of an artifact, as a tool's result: bounded such that the result guard leaves it as it is.
-pub fn page(
-    artifact: &Artifact,
-    from: u64,
-    found: &ArtifactLines,
-    room: &Room,
-) -> String {
+pub fn page(artifact: &Artifact, from: u64, found: &ArtifactLines, room: &Room) -> String {
     let shown = beginning(&found.text, room);
     let next = read_on(artifact, from, found, shown);
     let (id, lines) = (&artifact.id, artifact.lines);

@@ -312,8 +312,12 @@ fn windows() -> Vec<Event> {
         pruned(5, PruneForm::Edges { chars: 1_500 }),
         pruned(7, PruneForm::Cleared),
     ];
-    let learnt =
-        |window_tokens, no_tools, bounds| Event::ModelLearnt { model: "main".into(), window_tokens, no_tools, bounds };
+    let learnt = |window_tokens, no_tools, bounds| Event::ModelLearnt {
+        model: "main".into(),
+        window_tokens,
+        no_tools,
+        bounds,
+    };
     vec![
         Event::RunCheckpointed { run: "r1".into(), checkpoint },
         Event::WindowSlid { marker, messages: 4, tokens_before: 9_000, tokens_after: 4_000 },

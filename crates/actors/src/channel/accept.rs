@@ -214,8 +214,7 @@ impl ChannelState {
         };
         let settings = self.cell.settings();
         let of_message = std::slice::from_ref(message);
-        let notice =
-            self.cell.read(|conversation| long_messages(conversation, &settings, of_message, false));
+        let notice = self.cell.read(|conversation| long_messages(conversation, &settings, of_message, false));
         Ok(Some(answer_of(message, end, reply, notice)))
     }
 
@@ -232,12 +231,7 @@ impl ChannelState {
 }
 
 /// A reply as the waiter of `message` gets it.
-pub(super) fn answer_of(
-    message: &MessageId,
-    end: &TurnEnd,
-    reply: String,
-    notice: Option<String>,
-) -> Answer {
+pub(super) fn answer_of(message: &MessageId, end: &TurnEnd, reply: String, notice: Option<String>) -> Answer {
     Answer::Reply(Reply {
         turn: end.turn.clone(),
         message: message.clone(),

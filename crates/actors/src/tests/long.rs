@@ -57,7 +57,9 @@ async fn it_is_kept_whole_and_the_model_can_read_on() {
     assert!(told.contains(TOLD) && told.contains("can read on in it"), "{told}");
     let request = last_request(&world);
     assert!(request.contains(MESSAGE_NOTICE) && request.contains("artifact a1"), "{request}");
-    assert!(request.contains("line 1: ") && request.contains("line 2500: ") && !request.contains("line 1250: "));
+    assert!(
+        request.contains("line 1: ") && request.contains("line 2500: ") && !request.contains("line 1250: ")
+    );
     assert!(u64::from(estimate(&request)) < 7_500);
     assert_eq!(world.store.count(is_emergency), 0, "nothing else had to leave for it");
     let history = world.store.history(&local());
@@ -66,7 +68,9 @@ async fn it_is_kept_whole_and_the_model_can_read_on() {
     // The file is durable before anything names it, and both records are one batch.
     let events = world.store.events();
     let at = events.iter().position(is_shortened).unwrap();
-    assert!(matches!(&events[at - 1], Event::ArtifactStored { artifact } if artifact.message == Some(history[10].seq)));
+    assert!(
+        matches!(&events[at - 1], Event::ArtifactStored { artifact } if artifact.message == Some(history[10].seq))
+    );
     assert_eq!(world.artifacts.names(), ["main/local/main a1"]);
 
     // The same id again has the same answer, with what is to be known of it.

@@ -60,11 +60,22 @@ impl Toolbox {
         let Some(found) = found.map_err(|error| error.to_string())? else {
             tracing::error!(channel = %self.cell.id, artifact = %artifact.id,
                 "the file of an artifact is missing; its words are lost (`cairn store verify` lists what is)");
-            return Err(format!("the words of artifact {} are lost; call the tool again", artifact.id));
+            let other = match artifact.message {
+                Some(seq) => format!("read message {seq} with history_read"),
+                None => "call the tool again".to_owned(),
+            };
+            return Err(format!("the words of artifact {} are lost; {other}", artifact.id));
         };
         let used = Event::ArtifactUsed { id: artifact.id.clone() };
-        // Whoever wrote what the tool returned then.
         let text = page(&artifact, from, &found, room);
-        Ok(Found { text, voices: Voices::of_tools(), events: vec![used] })
+        let voices = match artifact.message {
+            Some(seq) => self.cell.read(|conversation| {
+                let said = conversation.live.iter().find(|entry| entry.seq == seq);
+                said.map_or_else(Voices::of_strangers, |entry| Voices::of_entry(entry))
+            }),
+            // Whoever wrote what the tool returned then.
+            None => Voices::of_tools(),
+        };
+        Ok(Found { text, voices, events: vec![used] })
     }
 }

@@ -316,7 +316,8 @@ impl Turn {
                     (conversation.learnt.get(&model).cloned().unwrap_or_default(), bounds)
                 });
                 let holding = candidate.settings.window.holding(bounds.taken);
-                let raised = here.inferred.then_some(holding).filter(|holding| Some(*holding) > here.window_tokens);
+                let raised =
+                    here.inferred.then_some(holding).filter(|holding| Some(*holding) > here.window_tokens);
                 let window_tokens = known.window_tokens.filter(|_| here.window_tokens.is_none()).or(raised);
                 let no_tools = known.no_tools && !here.no_tools;
                 let inferred = if raised.is_some() { here.inferred } else { known.inferred };
@@ -395,8 +396,10 @@ impl Turn {
         let bounds = known.unwrap_or_default().refusing(tokens, first);
         let configured = self.agent.chain().find(|candidate| candidate.settings.model == model);
         let window = configured.map_or(self.settings.window, |candidate| candidate.settings.window);
-        let window_tokens =
-            bounds.usable_tokens().map(|usable| window.holding(usable)).filter(|tokens| self.is_news(*tokens));
+        let window_tokens = bounds
+            .usable_tokens()
+            .map(|usable| window.holding(usable))
+            .filter(|tokens| self.is_news(*tokens));
         if let Some(window_tokens) = window_tokens {
             tracing::warn!(
                 model,

@@ -81,7 +81,10 @@ mod tests {
     #[case::raised_past_a_wrong_estimate(&[Took(2_000), Refused(9_000), Refused(9_000), Took(9_500)], Some(9_500))]
     #[case::an_estimate_a_little_low(&[Took(8_000), Refused(7_900), Refused(7_800)], Some(8_000))]
     #[case::it_takes_less_than_before(&[Took(30_000), Refused(8_100), Took(5_000), Refused(8_000)], Some(5_600))]
-    fn what_was_taken_and_what_was_refused_bound_the_window(#[case] seen: &[Seen], #[case] expected: Option<u64>) {
+    fn what_was_taken_and_what_was_refused_bound_the_window(
+        #[case] seen: &[Seen],
+        #[case] expected: Option<u64>,
+    ) {
         let mut bounds = Bounds::default();
         for one in seen {
             match *one {

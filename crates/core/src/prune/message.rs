@@ -63,11 +63,8 @@ pub fn too_large(conversation: &Conversation, agent: &AgentSettings) -> Vec<TooL
         return Vec::new();
     }
     let correction = conversation.correction(&agent.model);
-    let of_turn: Vec<&Arc<Entry>> = conversation
-        .live
-        .iter()
-        .filter(|entry| entry.role == Role::User && entry.turn == open.id)
-        .collect();
+    let of_turn: Vec<&Arc<Entry>> =
+        conversation.live.iter().filter(|entry| entry.role == Role::User && entry.turn == open.id).collect();
     let weigh = |entry: &Arc<Entry>| correction.apply(conversation.weight(entry));
     let weights: Vec<u64> = of_turn.iter().map(|entry| weigh(entry)).collect();
     let room = room(conversation, agent, &correction);

@@ -219,7 +219,9 @@ impl<'a> Batch<'a> {
         let below = (limit.ceil() as u64).saturating_sub(1);
         match self.cause {
             PruneCause::Overflow => below.min((self.before.tokens as f64 * OVERFLOW_SHARE) as u64),
-            PruneCause::Pressure | PruneCause::CacheTtl | PruneCause::Emergency | PruneCause::Message => below,
+            PruneCause::Pressure | PruneCause::CacheTtl | PruneCause::Emergency | PruneCause::Message => {
+                below
+            }
         }
     }
 

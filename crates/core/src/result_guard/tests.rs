@@ -210,7 +210,9 @@ fn what_small_results_leave_goes_to_the_large_ones() {
     let large = [lines(45_000), lines(45_000)];
     let whole = |all: &[String]| small.iter().all(|text| all.contains(text));
     let mixed: Vec<String> = small.iter().chain(&large).cloned().collect();
-    for batches in [vec![&mixed[..]], vec![&small[..], &large[..]], vec![&small[..], &large[..1], &large[1..]]] {
+    for batches in
+        [vec![&mixed[..]], vec![&small[..], &large[..]], vec![&small[..], &large[..1], &large[1..]]]
+    {
         let all = round(10_000, &batches);
         assert!(whole(&all), "small ones stay whole");
         let of_large: Vec<u64> = all[8..].iter().map(|shown| tokens(shown)).collect();

@@ -164,7 +164,10 @@ fn the_copy_stays_while_the_window_shows_the_message() {
     let ids = vec!["a1".into()];
     deleted.journal(Event::ArtifactsExpired { ids });
     let why = readable(&deleted.conversation, "a1", 1).unwrap_err().to_string();
-    assert_eq!(why, "artifact a1 was a copy of message 1, which has left the window; read that with history_read");
+    assert_eq!(
+        why,
+        "artifact a1 was a copy of message 1, which has left the window; read that with history_read"
+    );
 }
 
 #[test]
@@ -182,6 +185,9 @@ fn whoever_wrote_it_is_told_in_one_line() {
     large.shorten();
     let words = told(&large, false).unwrap();
     assert!(words.starts_with("This message is more than I can take in at once (4"), "{words}");
-    assert!(words.ends_with(" tokens) and can read on in it. All of it is kept.") && !words.contains('\n'), "{words}");
+    assert!(
+        words.ends_with(" tokens) and can read on in it. All of it is kept.") && !words.contains('\n'),
+        "{words}"
+    );
     assert_eq!(large.conversation.live[0].seq, Seq(1));
 }

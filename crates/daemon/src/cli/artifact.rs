@@ -89,7 +89,9 @@ async fn list(surroundings: &Surroundings, global: &Global, channel: &str) -> Re
         return out::json(&records);
     }
     if records.is_empty() {
-        return out::line("no artifacts: there was no large result of a tool here, and no message larger than the window");
+        return out::line(
+            "no artifacts: there was no large result of a tool here, and no message larger than the window",
+        );
     }
     let mut table = Table::new(&["id", "from", "bytes", "lines", "stored", "read", "state"], &[2, 3]);
     for record in &records {

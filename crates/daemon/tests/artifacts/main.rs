@@ -275,3 +275,38 @@ async fn operators_look_at_artifacts_with_and_without_a_daemon() {
     let (code, said) = command(folder.path(), &["store", "verify"]);
     assert!(code == 5 && said.contains("artifact a1") && said.contains("is missing"), "{code} {said}");
 }
+
+const LONG_MESSAGE: &str = "[truncated: message exceeded context limit]";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_larger_than_the_window_is_kept_whole_shown_at_both_ends_and_told() {
+    let house = House::start(8_000, "").await;
+    let text = numbered_lines(120_000);
+    house.model.push(Kind::Reply, Answer::text("I see."));
+    let (status, reply) = house.daemon.client().say("main", &text).await.unwrap();
+    assert_eq!((status, &reply["reply"]), (200, &json!("I see.")), "{reply}");
+    let notice = reply["notice"].as_str().unwrap();
+    assert!(notice.contains("more than I can take in at once") && !notice.contains('\n'), "{notice}");
+    let request = house.model.requests_of(Kind::Reply).pop().unwrap();
+    let sent = request["messages"].to_string();
+    assert!(sent.contains(LONG_MESSAGE) && sent.contains("artifact a1"), "{sent}");
+    assert!(sent.contains("line 1: ") && sent.len() < 40_000, "{}", sent.len());
+
+    let history = house.get("history").await;
+    let message = &history[0];
+    assert_eq!(message["parts"][0]["text"], text.as_str(), "what is kept is whole");
+    assert_eq!((&message["shortened"], &message["artifact"]), (&json!(true), &json!("a1")));
+    assert_eq!(house.get("context").await["pruned"]["messages"], 1);
+    let (code, said) = house.command(&["history", "main"]);
+    assert!(code == 0 && said.contains("artifact a1  (the model sees head and tail)"), "{}", &said[..200]);
+    let (code, said) = house.command(&["context", "main"]);
+    assert!(code == 0 && said.contains("1 message is sent shorter"), "{said}");
+    let (code, said) = house.command(&["artifact", "list", "main"]);
+    assert!(code == 0 && said.contains("message 1"), "{said}");
+
+    let house = house.crash().await;
+    let next = named_line(sent.split(LONG_MESSAGE).nth(1).unwrap());
+    let page = house.call("main", "artifact_read", json!({ "id": "a1", "from": next, "count": 2 })).await;
+    assert!(page.contains(line(&text, next)) && page.contains(line(&text, next + 1)), "{page}");
+    house.model.assert_clean();
+}
