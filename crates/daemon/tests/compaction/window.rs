@@ -145,8 +145,10 @@ async fn a_window_that_no_refusal_names_is_learnt_from_what_was_taken_and_what_w
     };
     let mut n_said = 0;
     while refused(&house) < 2 {
-        assert_eq!(house.context().await["window_source"], "model", "one refusal may be a mistake");
         house.say(&format!("{LONG} ({n_said})")).await;
+        if refused(&house) < 2 {
+            assert_eq!(house.context().await["window_source"], "model", "one refusal may be a mistake");
+        }
         n_said += 1;
         assert!(n_said < 200, "no overflow");
     }
