@@ -300,13 +300,6 @@ fn windows() -> Vec<Event> {
         whole_bytes: 90_000,
         artifact: None,
     };
-    let message = PrunedResult {
-        tool: String::new(),
-        artifact: Some("a2".into()),
-        ..pruned(9, PruneForm::Shrunk { bytes: 20_000 })
-    };
-    let of_message =
-        Artifact { id: "a2".into(), tool: String::new(), message: Some(Seq(9)), ..artifact.clone() };
     let results = vec![
         pruned(3, PruneForm::Shrunk { bytes: 3_000 }),
         pruned(5, PruneForm::Edges { chars: 1_500 }),
@@ -335,15 +328,33 @@ fn windows() -> Vec<Event> {
         learnt(Some(32_768), false, None),
         learnt(None, true, None),
         learnt(Some(9_000), false, Some(Bounds { taken: 7_000, refused: 7_100, overflows: 2 })),
-        Event::ArtifactStored { artifact: of_message },
-        Event::ResultsPruned {
-            cause: PruneCause::Message,
-            results: vec![message],
-            scanned: 1,
-            tokens_before: 90_000,
-            tokens_after: 12_000,
-        },
     ]
+}
+
+/// A message that is larger than the window, and its copy.
+fn long_message() -> [Event; 2] {
+    let artifact = Artifact {
+        id: "a2".into(),
+        tool: String::new(),
+        message: Some(Seq(9)),
+        bytes: 90_000,
+        lines: 1_200,
+        stored_at: at(),
+        used_at: at(),
+        expired_at: None,
+    };
+    let sent = PrunedResult {
+        seq: Seq(9),
+        form: PruneForm::Shrunk { bytes: 20_000 },
+        tokens: 5_000,
+        tool: String::new(),
+        whole_bytes: 90_000,
+        artifact: Some("a2".into()),
+    };
+    let (cause, results) = (PruneCause::Message, vec![sent]);
+    let pruned =
+        Event::ResultsPruned { cause, results, scanned: 1, tokens_before: 90_000, tokens_after: 12_000 };
+    [Event::ArtifactStored { artifact }, pruned]
 }
 
 fn pins() -> (ServerPin, ServerPin) {
@@ -448,7 +459,7 @@ fn events_of_tools_keep_their_shape() {
 
 #[test]
 fn events_of_the_window_keep_their_shape() {
-    insta::assert_snapshot!(lines(windows()));
+    insta::assert_snapshot!(lines(windows().into_iter().chain(long_message()).collect()));
 }
 
 #[test]
