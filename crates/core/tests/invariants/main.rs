@@ -12,4 +12,5 @@ mod long;
 mod pruning;
 mod rules;
 mod sim;
+mod stack;
 mod waiting;
