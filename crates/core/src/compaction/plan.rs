@@ -32,7 +32,8 @@ pub enum Decision {
 pub(super) const BACKOFF_MAX: SignedDuration = SignedDuration::from_mins(5);
 
 /// First and longest pause after failed runs that can wait: what a model makes badly time and again costs little.
-const DEFERRED: (SignedDuration, SignedDuration) = (SignedDuration::from_mins(1), SignedDuration::from_hours(1));
+const DEFERRED: (SignedDuration, SignedDuration) =
+    (SignedDuration::from_mins(1), SignedDuration::from_hours(1));
 
 /// Closed turns at the newest end that no run takes, however large they are (CONTRACT.md, `reserve_ratio`).
 const RESERVED_TURNS: usize = 2;
