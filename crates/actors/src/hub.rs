@@ -240,6 +240,7 @@ mod tests {
             model: "m".to_owned(),
             usage: Usage::default(),
             recalled: Vec::new(),
+            notice: None,
         })
     }
 

@@ -76,10 +76,12 @@ impl Models {
     }
 
     /// A conversation has learnt something of a model.
-    pub(crate) fn learn(&self, model: &str, window_tokens: Option<u64>, no_tools: bool) {
+    pub(crate) fn learn(&self, model: &str, window_tokens: Option<u64>, no_tools: bool, inferred: bool) {
         let mut known = self.known.lock();
         let learnt = &mut known.entry(model.to_owned()).or_default().learnt;
-        learnt.window_tokens = window_tokens.or(learnt.window_tokens);
+        if window_tokens.is_some() {
+            (learnt.window_tokens, learnt.inferred) = (window_tokens, inferred);
+        }
         learnt.no_tools |= no_tools;
     }
 }

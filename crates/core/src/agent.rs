@@ -137,6 +137,11 @@ impl WindowSize {
         }
     }
 
+    /// The size of the window at which a request may take exactly so many tokens, when it is narrowed to that.
+    pub fn holding(&self, usable_tokens: u64) -> u64 {
+        usable_tokens + self.output_reserve_tokens.min(usable_tokens)
+    }
+
     /// Tokens that a request may take: the denominator of usage.
     pub fn usable_tokens(&self) -> u64 {
         (self.window_tokens - self.output_reserve_tokens).max(1)

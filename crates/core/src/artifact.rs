@@ -1,10 +1,10 @@
-//! Artifacts: large results of tools, kept outside of the window and referred to by id.
+//! Artifacts: large results of tools and messages, kept outside of the window and referred to by id.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::conversation::Conversation;
-use crate::ids::ArtifactId;
+use crate::ids::{ArtifactId, Seq};
 use crate::ports::ArtifactLines;
 use crate::result_guard::{Room, beginning};
 use crate::settings::ResultGuardSettings;
@@ -12,6 +12,9 @@ use crate::window::short_date;
 
 #[cfg(test)]
 mod tests;
+
+/// The tool by which a model reads on in an artifact.
+pub const READ_TOOL: &str = "artifact_read";
 
 /// Bytes that the lines around a page take at the most.
 pub const PAGE_FRAME_BYTES: usize = 300;
@@ -21,8 +24,11 @@ pub const PAGE_FRAME_BYTES: usize = 300;
 pub struct Artifact {
     /// Its id, unique within its channel.
     pub id: ArtifactId,
-    /// The tool whose result it is.
+    /// The tool whose result it is; empty for a message.
     pub tool: String,
+    /// The message that it holds the whole of. It is a copy, for as long as the window shows that message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Seq>,
     /// Its size.
     pub bytes: u64,
     /// Its lines.
@@ -58,6 +64,16 @@ pub enum NoArtifact {
         on: String,
         /// How long it had not been used.
         days: i64,
+    },
+    /// The message that it was a copy of has left the window.
+    #[error(
+        "artifact {id} was a copy of message {seq}, which has left the window; read that with history_read"
+    )]
+    Left {
+        /// The artifact.
+        id: ArtifactId,
+        /// The message.
+        seq: Seq,
     },
     /// It ends before.
     #[error("artifact {id} has {lines} lines: there is no line {from}")]
@@ -101,6 +117,9 @@ pub fn readable(conversation: &Conversation, id: &str, from: u64) -> Result<Arti
         };
         return Err(NoArtifact::Unknown { id: id.chars().take(40).collect(), known });
     };
+    if let (Some(seq), Some(_)) = (artifact.message, artifact.expired_at) {
+        return Err(NoArtifact::Left { id: artifact.id.clone(), seq });
+    }
     if let Some(at) = artifact.expired_at {
         let days = at.duration_since(artifact.used_at).as_hours() / 24;
         return Err(NoArtifact::Expired { id: artifact.id.clone(), on: short_date(at), days });
@@ -112,10 +131,12 @@ pub fn readable(conversation: &Conversation, id: &str, from: u64) -> Result<Arti
 }
 
 /// The artifacts that are to expire, in the order of their ids: those that nobody has read for `artifact_days`, and of the
-/// rest, while they take more than `artifact_mib`, those that were read longest ago.
+/// rest, while they take more than `artifact_mib`, those that were read longest ago. Copies of messages stay while the
+/// window shows the message: the history keeps all of it.
 pub fn due(conversation: &Conversation, settings: &ResultGuardSettings, now: Timestamp) -> Vec<ArtifactId> {
-    let mut kept: Vec<&Artifact> =
-        conversation.artifacts.values().filter(|artifact| artifact.expired_at.is_none()).collect();
+    let kept = conversation.artifacts.values().filter(|artifact| artifact.expired_at.is_none());
+    let (copies, mut kept): (Vec<&Artifact>, Vec<&Artifact>) =
+        kept.partition(|artifact| artifact.message.is_some());
     kept.sort_by_key(|artifact| (artifact.used_at, ordinal(&artifact.id)));
     let age = SignedDuration::from_hours(24 * i64::from(settings.artifact_days));
     let most = match settings.artifact_mib {
@@ -123,7 +144,9 @@ pub fn due(conversation: &Conversation, settings: &ResultGuardSettings, now: Tim
         mib => mib.saturating_mul(1024 * 1024),
     };
     let mut bytes: u64 = kept.iter().map(|artifact| artifact.bytes).sum();
-    let mut due = Vec::new();
+    let is_shown = |seq: Seq| conversation.pruned.contains_key(&seq) && !conversation.deleted.contains(&seq);
+    let left = copies.into_iter().filter(|artifact| !artifact.message.is_some_and(is_shown));
+    let mut due: Vec<ArtifactId> = left.map(|artifact| artifact.id.clone()).collect();
     for artifact in kept {
         let is_old = settings.artifact_days > 0 && now.duration_since(artifact.used_at) >= age;
         if is_old || bytes > most {
@@ -166,14 +189,8 @@ pub fn read_on(artifact: &Artifact, from: u64, found: &ArtifactLines, shown: &st
 }
 
 /// A page of an artifact, as a tool's result: bounded such that the result guard leaves it as it is.
-pub fn page(
-    artifact: &Artifact,
-    from: u64,
-    found: &ArtifactLines,
-    settings: &ResultGuardSettings,
-    room: &Room,
-) -> String {
-    let shown = beginning(&found.text, settings, room);
+pub fn page(artifact: &Artifact, from: u64, found: &ArtifactLines, room: &Room) -> String {
+    let shown = beginning(&found.text, room);
     let next = read_on(artifact, from, found, shown);
     let (id, lines) = (&artifact.id, artifact.lines);
     let first = match found.offset {

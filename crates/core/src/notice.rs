@@ -1,8 +1,11 @@
-//! What a chat is told beside answers: that a compaction somebody asked for is done, that words have left view without a
-//! summary, that a run failed for good. Pure: the channel journals these as notes that the outbox owes.
+//! What a chat is told beside answers: that a message is larger than the window takes, that a compaction somebody asked for
+//! is done, that words have left view without a summary, that a run failed for good. Pure: the channel journals these as
+//! notes that the outbox owes.
 //!
-//! The first is an answer and always comes. The others come only where something was lost, never more often than once an
+//! The first two belong to an answer and always come. The others come only where something was lost, never more often than once an
 //! hour in a chat, and not at all with `compaction.notices = false`.
+
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -10,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::event::{Event, Run, RunEnd, RunOutcome};
-use crate::ids::{LOCAL_PLATFORM, OutboxId, Seq, TurnId};
+use crate::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
+use crate::message::Entry;
 use crate::summary::{MADE_BY_DIGEST, MarkerKind};
 
 /// How long a run over what an emergency took may last before the chat is told of it.
@@ -30,6 +34,8 @@ const DIGESTED: &str = "My language model could not summarise the older part of 
 
 const FAILED: &str = "I could not summarise the older part of this conversation. Nothing of it is lost, and I will try \
                       again later.";
+
+const CUT: &str = "This is more than I can take in at once: I see only part of it. All of it is kept.";
 
 /// What left view without a summary, and has none yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +130,54 @@ fn of_end(
     }
     let id = OutboxId::from(format!("{}run:{}", notice_prefix(conversation), run.id));
     Some(note(conversation, id, words.to_owned()))
+}
+
+/// What whoever sent these messages is told, in one line, when the model sees only part of them. `cut`: the request was cut
+/// beyond that to fit. `None`: it sees all.
+pub fn long_messages(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    messages: &[MessageId],
+    cut: bool,
+) -> Option<String> {
+    let is_one = |entry: &&Arc<Entry>| entry.message.as_ref().is_some_and(|id| messages.contains(id));
+    let sent = conversation.live.iter().filter(is_one).filter_map(|entry| {
+        let pruned = conversation.pruned.get(&entry.seq)?;
+        Some((u64::from(entry.tokens), pruned))
+    });
+    let (mut n, mut whole, mut shown, mut reads) = (0, 0, 0, true);
+    for (tokens, pruned) in sent {
+        n += 1;
+        whole += tokens;
+        shown += u64::from(pruned.tokens);
+        reads &= pruned.artifact.is_some();
+    }
+    if n == 0 {
+        return cut.then(|| CUT.to_owned());
+    }
+    let what = if n == 1 { "This message is" } else { "These messages are" };
+    let read_on = if reads && !cut { " and can read on in it" } else { "" };
+    let correction = conversation.correction(&agent.model);
+    let (whole, shown) = (grouped(correction.apply(whole)), grouped(correction.apply(shown)));
+    Some(format!(
+        "{what} more than I can take in at once ({whole} tokens): I see the beginning and the end ({shown} \
+         tokens){read_on}. All of it is kept."
+    ))
+}
+
+/// The note that says so to the chat of the open turn; `None` when there is nothing to say, or it was said.
+pub fn note_of_long_messages(conversation: &Conversation, agent: &AgentSettings, cut: bool) -> Option<Event> {
+    let open = conversation.open_turn.as_ref()?;
+    let id = OutboxId::from(format!("{}:{}:long", conversation.channel, open.id));
+    if conversation.channel.platform() == LOCAL_PLATFORM || open.notes.contains(&id) {
+        return None;
+    }
+    let words = long_messages(conversation, agent, &open.messages, cut)?;
+    let mut note = note(conversation, id, words);
+    if let Event::OutboxIntended { reply_to, .. } = &mut note {
+        reply_to.clone_from(&open.reply_to);
+    }
+    Some(note)
 }
 
 /// How a run ended that somebody asked for in the chat.

@@ -2,6 +2,7 @@
 //! artifacts, and the model sees their head and tail around a note by which it can read on, or the note alone.
 
 use crate::agent::AgentSettings;
+use crate::artifact::READ_TOOL;
 use crate::conversation::Conversation;
 use crate::ids::ArtifactId;
 use crate::prune::SHRUNK_NOTICE;
@@ -18,67 +19,102 @@ pub const SHORT_BYTES: usize = 2_000;
 /// Bytes that a note takes at the most; a result that is no larger is never replaced by one.
 const NOTE_BYTES: usize = 400;
 
+/// Tokens that a note takes at the most.
+const NOTE_TOKENS: u64 = 120;
+
 /// Tokens of the frame of a result in the window.
 const FRAME_TOKENS: u64 = 4;
+
+/// How the notice within a message begins that is larger than what the window takes.
+pub const MESSAGE_NOTICE: &str = "[truncated: message exceeded context limit]";
 
 /// A result is weighed in pieces of so many bytes, no further than it takes to know that it is too large.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The free window, as the results of one round see it: each takes of it before the next.
+/// Bytes that head and tail of a result have at the least where the window has little room: below that a note says as much.
+const HEAD_BYTES: usize = 400;
+
+/// What results may take of the window: all those of one round together, or one of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Room {
-    /// Tokens that are free, after correction.
-    pub free_tokens: u64,
+    /// Tokens, after correction.
+    pub tokens: u64,
     /// The running correction of the model that will read the results.
     pub correction: Correction,
 }
 
 impl Room {
-    /// What is free in the window of a conversation now.
+    /// What the results of the next round may take together: the configured share of what is free in the window, so that
+    /// there is room for the answer and for another round.
     pub fn of(conversation: &Conversation, agent: &AgentSettings) -> Self {
         let taken = measure(conversation, agent).tokens;
+        let free = agent.window.usable_tokens().saturating_sub(taken);
         Self {
-            free_tokens: agent.window.usable_tokens().saturating_sub(taken),
+            tokens: (free as f64 * agent.result_guard.free_share) as u64,
             correction: conversation.correction(&agent.model),
         }
     }
 
     /// The same after a result of these words.
     pub fn take(&mut self, shown: &str) {
-        let taken = self.correction.apply(u64::from(estimate(shown)) + FRAME_TOKENS);
-        self.free_tokens = self.free_tokens.saturating_sub(taken);
+        self.tokens = self.tokens.saturating_sub(self.weight(shown));
     }
 
-    /// The part of it that each of several results of one round may count on.
+    /// The equal part of each of several results.
     #[must_use]
     pub fn shared_by(&self, n_results: usize) -> Self {
-        let share = self.free_tokens / (n_results.max(1) as u64);
-        Self { free_tokens: share, correction: self.correction }
+        Self { tokens: self.tokens / (n_results.max(1) as u64), correction: self.correction }
+    }
+
+    /// The most that each of some results may take which have ended at the same time, while the calls of `n_open` others
+    /// of the round have not: what small ones leave goes to the large ones in equal parts, and each call that has not
+    /// ended counts as a large one. So nobody waits for the slowest call, and what early results leave is there for later
+    /// ones. `wanted`: what each of the results would take at its best.
+    #[must_use]
+    pub fn share(&self, wanted: &[u64], n_open: usize) -> Self {
+        let mut wanted = wanted.to_vec();
+        wanted.sort_unstable();
+        let (mut tokens, mut n_left) = (self.tokens, wanted.len() + n_open);
+        for one in wanted {
+            if one > tokens / (n_left as u64) {
+                break;
+            }
+            tokens -= one;
+            n_left -= 1;
+        }
+        if n_left == 0 { *self } else { Self { tokens, ..*self }.shared_by(n_left) }
     }
 
     /// The same after a picture. False: there is no room for one, and nothing was taken.
     pub fn take_picture(&mut self) -> bool {
         let taken = self.correction.apply(u64::from(IMAGE_TOKENS));
-        let fits = taken <= self.free_tokens / 2;
+        let fits = taken <= self.tokens;
         if fits {
-            self.free_tokens -= taken;
+            self.tokens -= taken;
         }
         fits
     }
 
-    /// A result of these words takes no more than that share of what is free.
-    fn holds(&self, text: &str, share: f64) -> bool {
-        let limit = (self.free_tokens as f64 * share) as u64;
+    /// A result of these words takes no more than that.
+    fn holds(&self, text: &str) -> bool {
+        self.weight(text) <= self.tokens
+    }
+
+    /// Tokens of a result of these words, after correction; of one that is too large some number above the room.
+    fn weight(&self, text: &str) -> u64 {
         let (mut rest, mut tokens) = (text, FRAME_TOKENS);
-        while !rest.is_empty() {
+        while !rest.is_empty() && self.correction.apply(tokens) <= self.tokens {
             let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
             tokens += u64::from(estimate(piece));
-            if self.correction.apply(tokens) > limit {
-                return false;
-            }
             rest = after;
         }
-        self.correction.apply(tokens) <= limit
+        self.correction.apply(tokens)
+    }
+
+    /// Tokens of head and tail with the note between them, after correction.
+    fn weight_of_edges(&self, text: &str, edges: &Edges) -> u64 {
+        let words = estimate(&text[..edges.head]) + estimate(&text[edges.tail..]);
+        self.correction.apply(u64::from(words) + NOTE_TOKENS + FRAME_TOKENS)
     }
 }
 
@@ -118,29 +154,53 @@ pub enum Whereabouts<'a> {
     Artifact(&'a ArtifactId),
     /// Nowhere: it could not be stored.
     Lost,
+    /// It is a message: the history has it, and this artifact, where the model can read it.
+    Message(Option<&'a ArtifactId>),
 }
 
-/// Decides about a result. What is shown of it is never more than `max_bytes`, nor more than `free_share` of the free
-/// window: where that does not do for the whole, nor for head and tail, only the note is left.
+/// Tokens that a result would take if it had the room of the whole round to itself: for [`Room::share`].
+pub fn wanted(text: &str, class: ResultClass, settings: &ResultGuardSettings, room: &Room) -> u64 {
+    match judge(text, class, settings, room) {
+        Verdict::Whole | Verdict::Kept => room.weight(text),
+        Verdict::Edges(edges) => room.weight_of_edges(text, &edges),
+        Verdict::Note => room.correction.apply(NOTE_TOKENS),
+    }
+}
+
+/// Decides about a result. What is shown of it is never more than `max_bytes`, nor more than `room`: where the room does
+/// not do for that, head and tail are as long as it allows, and where they would be too short to be of use, only the note
+/// is left.
 pub fn judge(text: &str, class: ResultClass, settings: &ResultGuardSettings, room: &Room) -> Verdict {
     if !settings.enabled || text.len() <= NOTE_BYTES {
         return Verdict::Whole;
     }
-    let holds = |text: &str| room.holds(text, settings.free_share);
     let max_bytes = match class {
         ResultClass::AlwaysOffload => settings.max_bytes.min(SHORT_BYTES),
         ResultClass::Auto | ResultClass::KeepRecent => settings.max_bytes,
     };
-    if text.len() <= max_bytes {
-        return if holds(text) { Verdict::Whole } else { Verdict::Note };
+    if text.len() <= max_bytes && room.holds(text) {
+        return Verdict::Whole;
     }
-    if class == ResultClass::KeepRecent && holds(text) {
+    if class == ResultClass::KeepRecent && room.holds(text) {
         return Verdict::Kept;
     }
-    let edges = edges(text, max_bytes);
-    // Where it is kept makes no difference in weight.
-    let shown = with_edges(text, edges, Whereabouts::Lost);
-    if edges.head > 0 && holds(&shown) { Verdict::Edges(edges) } else { Verdict::Note }
+    longest_edges(text, max_bytes, room).map_or(Verdict::Note, Verdict::Edges)
+}
+
+/// The longest head and tail within so many bytes that the room holds; `None`: not even the shortest that are of use.
+fn longest_edges(text: &str, max_bytes: usize, room: &Room) -> Option<Edges> {
+    let least = (NOTE_BYTES + 2 * HEAD_BYTES).min(max_bytes);
+    let mut bytes = max_bytes.min(text.len());
+    while bytes >= least {
+        let edges = edges(text, bytes);
+        let weight = room.weight_of_edges(text, &edges);
+        if edges.head > 0 && weight <= room.tokens {
+            return Some(edges);
+        }
+        let in_proportion = (bytes as u64).saturating_mul(room.tokens) / weight.max(1);
+        bytes = (in_proportion as usize).min(bytes * 15 / 16);
+    }
+    None
 }
 
 /// The words that are shown of a result.
@@ -152,28 +212,20 @@ pub fn shown(text: &str, verdict: Verdict, whereabouts: Whereabouts<'_>) -> Stri
     }
 }
 
-/// The words that are shown of a result that could not be stored: as much of head and tail as may be, since the rest is
-/// lost.
-pub fn shown_of_lost(text: &str, verdict: Verdict, settings: &ResultGuardSettings, room: &Room) -> String {
-    if verdict != Verdict::Note {
-        return shown(text, verdict, Whereabouts::Lost);
+/// Head and tail of a message within so many bytes, around a note that says how to read on. A message that is no longer is
+/// left as it is.
+pub(crate) fn message_edges(text: &str, bytes: usize, artifact: Option<&ArtifactId>) -> String {
+    if text.len() <= bytes {
+        return text.to_owned();
     }
-    let mut bytes = settings.max_bytes.min(text.len());
-    while bytes > 2 * NOTE_BYTES {
-        let shown = with_edges(text, edges(text, bytes), Whereabouts::Lost);
-        if room.holds(&shown, settings.free_share) {
-            return shown;
-        }
-        bytes /= 2;
-    }
-    note(text, None, Whereabouts::Lost)
+    with_edges(text, edges(text, bytes), Whereabouts::Message(artifact))
 }
 
-/// The longest beginning of a text that takes no more than the share of the free window, cut after a line where lines
-/// are not giant. Never nothing: a few hundred bytes are left where nothing is free.
-pub fn beginning<'a>(text: &'a str, settings: &ResultGuardSettings, room: &Room) -> &'a str {
+/// The longest beginning of a text that the room holds, cut after a line where lines are not giant. Never nothing: a few
+/// hundred bytes are left where nothing is free.
+pub fn beginning<'a>(text: &'a str, room: &Room) -> &'a str {
     let mut text = text;
-    while text.len() > NOTE_BYTES && !room.holds(text, settings.free_share) {
+    while text.len() > NOTE_BYTES && !room.holds(text) {
         text = &text[..head(text, (text.len() * 3 / 4).max(NOTE_BYTES))];
     }
     text
@@ -221,15 +273,24 @@ fn note(text: &str, edges: Option<Edges>, whereabouts: Whereabouts<'_>) -> Strin
         None => "Nothing of it is shown here".to_owned(),
         Some(edges) => left_out(text, edges),
     };
+    let read_on = |id: &ArtifactId| {
+        let (line, offset) = edges.map_or((1, 0), |edges| place(text, edges.head));
+        let offset = if offset > 0 { format!(" and offset = {offset}") } else { String::new() };
+        format!("To read on, call {READ_TOOL} with id = \"{id}\", from = {line}{offset}.")
+    };
     match whereabouts {
-        Whereabouts::Artifact(id) => {
-            let (line, offset) = edges.map_or((1, 0), |edges| place(text, edges.head));
-            let offset = if offset > 0 { format!(" and offset = {offset}") } else { String::new() };
-            format!(
-                "{SHRUNK_NOTICE}\nThe whole result ({size}) is artifact {id}. {left_out}. \
-                 To read on, call artifact_read with id = \"{id}\", from = {line}{offset}."
-            )
-        }
+        Whereabouts::Artifact(id) => format!(
+            "{SHRUNK_NOTICE}\nThe whole result ({size}) is artifact {id}. {left_out}. {}",
+            read_on(id)
+        ),
+        Whereabouts::Message(Some(id)) => format!(
+            "{MESSAGE_NOTICE}\nThe whole message ({size}) is artifact {id}. {left_out}. {}",
+            read_on(id)
+        ),
+        Whereabouts::Message(None) => format!(
+            "{MESSAGE_NOTICE}\nThe whole message ({size}) is kept, but cannot be read here. {left_out}. Say so where \
+             it matters."
+        ),
         Whereabouts::Lost => format!(
             "{SHRUNK_NOTICE}\nThe whole result ({size}) could not be stored, and what is not shown is \
              lost. {left_out}. Call the tool again for a smaller part of it."

@@ -113,7 +113,7 @@ pub struct ResultGuardSettings {
     pub enabled: bool,
     /// Results of more bytes are large.
     pub max_bytes: usize,
-    /// A result that would take more than this share of the free window leaves only its note.
+    /// Most of the free window that all results of one round take together.
     pub free_share: f64,
     /// Days after which an artifact that nobody read expires; 0: never.
     pub artifact_days: u32,

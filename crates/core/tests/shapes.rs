@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::artifact::Artifact;
+use cairn_core::chain::Bounds;
 use cairn_core::erasure::Figures;
 use cairn_core::event::{
     Checkpoint, Event, Receipt, Record, Removal, Run, RunEnd, RunOutcome, RunRequest, Trigger, TurnEnd,
@@ -280,6 +281,7 @@ fn windows() -> Vec<Event> {
     let artifact = Artifact {
         id: "a1".into(),
         tool: "fetch".into(),
+        message: None,
         bytes: 90_000,
         lines: 1_200,
         stored_at: at(),
@@ -307,14 +309,19 @@ fn windows() -> Vec<Event> {
         tokens: 30,
         tool: "fetch".into(),
         whole_bytes: 90_000,
+        artifact: None,
     };
     let results = vec![
         pruned(3, PruneForm::Shrunk { bytes: 3_000 }),
         pruned(5, PruneForm::Edges { chars: 1_500 }),
         pruned(7, PruneForm::Cleared),
     ];
-    let learnt =
-        |window_tokens, no_tools| Event::ModelLearnt { model: "main".into(), window_tokens, no_tools };
+    let learnt = |window_tokens, no_tools, bounds| Event::ModelLearnt {
+        model: "main".into(),
+        window_tokens,
+        no_tools,
+        bounds,
+    };
     vec![
         Event::RunCheckpointed { run: "r1".into(), checkpoint },
         Event::WindowSlid { marker, messages: 4, tokens_before: 9_000, tokens_after: 4_000 },
@@ -329,9 +336,36 @@ fn windows() -> Vec<Event> {
         Event::ArtifactUsed { id: "a1".into() },
         Event::ArtifactsExpired { ids: vec!["a1".into()] },
         Event::ModelChosen { model: "spare".into(), reason: "`main` is overloaded".into() },
-        learnt(Some(32_768), false),
-        learnt(None, true),
+        learnt(Some(32_768), false, None),
+        learnt(None, true, None),
+        learnt(Some(9_000), false, Some(Bounds { taken: 7_000, refused: 7_100, overflows: 2 })),
     ]
+}
+
+/// A message that is larger than the window, and its copy.
+fn long_message() -> [Event; 2] {
+    let artifact = Artifact {
+        id: "a2".into(),
+        tool: String::new(),
+        message: Some(Seq(9)),
+        bytes: 90_000,
+        lines: 1_200,
+        stored_at: at(),
+        used_at: at(),
+        expired_at: None,
+    };
+    let sent = PrunedResult {
+        seq: Seq(9),
+        form: PruneForm::Shrunk { bytes: 20_000 },
+        tokens: 5_000,
+        tool: String::new(),
+        whole_bytes: 90_000,
+        artifact: Some("a2".into()),
+    };
+    let (cause, results) = (PruneCause::Message, vec![sent]);
+    let pruned =
+        Event::ResultsPruned { cause, results, scanned: 1, tokens_before: 90_000, tokens_after: 12_000 };
+    [Event::ArtifactStored { artifact }, pruned]
 }
 
 fn pins() -> (ServerPin, ServerPin) {
@@ -439,7 +473,7 @@ fn events_of_tools_keep_their_shape() {
 
 #[test]
 fn events_of_the_window_keep_their_shape() {
-    insta::assert_snapshot!(lines(windows()));
+    insta::assert_snapshot!(lines(windows().into_iter().chain(long_message()).collect()));
 }
 
 #[test]

@@ -32,12 +32,20 @@ pub(crate) fn amounts(record: &ContextRecord) -> [Region; 6] {
     [regions.system, regions.tools, regions.summaries, regions.sealed, regions.live, regions.recalled]
 }
 
-/// The results that are sent shorter than they are kept, in words.
+/// The results and messages that are sent shorter than they are kept, in words.
 pub(crate) fn pruned(record: &ContextRecord) -> Option<String> {
     let pruned = record.pruned;
-    let results = counted(pruned.results, "result is", "results are");
     let won = grouped(pruned.tokens_won);
-    (pruned.results > 0).then(|| format!("{results} sent shorter, {won} tokens less; what is kept is whole"))
+    let what = match (pruned.results, pruned.messages) {
+        (0, 0) => return None,
+        (results, 0) => counted(results, "result is", "results are"),
+        (0, messages) => counted(messages, "message is", "messages are"),
+        (results, messages) => {
+            let messages = counted(messages, "message", "messages");
+            format!("{} and {messages} are", counted(results, "result", "results"))
+        }
+    };
+    Some(format!("{what} sent shorter, {won} tokens less; what is kept is whole"))
 }
 
 /// The bar of a window, so many cells wide.

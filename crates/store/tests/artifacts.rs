@@ -149,6 +149,7 @@ fn artifact(id: &str, bytes: u64) -> Artifact {
     Artifact {
         id: ArtifactId::from(id),
         tool: "flood".to_owned(),
+        message: None,
         bytes,
         lines: 1,
         stored_at: at(0),

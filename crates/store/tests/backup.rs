@@ -42,6 +42,7 @@ async fn store_artifact(store: &Store, chat: &mut Chat, id: &str) {
     let artifact = Artifact {
         id: id.into(),
         tool: "fetch".into(),
+        message: None,
         bytes,
         lines: 1,
         stored_at: at(0),

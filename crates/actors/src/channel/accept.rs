@@ -6,6 +6,7 @@ use cairn_core::event::{Event, TurnEnd, TurnOutcome};
 use cairn_core::ids::{ChannelId, LOCAL_PLATFORM, MessageId, TurnId};
 use cairn_core::limits::Limited;
 use cairn_core::message::{Amendment, Change, Inbound, Pending, fingerprint};
+use cairn_core::notice::long_messages;
 use cairn_core::ports::{Admission, Answer, Refusal, Reply, Seen, StoreError, TurnFailure};
 use cairn_core::window::pending_tokens;
 
@@ -249,7 +250,10 @@ impl ChannelState {
                 }
             }
         };
-        Ok(Some(answer_of(message, end, reply)))
+        let settings = self.cell.settings();
+        let of_message = std::slice::from_ref(message);
+        let notice = self.cell.read(|conversation| long_messages(conversation, &settings, of_message, false));
+        Ok(Some(answer_of(message, end, reply, notice)))
     }
 
     /// Remembers the end of these messages' turn.
@@ -265,7 +269,7 @@ impl ChannelState {
 }
 
 /// A reply as the waiter of `message` gets it.
-pub(super) fn answer_of(message: &MessageId, end: &TurnEnd, reply: String) -> Answer {
+pub(super) fn answer_of(message: &MessageId, end: &TurnEnd, reply: String, notice: Option<String>) -> Answer {
     Answer::Reply(Reply {
         turn: end.turn.clone(),
         message: message.clone(),
@@ -273,6 +277,7 @@ pub(super) fn answer_of(message: &MessageId, end: &TurnEnd, reply: String) -> An
         model: end.model.clone().unwrap_or_default(),
         usage: end.usage,
         recalled: end.recalled.clone(),
+        notice,
     })
 }
 

@@ -8,6 +8,7 @@ use cairn_core::event::{Event, Receipt, TurnEnd, TurnOutcome};
 use cairn_core::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_core::message::{Part, Role, ToolCall, fingerprint};
 use cairn_core::model::Usage;
+use cairn_core::notice::long_messages;
 use cairn_core::ports::TurnFailure;
 use cairn_core::tool::{Effect, ToolOutcome, ToolUse, logged_arguments};
 use cairn_core::window::entry_tokens;
@@ -24,6 +25,8 @@ pub(super) struct Closing {
     pub(super) end: TurnEnd,
     /// The words of the reply, or why there is none.
     pub(super) answer: Result<String, TurnFailure>,
+    /// What is to be known about the reply.
+    pub(super) notice: Option<String>,
     pub(super) messages: Vec<MessageId>,
 }
 
@@ -69,8 +72,10 @@ impl ChannelState {
     /// The end of a turn with a reply. A chat is owed it: in the place of its draft, where it shows one.
     pub(super) fn answered(&self, said: Said, shown: Vec<Event>) -> Option<Closing> {
         let delivers = self.cell.id.platform() != LOCAL_PLATFORM;
+        let settings = self.cell.settings();
         self.cell.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
+            let notice = long_messages(conversation, &settings, &open.messages, said.cut);
             let draft = drafted(open, &shown);
             let mut events = shown;
             events.extend(close_calls(&self.shared, conversation, "the turn went on without it"));
@@ -104,7 +109,7 @@ impl ChannelState {
                 }
             }
             events.push(Event::TurnEnded(end.clone()));
-            Some(Closing { events, end, answer: Ok(answer), messages: open.messages.clone() })
+            Some(Closing { events, end, answer: Ok(answer), notice, messages: open.messages.clone() })
         })
     }
 
@@ -160,7 +165,8 @@ impl ChannelState {
                 events.push(intent(open, id, newest(conversation), Some(note), &draft));
             }
             events.push(Event::TurnEnded(end.clone()));
-            Some(Closing { events, end, answer: Err(failure), messages: open.messages.clone() })
+            let messages = open.messages.clone();
+            Some(Closing { events, end, answer: Err(failure), notice: None, messages })
         })
     }
 }

@@ -49,7 +49,7 @@ impl ChannelState {
                 }
                 Event::TurnEnded(end) => {
                     if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
-                        self.cell.hub.end(messages, |message| answer_of(message, end, String::new()));
+                        self.cell.hub.end(messages, |message| answer_of(message, end, String::new(), None));
                     }
                     self.report_turn(end, &gauge);
                     let unrest = self.unrest.turn(gauge.tier, record.at);
@@ -205,12 +205,18 @@ impl ChannelState {
         tokens_before: u64,
         tokens_after: u64,
     ) {
-        let (channel, cause) = (self.cell.id.clone(), cause.name());
+        let channel = self.cell.id.clone();
         let tokens_won = tokens_before.saturating_sub(tokens_after);
-        metrics::counter!("cairn_pruned_results_total", "cause" => cause).increment(results);
-        metrics::counter!("cairn_pruned_tokens_total", "cause" => cause).increment(tokens_won);
-        tracing::info!(%channel, cause, scanned, results, tokens_won, tokens_before, tokens_after,
-            "results of tools are sent shorter from here on");
+        metrics::counter!("cairn_pruned_results_total", "cause" => cause.name()).increment(results);
+        metrics::counter!("cairn_pruned_tokens_total", "cause" => cause.name()).increment(tokens_won);
+        let what = match cause {
+            PruneCause::Message => {
+                "a message is larger than what the window takes: head and tail of it are sent; all of it is kept"
+            }
+            _ => "results of tools are sent shorter from here on",
+        };
+        let cause = cause.name();
+        tracing::info!(%channel, cause, scanned, results, tokens_won, tokens_before, tokens_after, "{what}");
         self.shared.notify(Notice::Pruned { channel, cause, results, scanned, tokens_before, tokens_after });
     }
 

@@ -213,7 +213,7 @@ impl ChannelState {
         self.current = None;
         self.remember(prints, &closing.end);
         self.cell.hub.end(&closing.messages, |message| match &closing.answer {
-            Ok(reply) => answer_of(message, &closing.end, reply.clone()),
+            Ok(reply) => answer_of(message, &closing.end, reply.clone(), closing.notice.clone()),
             Err(failure) => failed(failure),
         });
         self.go_on().await?;

@@ -153,12 +153,20 @@ async fn results_of_one_round_share_the_free_window() {
     let mut world = world();
     world.settings.result_guard.max_bytes = 50_000;
     let live = world.start().await;
-    let calls = (0..6).map(|_| ("flood", json!({ "lines": 1_000 }))).collect();
+    let sizes = [1_000, 1_000, 1, 1_000, 1_000, 1, 1_000, 1_000, 1_000, 1_000];
+    let calls = sizes.iter().map(|lines| ("flood", json!({ "lines": lines }))).collect();
     let results = results_of(&world, &live, calls).await;
-    let is_whole = |entry: &Arc<Entry>| entry.artifact.is_none();
-    assert!(is_whole(&results[0]), "{:?}", results[0].text());
-    assert!(!is_whole(&results[5]));
-    let ids: Vec<_> = results.iter().filter_map(|entry| entry.artifact.clone()).collect();
+    let (small, large): (Vec<_>, Vec<_>) = results.iter().partition(|entry| entry.artifact.is_none());
+    assert_eq!((small.len(), large.len()), (2, 8), "small ones stay whole");
+    for entry in &large {
+        let text = entry.text();
+        assert!(text.starts_with("line 1 of") && text.ends_with("line 1000 of the result\n"), "{text}");
+        assert!(text.contains("artifact_read"), "{text}");
+    }
+    let tokens: Vec<u32> = large.iter().map(|entry| entry.tokens).collect();
+    let (least, most) = (tokens.iter().min().unwrap(), tokens.iter().max().unwrap());
+    assert!(*least > 400 && most - least < least / 2, "equal parts: {tokens:?}");
+    let ids: Vec<_> = large.iter().filter_map(|entry| entry.artifact.clone()).collect();
     let expected: Vec<ArtifactId> = (1..=ids.len()).map(|n| format!("a{n}").into()).collect();
     assert_eq!(ids, expected);
     assert!(world.store.count(is_emergency) == 0, "the results leave room");

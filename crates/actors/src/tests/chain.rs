@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use cairn_core::agent::WindowSource;
-use cairn_core::event::Event;
+use cairn_core::event::{Event, NewRecord};
 use cairn_core::message::Part;
-use cairn_core::model::{ChatMessage, ModelError};
-use cairn_core::ports::{Answer, Progress};
+use cairn_core::model::{ChatMessage, ModelError, Usage};
+use cairn_core::ports::{Answer, Journal as _, Progress};
 use cairn_core::tokens::estimate;
 use futures::StreamExt as _;
 use tokio::time::Instant;
@@ -304,6 +304,48 @@ async fn a_window_that_the_server_names_is_learnt_and_kept() {
         assert!(estimate(&words(&request)) <= 1_100);
     }
     assert_eq!(states(&live), [ModelState::Answers], "an overflow cools nothing down");
+}
+
+fn learnt(world: &World) -> Vec<u64> {
+    let windows = world.store.events().into_iter().filter_map(|event| match event {
+        Event::ModelLearnt { window_tokens, bounds: Some(_), .. } => window_tokens,
+        _ => None,
+    });
+    windows.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_that_no_refusal_names_is_learnt_at_the_second_call_and_raised_by_a_larger_one() {
+    let world = World::new();
+    let live = world.start().await;
+    for call in ["a", "b"] {
+        for n in 0..10 {
+            live.ask(&format!("{call}{n}"), &chatter(n)).await;
+        }
+        world.model.plan(Kind::Reply, overflow(None));
+        world.model.plan(Kind::Reply, overflow(None));
+        assert_eq!(learnt(&world).len(), 0, "further tries of one call count once");
+        live.ask(call, "still there?").await;
+    }
+    let first = *learnt(&world).last().unwrap();
+    assert!(first < WINDOW, "{first}");
+    let window = |world: &World, live: &Live| {
+        let settings = live.house.agent(&"main".into()).unwrap().settings(&world.conversation());
+        (settings.window.window_tokens, settings.window.source)
+    };
+    assert_eq!(window(&world, &live), (first, WindowSource::Learnt));
+
+    // The server takes more than that after all.
+    drop(live);
+    let world = world.killed();
+    let usage = Usage { input_tokens: 2_300, output_tokens: 10, ..Usage::default() };
+    let event = Event::UsageReported { model: "fake".into(), estimated: 2_300, usage };
+    let reported = NewRecord { channel: Some(local()), at: world.conversation().last_at, event };
+    world.store.append(vec![reported]).await.unwrap();
+    let live = world.start().await;
+    live.ask("last", "still there?").await;
+    assert_eq!(learnt(&world).last(), Some(&2_800), "what was taken, and the answer's reserve");
+    assert_eq!(window(&world, &live), (2_800, WindowSource::Learnt));
 }
 
 #[tokio::test(start_paused = true)]

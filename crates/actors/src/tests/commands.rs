@@ -51,8 +51,9 @@ async fn a_queued_compaction_whose_range_an_emergency_took_ends_as_superseded() 
     live.fill_until_run(&world).await;
     let ticket = live.house.compact(&local(), None, false).await.unwrap().run().unwrap();
     assert!(ticket.queued);
-    // One giant turn drives all others out of the window.
-    live.ask("giant", &chatter(7).repeat(400)).await;
+    // One large turn drives all others out of the window.
+    live.ask("large", &chatter(7).repeat(70)).await;
+    live.ask("more", "and now?").await;
     gate.add_permits(100);
     let end = ticket.ended.await.unwrap();
     assert_eq!((end.run, end.outcome), (ticket.run, RunOutcome::Superseded));

@@ -11,6 +11,7 @@ mod common;
 mod emergencies;
 mod engines;
 mod kills;
+mod long;
 mod notices;
 mod outage;
 mod outbox;

@@ -1,6 +1,6 @@
 //! `artifact_read`: reading on in a result that is kept outside of the window.
 
-use cairn_core::artifact::{PAGE_FRAME_BYTES, page, readable};
+use cairn_core::artifact::{PAGE_FRAME_BYTES, READ_TOOL, page, readable};
 use cairn_core::event::Event;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::LineRange;
@@ -13,14 +13,14 @@ use super::call::Found;
 use super::{Toolbox, text_argument};
 
 /// Its name.
-pub(super) const NAME: &str = "artifact_read";
+pub(super) const NAME: &str = READ_TOOL;
 
 pub(super) fn definition() -> ToolDef {
     ToolDef {
         name: NAME.to_owned(),
         description:
-            "Read on in a large result of a tool that is not shown whole: the note in its place names the \
-                      artifact and the line to read on from."
+            "Read on in a large result of a tool, or a large message, that is not shown whole: the note in it names \
+             the artifact and the line to read on from."
                 .to_owned(),
         parameters: json!({
             "type": "object",
@@ -60,11 +60,22 @@ impl Toolbox {
         let Some(found) = found.map_err(|error| error.to_string())? else {
             tracing::error!(channel = %self.cell.id, artifact = %artifact.id,
                 "the file of an artifact is missing; its words are lost (`cairn store verify` lists what is)");
-            return Err(format!("the words of artifact {} are lost; call the tool again", artifact.id));
+            let other = match artifact.message {
+                Some(seq) => format!("read message {seq} with history_read"),
+                None => "call the tool again".to_owned(),
+            };
+            return Err(format!("the words of artifact {} are lost; {other}", artifact.id));
         };
         let used = Event::ArtifactUsed { id: artifact.id.clone() };
-        // Whoever wrote what the tool returned then.
-        let text = page(&artifact, from, &found, settings, room);
-        Ok(Found { text, voices: Voices::of_tools(), events: vec![used] })
+        let text = page(&artifact, from, &found, room);
+        let voices = match artifact.message {
+            Some(seq) => self.cell.read(|conversation| {
+                let said = conversation.live.iter().find(|entry| entry.seq == seq);
+                said.map_or_else(Voices::of_strangers, |entry| Voices::of_entry(entry))
+            }),
+            // Whoever wrote what the tool returned then.
+            None => Voices::of_tools(),
+        };
+        Ok(Found { text, voices, events: vec![used] })
     }
 }

@@ -5,19 +5,24 @@ use std::sync::Arc;
 use cairn_core::agent::AgentSettings;
 use cairn_core::artifact::{Artifact, next_id};
 use cairn_core::event::Event;
-use cairn_core::ids::ArtifactId;
+use cairn_core::ids::{ArtifactId, Seq};
 use cairn_core::message::{Entry, Part, Role, ToolCall, text_of};
-use cairn_core::result_guard::{Room, Verdict, Whereabouts, count_lines, judge, shown, shown_of_lost};
+use cairn_core::ports::StoreError;
+use cairn_core::result_guard::{Room, Verdict, Whereabouts, count_lines, judge, shown, wanted};
 
 use super::{Toolbox, Used, artifact};
+use crate::cell::Cell;
+use crate::shared::Shared;
 use crate::turn::draft_entry;
 
 /// The guard over the results of one round, which share the free window.
 pub(crate) struct Guard<'a> {
     tools: &'a Toolbox,
     settings: &'a AgentSettings,
-    /// What is free for the next result.
+    /// What is left for the results that are still to come.
     pub(crate) room: Room,
+    /// Calls of the round that have not ended.
+    n_open: usize,
     /// Artifacts stored, and not journalled yet.
     n_stored: usize,
     /// Bytes of pictures, in base64, that this round has kept.
@@ -28,10 +33,24 @@ pub(crate) struct Guard<'a> {
 const PICTURE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl<'a> Guard<'a> {
-    /// The guard over the next round of calls.
-    pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings) -> Self {
+    /// The guard over the next round, of so many calls.
+    pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings, n_calls: usize) -> Self {
         let room = tools.cell.read(|conversation| Room::of(conversation, settings));
-        Self { tools, settings, room, n_stored: 0, picture_bytes: 0 }
+        Self { tools, settings, room, n_open: n_calls, n_stored: 0, picture_bytes: 0 }
+    }
+
+    /// What each of these calls, which have ended at the same time, may show of its result.
+    pub(crate) fn share<'r>(&mut self, ended: impl IntoIterator<Item = (&'r ToolCall, &'r Used)>) -> Room {
+        let settings = &self.settings.result_guard;
+        let wanted: Vec<u64> = ended
+            .into_iter()
+            .map(|(call, used)| {
+                let class = self.tools.class(&call.name, settings);
+                wanted(&used.output.words(), class, settings, &self.room)
+            })
+            .collect();
+        self.n_open = self.n_open.saturating_sub(wanted.len());
+        self.room.share(&wanted, self.n_open)
     }
 
     /// What was admitted so far is in the journal: the ids of its artifacts are taken there.
@@ -39,8 +58,8 @@ impl<'a> Guard<'a> {
         self.n_stored = 0;
     }
 
-    /// What is to be journalled of a result.
-    pub(crate) async fn admit(&mut self, call: ToolCall, used: Used) -> Vec<Event> {
+    /// What is to be journalled of a result that may take so much.
+    pub(crate) async fn admit(&mut self, call: ToolCall, used: Used, share: &Room) -> Vec<Event> {
         let settings = &self.settings.result_guard;
         // A page of an artifact is bounded already, and is one: it is not stored again.
         let (pictures, words): (Vec<Part>, Vec<Part>) =
@@ -49,19 +68,19 @@ impl<'a> Guard<'a> {
         let verdict = if call.name == artifact::NAME {
             Verdict::Whole
         } else {
-            judge(&words, self.tools.class(&call.name, settings), settings, &self.room)
+            judge(&words, self.tools.class(&call.name, settings), settings, share)
         };
         let mut events = used.events;
         let mut entry: Entry = draft_entry(Role::Tool, self.tools.shared.now());
         let text = if verdict.is_stored() {
-            match self.store(&call.name, &words, verdict).await {
+            match self.store(&call.name, &words).await {
                 Some(artifact) => {
                     let text = shown(&words, verdict, Whereabouts::Artifact(&artifact.id));
                     entry.artifact = Some(artifact.id.clone());
                     events.push(Event::ArtifactStored { artifact });
                     text
                 }
-                None => shown_of_lost(&words, verdict, settings, &self.room),
+                None => shown(&words, verdict, Whereabouts::Lost),
             }
         } else {
             words
@@ -89,24 +108,52 @@ impl<'a> Guard<'a> {
     }
 
     /// Keeps a result as an artifact. `None`: the store could not, and the turn goes on without.
-    async fn store(&mut self, tool: &str, text: &str, verdict: Verdict) -> Option<Artifact> {
+    async fn store(&mut self, tool: &str, text: &str) -> Option<Artifact> {
         let Toolbox { shared, cell, .. } = self.tools;
-        let id: ArtifactId = cell.read(|conversation| next_id(conversation, self.n_stored));
-        let (bytes, lines) = (text.len() as u64, count_lines(text));
-        let stored = shared.deps.artifacts.put(&cell.id, &id, Arc::from(text)).await;
-        if let Err(error) = stored {
-            tracing::error!(channel = %cell.id, tool, bytes, %error,
-                "a large result could not be kept as an artifact; what the model is not shown of it is lost");
-            metrics::counter!("cairn_artifacts_lost_total").increment(1);
-            return None;
+        let id = cell.read(|conversation| next_id(conversation, self.n_stored));
+        match keep(shared, cell, id, Content::Result(tool), text).await {
+            Ok(artifact) => {
+                self.n_stored += 1;
+                Some(artifact)
+            }
+            Err(error) => {
+                tracing::error!(channel = %cell.id, tool, bytes = text.len(), %error,
+                    "a large result could not be kept as an artifact; what the model is not shown of it is lost");
+                None
+            }
         }
-        self.n_stored += 1;
-        tracing::info!(channel = %cell.id, artifact = %id, tool, bytes, lines, ?verdict,
-            "a large result is kept as an artifact");
-        metrics::counter!("cairn_artifacts_stored_total").increment(1);
-        metrics::counter!("cairn_artifact_bytes_total").increment(bytes);
-        let now = shared.now();
-        let tool = tool.to_owned();
-        Some(Artifact { id, tool, bytes, lines, stored_at: now, used_at: now, expired_at: None })
     }
+}
+
+/// What an artifact holds the whole of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Content<'a> {
+    /// A result of this tool.
+    Result(&'a str),
+    /// A message.
+    Message(Seq),
+}
+
+/// Stores a text as an artifact, which is still to be journalled.
+pub(crate) async fn keep(
+    shared: &Shared,
+    cell: &Cell,
+    id: ArtifactId,
+    content: Content<'_>,
+    text: &str,
+) -> Result<Artifact, StoreError> {
+    let (bytes, lines) = (text.len() as u64, count_lines(text));
+    if let Err(error) = shared.deps.artifacts.put(&cell.id, &id, Arc::from(text)).await {
+        metrics::counter!("cairn_artifacts_lost_total").increment(1);
+        return Err(error);
+    }
+    tracing::info!(channel = %cell.id, artifact = %id, ?content, bytes, lines, "kept as an artifact");
+    metrics::counter!("cairn_artifacts_stored_total").increment(1);
+    metrics::counter!("cairn_artifact_bytes_total").increment(bytes);
+    let now = shared.now();
+    let (tool, message) = match content {
+        Content::Result(tool) => (tool.to_owned(), None),
+        Content::Message(seq) => (String::new(), Some(seq)),
+    };
+    Ok(Artifact { id, tool, message, bytes, lines, stored_at: now, used_at: now, expired_at: None })
 }

@@ -24,7 +24,7 @@ use crate::shared::Shared;
 
 pub use call::effect_of_builtin;
 pub(crate) use call::{Used, Verdict, effect_of};
-pub(crate) use guard::Guard;
+pub(crate) use guard::{Content, Guard, keep};
 
 /// Most results of a search.
 const HITS_MAX: usize = 10;

@@ -66,6 +66,7 @@ impl Turn {
                 Err(_) if self.no_room(&mut tries).await? => continue,
                 Err(error) => return Err(failure::no_room(&error)),
             };
+            self.tell_cut(&assembled.shortened).await?;
             let (estimated, tokens) = (assembled.estimated_tokens, assembled.tokens);
             let (times, model) = (Arc::clone(&self.args.times), self.settings.model.clone());
             let request = stream(Arc::clone(&self.args.cell), self.args.show.clone(), assembled.request);
@@ -84,9 +85,10 @@ impl Turn {
         }
     }
 
-    /// A request that fits. What is due before it comes first: results are pruned, and in an emergency the oldest half
-    /// leaves the window. No reply waits for a compaction.
+    /// A request that fits. What is due before it comes first: messages that are too large for the window are sent shorter,
+    /// results are pruned, and in an emergency the oldest half leaves the window. No reply waits for a compaction.
     async fn assembled(&self, tail: &Tail) -> Result<Result<Assembled, AssembleError>, TurnFailure> {
+        self.shorten_messages().await?;
         let (engine, now) = (&self.args.cell.engine, tail.now);
         let mut conversation = self.args.cell.snapshot();
         if !engine.compact(&conversation, &self.settings, MakeRoom::Tier, now).is_empty() {

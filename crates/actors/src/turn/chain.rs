@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use cairn_core::agent::AgentSettings;
-use cairn_core::chain::{Pick, Standing, cools, pick};
+use cairn_core::chain::{Bounds, Pick, Standing, cools, pick};
 use cairn_core::event::Event;
 use cairn_core::model::ModelError;
 use cairn_core::ports::TurnFailure;
@@ -287,7 +287,7 @@ impl Turn {
             model,
             "the model takes no tools; it is asked without them from here on: set tools = false for it"
         );
-        self.learn(model, None, true).await
+        self.learn(model, None, true, None).await
     }
 
     /// Notes what was learnt of a model, here and for all conversations.
@@ -296,14 +296,16 @@ impl Turn {
         model: String,
         window_tokens: Option<u64>,
         no_tools: bool,
+        bounds: Option<Bounds>,
     ) -> Result<(), TurnFailure> {
-        self.args.shared.models.learn(&model, window_tokens, no_tools);
-        self.step(vec![Event::ModelLearnt { model, window_tokens, no_tools }]).await?;
+        self.args.shared.models.learn(&model, window_tokens, no_tools, bounds.is_some());
+        self.step(vec![Event::ModelLearnt { model, window_tokens, no_tools, bounds }]).await?;
         self.settings = self.args.cell.settings();
         Ok(())
     }
 
-    /// Notes what other conversations have learnt of the models of the chain.
+    /// Notes what other conversations have learnt of the models of the chain, and that a server has taken a larger request
+    /// than its window was bounded to.
     async fn catch_up(&mut self) -> Result<(), TurnFailure> {
         let (cell, models) = (&self.args.cell, &self.args.shared.models);
         let events: Vec<_> = self
@@ -312,14 +314,24 @@ impl Turn {
             .filter_map(|candidate| {
                 let model = candidate.settings.model.clone();
                 let known = models.learnt(&model);
-                let here =
-                    cell.read(|conversation| conversation.learnt.get(&model).cloned()).unwrap_or_default();
-                let window_tokens = known.window_tokens.filter(|_| here.window_tokens.is_none());
+                let (here, bounds) = cell.read(|conversation| {
+                    let bounds = conversation.bounds.get(&model).copied().unwrap_or_default();
+                    (conversation.learnt.get(&model).cloned().unwrap_or_default(), bounds)
+                });
+                let holding = candidate.settings.window.holding(bounds.taken);
+                let raised =
+                    here.inferred.then_some(holding).filter(|holding| Some(*holding) > here.window_tokens);
+                let window_tokens = known.window_tokens.filter(|_| here.window_tokens.is_none()).or(raised);
                 let no_tools = known.no_tools && !here.no_tools;
+                let inferred = if raised.is_some() { here.inferred } else { known.inferred };
+                if let Some(raised) = raised {
+                    models.learn(&model, Some(raised), false, true);
+                }
                 (window_tokens.is_some() || no_tools).then_some(Event::ModelLearnt {
                     model,
                     window_tokens,
                     no_tools,
+                    bounds: (inferred && window_tokens.is_some()).then_some(bounds),
                 })
             })
             .collect();
@@ -350,8 +362,11 @@ impl Turn {
             overflows,
             "the model found the request too large; it is shortened and sent again"
         );
+        if limit.is_none() {
+            self.bound(&model, tokens, overflows == 1).await?;
+        }
         if let Some(limit) = limit.filter(|limit| self.is_news(*limit)) {
-            self.learn(model.clone(), Some(limit), false).await?;
+            self.learn(model.clone(), Some(limit), false, None).await?;
         } else if let Some(limit) = limit.filter(|limit| *limit < self.settings.window.window_tokens)
             && let Some(idx) = self.larger(tries)
         {
@@ -375,6 +390,30 @@ impl Turn {
         self.relieve(Cause::Overflow).await?;
         metrics::counter!("cairn_overflow_retries_total", "model" => model).increment(1);
         Ok(())
+    }
+
+    /// A server that names no window has refused a request of so many tokens: what it took and what it refused bound its
+    /// window, which is learnt when enough is known.
+    async fn bound(&mut self, model: &str, tokens: u64, first: bool) -> Result<(), TurnFailure> {
+        let known = self.args.cell.read(|conversation| conversation.bounds.get(model).copied());
+        let bounds = known.unwrap_or_default().refusing(tokens, first);
+        let configured = self.agent.chain().find(|candidate| candidate.settings.model == model);
+        let window = configured.map_or(self.settings.window, |candidate| candidate.settings.window);
+        let window_tokens = bounds
+            .usable_tokens()
+            .map(|usable| window.holding(usable))
+            .filter(|tokens| self.is_news(*tokens));
+        if let Some(window_tokens) = window_tokens {
+            tracing::warn!(
+                model,
+                window_tokens,
+                taken = bounds.taken,
+                refused = bounds.refused,
+                "the model's server names no window: it is taken for as large as what was taken and refused allows; \
+                 set context_window of the model"
+            );
+        }
+        self.learn(model.to_owned(), window_tokens, false, Some(bounds)).await
     }
 
     /// A window that a server names is taken for true when it is smaller than what we believe and leaves room for a

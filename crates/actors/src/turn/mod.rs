@@ -5,6 +5,7 @@ mod ask;
 mod budget;
 mod call;
 mod chain;
+mod large;
 mod patience;
 mod results;
 
@@ -74,6 +75,8 @@ pub(crate) struct Said {
     pub(crate) usage: Usage,
     /// The model, by its id in the configuration.
     pub(crate) model: String,
+    /// A request was cut to fit: the model did not see all of the messages.
+    pub(crate) cut: bool,
 }
 
 /// How a turn ended.
@@ -95,6 +98,7 @@ pub(crate) async fn run(args: TurnArgs) -> Run {
         patience: Patience::of(&args),
         budget: Arc::clone(&budget),
         answers: ask::Said::default(),
+        cut: false,
         args,
     };
     let result = tokio::select! {
@@ -123,6 +127,8 @@ struct Turn {
     patience: Patience,
     /// What people have said to requests for their yes.
     answers: ask::Said,
+    /// A request was cut to fit beyond what is journalled.
+    cut: bool,
     /// The agent's settings on the model that answers; narrowed when its window turns out to be smaller.
     settings: Arc<AgentSettings>,
 }
@@ -150,7 +156,8 @@ impl Turn {
                 call.tool_calls.clear();
             }
             if call.tool_calls.is_empty() {
-                return Ok(Said { entry: self.entry(call, &recalled), reported, usage, model });
+                let (entry, cut) = (self.entry(call, &recalled), self.cut);
+                return Ok(Said { entry, reported, usage, model, cut });
             }
             tracing::debug!(channel = %self.args.cell.id, round, n_calls = call.tool_calls.len(), "tools");
             let calls = call.tool_calls.clone();

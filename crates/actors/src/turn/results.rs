@@ -53,7 +53,7 @@ impl Turn {
         recalled: &[Memory],
     ) -> Result<(), TurnFailure> {
         let planned = self.plan(tools, calls, recalled).await?;
-        let mut guard = Guard::new(tools, &self.settings);
+        let mut guard = Guard::new(tools, &self.settings, planned.len());
         let room = guard.room.shared_by(planned.len());
         let permits = Semaphore::new(PARALLEL_MAX);
         let running: FuturesUnordered<_> = planned
@@ -65,11 +65,12 @@ impl Turn {
             .collect();
         let mut ended = running.ready_chunks(CALLS_MAX);
         while let Some(batch) = ended.next().await {
+            let batch: Vec<Done> = batch.into_iter().collect::<Result<_, _>>()?;
+            let share = guard.share(batch.iter().map(|done| (&done.call, &done.used)));
             let mut events = Vec::new();
-            for done in batch {
-                let Done { call, used, noted } = done?;
+            for Done { call, used, noted } in batch {
                 events.push(Event::ToolUsed(noted));
-                events.extend(guard.admit(call, used).await);
+                events.extend(guard.admit(call, used, &share).await);
             }
             self.step(events).await?;
             guard.journalled();

@@ -14,6 +14,7 @@ fn artifact(id: &str, used: i64) -> Artifact {
     Artifact {
         id: id.into(),
         tool: "flood".to_owned(),
+        message: None,
         bytes: 100_000,
         lines: 1_000,
         stored_at: at(0),
@@ -120,13 +121,13 @@ fn reading_on_begins_where_reading_ended(
 
 #[test]
 fn a_page_says_what_it_is_and_how_to_read_on() {
-    let (settings, artifact) = (ResultGuardSettings::default(), artifact("a7", 0));
-    let wide = Room { free_tokens: 100_000, correction: Correction::default() };
-    let narrow = Room { free_tokens: 600, ..wide };
-    let page = |from, found: &ArtifactLines, room| page(&artifact, from, found, &settings, room);
+    let artifact = artifact("a7", 0);
+    let wide = Room { tokens: 50_000, correction: Correction::default() };
+    let narrow = Room { tokens: 300, ..wide };
+    let page = |from, found: &ArtifactLines, room| page(&artifact, from, found, room);
     let lines: Vec<String> = (501..=600).map(|n| format!("line {n}: some words of it")).collect();
     let long = page(501, &found(&lines.join("\n"), 100, 0, 0), &narrow);
-    assert!(narrow.free_tokens / 2 + 80 > u64::from(crate::tokens::estimate(&long)), "{long}");
+    assert!(narrow.tokens + 80 > u64::from(crate::tokens::estimate(&long)), "{long}");
     insta::assert_snapshot!(
         [
             page(501, &found("line 501\nline 502", 2, 0, 0), &wide),
@@ -141,8 +142,8 @@ fn a_page_says_what_it_is_and_how_to_read_on() {
 #[test]
 fn a_page_never_needs_the_guard() {
     let (settings, artifact) = (ResultGuardSettings::default(), artifact("a123456", 0));
-    let wide = Room { free_tokens: 1_000_000, correction: Correction::default() };
+    let wide = Room { tokens: 500_000, correction: Correction::default() };
     let text = "x".repeat(settings.max_bytes - PAGE_FRAME_BYTES);
-    let page = page(&artifact, 1_234_567, &found(&text, 1, 12_345_678, 1), &settings, &wide);
+    let page = page(&artifact, 1_234_567, &found(&text, 1, 12_345_678, 1), &wide);
     assert!(page.len() <= settings.max_bytes, "{}", page.len());
 }

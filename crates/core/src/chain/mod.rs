@@ -2,6 +2,7 @@
 //!
 //! Whoever calls models keeps one [`Health`] for each, shared by all conversations: what one finds out, all know.
 
+mod bounds;
 mod guard;
 mod health;
 
@@ -12,6 +13,7 @@ use crate::conversation::Conversation;
 use crate::tier::Tier;
 use crate::window::{has_room, measure};
 
+pub use bounds::Bounds;
 pub use guard::{Guarded, guard};
 pub use health::{CoolDowns, Health, Trouble, cools};
 

@@ -185,6 +185,7 @@ impl Conversation {
         for entry in self.live.iter_mut().filter(|entry| deleted.contains(&entry.seq)) {
             *entry = Arc::new(entry.deleted());
         }
+        self.pruned.retain(|seq, _| !deleted.contains(seq));
         self.stack.unquote(|seq| deleted.contains(&seq));
     }
 }

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::approval::Approval;
 use crate::artifact::Artifact;
+use crate::chain::Bounds;
 use crate::event::{Outcome, Run, RunRequest, Work};
 use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, TurnId};
 use crate::message::{Entry, Pending, Role};
@@ -129,6 +130,9 @@ pub struct Learnt {
     pub window_tokens: Option<u64>,
     /// It takes no tools.
     pub no_tools: bool,
+    /// The server has not named that window: it is bounded by what was taken and refused.
+    #[serde(default)]
+    pub inferred: bool,
 }
 
 /// Tokens that runs took.
@@ -209,6 +213,9 @@ pub struct Conversation {
     /// What was learnt of models, by their ids in the configuration.
     #[serde(default)]
     pub learnt: BTreeMap<String, Learnt>,
+    /// What the servers of models have taken and refused, by the models' ids in the configuration.
+    #[serde(default)]
+    pub bounds: BTreeMap<String, Bounds>,
     /// Results in `live` that are sent shorter than they are kept.
     #[serde(default)]
     pub pruned: BTreeMap<Seq, PrunedResult>,
@@ -284,6 +291,7 @@ impl Conversation {
             model: None,
             model_reason: None,
             learnt: BTreeMap::new(),
+            bounds: BTreeMap::new(),
             pruned: BTreeMap::new(),
             artifacts: BTreeMap::new(),
             spent: VecDeque::new(),

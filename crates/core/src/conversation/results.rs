@@ -5,7 +5,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Conversation, Spent};
+use crate::artifact::Artifact;
 use crate::event::{Event, Record};
+use crate::ids::Seq;
 use crate::message::Entry;
 use crate::model::Usage;
 use crate::prune::as_sent;
@@ -30,6 +32,11 @@ impl Conversation {
             Some(pruned) => Arc::new(as_sent(entry, pruned)),
             None => Arc::clone(entry),
         }
+    }
+
+    /// The artifact that holds the whole of a message of which the model saw head and tail.
+    pub fn artifact_of(&self, message: Seq) -> Option<&Artifact> {
+        self.artifacts.values().find(|artifact| artifact.message == Some(message))
     }
 
     /// Tokens that runs took within the hour before `now`.

@@ -17,6 +17,7 @@ use crate::event::{Run, RunEnd, RunOutcome, Trigger, Work};
 use crate::ids::{Generation, MessageId, Seq};
 use crate::memory::{MemoryKind, MemorySave, Source};
 use crate::message::{Author, Entry, Part, Pending, Role, ToolCall, fingerprint, text_of};
+use crate::prune::{PruneCause, PruneForm, PrunedResult};
 use crate::summary::Summary;
 use crate::tier::Tier;
 use crate::tool::{Effect, ToolOutcome, ToolUse};
@@ -353,6 +354,7 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
     let artifact = Artifact {
         id: "a1".into(),
         tool: "lookup".to_owned(),
+        message: None,
         bytes: 9,
         lines: 1,
         stored_at: Timestamp::UNIX_EPOCH,
@@ -388,6 +390,33 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
     assert!(after.artifacts.values().all(|artifact| artifact.expired_at.is_some()));
     assert!(after.open_turn.is_none(), "their open turn has ended");
     assert_eq!(after.live.len(), 3);
+}
+
+#[test]
+fn the_copy_of_a_message_goes_with_it() {
+    let mut book = Book::new();
+    let message = book.accept(GROUP, ANNA, "Anna", &"my secret is safe ".repeat(100));
+    let first_seq = book.seq(GROUP);
+    book.add(Some(GROUP), Event::TurnStarted { turn: "t1".into(), messages: vec![message], first_seq });
+    let (stored_at, used_at) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
+    let (id, tool, message) = ("a1".into(), String::new(), Some(first_seq));
+    let artifact =
+        Artifact { id, tool, message, bytes: 1_800, lines: 1, stored_at, used_at, expired_at: None };
+    book.add(Some(GROUP), Event::ArtifactStored { artifact });
+    let (form, artifact) = (PruneForm::Shrunk { bytes: 900 }, Some("a1".into()));
+    let pruned =
+        PrunedResult { seq: first_seq, form, tokens: 200, tool: String::new(), whole_bytes: 1_800, artifact };
+    let (cause, results) = (PruneCause::Message, vec![pruned]);
+    let tokens = (900, 300);
+    let event =
+        Event::ResultsPruned { cause, results, scanned: 1, tokens_before: tokens.0, tokens_after: tokens.1 };
+    book.add(Some(GROUP), event);
+    let (left, eraser) = book.erase(ANNA);
+    assert!(!text(&left).contains("secret"));
+    assert_eq!(eraser.artifacts().count(), 1);
+    let after = folded(&left, GROUP);
+    assert!(after.artifacts.values().all(|artifact| artifact.expired_at.is_some()));
+    assert_eq!(text_of(&after.sent(&after.live[0]).parts), ERASED);
 }
 
 #[test]

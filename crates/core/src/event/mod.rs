@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::approval::{Approval, ApprovalOutcome};
 use crate::artifact::Artifact;
+use crate::chain::Bounds;
 use crate::erasure::Figures;
 use crate::ids::{
     ApprovalId, ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, RunId, Seq, SummaryId,
@@ -198,12 +199,15 @@ pub enum Event {
     ModelLearnt {
         /// The model, by its id in the configuration.
         model: String,
-        /// Its window in tokens, when it was named.
+        /// Its window in tokens, when it was named, or bounded by what was taken and refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window_tokens: Option<u64>,
         /// It takes no tools.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         no_tools: bool,
+        /// What it has taken and refused, where it refused a request without naming its window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bounds: Option<Bounds>,
     },
     /// `/new`: everything so far is archived.
     GenerationStarted {

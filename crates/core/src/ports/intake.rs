@@ -57,6 +57,9 @@ pub struct Reply {
     pub usage: Usage,
     /// Memories that were in the window.
     pub recalled: Vec<MemoryId>,
+    /// What is to be known about the answer: that the model saw only part of the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
 }
 
 /// Why a turn ended without a reply.

@@ -1,7 +1,9 @@
 //! How a pruned result reads: what is left of it, and a notice that says what is gone and where the whole of it is.
 
+use super::message::words;
 use super::{PruneForm, PrunedResult};
-use crate::message::{Entry, Part, text_of};
+use crate::message::{Entry, Part, Role, text_of};
+use crate::result_guard::message_edges;
 use crate::window::escape_name;
 
 /// How the notice within a shrunk result begins.
@@ -15,6 +17,9 @@ pub const CUT_NOTICE: &str = "[...truncated...]";
 
 /// The entry as it is sent. Its call, its number and its artifact stay.
 pub fn as_sent(entry: &Entry, pruned: &PrunedResult) -> Entry {
+    if let (Role::User, PruneForm::Shrunk { bytes }) = (entry.role, pruned.form) {
+        return message(entry, pruned, bytes);
+    }
     let text = text_of(&entry.parts);
     let mut sent = match pruned.form {
         PruneForm::Shrunk { bytes } => shrunk(entry, pruned, &text, bytes),
@@ -41,6 +46,16 @@ pub fn as_sent(entry: &Entry, pruned: &PrunedResult) -> Entry {
         quotes: entry.quotes,
         tokens: pruned.tokens,
     }
+}
+
+/// A message with head and tail of its words. Its pictures stay.
+fn message(entry: &Entry, pruned: &PrunedResult, bytes: usize) -> Entry {
+    let mut sent = entry.clone();
+    sent.parts.retain(|part| matches!(part, Part::Image { .. }));
+    let words = message_edges(&words(entry), bytes, pruned.artifact.as_ref());
+    sent.parts.insert(0, Part::text(words));
+    sent.tokens = pruned.tokens;
+    sent
 }
 
 /// Pictures of a result are sent with the whole of it, or not at all.

@@ -1,16 +1,18 @@
-//! Pruning: old results of tools are sent shorter, in batches, before anything is summarised. It changes what is sent,
-//! never what is kept.
+//! Pruning: old results of tools are sent shorter, in batches, before anything is summarised, and so are messages that are
+//! larger than what the window takes. It changes what is sent, never what is kept.
 
 mod form;
+mod message;
 mod plan;
 mod scan;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::Seq;
+use crate::ids::{ArtifactId, Seq};
 
 pub(crate) use form::cut_notice;
 pub use form::{CLEARED_NOTICE, CUT_NOTICE, SHRUNK_NOTICE, as_sent};
+pub use message::{TooLarge, shorten, too_large};
 pub(crate) use plan::overflow_target;
 pub use plan::{before_call, clear_seen, cold_at, pressure, shrink_seen};
 
@@ -26,6 +28,8 @@ pub enum PruneCause {
     Emergency,
     /// The model refused a request as too large.
     Overflow,
+    /// A message is larger than what the window takes.
+    Message,
 }
 
 impl PruneCause {
@@ -36,6 +40,7 @@ impl PruneCause {
             Self::CacheTtl => "cache_ttl",
             Self::Emergency => "emergency",
             Self::Overflow => "overflow",
+            Self::Message => "message",
         }
     }
 }
@@ -58,20 +63,23 @@ pub enum PruneForm {
     Cleared,
 }
 
-/// A result that is sent shorter than it is kept.
+/// A result, or a message, that is sent shorter than it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrunedResult {
-    /// The result.
+    /// Its entry.
     pub seq: Seq,
     /// How it is sent.
     #[serde(flatten)]
     pub form: PruneForm,
     /// Estimated tokens as it is sent, before correction. Always fewer than before.
     pub tokens: u32,
-    /// The tool whose result it is.
+    /// The tool whose result it is; empty for a message.
     #[serde(default)]
     pub tool: String,
     /// Bytes of the whole result: of the artifact, where it is one.
     #[serde(default)]
     pub whole_bytes: u64,
+    /// For a message: the artifact in which the model can read on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<ArtifactId>,
 }

@@ -178,7 +178,7 @@ fn won(event: &Event) -> u64 {
 }
 
 /// A batch in the making.
-struct Batch<'a> {
+pub(super) struct Batch<'a> {
     conversation: &'a Conversation,
     agent: &'a AgentSettings,
     cause: PruneCause,
@@ -186,12 +186,12 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(conversation: &'a Conversation, agent: &'a AgentSettings, cause: PruneCause) -> Self {
+    pub(super) fn new(conversation: &'a Conversation, agent: &'a AgentSettings, cause: PruneCause) -> Self {
         Self { conversation, agent, cause, before: measure(conversation, agent) }
     }
 
     /// The event, weighed; `None` when there is nothing in it.
-    fn event(&self, results: Vec<PrunedResult>, scanned: usize) -> Option<Event> {
+    pub(super) fn event(&self, results: Vec<PrunedResult>, scanned: usize) -> Option<Event> {
         if results.is_empty() {
             return None;
         }
@@ -219,7 +219,9 @@ impl<'a> Batch<'a> {
         let below = (limit.ceil() as u64).saturating_sub(1);
         match self.cause {
             PruneCause::Overflow => below.min((self.before.tokens as f64 * OVERFLOW_SHARE) as u64),
-            PruneCause::Pressure | PruneCause::CacheTtl | PruneCause::Emergency => below,
+            PruneCause::Pressure | PruneCause::CacheTtl | PruneCause::Emergency | PruneCause::Message => {
+                below
+            }
         }
     }
 

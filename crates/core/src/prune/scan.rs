@@ -129,7 +129,7 @@ impl Found<'_> {
             return None;
         }
         let (seq, tool) = (self.entry.seq, self.tool.to_owned());
-        let mut pruned = PrunedResult { seq, form, tokens: 0, tool, whole_bytes: self.bytes };
+        let mut pruned = PrunedResult { seq, form, tokens: 0, tool, whole_bytes: self.bytes, artifact: None };
         pruned.tokens = entry_tokens(&as_sent(self.entry, &pruned));
         (u64::from(pruned.tokens) < self.weight).then_some(pruned)
     }

@@ -7,11 +7,12 @@ use super::*;
 const MAX: usize = 50_000;
 
 fn wide() -> Room {
-    Room { free_tokens: 100_000, correction: Correction::default() }
+    with_free(100_000)
 }
 
+/// What the results of a round may take where so many tokens are free.
 fn with_free(free_tokens: u64) -> Room {
-    Room { free_tokens, ..wide() }
+    Room { tokens: free_tokens / 2, correction: Correction::default() }
 }
 
 /// Numbered lines of 20 bytes.
@@ -39,8 +40,9 @@ fn name(verdict: Verdict) -> &'static str {
 #[case::at_the_limit(ResultClass::Auto, 50_000, 100_000, "whole")]
 #[case::a_byte_over(ResultClass::Auto, 50_001, 100_000, "edges")]
 #[case::ten_megabytes(ResultClass::Auto, 10_000_000, 100_000, "edges")]
-#[case::no_room_for_edges(ResultClass::Auto, 1_000_000, 20_000, "note")]
-#[case::small_and_no_room(ResultClass::Auto, 30_000, 10_000, "note")]
+#[case::little_room_for_edges(ResultClass::Auto, 1_000_000, 20_000, "edges")]
+#[case::small_and_no_room(ResultClass::Auto, 30_000, 10_000, "edges")]
+#[case::no_useful_head(ResultClass::Auto, 30_000, 600, "note")]
 #[case::smaller_than_a_note(ResultClass::Auto, 400, 0, "whole")]
 #[case::nothing_free(ResultClass::Auto, 401, 0, "note")]
 #[case::smallest(ResultClass::AlwaysOffload, 2_000, 100_000, "whole")]
@@ -48,7 +50,7 @@ fn name(verdict: Verdict) -> &'static str {
 #[case::recent_small(ResultClass::KeepRecent, 50_000, 100_000, "whole")]
 #[case::recent_large(ResultClass::KeepRecent, 90_000, 100_000, "kept")]
 #[case::recent_over_half(ResultClass::KeepRecent, 1_000_000, 100_000, "edges")]
-#[case::recent_no_room(ResultClass::KeepRecent, 90_000, 10_000, "note")]
+#[case::recent_no_room(ResultClass::KeepRecent, 90_000, 10_000, "edges")]
 fn verdicts(#[case] class: ResultClass, #[case] bytes: usize, #[case] free: u64, #[case] expected: &str) {
     let settings = ResultGuardSettings::default();
     let verdict = judge(&lines(bytes), class, &settings, &with_free(free));
@@ -59,17 +61,15 @@ fn verdicts(#[case] class: ResultClass, #[case] bytes: usize, #[case] free: u64,
 }
 
 #[test]
-fn half_of_the_free_window_is_the_limit_after_correction() {
+fn the_room_is_the_limit_after_correction() {
     let (settings, text) = (ResultGuardSettings::default(), lines(30_000));
-    let exact = 2 * tokens(&text);
-    assert_eq!(judge(&text, ResultClass::Auto, &settings, &with_free(exact)), Verdict::Whole);
-    assert_eq!(judge(&text, ResultClass::Auto, &settings, &with_free(exact - 2)), Verdict::Note);
+    let judged = |room: &Room| name(judge(&text, ResultClass::Auto, &settings, room));
+    let exact = Room { tokens: tokens(&text), ..wide() };
+    assert_eq!(judged(&exact), "whole");
+    assert_eq!(judged(&Room { tokens: exact.tokens - 1, ..exact }), "edges");
     let mut correction = Correction::default();
     correction.observe(1_000, 1_500);
-    let room = Room { free_tokens: exact, correction };
-    assert_eq!(judge(&text, ResultClass::Auto, &settings, &room), Verdict::Note);
-    let less = ResultGuardSettings { free_share: 0.25, ..settings };
-    assert_eq!(judge(&text, ResultClass::Auto, &less, &with_free(exact)), Verdict::Note);
+    assert_eq!(judged(&Room { correction, ..exact }), "edges");
 }
 
 #[rstest]
@@ -155,29 +155,81 @@ fn what_cannot_be_stored_is_shown_as_far_as_there_is_room() {
     for (free, least) in [(100_000, 49_000), (20_000, 10_000), (5_000, 3_000), (0, 100)] {
         let room = with_free(free);
         let verdict = judge(&text, ResultClass::Auto, &settings, &room);
-        let shown = shown_of_lost(&text, verdict, &settings, &room);
+        let shown = shown(&text, verdict, Whereabouts::Lost);
         assert!(shown.len() >= least && shown.len() <= MAX, "{} with {free} free", shown.len());
         assert!(shown.contains("could not be stored") && !shown.contains("artifact_read"), "{shown}");
         assert!(free == 0 || tokens(&shown) <= free / 2);
     }
     let recent = judge(&lines(60_000), ResultClass::KeepRecent, &settings, &wide());
-    assert_eq!(shown_of_lost(&lines(60_000), recent, &settings, &wide()), lines(60_000), "nothing is lost");
+    assert_eq!(shown(&lines(60_000), recent, Whereabouts::Lost), lines(60_000), "nothing is lost");
+}
+
+/// What is shown of results that end in these batches, of a round that may take so many tokens.
+fn round(tokens: u64, batches: &[&[String]]) -> Vec<String> {
+    let settings = ResultGuardSettings::default();
+    let (mut room, id) = (Room { tokens, ..wide() }, ArtifactId::from("a1"));
+    let mut n_open: usize = batches.iter().map(|batch| batch.len()).sum();
+    let mut out = Vec::new();
+    for batch in batches {
+        let wanted: Vec<u64> =
+            batch.iter().map(|text| wanted(text, ResultClass::Auto, &settings, &room)).collect();
+        n_open -= batch.len();
+        let share = room.share(&wanted, n_open);
+        for text in *batch {
+            let verdict = judge(text, ResultClass::Auto, &settings, &share);
+            let shown = shown(text, verdict, Whereabouts::Artifact(&id));
+            room.take(&shown);
+            out.push(shown);
+        }
+    }
+    out
+}
+
+/// Ten large results in nine tenths of a window of 31,000, in one batch and one by one.
+#[rstest]
+#[case::at_once(10)]
+#[case::in_pairs(2)]
+#[case::one_by_one(1)]
+fn results_of_one_round_share_the_room_whenever_they_end(#[case] at_once: usize) {
+    let texts: Vec<String> = (0..10).map(|_| lines(49_000)).collect();
+    let batches: Vec<&[String]> = texts.chunks(at_once).collect();
+    let all = round(10_000, &batches);
+    let taken: Vec<u64> = all.iter().map(|shown| tokens(shown)).collect();
+    assert!(taken.iter().sum::<u64>() <= 10_000, "{taken:?}");
+    assert!(taken.iter().all(|one| (750..=1_250).contains(one)), "equal parts: {taken:?}");
+    for shown in &all {
+        let (head, rest) = shown.split_once(SHRUNK_NOTICE).unwrap();
+        let tail = rest.split_once("from = ").unwrap().1;
+        assert!(head.len() > HEAD_BYTES && tail.len() > HEAD_BYTES, "{shown}");
+    }
 }
 
 #[test]
-fn results_of_one_round_share_the_free_window() {
-    let settings = ResultGuardSettings::default();
-    let (mut room, text) = (with_free(40_000), lines(45_000));
-    let mut taken = 0;
-    for _ in 0..20 {
-        let verdict = judge(&text, ResultClass::Auto, &settings, &room);
-        let shown = shown(&text, verdict, Whereabouts::Artifact(&ArtifactId::from("a1")));
-        taken += tokens(&shown);
-        room.take(&shown);
+fn what_small_results_leave_goes_to_the_large_ones() {
+    let small: Vec<String> = (0..8).map(|_| lines(1_000)).collect();
+    let large = [lines(45_000), lines(45_000)];
+    let whole = |all: &[String]| small.iter().all(|text| all.contains(text));
+    let mixed: Vec<String> = small.iter().chain(&large).cloned().collect();
+    for batches in
+        [vec![&mixed[..]], vec![&small[..], &large[..]], vec![&small[..], &large[..1], &large[1..]]]
+    {
+        let all = round(10_000, &batches);
+        assert!(whole(&all), "small ones stay whole");
+        let of_large: Vec<u64> = all[8..].iter().map(|shown| tokens(shown)).collect();
+        assert!(of_large.iter().all(|one| *one > 2_500), "{of_large:?}");
+        assert!(all.iter().map(|shown| tokens(shown)).sum::<u64>() <= 10_000);
     }
-    assert!(taken <= 40_000, "{taken}");
-    assert_eq!(room.free_tokens, 40_000 - taken);
-    assert_eq!(judge(&text, ResultClass::Auto, &settings, &room), Verdict::Note);
+    // A large result that ends first leaves the others their parts.
+    let all = round(10_000, &[&large[..1], &small[..], &large[1..]]);
+    assert!(whole(&all[..9]) && tokens(&all[0]) <= 1_000 && tokens(&all[9]) > 4_000);
+}
+
+#[test]
+fn where_no_head_would_be_of_use_the_note_stays() {
+    let texts: Vec<String> = (0..64).map(|_| lines(20_000)).collect();
+    let all = round(4_000, &[&texts]);
+    assert!(all.iter().all(|shown| shown.starts_with(SHRUNK_NOTICE) && shown.contains("artifact a1")));
+    assert_eq!(round(0, &[&[lines(400)]]), [lines(400)], "smaller than a note");
 }
 
 #[rstest]
@@ -185,9 +237,9 @@ fn results_of_one_round_share_the_free_window() {
 #[case(50_000, 10_000, 5_000)]
 #[case(50_000, 0, 300)]
 fn a_beginning_fits_and_is_never_nothing(#[case] bytes: usize, #[case] free: u64, #[case] least: usize) {
-    let (settings, room) = (ResultGuardSettings::default(), with_free(free));
+    let room = with_free(free);
     for text in [lines(bytes), "語".repeat(bytes / 3)] {
-        let beginning = beginning(&text, &settings, &room);
+        let beginning = beginning(&text, &room);
         assert!(beginning.len() >= least.min(text.len()) / 2, "{}", beginning.len());
         assert!(beginning.len() <= NOTE_BYTES || tokens(beginning) <= free / 2);
     }

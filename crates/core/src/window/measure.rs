@@ -67,17 +67,21 @@ pub fn has_room(correction: &Correction, agent: &AgentSettings) -> bool {
     leaves_room(correction.apply(frame), agent.window.usable_tokens())
 }
 
-/// Tokens, after correction, that a request takes at the least if the attachments of its latest message are to be in it.
+/// Tokens of what no request is without: system prompt, tools and the clock, before correction.
+pub(crate) fn frame_tokens(agent: &AgentSettings) -> u64 {
+    system_tokens(agent) + tools_tokens(&agent.tools) + u64::from(BARE_TAIL_TOKENS)
+}
+
+/// Tokens, after correction, that a request takes at the least if the pictures of its latest message are to be in it.
 pub fn least_tokens(conversation: &Conversation, agent: &AgentSettings) -> u64 {
     let open = conversation.open_turn.as_ref().map(|open| &open.id);
     let of_turn = |entry: &&Arc<Entry>| entry.role == Role::User && open.is_none_or(|id| entry.turn == *id);
     let attached = conversation.live.iter().rev().find(of_turn).map_or(0, |entry| {
         let mut bare = Entry::clone(entry);
-        bare.parts.retain(|part| !matches!(part, Part::Text { .. }));
+        bare.parts.retain(|part| matches!(part, Part::Image { .. }));
         if bare.parts.is_empty() { 0 } else { u64::from(entry_tokens(&bare)) }
     });
-    let frame = system_tokens(agent) + tools_tokens(&agent.tools) + u64::from(BARE_TAIL_TOKENS);
-    conversation.correction(&agent.model).apply(frame + attached)
+    conversation.correction(&agent.model).apply(frame_tokens(agent) + attached)
 }
 
 fn gauge(regions: Regions, estimated_tokens: u64, agent: &AgentSettings) -> Gauge {

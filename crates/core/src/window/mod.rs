@@ -14,8 +14,8 @@ use crate::tier::Tier;
 pub(crate) use assemble::leaves_room;
 pub use assemble::{AssembleError, assemble, question};
 pub(crate) use fit::cut_middle;
+pub(crate) use measure::{frame_tokens, stack_tokens, system_tokens, tools_tokens};
 pub use measure::{has_room, least_tokens, measure};
-pub(crate) use measure::{system_tokens, tools_tokens};
 pub(crate) use render::{IMAGE_TOKENS, guide_tokens};
 pub use render::{
     Lookup, entry_tokens, escape_name, escape_text, guide_text, is_invisible, marker_text, marker_tokens,

@@ -8,6 +8,7 @@ mod expired;
 mod generated;
 mod guide;
 mod latest;
+mod long;
 mod pruning;
 mod rules;
 mod sim;

@@ -372,6 +372,7 @@ fn notices_keep_their_words() {
         tokens: 9,
         tool: "fetch_page".to_owned(),
         whole_bytes,
+        artifact: None,
     };
     let shown = |entry: &cairn_core::message::Entry, pruned: PrunedResult| {
         text_of(&prune::as_sent(entry, &pruned).parts).replace('~', "")

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
+use cairn_core::artifact::{self, Artifact};
 use cairn_core::compaction::{self, Decision, Draft, Next};
 use cairn_core::conversation::{self, Conversation, Place};
 use cairn_core::event::{Event, Record, Run, RunOutcome, TurnEnd, TurnOutcome};
@@ -11,6 +12,8 @@ use cairn_core::ids::{AgentId, ChannelId, Generation, MessageId, RunId, Seq};
 use cairn_core::message::{Amendment, Author, Change, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
 use cairn_core::ports::OutboxItem;
+use cairn_core::prune::{self, PruneCause, TooLarge};
+use cairn_core::result_guard;
 use cairn_core::summary::{MADE_BY_DIGEST, StackItem, StackSizes, Summary};
 use cairn_core::tier::{CompactionSettings, Tier};
 use cairn_core::window::{self, Assembled, Tail};
@@ -240,6 +243,7 @@ impl Sim {
 
     pub(crate) fn answer(&mut self, text: &str) {
         let Some(open) = self.conversation.open_turn.clone() else { return };
+        self.shorten();
         self.emergency();
         let reply = self.conversation.next_seq;
         if let Some(entry) = self.entry(Role::Assistant, text) {
@@ -281,6 +285,27 @@ impl Sim {
         happened
     }
 
+    /// Messages of the open turn that are too large are sent shorter, each with an artifact; how many.
+    pub(crate) fn shorten(&mut self) -> usize {
+        let large = prune::too_large(&self.conversation, &self.agent);
+        let mut stored: Vec<(TooLarge, Option<Artifact>)> = Vec::new();
+        for message in large {
+            let artifact = message.artifact.is_none().then(|| Artifact {
+                id: artifact::next_id(&self.conversation, stored.len()),
+                tool: String::new(),
+                message: Some(message.entry.seq),
+                bytes: message.words().len() as u64,
+                lines: result_guard::count_lines(&message.words()),
+                stored_at: self.now,
+                used_at: self.now,
+                expired_at: None,
+            });
+            stored.push((message, artifact));
+        }
+        let events = prune::shorten(&self.conversation, &self.agent, stored);
+        events.into_iter().map(|event| self.journal(event)).count()
+    }
+
     /// What is due when the model refuses the request.
     pub(crate) fn overflow(&mut self) {
         let events = compaction::relieve_on_overflow(&self.conversation, &self.agent, self.now);
@@ -289,16 +314,18 @@ impl Sim {
 
     /// Results are pruned after a call has seen them, each to less than before and to no form twice.
     fn check_batch(&self, event: &Event) {
-        let Event::ResultsPruned { results, tokens_before, .. } = event else { return };
+        let Event::ResultsPruned { cause, results, tokens_before, .. } = event else { return };
         let conversation = &self.conversation;
         assert_eq!(*tokens_before, window::measure(conversation, &self.agent).tokens);
         assert!(!results.is_empty(), "an empty batch");
         for pruned in results {
             let entry = conversation.live.iter().find(|entry| entry.seq == pruned.seq).unwrap();
-            assert_eq!(entry.role, Role::Tool);
+            let is_message = *cause == PruneCause::Message;
+            assert_eq!(entry.role, if is_message { Role::User } else { Role::Tool });
             assert!(u64::from(pruned.tokens) < conversation.weight(entry), "a pruned result grew");
             let spoken = |later: &&Arc<Entry>| later.seq > entry.seq && later.role == Role::Assistant;
-            assert!(conversation.live.iter().any(|later| spoken(&later)), "no call has seen {}", pruned.seq);
+            let seen = is_message || conversation.live.iter().any(|later| spoken(&later));
+            assert!(seen, "no call has seen {}", pruned.seq);
             let form = conversation.pruned.get(&pruned.seq).map(|before| before.form);
             assert_ne!(form, Some(pruned.form), "{} was pruned twice to the same form", pruned.seq);
         }

@@ -72,6 +72,7 @@ fn no_artifact(error: NoArtifact) -> ApiError {
         NoArtifact::Unknown { .. } => {
             ("no_such_artifact", "`cairn artifact list C` lists those of a channel")
         }
+        NoArtifact::Left { .. } => ("artifact_expired", "`cairn history` shows the message whole"),
         NoArtifact::Expired { .. } => {
             ("artifact_expired", "artifact_days and artifact_mib under result_guard say when they do")
         }

@@ -1,4 +1,4 @@
-//! `cairn artifact`: large results of tools, which are kept outside of the window.
+//! `cairn artifact`: large results of tools and large messages, which are kept outside of the window.
 
 use clap::Subcommand;
 
@@ -89,14 +89,16 @@ async fn list(surroundings: &Surroundings, global: &Global, channel: &str) -> Re
         return out::json(&records);
     }
     if records.is_empty() {
-        return out::line("no artifacts: no tool has given a large result here");
+        return out::line(
+            "no artifacts: there was no large result of a tool here, and no message larger than the window",
+        );
     }
-    let mut table = Table::new(&["id", "tool", "bytes", "lines", "stored", "read", "state"], &[2, 3]);
+    let mut table = Table::new(&["id", "from", "bytes", "lines", "stored", "read", "state"], &[2, 3]);
     for record in &records {
         let expired = |at| format!("expired {}", day(at));
         table.row(vec![
             record.id.to_string(),
-            plain(&record.tool),
+            record.message.map_or_else(|| plain(&record.tool), |seq| format!("message {seq}")),
             grouped(record.bytes),
             grouped(record.lines),
             minute(record.stored_at),

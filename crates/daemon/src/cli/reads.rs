@@ -192,7 +192,9 @@ fn drawn_entry(record: &EntryRecord) -> String {
         (None, _) => assistant(),
     };
     let artifact = record.artifact.as_ref().map_or_else(String::new, |id| format!("  artifact {id}"));
-    let mut block = format!("{seq:>6}  {}  {who}  [{}]{artifact}\n", minute(record.at), record.place);
+    let shortened = if record.shortened { "  (the model sees head and tail)" } else { "" };
+    let mut block =
+        format!("{seq:>6}  {}  {who}  [{}]{artifact}{shortened}\n", minute(record.at), record.place);
     let calls = record.tool_calls.iter().map(|call| format!("calls {} {}", call.name, call.arguments));
     for line in plain(&record.text()).lines().map(str::to_owned).chain(calls) {
         block.push_str(&format!("        {line}\n"));

@@ -2,18 +2,21 @@
 
 use cairn_core::artifact::{Artifact, ReadOn, read_on};
 use cairn_core::conversation::Conversation;
-use cairn_core::ids::ArtifactId;
+use cairn_core::ids::{ArtifactId, Seq};
 use cairn_core::ports::ArtifactLines;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A large result of a tool that is kept outside of the window.
+/// A large result of a tool, or a large message, that is kept outside of the window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactRecord {
     /// Its id, unique within its channel.
     pub id: ArtifactId,
-    /// The tool whose result it is.
+    /// The tool whose result it is; empty for a message.
     pub tool: String,
+    /// The message that it is a copy of, while the window shows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Seq>,
     /// Its size.
     pub bytes: u64,
     /// Its lines.
@@ -58,6 +61,7 @@ impl ArtifactRecord {
         Self {
             id: artifact.id.clone(),
             tool: artifact.tool.clone(),
+            message: artifact.message,
             bytes: artifact.bytes,
             lines: artifact.lines,
             stored_at: artifact.stored_at,

@@ -5,6 +5,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::engine;
 use cairn_core::event::{Outcome, Run, Trigger};
 use cairn_core::ids::{AgentId, ChannelId, Generation, RunId, Seq, SummaryId};
+use cairn_core::message::Role;
 use cairn_core::summary::{Marker, Summary};
 use cairn_core::tier::Tier;
 use cairn_core::tokens::Correction;
@@ -89,11 +90,14 @@ pub struct Thresholds {
     pub emergency: f64,
 }
 
-/// Results of tools that are sent shorter than they are kept. Regions count what is sent.
+/// Results of tools, and messages, that are sent shorter than they are kept. Regions count what is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrunedRecord {
-    /// How many.
+    /// How many results.
     pub results: u64,
+    /// How many messages: they are larger than what the window takes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub messages: u64,
     /// Tokens that the window is smaller by.
     pub tokens_won: u64,
 }
@@ -226,15 +230,21 @@ impl ContextRecord {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 impl PrunedRecord {
     fn of(conversation: &Conversation, correction: &Correction) -> Self {
         let pruned = conversation.live.iter().filter(|entry| conversation.pruned.contains_key(&entry.seq));
-        let (mut results, mut won) = (0, 0);
+        let (mut results, mut messages, mut won) = (0, 0, 0);
         for entry in pruned {
-            results += 1;
+            let n = if entry.role == Role::User { &mut messages } else { &mut results };
+            *n += 1;
             won += u64::from(entry.tokens).saturating_sub(conversation.weight(entry));
         }
-        Self { results, tokens_won: correction.apply(won) }
+        Self { results, messages, tokens_won: correction.apply(won) }
     }
 }
 

@@ -33,9 +33,12 @@ pub struct EntryRecord {
     pub tool_calls: Vec<ToolCall>,
     /// The tool call that it answers.
     pub tool_call_id: Option<String>,
-    /// The artifact that holds the whole of a tool's result.
+    /// The artifact that holds the whole of a tool's result, or of a message of which the model sees head and tail.
     #[serde(default)]
     pub artifact: Option<ArtifactId>,
+    /// A message that is larger than what the window takes: the model sees head and tail of it; here it is whole.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shortened: bool,
     /// Tokens in the window, after correction.
     pub tokens: u64,
     /// `summary:ID`, `marker`, `sealed`, `live`, `archived`, `pending`.
@@ -71,6 +74,8 @@ impl EntryRecord {
         // An entry that the archive has and this copy of the conversation has not yet: it came in between.
         let place =
             conversation.place(entry.seq).map_or_else(|| "live".to_owned(), |place| place.to_string());
+        let copy = conversation.artifact_of(entry.seq).filter(|_| entry.role == Role::User);
+        let is_pruned = entry.role == Role::User && conversation.pruned.contains_key(&entry.seq);
         Self {
             seq: Some(entry.seq),
             turn: entry.turn.clone(),
@@ -82,7 +87,8 @@ impl EntryRecord {
             parts: entry.parts.iter().map(PartRecord::of).collect(),
             tool_calls: entry.tool_calls.clone(),
             tool_call_id: entry.tool_call_id.clone(),
-            artifact: entry.artifact.clone(),
+            artifact: entry.artifact.clone().or_else(|| Some(copy?.id.clone())),
+            shortened: is_pruned || copy.is_some(),
             tokens: correction.apply(conversation.weight(entry)),
             place,
         }
@@ -117,6 +123,7 @@ pub fn pending_records(conversation: &Conversation, correction: &Correction) -> 
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
+        shortened: false,
         tokens: correction.apply(u64::from(pending.tokens)),
         place: PENDING.to_owned(),
     };

@@ -164,20 +164,65 @@ async fn one_line_of_ten_megabytes_is_read_in_pieces() {
     house.model.assert_clean();
 }
 
+/// Head, note and tail of what the model was told.
+fn in_three(told: &str) -> (&str, &str, &str) {
+    let (head, rest) = told.split_once(NOTE).unwrap();
+    let (note, tail) = rest.split_once(".\n").unwrap();
+    (head, note, tail)
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_small_window_only_the_note_is_left() {
+async fn in_a_small_window_head_and_tail_are_shorter() {
     let house = House::start(8_000, "").await;
+    let told = house.call("main", "flood", json!({ "bytes": TEN_MB })).await;
+    let (head, note, tail) = in_three(&told);
+    assert!(head.len() > 400 && tail.len() > 400 && told.len() < 15_000, "{told}");
+    assert!(note.contains("artifact a1") && numbered_lines(TEN_MB).starts_with(head), "{note}");
+    assert_eq!(named_line(note), head.lines().count() as u64 + 1);
+    let page = house.call("main", "artifact_read", json!({ "id": "a1" })).await;
+    assert!(page.contains("]\nline 1: ") && page.contains("goes on"), "{page}");
+    let error = house.call("main", "fail", json!({ "bytes": 60_000 })).await;
+    assert!(error.contains(NOTE) && error.contains("artifact a2"), "{error}");
+    let broken = house.call("main", "fail", json!({ "panic": true })).await;
+    assert_eq!(broken, "error: `fail` broke down; do without it");
+    house.model.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_there_is_no_room_only_the_note_is_left() {
+    let house = House::start(8_000, "[agents.result_guard]\nfree_share = 0.02\n").await;
     for bytes in [30_000, TEN_MB] {
         let told = house.call("main", "flood", json!({ "bytes": bytes })).await;
         assert!(told.starts_with(NOTE) && told.len() < 400, "{told}");
         assert_eq!(named_line(&told), 1);
     }
-    let page = house.call("main", "artifact_read", json!({ "id": "a2" })).await;
-    assert!(page.contains("]\nline 1: ") && page.contains("goes on"), "{page}");
-    let error = house.call("main", "fail", json!({ "bytes": 60_000 })).await;
-    assert!(error.starts_with(NOTE) && error.contains("artifact a3"), "{error}");
-    let broken = house.call("main", "fail", json!({ "panic": true })).await;
-    assert_eq!(broken, "error: `fail` broke down; do without it");
+    house.model.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_large_results_of_one_round_all_show_their_ends() {
+    let house = House::start(31_000, "").await;
+    let one = || json!({ "bytes": 49_000 });
+    let calls = (1..10).fold(Answer::call("flood", one()), |calls, _| calls.and_call("flood", one()));
+    house.model.push(Kind::Reply, calls);
+    house.model.push(Kind::Reply, Answer::text("I see."));
+    let (status, reply) = house.daemon.client().say("main", "please look").await.unwrap();
+    assert_eq!(status, 200, "{reply}");
+    let request = house.model.requests_of(Kind::Reply).pop().unwrap();
+    let told: Vec<&str> = request["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| message["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(told.len(), 10);
+    let whole = numbered_lines(49_000);
+    for one in told {
+        let (head, note, tail) = in_three(one);
+        assert!(head.len() > 400 && whole.starts_with(head) && whole.ends_with(tail), "{one}");
+        assert!(tail.len() > 400 && note.contains("artifact_read"), "{one}");
+    }
     house.model.assert_clean();
 }
 
@@ -229,4 +274,40 @@ async fn operators_look_at_artifacts_with_and_without_a_daemon() {
     std::fs::remove_dir_all(folder.path().join("state/artifacts")).unwrap();
     let (code, said) = command(folder.path(), &["store", "verify"]);
     assert!(code == 5 && said.contains("artifact a1") && said.contains("is missing"), "{code} {said}");
+}
+
+const LONG_MESSAGE: &str = "[truncated: message exceeded context limit]";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_larger_than_the_window_is_kept_whole_shown_at_both_ends_and_told() {
+    let house = House::start(8_000, "").await;
+    let text = numbered_lines(120_000);
+    house.model.push(Kind::Reply, Answer::text("I see."));
+    let (status, reply) = house.daemon.client().say("main", &text).await.unwrap();
+    assert_eq!(status, 200, "{reply}");
+    assert_eq!(reply["reply"], "I see.");
+    let notice = reply["notice"].as_str().unwrap();
+    assert!(notice.contains("more than I can take in at once") && !notice.contains('\n'), "{notice}");
+    let request = house.model.requests_of(Kind::Reply).pop().unwrap();
+    let sent = request["messages"].to_string();
+    assert!(sent.contains(LONG_MESSAGE) && sent.contains("artifact a1"), "{sent}");
+    assert!(sent.contains("line 1: ") && sent.len() < 40_000, "{}", sent.len());
+
+    let history = house.get("history").await;
+    let message = &history[0];
+    assert_eq!(message["parts"][0]["text"], text.as_str(), "what is kept is whole");
+    assert_eq!((&message["shortened"], &message["artifact"]), (&json!(true), &json!("a1")));
+    assert_eq!(house.get("context").await["pruned"]["messages"], 1);
+    let (code, said) = house.command(&["history", "main"]);
+    assert!(code == 0 && said.contains("artifact a1  (the model sees head and tail)"), "{}", &said[..200]);
+    let (code, said) = house.command(&["context", "main"]);
+    assert!(code == 0 && said.contains("1 message is sent shorter"), "{said}");
+    let (code, said) = house.command(&["artifact", "list", "main"]);
+    assert!(code == 0 && said.contains("message 1"), "{said}");
+
+    let house = house.crash().await;
+    let next = named_line(sent.split(LONG_MESSAGE).nth(1).unwrap());
+    let page = house.call("main", "artifact_read", json!({ "id": "a1", "from": next, "count": 2 })).await;
+    assert!(page.contains(line(&text, next)) && page.contains(line(&text, next + 1)), "{page}");
+    house.model.assert_clean();
 }

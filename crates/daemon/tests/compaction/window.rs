@@ -1,8 +1,8 @@
 //! No gap, no wait, whatever the size.
 
-use cairn_testkit::model::Kind;
+use cairn_testkit::model::{FakeModel, Kind, Violation, Wording};
 
-use crate::house::{House, LONG, message, words};
+use crate::house::{House, LONG, WINDOW, message, words};
 
 const FACT: &str = "The code of the vault is 7431-KX.";
 
@@ -132,4 +132,37 @@ async fn a_repeated_id_is_answered_once() {
     assert_eq!(status, 409, "{conflict}");
     assert_eq!(house.model.tally(Kind::Reply).arrived, 1);
     assert_eq!(house.history().await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_that_no_refusal_names_is_learnt_from_what_was_taken_and_what_was_refused() {
+    let model = FakeModel::builder().window(WINDOW).wording(Wording::Ollama).expect_stable_prefix(false);
+    let mut house = House::configured("openai", "unnamed", model, 4 * WINDOW, "").await;
+    let refused = |house: &House| {
+        let seen = house.model.seen();
+        let of_replies = |violation: &Violation| seen[violation.n].kind == Kind::Reply;
+        house.model.violations().into_iter().filter(of_replies).count()
+    };
+    let mut n_said = 0;
+    while refused(&house) < 2 {
+        house.say(&format!("{LONG} ({n_said})")).await;
+        if refused(&house) < 2 {
+            assert_eq!(house.context().await["window_source"], "model", "one refusal may be a mistake");
+        }
+        n_said += 1;
+        assert!(n_said < 200, "no overflow");
+    }
+    for n in 0..60 {
+        if n == 30 {
+            house = house.crash().await;
+        }
+        house.say(&format!("{LONG} (more {n})")).await;
+    }
+    assert_eq!(refused(&house), 2, "the tiers work on what is known");
+    let context = house.context().await;
+    assert_eq!(context["window_source"], "learnt");
+    let learnt = context["window_tokens"].as_u64().unwrap();
+    assert!((WINDOW * 6 / 10..=WINDOW).contains(&learnt), "{learnt}");
+    assert!(!context["summaries"].as_array().unwrap().is_empty(), "{context}");
+    house.check_places().await;
 }

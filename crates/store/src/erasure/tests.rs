@@ -262,6 +262,7 @@ async fn an_artifact_without_its_file_goes_with_its_record_and_one_with_a_part_o
     let artifact = |id: &str| cairn_core::artifact::Artifact {
         id: id.into(),
         tool: "lookup".to_owned(),
+        message: None,
         bytes: 17,
         lines: 1,
         stored_at: Timestamp::UNIX_EPOCH,

@@ -35,7 +35,12 @@ pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(
         all_answered &= n_denied == 0;
         match answer {
             Ok(reply) if talk.json => out::json_line(&reply)?,
-            Ok(reply) => out::line(&reply.reply)?,
+            Ok(reply) => {
+                out::line(&reply.reply)?;
+                if let Some(notice) = &reply.notice {
+                    out::note(&one_line(notice));
+                }
+            }
             Err(NoAnswer::Refused(error)) => {
                 all_answered = false;
                 out::note(&format!("error: line {line_no}: {}", error.message));

@@ -129,6 +129,9 @@ async fn send(talk: &Talk, editor: &Editor, text: &str) -> Result<ControlFlow<()
                 }
                 print(&wrap.finish())?;
                 print("\n")?;
+                if let Some(notice) = &reply.notice {
+                    print(&style(format!("  {}\n", one_line(notice))).dim().to_string())?;
+                }
                 return recalled(talk, &reply).await;
             }
             Some(Piece::Failed(detail)) => {
