@@ -112,6 +112,7 @@ fn save() -> MemorySave {
             to_seq: Some(Seq(4)),
             summary: Some("s1".into()),
             model: "main".into(),
+            by: None,
         },
         sighting: "main/local/main/s1/0".into(),
         explicit: true,
@@ -280,6 +281,7 @@ fn windows() -> Vec<Event> {
         text: "Anna lives in Lyon.".into(),
         subject: Some("Anna".into()),
         importance: 0.5,
+        by: None,
     };
     let checkpoint = Checkpoint {
         chunks: 2,

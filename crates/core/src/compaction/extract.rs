@@ -10,7 +10,7 @@ use crate::agent::AgentSettings;
 use crate::digest::{digest, gist, render};
 use crate::event::{Checkpoint, Run, Work};
 use crate::ids::{ChannelId, Seq};
-use crate::memory::{DraftMemory, extract};
+use crate::memory::{DraftMemory, credit, extract};
 use crate::message::Entry;
 use crate::settings::IdentifierPolicy;
 use crate::summary::{MADE_BY_DIGEST, Summary};
@@ -131,6 +131,7 @@ fn entries_draft(agent: &AgentSettings, done: Option<&Checkpoint>, entries: &[Ar
             memories.push(memory);
         }
     }
+    credit(&mut memories, entries);
     let dates = entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at));
     Draft {
         text,

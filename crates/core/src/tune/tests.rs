@@ -25,6 +25,7 @@ fn agent(window_tokens: u64) -> AgentSettings {
         model: "fake".to_owned(),
         tools: Vec::new(),
         recall_limit: 0,
+        memory: crate::settings::MemorySettings::default(),
         trust: crate::voices::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),

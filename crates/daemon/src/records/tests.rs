@@ -115,6 +115,7 @@ fn agent() -> AgentSettings {
         model: "fake".to_owned(),
         tools: Vec::new(),
         recall_limit: 6,
+        memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::voices::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
