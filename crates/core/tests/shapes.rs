@@ -11,7 +11,7 @@ use cairn_core::event::{
 };
 use cairn_core::ids::{Generation, Seq};
 use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
-use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source};
+use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
 use cairn_core::prune::{PruneCause, PruneForm, PrunedResult};
@@ -205,6 +205,14 @@ fn memories() -> Vec<Event> {
         },
         Event::MemoryForgotten { id: "m0".into() },
         Event::LinesQuarantined { from_n: 7, to_n: 9 },
+        Event::MemorySaved(MemorySave {
+            source: Source {
+                model: TYPED_BY_MEMBER.into(),
+                by: Some(Author { id: "telegram/7".into(), name: "Anna".into() }),
+                ..save().source
+            },
+            ..save()
+        }),
     ]
 }
 

@@ -190,7 +190,11 @@ async fn what_somebody_said_of_themselves_is_read_by_them_wherever_it_was_said()
     .await;
     let check = async |store: &Store| {
         assert_eq!(within(store, &own("1"), "tea?").await, ["I like tea"]);
-        assert_eq!(within(store, &own("2"), "tea?").await, ["I like tea"], "the same of each is two memories");
+        assert_eq!(
+            within(store, &own("2"), "tea?").await,
+            ["I like tea"],
+            "the same of each is two memories"
+        );
         assert!(within(store, &own("3"), "tea?").await.is_empty());
         assert_eq!(within(store, &[Reach::All], "tea?").await.len(), 3);
     };

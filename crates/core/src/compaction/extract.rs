@@ -26,7 +26,7 @@ const IDENTIFIER_SHARE: f64 = 0.2;
 const IDENTIFIER_SOURCE_SHARE: f64 = 0.1;
 
 /// Tokens of a summary's head in the window, roughly.
-const HEAD_TOKENS: u64 = 48;
+pub(crate) const HEAD_TOKENS: u64 = 48;
 
 /// Tokens that a message which was left out gets in the summary, at most: a share of the summary's room.
 const LEFT_OUT_SHARE: f64 = 0.25;

@@ -25,6 +25,7 @@ use crate::summary::{due_retirement, stack_cap};
 
 pub use commit::{Rejection, check, commit, fail_attempt, give_up};
 pub use emergency::{emergency, emergency_on_overflow};
+pub(crate) use extract::HEAD_TOKENS;
 pub use extract::{
     digest_draft, entry_tokens, identifiers_beside, mask_for, masked, summary_tokens, text_cap, with_left_out,
 };

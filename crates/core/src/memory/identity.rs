@@ -55,7 +55,9 @@ impl Memory {
 fn fingerprint(agent: &AgentId, scope: &Scope, text: &str, source: &Source) -> Fingerprint {
     let plain = Fingerprint::of(agent, scope, text);
     match &source.by {
-        Some(by) if source.is_of_member() => Fingerprint(hex(Sha256::new().chain_update(plain.0).chain_update(&by.id))),
+        Some(by) if source.is_of_member() => {
+            Fingerprint(hex(Sha256::new().chain_update(plain.0).chain_update(&by.id)))
+        }
         _ => plain,
     }
 }

@@ -15,10 +15,10 @@ const BARE_ID_MIN: usize = 5;
 
 /// Words of the first person. A language that is not among them makes nobody's word follow them: it stays in its chat.
 const FIRST_PERSON: [&str; 55] = [
-    "i", "me", "my", "mine", "myself", "im", "ive", "ich", "mich", "mir", "mein", "meine", "meinen", "meinem",
-    "meiner", "meines", "je", "j", "moi", "mon", "ma", "mes", "yo", "mi", "mis", "mí", "io", "mio", "mia",
-    "eu", "meu", "minha", "ik", "mijn", "mnie", "mój", "moja", "benim", "bana", "я", "меня", "мне", "мой",
-    "моя", "мої", "мене", "мені", "мій", "나는", "저는", "내가", "제가", "내", "제", "나",
+    "i", "me", "my", "mine", "myself", "im", "ive", "ich", "mich", "mir", "mein", "meine", "meinen",
+    "meinem", "meiner", "meines", "je", "j", "moi", "mon", "ma", "mes", "yo", "mi", "mis", "mí", "io", "mio",
+    "mia", "eu", "meu", "minha", "ik", "mijn", "mnie", "mój", "moja", "benim", "bana", "я", "меня", "мне",
+    "мой", "моя", "мої", "мене", "мені", "мій", "나는", "저는", "내가", "제가", "내", "제", "나",
 ];
 
 /// The same where no gaps stand between words.
@@ -43,7 +43,9 @@ pub fn speaker_of(memory: &DraftMemory, entries: &[Arc<Entry>]) -> Option<Author
     }
     // What they forward or quote is not theirs.
     let theirs = |entry: &&Arc<Entry>| {
-        entry.role == Role::User && entry.author.as_ref().is_some_and(|by| by.id == author.id) && entry.voices.is_empty()
+        entry.role == Role::User
+            && entry.author.as_ref().is_some_and(|by| by.id == author.id)
+            && entry.voices.is_empty()
     };
     Grounds::of(entries.iter().filter(theirs)).holds(&memory.text, &author.name).then(|| author.clone())
 }
@@ -123,7 +125,8 @@ fn is_named(text: &str, person: &Author) -> bool {
     if first.chars().next().is_some_and(is_gapless) {
         return text.contains(person.name.trim());
     }
-    let words: Vec<&str> = raw_words(text).map(|word| word.split(['\'', '’']).next().unwrap_or(word)).collect();
+    let words: Vec<&str> =
+        raw_words(text).map(|word| word.split(['\'', '’']).next().unwrap_or(word)).collect();
     let whole = |window: &[&str]| window.iter().zip(&name).all(|(a, b)| a.to_lowercase() == b.to_lowercase());
     text.contains(&person.id)
         || words.contains(first)
@@ -159,7 +162,8 @@ mod tests {
     }
 
     fn said(author: &Author, words: &str) -> Arc<Entry> {
-        let mut entry = Entry::lost(Seq(1), &"t1".into(), Generation(1), Timestamp::from_second(1_770_000_000).unwrap());
+        let mut entry =
+            Entry::lost(Seq(1), &"t1".into(), Generation(1), Timestamp::from_second(1_770_000_000).unwrap());
         entry.role = Role::User;
         entry.parts = vec![Part::text(words)];
         entry.author = Some(author.clone());
@@ -213,8 +217,10 @@ mod tests {
         #[case] text: &str,
         #[case] own: bool,
     ) {
-        let entries =
-            [said(&ann(), "By the way, I'm allergic to nuts."), said(&bob(), "And Ann owes money in Monaco.")];
+        let entries = [
+            said(&ann(), "By the way, I'm allergic to nuts."),
+            said(&bob(), "And Ann owes money in Monaco."),
+        ];
         assert_eq!(speaker_of(&draft(subject, text), &entries), own.then(ann));
     }
 

@@ -48,7 +48,6 @@ impl Scope {
             _ => Self::Chat { platform: channel.platform().to_owned(), chat: channel.chat().to_owned() },
         }
     }
-
 }
 
 /// How far what was learnt in a chat is recalled: `memory.share`.
@@ -172,7 +171,9 @@ mod tests {
 
     /// The person of a private chat.
     fn with(channel: &str) -> Option<String> {
-        [ANN, BOB, ANN_ELSEWHERE].contains(&channel).then(|| channel.strip_prefix("main/").unwrap().to_owned())
+        [ANN, BOB, ANN_ELSEWHERE]
+            .contains(&channel)
+            .then(|| channel.strip_prefix("main/").unwrap().to_owned())
     }
 
     fn learnt(text: &str, scope: Scope, by: Option<&str>, subject: Option<&str>) -> Memory {
@@ -220,7 +221,8 @@ mod tests {
     }
 
     const GROUP_SEES: &str = "operator ann-of-herself bob-of-himself bob-of-ann group";
-    const ALL: &str = "operator ann-of-herself bob-of-himself bob-of-ann group other ann-private bob-private local";
+    const ALL: &str =
+        "operator ann-of-herself bob-of-himself bob-of-ann group other ann-private bob-private local";
 
     #[rstest]
     #[case(Share::Chat, GROUP, GROUP_SEES)]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_core::memory::Share;
 use cairn_core::settings::{
-    HardClear, IdentifierPolicy, MemorySettings, PruneMode, PruningSettings, ResultClass, ResultGuardSettings,
-    WindowGuard,
+    HardClear, IdentifierPolicy, MemorySettings, PruneMode, PruningSettings, ResultClass,
+    ResultGuardSettings, WindowGuard,
 };
 use cairn_core::tier::CompactionSettings;
 use cairn_core::voices::TrustSettings;

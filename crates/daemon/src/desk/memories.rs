@@ -165,11 +165,7 @@ impl DaemonDesk {
     }
 
     /// All memories of an agent within reach.
-    pub(super) async fn memories_in(
-        &self,
-        agent: &AgentId,
-        reach: &[Reach],
-    ) -> Result<Vec<Memory>, Trouble> {
+    pub(super) async fn memories_in(&self, agent: &AgentId, reach: &[Reach]) -> Result<Vec<Memory>, Trouble> {
         let filter = MemoryFilter { limit: LOOKED_THROUGH, ..MemoryFilter::default() };
         Ok(self.deps.store.list(agent, reach, filter).await?)
     }

@@ -349,7 +349,14 @@ async fn nobody_gets_at_the_memories_of_another_by_taking_their_name() {
         text: "Bob keeps bees.".to_owned(),
         subject: Some("Bob".to_owned()),
         importance: 0.5,
-        source: Source { channel: None, from_seq: None, to_seq: None, summary: None, model: "m".to_owned(), by: None },
+        source: Source {
+            channel: None,
+            from_seq: None,
+            to_seq: None,
+            summary: None,
+            model: "m".to_owned(),
+            by: None,
+        },
         sighting: "s".to_owned(),
         explicit: false,
     };

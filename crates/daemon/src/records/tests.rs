@@ -93,6 +93,7 @@ fn conversation() -> Conversation {
         first_kept_seq: Some(Seq(1)),
         duration_ms: 12,
         memories: 0,
+        summary_size: None,
     });
     conversation
         .corrections
