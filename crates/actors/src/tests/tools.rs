@@ -74,7 +74,7 @@ async fn what_somebody_said_of_themselves_in_a_group_is_recalled_in_their_privat
         assert_eq!(recalled("main/net/ann", "Ann").await, usize::from(follows), "{share:?}");
         assert_eq!(recalled("main/net/bob", "Bob").await, 0, "{share:?}");
         assert_eq!(recalled("main/net/othergroup", "Ann").await, 0, "{share:?}");
-        assert_eq!(recalled(group, "Bob").await, 3, "{share:?}");
+        assert_eq!(recalled(group, "Bob").await, 2, "{share:?}");
     }
 }
 

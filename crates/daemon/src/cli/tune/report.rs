@@ -166,7 +166,10 @@ impl Report {
     /// What runs are taken to be like, and whether that was measured.
     fn runs_told(&self) -> String {
         let Runs { measured, run_ms, summaries, summary_share, merges, merge_share } = self.runs;
-        let secs = format!("{:.1} s", run_ms as f64 / 1_000.0);
+        let secs = match run_ms {
+            0..1_000 => format!("{run_ms} ms"),
+            _ => format!("{:.1} s", run_ms as f64 / 1_000.0),
+        };
         let durations = match measured {
             0 => format!("assumed to take {secs}: the history has none"),
             n => format!("take {secs}, the median of the last {n}"),
