@@ -154,6 +154,7 @@ fn compaction() -> Vec<Event> {
         made_by: "main".into(),
         text: "Anna takes the third flat.".into(),
         identifiers: Vec::new(),
+        provisional: false,
     };
     let end = RunEnd {
         run: "r1".into(),

@@ -309,6 +309,7 @@ impl Conversation {
         self.run = None;
         self.queued_runs.clear();
         self.failures = Failures::default();
+        self.deferred_failures = Failures::default();
         self.lost = None;
         self.recalled.clear();
         self.recalled_tokens = 0;

@@ -122,7 +122,7 @@ pub enum Event {
     },
     /// A run ended. When it was committed, this one record carries the summary and its memories.
     RunEnded(RunEnd),
-    /// The oldest part left the window at once.
+    /// The oldest turns left the window at once.
     EmergencyApplied {
         /// The marker that now stands for it; adjacent truncated markers are already joined into it.
         marker: Marker,
@@ -133,7 +133,7 @@ pub enum Event {
         /// Window tokens after, after correction.
         tokens_after: u64,
     },
-    /// The stack was over its share: its oldest items gave way to one leading marker.
+    /// In journals of earlier versions: the stack was over its share, and its oldest items gave way to one leading marker.
     StackRetired {
         /// The marker that now leads the stack; it stands for all items within its range.
         marker: Marker,

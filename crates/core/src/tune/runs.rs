@@ -1,8 +1,10 @@
 //! How the runs of a conversation went: what a replay takes its own runs to be like.
 
 use crate::agent::AgentSettings;
-use crate::compaction::{HEAD_TOKENS, summary_limit};
-use crate::event::{Outcome, RunOutcome};
+use crate::compaction::HEAD_TOKENS;
+use crate::event::{Outcome, RunOutcome, SummarySize};
+use crate::summary::StackSizes;
+use crate::tokens::Correction;
 
 /// Milliseconds that a run takes where none has been measured.
 pub const ASSUMED_RUN_MS: u64 = 20_000;
@@ -37,13 +39,17 @@ impl Runs {
 
     /// As the ends of a conversation's runs say; what none of them tells is assumed. `agent`: the settings in force.
     pub fn of(outcomes: &[Outcome], agent: &AgentSettings) -> Self {
+        // A replay has nothing to correct.
+        let asked = StackSizes::of(agent, &Correction::default());
         let committed = || outcomes.iter().filter(|end| end.outcome == RunOutcome::Committed);
         let shares = |merge: bool| -> Vec<f64> {
             let sizes = committed().filter_map(|end| end.summary_size).filter(|size| size.merge == merge);
-            let share = |size: crate::event::SummarySize| {
-                // The head in the window is beside what is asked for.
-                let tokens = u64::from(size.tokens).saturating_sub(HEAD_TOKENS).max(1);
-                tokens as f64 / summary_limit(agent, size.source_tokens, merge) as f64
+            let share = |size: SummarySize| {
+                // A replay puts the head of its own before the text.
+                let text = u64::from(size.tokens).saturating_sub(HEAD_TOKENS).max(1);
+                let most =
+                    if merge { asked.merge(size.source_tokens) } else { asked.summary(size.source_tokens) };
+                text as f64 / most as f64
             };
             sizes.map(share).collect()
         };

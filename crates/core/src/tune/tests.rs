@@ -140,8 +140,8 @@ fn runs_are_as_they_were_and_what_is_not_known_is_assumed() {
     let agent = agent(32_000);
     assert_eq!(Runs::of(&[], &agent), Runs::ASSUMED);
     assert_eq!(Runs::of(&[ended(9, None, Failed)], &agent), Runs::ASSUMED, "a failed run tells nothing");
-    let asked = crate::compaction::summary_limit(&agent, 4_000, false);
-    let half = (asked / 2) as u32 + 48;
+    let sizes = crate::summary::StackSizes::of(&agent, &crate::tokens::Correction::default());
+    let half = (sizes.summary(4_000) / 2 + crate::compaction::HEAD_TOKENS) as u32;
     let outcomes = [
         ended(400, Some((half, 4_000, false)), Committed),
         ended(900, Some((half, 4_000, false)), Committed),
