@@ -72,20 +72,6 @@ impl Roster {
         self.live.now().config.agents.iter().map(|agent| agent.id.clone()).collect()
     }
 
-    /// Tools that agents name a class of results for and nobody offers, with their agents.
-    pub fn unknown_classes(&self) -> Vec<(AgentId, String)> {
-        let loaded = self.live.now();
-        let agents = loaded.config.agents.iter();
-        agents
-            .flat_map(|agent| {
-                let offered = self.tools.defs(agent);
-                let classes = agent.result_guard.classes.keys();
-                let unknown = classes.filter(move |name| !offered.iter().any(|tool| tool.name == **name));
-                unknown.map(|name| (agent.id.clone(), name.clone())).collect::<Vec<_>>()
-            })
-            .collect()
-    }
-
     /// Whether that agent is configured.
     pub fn knows(&self, id: &AgentId) -> bool {
         self.live.now().config.agent(id.as_str()).is_some()

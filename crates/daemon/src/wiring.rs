@@ -73,6 +73,11 @@ impl Tools {
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         Self(tools.into_iter().collect())
     }
+
+    /// Each of them.
+    pub(crate) fn all(&self) -> &[Arc<dyn Tool>] {
+        &self.0
+    }
 }
 
 impl std::fmt::Debug for Tools {
@@ -144,8 +149,8 @@ impl Daemon {
         let registry = Arc::new(registry(&store, &clock).await?);
         let roster = roster(&store, live, state, tools, registry.pins(), &clock)?;
         let roster = Arc::new(if control.is_some() { roster } else { roster.silent() });
-        for (agent, tool) in roster.unknown_classes() {
-            tracing::warn!(%agent, tool, "result_guard.classes names a tool that there is not; check its name");
+        for warning in roster.tools().unmatched(&loaded.config) {
+            tracing::warn!("{warning}");
         }
         let Networks { adapters, chats } = match control {
             Some(_) => networks::adapters(&loaded, &(Arc::clone(&registry) as Arc<dyn Registry>))?,

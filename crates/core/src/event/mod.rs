@@ -424,12 +424,16 @@ pub enum Event {
         /// Why.
         by: Removal,
     },
-    /// `store verify --quarantine` set journal lines aside.
+    /// `store verify --quarantine` set journal lines aside, or said that they are lost.
     LinesQuarantined {
-        /// Numbers of the first and last line set aside.
+        /// Numbers of the first and last line that it stands for.
         from_n: u64,
         /// See `from_n`.
         to_n: u64,
+        /// Lines at the end of the journal were lost: the first number of an entry that the record's channel had not given
+        /// then. Those before it say that they are lost, and are not given again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_seq: Option<Seq>,
     },
 }
 

@@ -194,7 +194,7 @@ pub fn guide_text(lookup: Lookup) -> String {
     match lookup {
         Lookup { reads: true, searches } => {
             text.push_str(
-                " Where the exact words matter, read the messages behind a summary with history_read, by its numbers",
+                " Where the exact words matter, read the messages behind a summary with history_read",
             );
             text.push_str(if searches { ", or find them with history_search" } else { "" });
             text.push_str("; look at the latest first.");

@@ -258,6 +258,30 @@ fn a_missing_line_is_seen_as_a_lost_message() {
     assert_eq!(damaged.live[2].text(), "three");
 }
 
+#[test]
+fn a_lost_end_is_seen_as_lost_messages_and_its_numbers_are_not_given_again() {
+    let mut sim = Sim::new(3_000);
+    sim.turn("one", "two");
+    sim.turn("three", "four");
+    let is_start = |record: &Record| matches!(record.event, Event::TurnStarted { .. });
+    let cut = sim.journal.iter().rposition(is_start).unwrap() + 1;
+    let mut damaged = cairn_core::conversation::Conversation::new(sim.conversation.channel.clone());
+    sim.journal[..cut].iter().for_each(|record| damaged.apply(record).unwrap());
+    assert!(damaged.open_turn.is_some() && damaged.next_seq < sim.conversation.next_seq);
+    let (from_n, to_n) = (damaged.last_n + 1, sim.conversation.last_n);
+    let next_seq = Some(sim.conversation.next_seq);
+    let event = Event::LinesQuarantined { from_n, to_n, next_seq };
+    damaged.apply(&Record { n: from_n, at: sim.now, channel: None, event }).unwrap();
+    assert_eq!(damaged.next_seq, sim.conversation.next_seq);
+    assert_eq!(damaged.live[2].text(), "three");
+    assert_eq!(damaged.live[3].text(), cairn_core::message::LOST_TEXT);
+    assert!(damaged.open_turn.is_none(), "how it ended is lost");
+    // Numbers that were given since are no reason to give up.
+    let event = Event::LinesQuarantined { from_n: to_n, to_n, next_seq: Some(Seq(2)) };
+    damaged.apply(&Record { n: to_n + 1, at: sim.now, channel: None, event }).unwrap();
+    assert_eq!(damaged.next_seq, sim.conversation.next_seq);
+}
+
 #[rstest]
 #[case("", Rejection::Empty)]
 #[case("  \n ", Rejection::Empty)]

@@ -91,6 +91,7 @@ overlay! {
             trusted: BTreeSet<String>,
             approvers: BTreeSet<String>,
             approval_secs: u64,
+            always_allow: BTreeSet<String>,
         }
         optional {}
     }

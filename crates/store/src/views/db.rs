@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use cairn_core::ports::StoreError;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,14 +24,33 @@ const FLUSH_EVERY_MS: u64 = 1000;
 /// Key and bytes of a row.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
+/// Rows that a check reads while nothing is written.
+const CHECKED_AT_ONCE: usize = 256;
+
 /// An open sled.
 pub(crate) struct Db {
     sled: sled::Db,
+    /// Held while a batch is written, and while a check reads some rows.
+    count: Mutex<Option<Count>>,
+    /// One check at a time.
+    checking: Mutex<()>,
+}
+
+/// How far a check has counted. What is written behind it is counted by the writer, so that at the end it has the rows of
+/// one moment, without a pause in the writing.
+#[derive(Default)]
+struct Count {
+    /// The last key that was counted.
+    last: Vec<u8>,
+    /// Rows up to that, by the letter of their table.
+    rows: BTreeMap<char, u64>,
 }
 
 /// What a check of all rows found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Check {
+    /// The applied position at the moment whose rows were counted.
+    pub(crate) meta: Meta,
     /// Rows whose checksum is right.
     pub(crate) records: u64,
     /// Rows whose checksum is wrong.
@@ -52,7 +73,7 @@ impl Db {
             .mode(sled::Mode::HighThroughput);
         let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
         match opened {
-            Ok(Ok(sled)) => Ok(Self { sled }),
+            Ok(Ok(sled)) => Ok(Self { sled, count: Mutex::default(), checking: Mutex::default() }),
             Ok(Err(error)) => Err(sled_error(&error)),
             Err(_) => Err(view_error("it panicked while it was opened")),
         }
@@ -73,13 +94,24 @@ impl Db {
 
     /// The rows are of another version of this program: nothing is wrong with them, and they are of no use.
     pub(crate) fn is_of_another_version(&self) -> bool {
-        let meta = self.payload(META).ok().flatten().and_then(|payload| decode::<Meta>(&payload).ok());
-        meta.is_some_and(|meta| meta.format != FORMAT)
+        self.meta_of_any_version().is_some_and(|meta| meta.format != FORMAT)
     }
 
-    /// Reads every row: checksums, and the number of rows of each table.
-    pub(crate) fn check(&self, meta: &Meta) -> Check {
-        let walked = catch_unwind(AssertUnwindSafe(|| self.walk(meta)));
+    /// The applied position, also of rows of another version. `None`: there is none, or it cannot be read.
+    pub(crate) fn meta_of_any_version(&self) -> Option<Meta> {
+        self.payload(META).ok().flatten().and_then(|payload| decode(&payload).ok())
+    }
+
+    /// Reads every row: checksums, and the number of rows of each table at one moment. Writing goes on meanwhile.
+    pub(crate) fn check(&self) -> Check {
+        self.check_with(&mut || {})
+    }
+
+    /// The same; `between` is called where the writer has its turn.
+    pub(crate) fn check_with(&self, between: &mut dyn FnMut()) -> Check {
+        let _one = self.checking.lock();
+        let walked = catch_unwind(AssertUnwindSafe(|| self.walk(between)));
+        *self.count.lock() = None;
         walked.unwrap_or_else(|_| Check {
             bad: 1,
             problems: vec!["sled panicked while its rows were read".to_owned()],
@@ -87,33 +119,48 @@ impl Db {
         })
     }
 
-    fn walk(&self, meta: &Meta) -> Check {
+    fn walk(&self, between: &mut dyn FnMut()) -> Check {
         let mut check = Check::default();
-        let mut rows: BTreeMap<char, u64> = BTreeMap::new();
-        for item in self.sled.iter() {
-            let (key, value) = match item {
-                Ok(pair) => pair,
-                Err(error) => {
-                    check.bad += 1;
-                    check.problems.push(format!("sled: {error}"));
-                    break;
-                }
+        *self.count.lock() = Some(Count::default());
+        let rows = loop {
+            let mut counting = self.count.lock();
+            let count = counting.get_or_insert_default();
+            let from = match count.last.is_empty() {
+                true => Bound::Unbounded,
+                false => Bound::Excluded(count.last.clone()),
             };
-            if unseal(&key, &value).is_none() {
-                check.bad += 1;
-                continue;
+            let mut n_read = 0;
+            for item in self.sled.range((from, Bound::<Vec<u8>>::Unbounded)).take(CHECKED_AT_ONCE) {
+                n_read += 1;
+                match item {
+                    Ok((key, value)) => count_row(&mut check, count, &key, &value),
+                    Err(error) => {
+                        check.bad += 1;
+                        check.problems.push(format!("sled: {error}"));
+                        n_read = 0;
+                        break;
+                    }
+                }
             }
-            if &*key != META {
-                check.records += 1;
-                *rows.entry(char::from(key[0])).or_default() += 1;
+            if n_read < CHECKED_AT_ONCE {
+                // What is counted and the position belong together only as long as nothing is written.
+                match self.meta() {
+                    Ok(meta) => check.meta = meta.unwrap_or_default(),
+                    Err(error) => check.problems.push(error.to_string()),
+                }
+                break counting.take().unwrap_or_default().rows;
             }
-        }
+            // Whoever waits to write is next.
+            MutexGuard::unlock_fair(counting);
+            between();
+        };
+        check.records = rows.values().sum();
         if check.bad > 0 {
             check.problems.push(format!("{} rows of the views have a wrong checksum", check.bad));
         }
         for table in Table::ALL {
             let letter = char::from(table.letter());
-            let (has, wants) = (rows.get(&letter), meta.rows.get(&letter));
+            let (has, wants) = (rows.get(&letter), check.meta.rows.get(&letter));
             let (has, wants) = (has.copied().unwrap_or(0), wants.copied().unwrap_or(0));
             if has != wants {
                 check.problems.push(format!("view {table:?} has {has} rows, it should have {wants}"));
@@ -163,9 +210,15 @@ impl Db {
         meta: &mut Meta,
     ) -> Result<(), StoreError> {
         let mut batch = sled::Batch::default();
+        let mut counting = self.count.lock();
+        let mut counted: BTreeMap<char, i64> = BTreeMap::new();
         for (key, payload) in changes {
             let count = meta.rows.entry(char::from(key[0])).or_default();
             let was_there = self.has(&key)?;
+            if counting.as_ref().is_some_and(|count| key <= count.last) {
+                let more = i64::from(payload.is_some()) - i64::from(was_there);
+                *counted.entry(char::from(key[0])).or_default() += more;
+            }
             match payload {
                 Some(payload) => {
                     *count += u64::from(!was_there);
@@ -180,7 +233,14 @@ impl Db {
         }
         meta.format = FORMAT;
         batch.insert(META, seal(META, &encode(meta)?));
-        self.sled.apply_batch(batch).map_err(|error| sled_error(&error))
+        self.sled.apply_batch(batch).map_err(|error| sled_error(&error))?;
+        if let Some(count) = counting.as_mut() {
+            for (letter, more) in counted {
+                let rows = count.rows.entry(letter).or_default();
+                *rows = rows.saturating_add_signed(more);
+            }
+        }
+        Ok(())
     }
 
     /// Spoils a row, as a flipped bit would. Returns what it was.
@@ -205,6 +265,16 @@ impl Db {
     /// Makes what was written durable. Returns the bytes written.
     pub(crate) fn flush(&self) -> Result<usize, StoreError> {
         self.sled.flush().map_err(|error| sled_error(&error))
+    }
+}
+
+/// Counts a row; a bad one, which nobody knows to be a row, is only told.
+fn count_row(check: &mut Check, count: &mut Count, key: &[u8], value: &[u8]) {
+    count.last = key.to_vec();
+    if unseal(key, value).is_none() {
+        check.bad += 1;
+    } else if key != META {
+        *count.rows.entry(char::from(key[0])).or_default() += 1;
     }
 }
 

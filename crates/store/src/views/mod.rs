@@ -9,6 +9,7 @@ pub(crate) mod memories;
 mod outbox;
 pub(crate) mod registry;
 mod rows;
+pub(crate) mod shown;
 pub(crate) mod threads;
 
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ use db::Db;
 pub(crate) use rows::Meta;
 
 use crate::disk::{make_dir, move_aside, remove_dir};
-use crate::journal::open::{gone, holds};
+use crate::journal::open::{holds, refuse_lost_end};
 
 /// How far the journal is applied, for those who wait for it.
 #[derive(Debug, Clone, Default)]
@@ -54,11 +55,12 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    /// Opens the views; what is damaged, of another version, or ahead of the journal is put out of the way, to be
-    /// made anew from the journal.
+    /// Opens the views; what is damaged, of another version, or not of this journal is put out of the way, to be made
+    /// anew from the journal.
     ///
     /// # Errors
-    /// Even fresh views do not open.
+    /// [`StoreError::Damaged`]: they are ahead of the journal, whose end is lost; they stay. Or even fresh views do not
+    /// open.
     pub(crate) fn open(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Self, Meta), StoreError> {
         let (db, meta) = open_checked(dir, cache_bytes, journal)?;
         let (applied, _) =
@@ -140,23 +142,29 @@ impl Views {
 fn open_checked(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
     threads::can_start(dir)?;
-    match open_sound(dir, cache_bytes) {
-        Ok(Some((db, meta))) if holds(journal, &meta.checkpoint()) => return Ok((db, meta)),
+    let found = match Db::open(dir, cache_bytes) {
+        Ok(db) => match sound(&db) {
+            Ok(Some(meta)) if holds(journal, &meta.checkpoint()) => return Ok((db, meta)),
+            found => {
+                // Views that show more than the journal has are all that is left to tell of it: they stay.
+                refuse_lost_end(journal, &shown::of(&db))?;
+                found
+            }
+        },
+        Err(error) => Err(error),
+    };
+    match found {
         Ok(None) => {
             remove_dir(dir)?;
             tracing::info!(
                 "the views are of another version of this program; making them anew from the journal"
             );
         }
-        Ok(Some((db, meta))) => {
-            drop(db);
-            if let Some(error) = gone(journal, &meta.checkpoint()) {
-                return Err(error);
-            }
+        Ok(Some(meta)) => {
             remove_dir(dir)?;
             tracing::warn!(
                 applied = meta.n,
-                "the journal does not have what the views show; making them anew"
+                "the journal has something else where the views have stopped; making them anew"
             );
         }
         // There is nothing wrong with them, and no room to make them anew.
@@ -170,13 +178,11 @@ fn open_checked(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Db, Met
     Ok((Db::open(dir, cache_bytes)?, Meta::default()))
 }
 
-/// The views, unless they are of another version.
-fn open_sound(dir: &Path, cache_bytes: u64) -> Result<Option<(Db, Meta)>, StoreError> {
-    let db = Db::open(dir, cache_bytes)?;
+/// How far sound views are, unless they are of another version.
+fn sound(db: &Db) -> Result<Option<Meta>, StoreError> {
     if db.is_of_another_version() {
         return Ok(None);
     }
-    let meta = db.meta()?.unwrap_or_default();
-    let check = db.check(&meta);
-    if check.problems.is_empty() { Ok(Some((db, meta))) } else { Err(view_error(check.problems.join("; "))) }
+    let check = db.check();
+    if check.problems.is_empty() { Ok(Some(check.meta)) } else { Err(view_error(check.problems.join("; "))) }
 }
