@@ -3,7 +3,7 @@
 use crate::conversation::{Conversation, Learnt};
 use crate::ids::AgentId;
 use crate::model::ToolDef;
-use crate::settings::{PruningSettings, ResultGuardSettings, WindowGuard};
+use crate::settings::{MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard};
 use crate::tier::CompactionSettings;
 use crate::voices::TrustSettings;
 
@@ -38,6 +38,8 @@ pub struct AgentSettings {
     pub trust: TrustSettings,
     /// Most memories recalled into a window.
     pub recall_limit: usize,
+    /// Which memories a channel reads.
+    pub memory: MemorySettings,
     /// Most model calls of one turn.
     pub max_rounds: u32,
     /// The time zone in which dates are shown to the model; an IANA name.

@@ -4,7 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::memory::Share;
 use crate::tool::closest;
+
+/// Which memories a channel reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemorySettings {
+    /// How far what was learnt in a chat is recalled.
+    pub share: Share,
+}
 
 /// When a window that was only discovered is too small to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

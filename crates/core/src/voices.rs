@@ -59,16 +59,19 @@ impl Voices {
     /// be of anybody who was ever heard there.
     pub fn of_memory(memory: &Memory, conversation: &Conversation) -> Self {
         let Some(learnt_in) = &memory.source.channel else { return Self::default() };
-        match &memory.scope {
-            Scope::Agent => Self::default(),
-            Scope::User { platform, user } => {
+        match (&memory.scope, memory.speaker()) {
+            (Scope::Agent, _) => Self::default(),
+            // In their very words.
+            (_, Some(speaker)) if memory.source.is_typed() => Self::of_person(speaker),
+            (Scope::User { platform, user }, _) => {
                 let heard = &conversation.heard;
                 let here = *learnt_in == conversation.channel;
-                let (strangers, tools) = (here && heard.strangers, here && heard.tools);
+                let elsewhere = learnt_in.chat() != conversation.channel.chat();
+                let (strangers, tools) = (elsewhere || (here && heard.strangers), here && heard.tools);
                 Self { strangers, tools, ..Self::of_person(&format!("{platform}/{user}")) }
             }
-            Scope::Chat { .. } if *learnt_in == conversation.channel => conversation.heard.clone(),
-            Scope::Chat { .. } => Self::of_strangers(),
+            (Scope::Chat { .. }, _) if *learnt_in == conversation.channel => conversation.heard.clone(),
+            (Scope::Chat { .. }, _) => Self::of_strangers(),
         }
     }
 
@@ -226,6 +229,7 @@ mod tests {
                 to_seq: None,
                 summary: None,
                 model: String::new(),
+                by: None,
             },
             created_at: Timestamp::UNIX_EPOCH,
             updated_at: Timestamp::UNIX_EPOCH,

@@ -12,7 +12,7 @@ use cairn_core::event::{
 };
 use cairn_core::ids::{Generation, Seq};
 use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
-use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source};
+use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
 use cairn_core::prune::{PruneCause, PruneForm, PrunedResult};
@@ -113,6 +113,7 @@ fn save() -> MemorySave {
             to_seq: Some(Seq(4)),
             summary: Some("s1".into()),
             model: "main".into(),
+            by: None,
         },
         sighting: "main/local/main/s1/0".into(),
         explicit: true,
@@ -209,6 +210,14 @@ fn memories() -> Vec<Event> {
         Event::MemoryForgotten { id: "m0".into() },
         Event::LinesQuarantined { from_n: 7, to_n: 9, next_seq: None },
         Event::LinesQuarantined { from_n: 10, to_n: 12, next_seq: Some(Seq(8)) },
+        Event::MemorySaved(MemorySave {
+            source: Source {
+                model: TYPED_BY_MEMBER.into(),
+                by: Some(Author { id: "telegram/7".into(), name: "Anna".into() }),
+                ..save().source
+            },
+            ..save()
+        }),
     ]
 }
 
@@ -293,6 +302,7 @@ fn windows() -> Vec<Event> {
         text: "Anna lives in Lyon.".into(),
         subject: Some("Anna".into()),
         importance: 0.5,
+        by: None,
     };
     let checkpoint = Checkpoint {
         chunks: 2,

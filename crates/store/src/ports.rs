@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{NewRecord, Record};
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq};
-use cairn_core::memory::{Memory, Scope};
+use cairn_core::memory::{Memory, Reach};
 use cairn_core::message::Entry;
 use cairn_core::ports::{
     Archive, ChannelRow, Hit, Journal, MemoryFilter, MemoryStore, OutboxItem, OutboxStore, Query,
@@ -88,16 +88,11 @@ impl MemoryStore for Store {
     fn list(
         &self,
         agent: &AgentId,
-        scopes: &[Scope],
+        reach: &[Reach],
         filter: MemoryFilter,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
-        let (agent, scopes) = (agent.clone(), scopes.to_vec());
-        self.read(move |inner| inner.recall.list(&inner.views, &agent, &scopes, &filter)).boxed()
-    }
-
-    fn scopes(&self, agent: &AgentId) -> BoxFuture<'_, Result<Vec<Scope>, StoreError>> {
-        let agent = agent.clone();
-        self.read(move |inner| inner.reads(|reads| memories::scopes(reads.db, &agent))).boxed()
+        let (agent, reach) = (agent.clone(), reach.to_vec());
+        self.read(move |inner| inner.recall.list(&inner.views, &agent, &reach, &filter)).boxed()
     }
 
     fn get(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
@@ -108,12 +103,12 @@ impl MemoryStore for Store {
     fn recall(
         &self,
         agent: &AgentId,
-        scopes: &[Scope],
+        reach: &[Reach],
         question: &str,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
-        let (agent, scopes, question) = (agent.clone(), scopes.to_vec(), question.to_owned());
-        self.read(move |inner| inner.recall.recall(&inner.views, &agent, &scopes, &question, limit)).boxed()
+        let (agent, reach, question) = (agent.clone(), reach.to_vec(), question.to_owned());
+        self.read(move |inner| inner.recall.recall(&inner.views, &agent, &reach, &question, limit)).boxed()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Memory, Scope};
+use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::ports::{MemoryFilter, StoreError};
 use cairn_core::words::topic_words;
 use parking_lot::Mutex;
@@ -28,52 +28,53 @@ const FITTING_SHARE: f64 = 0.25;
 /// Most words of a question that are looked for: each is looked for in every memory.
 const WORDS_MAX: usize = 256;
 
-/// Scopes whose words are kept.
-const SCOPES_KEPT: usize = 256;
+/// Reaches whose words are kept.
+const REACHES_KEPT: usize = 256;
 
 /// The words of a memory.
 struct Words {
+    scope: Scope,
     id: MemoryId,
     counts: HashMap<String, u32>,
     len: u32,
     boost: f64,
 }
 
-/// The words of all memories of a scope, as of a version of the memories.
-struct ScopeWords {
+/// The words of all memories within reach, as of a version of the memories.
+struct ReachWords {
     version: u64,
     memories: Vec<Words>,
 }
 
-/// Keeps the words of scopes between questions.
+/// Keeps the words of memories between questions.
 #[derive(Default)]
 pub(crate) struct Recall {
-    scopes: Mutex<HashMap<Key, Arc<ScopeWords>>>,
+    reaches: Mutex<HashMap<Key, Arc<ReachWords>>>,
 }
 
 impl Recall {
-    /// The best memories within the scopes for a question; none when none fits.
+    /// The best memories within reach for a question; none when none fits.
     pub(crate) fn recall(
         &self,
         views: &Views,
         agent: &AgentId,
-        scopes: &[Scope],
+        reach: &[Reach],
         question: &str,
         limit: usize,
     ) -> Result<Vec<Memory>, StoreError> {
-        let mut best = self.ranked(views, agent, scopes, question)?;
+        let mut best = self.ranked(views, agent, reach, question)?;
         let least = best.first().map_or(0.0, |(score, ..)| score * FITTING_SHARE);
         best.retain(|(score, ..)| *score >= least);
         best.truncate(limit);
         read(&*views.db()?, agent, best)
     }
 
-    /// Memories within the scopes as a person asks for them.
+    /// Memories within reach as a person asks for them.
     pub(crate) fn list(
         &self,
         views: &Views,
         agent: &AgentId,
-        scopes: &[Scope],
+        reach: &[Reach],
         filter: &MemoryFilter,
     ) -> Result<Vec<Memory>, StoreError> {
         let fits = |memory: &Memory| {
@@ -84,7 +85,7 @@ impl Recall {
         let mut found = match &filter.query {
             Some(query) => {
                 let mut best = Vec::new();
-                for (_, scope, id) in self.ranked(views, agent, scopes, query)? {
+                for (_, scope, id) in self.ranked(views, agent, reach, query)? {
                     if best.len() == filter.limit {
                         break;
                     }
@@ -94,10 +95,11 @@ impl Recall {
             }
             None => {
                 let mut rows = Vec::new();
-                for scope in distinct(scopes) {
-                    rows.extend(memories::in_scope(&db, agent, scope)?);
+                for reach in distinct(reach) {
+                    rows.extend(memories::within(&db, agent, reach)?);
                 }
                 rows.sort_by_key(|row| row.made);
+                rows.dedup_by(|a, b| a.memory.id == b.memory.id);
                 rows.into_iter().map(|row| row.memory).collect()
             }
         };
@@ -111,7 +113,7 @@ impl Recall {
         &self,
         views: &Views,
         agent: &AgentId,
-        scopes: &[Scope],
+        reach: &[Reach],
         text: &str,
     ) -> Result<Vec<(f64, Scope, MemoryId)>, StoreError> {
         let mut words = topic_words(text);
@@ -125,17 +127,16 @@ impl Recall {
             return Ok(Vec::new());
         }
         let mut sources = Vec::new();
-        for scope in distinct(scopes) {
-            sources.push((scope, self.words_of(views, agent, scope)?));
+        for reach in distinct(reach) {
+            sources.push(self.words_of(views, agent, reach)?);
         }
-        let all =
-            || sources.iter().flat_map(|(scope, words)| words.memories.iter().map(move |m| (*scope, m)));
+        let all = || sources.iter().flat_map(|words| &words.memories);
         let n = all().count() as f64;
-        let mean_len = all().map(|(_, memory)| f64::from(memory.len)).sum::<f64>() / n.max(1.0);
+        let mean_len = all().map(|memory| f64::from(memory.len)).sum::<f64>() / n.max(1.0);
         let rarity: Vec<f64> = words
             .iter()
             .map(|word| {
-                let with = all().filter(|(_, memory)| memory.counts.contains_key(word)).count() as f64;
+                let with = all().filter(|memory| memory.counts.contains_key(word)).count() as f64;
                 (1.0 + (n - with + 0.5) / (with + 0.5)).ln()
             })
             .collect();
@@ -148,28 +149,30 @@ impl Recall {
             words.iter().zip(&rarity).map(of_word).sum::<f64>() * memory.boost
         };
         let mut ranked: Vec<_> = all()
-            .map(|(scope, memory)| (score(memory), scope.clone(), memory.id.clone()))
+            .map(|memory| (score(memory), memory.scope.clone(), memory.id.clone()))
             .filter(|(score, ..)| *score > 0.0)
             .collect();
+        let mut seen = HashSet::new();
+        ranked.retain(|(_, _, id)| seen.insert(id.clone()));
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
         Ok(ranked)
     }
 
-    fn words_of(&self, views: &Views, agent: &AgentId, scope: &Scope) -> Result<Arc<ScopeWords>, StoreError> {
-        let key = Key::scope(agent, scope);
+    fn words_of(&self, views: &Views, agent: &AgentId, reach: &Reach) -> Result<Arc<ReachWords>, StoreError> {
+        let key = memories::prefix(agent, reach);
         // Read before the rows: rows that are newer are read again next time, never the other way round.
         let version = views.memory_version();
-        if let Some(kept) = self.scopes.lock().get(&key).filter(|kept| kept.version == version) {
+        if let Some(kept) = self.reaches.lock().get(&key).filter(|kept| kept.version == version) {
             return Ok(kept.clone());
         }
-        let rows = memories::in_scope(&*views.db()?, agent, scope)?;
+        let rows = memories::within(&*views.db()?, agent, reach)?;
         let memories = rows.iter().rev().map(|row| words(&row.memory)).collect();
-        let fresh = Arc::new(ScopeWords { version, memories });
-        let mut scopes = self.scopes.lock();
-        if scopes.len() >= SCOPES_KEPT {
-            scopes.clear();
+        let fresh = Arc::new(ReachWords { version, memories });
+        let mut reaches = self.reaches.lock();
+        if reaches.len() >= REACHES_KEPT {
+            reaches.clear();
         }
-        scopes.insert(key, fresh.clone());
+        reaches.insert(key, fresh.clone());
         Ok(fresh)
     }
 }
@@ -177,18 +180,20 @@ impl Recall {
 fn words(memory: &Memory) -> Words {
     let mut counts = HashMap::new();
     let subject = memory.subject.as_deref().unwrap_or_default();
-    for word in topic_words(&format!("{}\n{subject}", memory.text)) {
+    // What is said in the first person is found by the name of whoever says it.
+    let speaker = memory.said_by().filter(|_| memory.is_of_speaker()).unwrap_or_default();
+    for word in topic_words(&format!("{}\n{subject}\n{speaker}", memory.text)) {
         *counts.entry(word).or_default() += 1;
     }
     let len = counts.values().sum();
     let further = f64::from(memory.sightings.max(1)).ln();
-    let boost = 1.0 + IMPORTANCE_BOOST * memory.importance + SIGHTING_BOOST * further;
-    Words { id: memory.id.clone(), counts, len, boost }
+    let boost = (1.0 + IMPORTANCE_BOOST * memory.importance + SIGHTING_BOOST * further) * memory.weight();
+    Words { scope: memory.scope.clone(), id: memory.id.clone(), counts, len, boost }
 }
 
-fn distinct(scopes: &[Scope]) -> impl Iterator<Item = &Scope> {
+fn distinct(reach: &[Reach]) -> impl Iterator<Item = &Reach> {
     let mut seen = HashSet::new();
-    scopes.iter().filter(move |scope| seen.insert(*scope))
+    reach.iter().filter(move |one| seen.insert(*one))
 }
 
 fn read(db: &Db, agent: &AgentId, ranked: Vec<(f64, Scope, MemoryId)>) -> Result<Vec<Memory>, StoreError> {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use cairn_core::event::{Event, Record};
 use cairn_core::ids::AgentId;
+use cairn_core::memory::Reach;
 use cairn_core::ports::{Archive as _, ArtifactStore as _, LineRange, MemoryFilter, MemoryStore as _};
 use cairn_store::{StoreOptions, verify_dir};
 use common::{channel, open, scope};
@@ -112,7 +113,7 @@ async fn every_format_opens_folds_and_verifies_to_the_same() {
             states.push(store.restore(&row.channel).await.unwrap().unwrap());
         }
         let filter = MemoryFilter { limit: 9, ..MemoryFilter::default() };
-        let memories = store.list(&AgentId::from("main"), &[scope()], filter).await.unwrap();
+        let memories = store.list(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap();
         let range = LineRange { from: 1, offset: 0, count: 1, max_bytes: 100 };
         let artifact = store.artifacts().lines(&channel("main"), &"a1".into(), range).await.unwrap().unwrap();
         assert_eq!(artifact.text, "a line of a large result");

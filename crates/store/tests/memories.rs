@@ -8,7 +8,8 @@ use std::fs;
 
 use cairn_core::event::{Event, NewRecord};
 use cairn_core::ids::AgentId;
-use cairn_core::memory::{Memory, MemorySave, Scope};
+use cairn_core::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER};
+use cairn_core::message::Author;
 use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
 use cairn_store::Store;
 use common::{at, memory, open, scope};
@@ -24,11 +25,16 @@ async fn save(store: &Store, saves: Vec<MemorySave>) {
 
 async fn all(store: &Store) -> Vec<Memory> {
     let filter = MemoryFilter { limit: 100, ..MemoryFilter::default() };
-    store.list(&AgentId::from("main"), &[scope()], filter).await.unwrap()
+    store.list(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap()
 }
 
 async fn recalled(store: &Store, scopes: &[Scope], question: &str) -> Vec<String> {
-    let found = store.recall(&AgentId::from("main"), scopes, question, 3).await.unwrap();
+    let reach: Vec<Reach> = scopes.iter().cloned().map(Reach::Scope).collect();
+    within(store, &reach, question).await
+}
+
+async fn within(store: &Store, reach: &[Reach], question: &str) -> Vec<String> {
+    let found = store.recall(&AgentId::from("main"), reach, question, 3).await.unwrap();
     found.into_iter().map(|memory| memory.text).collect()
 }
 
@@ -124,7 +130,7 @@ async fn a_list_is_filtered_and_in_the_order_of_saving() {
     let list = |filter: MemoryFilter| {
         let store = store.clone();
         async move {
-            let found = store.list(&AgentId::from("main"), &[scope()], filter).await.unwrap();
+            let found = store.list(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap();
             found.into_iter().map(|memory| memory.text).collect::<Vec<_>>()
         }
     };
@@ -151,5 +157,76 @@ async fn a_question_behind_a_long_text_still_finds_its_memory() {
     let pasted: String = (0..20_000).map(|n| format!("word{n} ")).collect();
     let question = format!("{pasted}. What does Anna drink, tea?");
     assert_eq!(recalled(&store, &[scope()], &question).await, ["Anna likes green tea"]);
+    store.close().await;
+}
+
+/// What a member of a group typed.
+fn typed(who: &str, name: &str, subject: &str, text: &str) -> MemorySave {
+    let save = memory(text, text);
+    let by = Some(Author { id: format!("discord/{who}"), name: name.to_owned() });
+    MemorySave {
+        scope: Scope::Chat { platform: "discord".to_owned(), chat: "room".to_owned() },
+        subject: Some(format!("discord/{subject}")),
+        source: Source { model: TYPED_BY_MEMBER.to_owned(), by, ..save.source.clone() },
+        explicit: true,
+        ..save
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_said_of_themselves_is_read_by_them_wherever_it_was_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let own = |who: &str| [Reach::Own(format!("discord/{who}"))];
+    save(
+        &store,
+        vec![
+            typed("1", "Ana", "1", "I like tea"),
+            typed("2", "Ben", "2", "I like tea"),
+            typed("2", "Ben", "1", "Ana likes tea from China"),
+            memory("Tea is served at five", "a"),
+        ],
+    )
+    .await;
+    let check = async |store: &Store| {
+        assert_eq!(within(store, &own("1"), "tea?").await, ["I like tea"]);
+        assert_eq!(
+            within(store, &own("2"), "tea?").await,
+            ["I like tea"],
+            "the same of each is two memories"
+        );
+        assert!(within(store, &own("3"), "tea?").await.is_empty());
+        assert_eq!(within(store, &[Reach::All], "tea?").await.len(), 3);
+    };
+    check(&store).await;
+    store.close().await;
+    fs::remove_dir_all(dir.path().join("views")).unwrap();
+    let store = open(dir.path());
+    check(&store).await;
+    let filter = MemoryFilter { limit: 9, ..MemoryFilter::default() };
+    let of_ana = store.list(&AgentId::from("main"), &own("1"), filter).await.unwrap();
+    journal(&store, vec![Event::MemoryForgotten { id: of_ana[0].id.clone() }]).await;
+    store.settle().await.unwrap();
+    assert!(within(&store, &own("1"), "tea?").await.is_empty());
+    assert_eq!(within(&store, &own("2"), "tea?").await, ["I like tea"]);
+    assert!(store.verify().await.unwrap().ok, "no row is left over");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn ones_own_word_comes_before_what_another_member_says_of_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let group = [Scope::Chat { platform: "discord".to_owned(), chat: "room".to_owned() }];
+    save(
+        &store,
+        vec![
+            typed("1", "Ana", "1", "I am allergic to nuts"),
+            typed("2", "Ben", "1", "Ana is allergic to nuts, nuts and more nuts"),
+        ],
+    )
+    .await;
+    let found = recalled(&store, &group, "What is Ana allergic to, nuts?").await;
+    assert_eq!(found, ["I am allergic to nuts", "Ana is allergic to nuts, nuts and more nuts"]);
     store.close().await;
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cairn_core::event::Event;
 use cairn_core::ids::{AgentId, Generation, Seq};
-use cairn_core::memory::MemoryKind;
+use cairn_core::memory::{MemoryKind, Reach};
 use cairn_core::message::Author;
 use cairn_core::model::Usage;
 use cairn_core::ports::{Archive, Journal, MemoryFilter, MemoryStore, OutboxStore, RegistryStore};
@@ -30,8 +30,7 @@ async fn shown(store: &Store) -> String {
             store.channels().await.unwrap(),
             store.restore(&main).await.unwrap(),
             store.entries(&main, Seq(1), Seq(99), 99).await.unwrap(),
-            store.list(&agent, &[scope()], filter()).await.unwrap(),
-            store.scopes(&agent).await.unwrap(),
+            store.list(&agent, &[Reach::All], filter()).await.unwrap(),
             store.seen(&main, &"a".into()).await.unwrap(),
             store.seen(&main, &"command".into()).await.unwrap(),
             store.deliveries().await.unwrap(),
@@ -66,7 +65,7 @@ async fn lived_in(dir: &Path) -> String {
     assert_eq!(saved.len(), 1);
     let list = |store: Store| async move {
         let filter = MemoryFilter { limit: 100, ..MemoryFilter::default() };
-        store.list(&AgentId::from("main"), &[scope()], filter).await.unwrap()
+        store.list(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap()
     };
     let memories = list(store.clone()).await;
     assert_eq!(memories.len(), 3);

@@ -339,7 +339,7 @@ async fn a_window_that_no_refusal_names_is_learnt_at_the_second_call_and_raised_
     drop(live);
     let world = world.killed();
     let usage = Usage { input_tokens: 2_300, output_tokens: 10, ..Usage::default() };
-    let event = Event::UsageReported { model: "fake".into(), estimated: 2_300, usage };
+    let event = Event::UsageReported { model: "fake".into(), estimated: 2_300, usage, disbelieved: None };
     let reported = NewRecord { channel: Some(local()), at: world.conversation().last_at, event };
     world.store.append(vec![reported]).await.unwrap();
     let live = world.start().await;

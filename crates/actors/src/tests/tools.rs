@@ -1,9 +1,9 @@
 //! The tools of the channel's model.
 
 use cairn_core::event::Event;
-use cairn_core::memory::Scope;
-use cairn_core::message::Role;
-use cairn_core::ports::Progress;
+use cairn_core::memory::{Scope, Share};
+use cairn_core::message::{Author, Inbound, Role};
+use cairn_core::ports::{Answer, Progress};
 use futures::StreamExt as _;
 use serde_json::json;
 
@@ -36,6 +36,46 @@ async fn a_saved_memory_is_scoped_to_the_chat_and_recalled_in_the_next_turn() {
     let elsewhere = live.submit(message(&other, "x", "what does Ann drink?")).await.unwrap();
     let cairn_core::ports::Answer::Reply(reply) = answer(elsewhere).await else { panic!("failed") };
     assert!(reply.recalled.is_empty(), "another chat does not know");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_said_of_themselves_in_a_group_is_recalled_in_their_private_chat_alone() {
+    for (share, follows) in [(Share::Chat, false), (Share::Person, true)] {
+        let mut world = World::new().with_tools();
+        world.settings.recall_limit = 3;
+        world.settings.memory.share = share;
+        let live = world.start().await;
+        let of = |name: &str| Author { id: format!("net/{}", name.to_lowercase()), name: name.to_owned() };
+        let said = |channel: &str, id: &str, who: &str, text: &str| Inbound {
+            author: of(who),
+            direct: !channel.ends_with("group"),
+            ..message(&channel.parse().unwrap(), id, text)
+        };
+        let hers = json!({ "kind": "fact", "text": "Ann is allergic to nuts", "subject": "Ann" });
+        let his = json!({ "kind": "fact", "text": "Ann owes money for nuts", "subject": "Ann" });
+        world.model.plan(Kind::Reply, Plan::Calls(vec![("memory_save", hers), ("memory_save", his)]));
+        let group = "main/net/group";
+        reply(live.submit(said(group, "a", "Bob", "does Ann owe any money?")).await.unwrap()).await;
+        world.model.plan(
+            Kind::Reply,
+            Plan::Calls(vec![(
+                "memory_save",
+                json!({ "kind": "fact", "text": "Ann is allergic to fresh nuts", "subject": "Ann" }),
+            )]),
+        );
+        reply(live.submit(said(group, "b", "Ann", "I am allergic to fresh nuts")).await.unwrap()).await;
+        let by: Vec<_> = world.store.memories().into_iter().map(|memory| memory.source.by).collect();
+        assert_eq!(by, [None, None, Some(of("Ann"))], "only what she said herself is hers");
+        let recalled = async |channel: &str, who: &str| {
+            let admission = live.submit(said(channel, "q", who, "allergic to nuts?")).await.unwrap();
+            let Answer::Reply(reply) = answer(admission).await else { panic!("failed") };
+            reply.recalled.len()
+        };
+        assert_eq!(recalled("main/net/ann", "Ann").await, usize::from(follows), "{share:?}");
+        assert_eq!(recalled("main/net/bob", "Bob").await, 0, "{share:?}");
+        assert_eq!(recalled("main/net/othergroup", "Ann").await, 0, "{share:?}");
+        assert_eq!(recalled(group, "Bob").await, 2, "{share:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,10 +2,10 @@
 
 use cairn_core::compaction::parse_memory;
 use cairn_core::ids::Seq;
-use cairn_core::memory::{MemorySave, Scope, Source};
+use cairn_core::memory::{MemorySave, Scope, Source, credit};
 use cairn_core::ports::MemoryFilter;
 use cairn_core::voices::Voices;
-use cairn_core::window::short_time;
+use cairn_core::window::{memory_words, short_time};
 use serde_json::Value;
 
 use super::call::Found;
@@ -18,8 +18,10 @@ impl Toolbox {
         model: &str,
         ordinal: usize,
     ) -> Result<MemorySave, String> {
-        let draft = parse_memory(arguments)?;
+        let mut draft = parse_memory(arguments)?;
         self.cell.read(|conversation| {
+            let live: Vec<_> = conversation.live.iter().cloned().collect();
+            credit(std::slice::from_mut(&mut draft), &live);
             let open = conversation.open_turn.as_ref().ok_or("the turn has ended")?;
             let last = Seq(conversation.next_seq.0 - 1);
             Ok(MemorySave {
@@ -35,6 +37,7 @@ impl Toolbox {
                     to_seq: Some(last),
                     summary: None,
                     model: model.to_owned(),
+                    by: draft.by,
                 },
                 // The number of the entry that calls, and the place of the call in it.
                 sighting: format!("{}/{last}/{ordinal}", self.cell.id),
@@ -47,7 +50,7 @@ impl Toolbox {
         let query = text_argument(arguments, "query")?;
         let filter = MemoryFilter { query: Some(query), limit: HITS_MAX, ..MemoryFilter::default() };
         let agent = &self.cell.id.agent();
-        let found = self.shared.deps.memories.list(agent, &self.scopes, filter).await;
+        let found = self.shared.deps.memories.list(agent, &self.reach, filter).await;
         let found = found.map_err(|error| error.to_string())?;
         let mut voices = Voices::default();
         self.cell.read(|conversation| {
@@ -56,7 +59,8 @@ impl Toolbox {
         let lines: Vec<String> = found
             .iter()
             .map(|memory| {
-                format!("[{} | {}] {}", memory.kind.name(), short_time(memory.created_at), memory.text)
+                let (kind, at) = (memory.kind.name(), short_time(memory.created_at));
+                format!("[{kind} | {at}] {}", memory_words(memory))
             })
             .collect();
         if lines.is_empty() {

@@ -1,4 +1,4 @@
-//! The tools of a channel's model: the built-in ones, which reach this channel and the scopes that may be read in it and
+//! The tools of a channel's model: the built-in ones, which reach this channel and the memories that may be read in it and
 //! nothing else, and those that the house was given.
 
 mod artifact;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_core::compaction::memory_save_tool;
-use cairn_core::memory::Scope;
+use cairn_core::memory::Reach;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::Tool;
 use cairn_core::settings::{ResultClass, ResultGuardSettings};
@@ -112,14 +112,14 @@ pub fn all_tools(others: &[Arc<dyn Tool>]) -> Result<Vec<ToolDef>, BadTool> {
 pub(crate) struct Toolbox {
     shared: Arc<Shared>,
     cell: Arc<Cell>,
-    scopes: Vec<Scope>,
+    reach: Vec<Reach>,
 }
 
 impl Toolbox {
     pub(crate) fn new(shared: Arc<Shared>, cell: Arc<Cell>) -> Self {
-        let scopes =
-            cell.read(|conversation| Scope::readable_in(&cell.id, conversation.direct_with.as_deref()));
-        Self { scopes, shared, cell }
+        let share = cell.settings().memory.share;
+        let reach = cell.read(|conversation| Reach::of(&cell.id, conversation.direct_with.as_deref(), share));
+        Self { reach, shared, cell }
     }
 
     fn other(&self, name: &str) -> Option<Arc<dyn Tool>> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use cairn_core::agent::AgentSettings;
 use cairn_core::event::Event;
 use cairn_core::ids::{Generation, MemoryId, Seq, TurnId};
-use cairn_core::memory::{Memory, Scope};
+use cairn_core::memory::{Memory, Reach};
 use cairn_core::message::{Entry, Part, Role};
 use cairn_core::model::Usage;
 use cairn_core::ports::TurnFailure;
@@ -179,11 +179,11 @@ impl Turn {
     async fn recall(&self) -> Result<Vec<Memory>, TurnFailure> {
         let cell = &self.args.cell;
         let question = cell.read(question);
-        let scopes =
-            cell.read(|conversation| Scope::readable_in(&cell.id, conversation.direct_with.as_deref()));
+        let share = self.settings.memory.share;
+        let reach = cell.read(|conversation| Reach::of(&cell.id, conversation.direct_with.as_deref(), share));
         let memories = &self.args.shared.deps.memories;
         let limit = self.settings.recall_limit;
-        let recalling = memories.recall(&self.settings.id, &scopes, &question, limit);
+        let recalling = memories.recall(&self.settings.id, &reach, &question, limit);
         let recalled = match tokio::time::timeout(RECALL_LIMIT, recalling).await {
             Ok(Ok(recalled)) => recalled,
             Err(_) => {

@@ -10,7 +10,7 @@ use cairn_core::compaction::{
     summary_tokens, text_limit, with_left_out,
 };
 use cairn_core::event::{Checkpoint, Work};
-use cairn_core::memory::{DraftMemory, Grounds};
+use cairn_core::memory::{DraftMemory, Grounds, credit};
 use cairn_core::message::Entry;
 use cairn_core::model::{ChatRequest, ModelError};
 use cairn_core::tokens::estimate;
@@ -247,6 +247,7 @@ impl Job {
             tracing::warn!(channel = %self.cell.id, run = %self.run.id, n_refused,
                 "memories were not saved: their words come from results of tools, and no person said them");
         }
+        credit(&mut memories, &self.sources.entries);
         memories
     }
 

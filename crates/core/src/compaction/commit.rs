@@ -296,6 +296,7 @@ fn save(
             to_seq: Some(run.to_seq),
             summary: Some(summary.clone()),
             model: model.to_owned(),
+            by: memory.by,
         },
         sighting: format!("{}/{summary}/{idx}", conversation.channel),
         explicit: false,

@@ -9,7 +9,7 @@ use crate::agent::AgentSettings;
 use crate::digest::{digest, gist, render};
 use crate::event::{Checkpoint, Run, Work};
 use crate::ids::{ChannelId, Seq};
-use crate::memory::{DraftMemory, extract};
+use crate::memory::{DraftMemory, credit, extract};
 use crate::message::Entry;
 use crate::settings::IdentifierPolicy;
 use crate::summary::{MADE_BY_DIGEST, StackSizes, Summary};
@@ -25,7 +25,7 @@ const IDENTIFIER_SHARE: f64 = 0.2;
 const IDENTIFIER_SOURCE_SHARE: f64 = 0.1;
 
 /// Tokens of a summary's head in the window, roughly.
-pub(super) const HEAD_TOKENS: u64 = 36;
+pub(crate) const HEAD_TOKENS: u64 = 36;
 
 /// Tokens that a message which was left out gets in the summary, at most: a share of the summary's room.
 const LEFT_OUT_SHARE: f64 = 0.25;
@@ -153,6 +153,7 @@ fn entries_draft(
             memories.push(memory);
         }
     }
+    credit(&mut memories, entries);
     let dates = entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at));
     let identifiers = identifiers_beside(agent, sizes, entries, &[], &text);
     Draft { text, made_by: MADE_BY_DIGEST.to_owned(), memories, dates, identifiers, ..Draft::default() }

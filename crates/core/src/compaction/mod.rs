@@ -26,6 +26,7 @@ use crate::memory::DraftMemory;
 pub use commit::{Rejection, check, commit, fail_attempt, fit_identifiers, give_up, most_tokens};
 pub(crate) use emergency::fewest;
 pub use emergency::{emergency, emergency_on_overflow};
+pub(crate) use extract::HEAD_TOKENS;
 pub use extract::{
     digest_draft, entry_tokens, identifiers_beside, mask_for, masked, summary_tokens, text_limit,
     with_left_out,

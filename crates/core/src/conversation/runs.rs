@@ -1,7 +1,7 @@
 //! The fold of what makes room: runs, emergencies, the stack.
 
 use super::{Conversation, Failures, OUTCOMES_KEPT};
-use crate::event::{Event, Record, Run, RunEnd, RunOutcome};
+use crate::event::{Event, Outcome, Record, Run, RunEnd, RunOutcome, SummarySize, Work};
 
 impl Conversation {
     pub(super) fn fold_run(&mut self, record: &Record) -> Result<(), String> {
@@ -49,7 +49,8 @@ impl Conversation {
     }
 
     fn end_run(&mut self, record: &Record, end: &RunEnd) -> Result<(), String> {
-        self.run.take_if(|run| run.id == end.run).ok_or("that run is not under way")?;
+        let run = self.run.take_if(|run| run.id == end.run).ok_or("that run is not under way")?;
+        let source_tokens = self.source_tokens(&run);
         let failures =
             if end.trigger.is_deferrable() { &mut self.deferred_failures } else { &mut self.failures };
         match end.outcome {
@@ -71,7 +72,29 @@ impl Conversation {
         if self.outcomes.len() == OUTCOMES_KEPT {
             self.outcomes.pop_front();
         }
-        self.outcomes.push_back(end.to_outcome());
+        // A provisional one says nothing of what models write.
+        let summary = end.summary.as_ref().filter(|summary| !summary.provisional);
+        let summary_size = summary.zip(source_tokens).map(|(summary, source_tokens)| {
+            let merge = matches!(run.work, Work::Merge { .. });
+            SummarySize { tokens: summary.tokens, source_tokens, merge }
+        });
+        self.outcomes.push_back(Outcome { summary_size, ..end.to_outcome() });
         Ok(())
+    }
+
+    /// Tokens of what a run works on; `None` when not all of it is in the window any more.
+    fn source_tokens(&self, run: &Run) -> Option<u64> {
+        match &run.work {
+            Work::Merge { sources, .. } => {
+                let tokens = |id| self.stack.summary(id).map(|summary| u64::from(summary.tokens));
+                sources.iter().map(tokens).sum()
+            }
+            Work::Sealed | Work::Truncated => {
+                let range = run.from_seq..=run.to_seq;
+                let sealed = || self.live.iter().filter(|entry| range.contains(&entry.seq));
+                let whole = sealed().count() as u64 == run.messages;
+                whole.then(|| sealed().map(|entry| u64::from(entry.tokens)).sum())
+            }
+        }
     }
 }

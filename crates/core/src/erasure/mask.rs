@@ -87,7 +87,8 @@ impl Mask {
         }
     }
 
-    pub(super) fn source(&self, source: &mut Source) {
+    pub(super) fn source(&self, source: &mut Source, scrub: &Scrub) {
+        source.by.iter_mut().for_each(|by| self.author(by, scrub));
         if let Some(channel) = &mut source.channel {
             *channel = self.channel(channel);
         }

@@ -4,12 +4,12 @@ use super::Eraser;
 use super::room::Room;
 use crate::event::Event;
 use crate::ids::{ChannelId, MemoryId, Seq};
-use crate::memory::{DraftMemory, Fingerprint, MemorySave, mint_id};
+use crate::memory::{DraftMemory, MemorySave, mint_id};
 
 impl Eraser {
     /// A save as it is kept; `None`: it goes. `room`: the channel that it is journalled in, when it is one.
     pub(super) fn save(&mut self, room: Option<&Room>, mut save: MemorySave) -> Option<MemorySave> {
-        let id = mint_id(&Fingerprint::of(&save.agent, &save.scope, &save.text));
+        let id = mint_id(&save.fingerprint());
         if self.is_gone(room, &save) {
             if !self.kept.contains(&id) {
                 self.forgotten.insert(id);
@@ -27,9 +27,9 @@ impl Eraser {
         let channel = save.source.channel.clone();
         self.mask.sighting(&mut save.sighting, channel.as_ref(), &self.scrub);
         self.mask.scope(&mut save.scope);
-        self.mask.source(&mut save.source);
+        self.mask.source(&mut save.source, &self.scrub);
         // The id derives from agent, scope and text.
-        let renamed = mint_id(&Fingerprint::of(&save.agent, &save.scope, &save.text));
+        let renamed = mint_id(&save.fingerprint());
         if renamed != id {
             self.moved.insert(id, renamed);
         }
@@ -86,11 +86,13 @@ impl Eraser {
                 true => self.survey.is_surely_about(&self.scrub, None, subject, &draft.text),
                 false => self.is_about_them(subject, &draft.text),
             };
-            !about_them && !room.is_found_in_theirs(&draft.text, from, to)
+            let by_them = draft.by.as_ref().is_some_and(|by| self.survey.is_theirs(by));
+            !by_them && !about_them && !room.is_found_in_theirs(&draft.text, from, to)
         });
         for draft in drafts {
             self.scrub.scrub(&mut draft.text);
             self.scrub.scrub_option(&mut draft.subject);
+            draft.by.iter_mut().for_each(|by| self.mask.author(by, &self.scrub));
         }
     }
 

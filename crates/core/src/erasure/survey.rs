@@ -212,10 +212,11 @@ impl Survey {
         }
     }
 
-    /// The memory is in their scope, or about their id.
+    /// The memory is in their scope, or by them, or about their id.
     pub(super) fn is_of_them(&self, save: &MemorySave) -> bool {
         let own = matches!(&save.scope, Scope::User { platform, user } if platform == self.platform() && user == self.bare());
-        own || save.subject.as_ref() == Some(&self.person)
+        let by_them = save.source.by.as_ref().is_some_and(|by| self.is_theirs(by));
+        own || by_them || save.subject.as_ref() == Some(&self.person)
     }
 
     fn meet(&mut self, author: &Author) -> bool {

@@ -190,6 +190,7 @@ fn memory(scope: &str, subject: Option<&str>, text: &str, range: Option<(u64, u6
             to_seq: range.map(|range| Seq(range.1)),
             summary: None,
             model: "model".to_owned(),
+            by: None,
         },
         sighting: format!("{GROUP}/s1/{text}"),
         explicit: false,

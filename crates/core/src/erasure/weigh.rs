@@ -4,7 +4,7 @@ use super::scrub::{RUN, Scrub};
 use super::survey::{Survey, own_words};
 use super::words::{run_key, words};
 use crate::event::{Event, Record};
-use crate::memory::{Fingerprint, MemorySave, Scope, mint_id};
+use crate::memory::{MemorySave, Scope, mint_id};
 use crate::message::{Author, Entry, Role, text_of};
 
 /// Stands before all that anybody said: what others are called was never a person's own to say.
@@ -82,7 +82,7 @@ impl Survey {
             return;
         }
         if of_others {
-            self.of_others.insert(mint_id(&Fingerprint::of(&save.agent, &save.scope, &save.text)));
+            self.of_others.insert(mint_id(&save.fingerprint()));
         }
         for text in save.subject.iter().chain([&save.text]) {
             self.weigh_text(text, n, save.source.is_typed());

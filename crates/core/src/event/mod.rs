@@ -22,7 +22,7 @@ use crate::tool::ToolUse;
 mod run;
 mod turn;
 
-pub use run::{Checkpoint, Outcome, Run, RunEnd, RunOutcome, RunRequest, Trigger, Work};
+pub use run::{Checkpoint, Outcome, Run, RunEnd, RunOutcome, RunRequest, SummarySize, Trigger, Work};
 pub use turn::{TurnEnd, TurnOutcome};
 
 /// One line of the journal.

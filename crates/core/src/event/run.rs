@@ -196,6 +196,20 @@ pub struct Outcome {
     pub duration_ms: u64,
     /// How many memories it saved.
     pub memories: u64,
+    /// How large its summary came out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary_size: Option<SummarySize>,
+}
+
+/// Size of a committed summary, and of what it stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SummarySize {
+    /// Tokens of the summary in the window.
+    pub tokens: u32,
+    /// Tokens of the entries or summaries that it took the place of.
+    pub source_tokens: u64,
+    /// It merged summaries.
+    pub merge: bool,
 }
 
 impl RunEnd {
@@ -212,6 +226,7 @@ impl RunEnd {
             first_kept_seq: self.first_kept_seq,
             duration_ms: self.duration_ms,
             memories: self.memories.len() as u64,
+            summary_size: None,
         }
     }
 }

@@ -83,6 +83,23 @@ impl Grounds {
         }
         of_tools > 0 && f64::from(of_tools) >= f64::from(of_people + of_tools) * SHARE_OF_TOOLS
     }
+
+    /// The memory stands on what these people said: each name and number of it does, and most of its other words. The name of
+    /// whom it is about says nothing of that.
+    pub(super) fn holds(&self, memory: &str, name: &str) -> bool {
+        let name: HashSet<String> = topic_words(name).into_iter().collect();
+        let (mut said, mut unsaid) = (0_u32, 0_u32);
+        for term in topic_terms(memory).into_iter().filter(|term| !name.contains(&term.stem)) {
+            if self.people.contains(&term.stem) {
+                said += 1;
+            } else if term.name || term.number {
+                return false;
+            } else {
+                unsaid += 1;
+            }
+        }
+        said > unsaid
+    }
 }
 
 #[cfg(test)]

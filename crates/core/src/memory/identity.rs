@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::{Memory, MemorySave};
+use super::{Memory, MemorySave, Source};
 use crate::ids::{AgentId, MemoryId};
 use crate::memory::Scope;
 use crate::words::content_words;
@@ -33,8 +33,37 @@ impl Fingerprint {
         } else {
             words.iter().for_each(|word| feed(word));
         }
-        Self(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(hex(hash))
     }
+}
+
+impl MemorySave {
+    /// The fingerprint that it is known by.
+    pub fn fingerprint(&self) -> Fingerprint {
+        fingerprint(&self.agent, &self.scope, &self.text, &self.source)
+    }
+}
+
+impl Memory {
+    /// The fingerprint of what it says now.
+    pub fn fingerprint(&self) -> Fingerprint {
+        fingerprint(&self.agent, &self.scope, &self.text, &self.source)
+    }
+}
+
+/// What two members type is two memories, whatever the words: "I like tea" is not the same of both.
+fn fingerprint(agent: &AgentId, scope: &Scope, text: &str, source: &Source) -> Fingerprint {
+    let plain = Fingerprint::of(agent, scope, text);
+    match &source.by {
+        Some(by) if source.is_of_member() => {
+            Fingerprint(hex(Sha256::new().chain_update(plain.0).chain_update(&by.id)))
+        }
+        _ => plain,
+    }
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The id of a memory that is saved for the first time: `m` and the first 16 hex digits of its fingerprint.
@@ -78,6 +107,9 @@ pub fn merge(
     };
     let mut memory = memory.clone();
     memory.sightings = memory.sightings.saturating_add(1);
+    if memory.source.by.is_none() && !memory.source.is_typed() {
+        memory.source.by.clone_from(&save.source.by);
+    }
     let importance = within_unit(save.importance);
     if importance > memory.importance {
         memory.importance = importance;
@@ -89,7 +121,7 @@ pub fn merge(
 fn created(forgotten: Option<&Memory>, save: &MemorySave, at: Timestamp) -> Memory {
     let id = match forgotten {
         Some(memory) => memory.id.clone(),
-        None => mint_id(&Fingerprint::of(&save.agent, &save.scope, &save.text)),
+        None => mint_id(&save.fingerprint()),
     };
     Memory {
         id,
@@ -175,6 +207,7 @@ mod tests {
                 to_seq: None,
                 summary: None,
                 model: "rules".to_owned(),
+                by: None,
             },
             sighting: "main/local/room:s1:0".to_owned(),
             explicit,

@@ -3,17 +3,20 @@
 mod extract;
 mod grounds;
 mod identity;
+mod person;
 mod scope;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
+use crate::message::Author;
 
 pub use extract::extract;
 pub use grounds::Grounds;
 pub use identity::{Change, Fingerprint, merge, mint_id};
-pub use scope::{BadScope, Scope};
+pub use person::{credit, speaker_of, subject_of};
+pub use scope::{BadScope, Reach, Scope, Share};
 
 /// What sort of thing a memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,8 +79,11 @@ impl std::str::FromStr for MemoryKind {
     }
 }
 
-/// [`Source::model`] of what a person typed in so many words.
+/// [`Source::model`] of what an operator typed in so many words.
 pub const TYPED: &str = "operator";
+
+/// [`Source::model`] of what somebody else typed in a chat in so many words.
+pub const TYPED_BY_MEMBER: &str = "member";
 
 /// Where a memory was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,14 +96,22 @@ pub struct Source {
     pub to_seq: Option<Seq>,
     /// The summary whose run extracted it.
     pub summary: Option<SummaryId>,
-    /// The model that wrote it; `rules` for extraction by rule, `operator` for a person's own words.
+    /// The model that wrote it; `rules` for extraction by rule, `operator` and `member` for what these typed themselves.
     pub model: String,
+    /// Whose word it is: who typed it, or who is sure to have said it of themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Author>,
 }
 
 impl Source {
     /// A person typed it: an operator, or somebody in a chat.
     pub fn is_typed(&self) -> bool {
-        self.model == TYPED
+        self.model == TYPED || self.is_of_member()
+    }
+
+    /// Somebody who is no operator typed it.
+    pub fn is_of_member(&self) -> bool {
+        self.model == TYPED_BY_MEMBER
     }
 }
 
@@ -170,4 +184,7 @@ pub struct DraftMemory {
     pub subject: Option<String>,
     /// 0 to 1.
     pub importance: f64,
+    /// Whose own word it is, where that is sure: see [`speaker_of`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Author>,
 }

@@ -1,10 +1,11 @@
-//! Scopes: who may read a memory. A scope is part of a memory's key; there is no unscoped read path.
+//! Scopes: who may read a memory. A scope is part of a memory's key, and each place reads by its [`Reach`] alone.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::Memory;
 use crate::ids::{ChannelId, LOCAL_PLATFORM};
 
 /// Who may read a memory.
@@ -47,16 +48,56 @@ impl Scope {
             _ => Self::Chat { platform: channel.platform().to_owned(), chat: channel.chat().to_owned() },
         }
     }
+}
 
-    /// The scopes that may be recalled in a channel, widest first: never a person's own in a group.
-    pub fn readable_in(channel: &ChannelId, direct_with: Option<&str>) -> Vec<Self> {
-        let chat = Self::Chat { platform: channel.platform().to_owned(), chat: channel.chat().to_owned() };
-        let mut scopes = vec![Self::Agent, chat];
-        let learnt = Self::learnt_in(channel, direct_with);
-        if !scopes.contains(&learnt) {
-            scopes.push(learnt);
+/// How far what was learnt in a chat is recalled: `memory.share`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// In that chat alone.
+    Chat,
+    /// What people said of themselves also in their own private chats.
+    #[default]
+    Person,
+    /// In all chats of the agent.
+    Agent,
+}
+
+/// Memories that may be read together. [`Reach::of`] alone decides which of them a channel has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// Those of a scope.
+    Scope(Scope),
+    /// What a person, `PLATFORM/USER`, said of themselves in chats with others.
+    Own(String),
+    /// All memories of the agent.
+    All,
+}
+
+impl Reach {
+    /// What may be recalled in a channel, widest first: nothing that follows a person but in their private chats.
+    pub fn of(channel: &ChannelId, direct_with: Option<&str>, share: Share) -> Vec<Self> {
+        if share == Share::Agent {
+            return vec![Self::All];
         }
-        scopes
+        let chat = Scope::Chat { platform: channel.platform().to_owned(), chat: channel.chat().to_owned() };
+        let mut reach = vec![Self::Scope(Scope::Agent), Self::Scope(chat)];
+        if let learnt @ Scope::User { .. } = Scope::learnt_in(channel, direct_with) {
+            if let (Share::Person, Scope::User { platform, user }) = (share, &learnt) {
+                reach.push(Self::Own(format!("{platform}/{user}")));
+            }
+            reach.push(Self::Scope(learnt));
+        }
+        reach
+    }
+
+    /// Whether a memory is among them; its agent is not looked at.
+    pub fn holds(&self, memory: &Memory) -> bool {
+        match self {
+            Self::Scope(scope) => memory.scope == *scope,
+            Self::Own(person) => memory.follows() == Some(person),
+            Self::All => true,
+        }
     }
 }
 
@@ -108,5 +149,107 @@ impl TryFrom<String> for Scope {
 impl From<Scope> for String {
     fn from(scope: Scope) -> Self {
         scope.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::memory::{MemoryKind, Source, TYPED_BY_MEMBER};
+    use crate::message::Author;
+
+    const GROUP: &str = "main/telegram/-100";
+    const TOPIC: &str = "main/telegram/-100/5";
+    const OTHER: &str = "main/telegram/-200";
+    const ANN: &str = "main/telegram/7";
+    const BOB: &str = "main/telegram/8";
+    const ANN_ELSEWHERE: &str = "main/discord/7";
+    const LOCAL: &str = "main/local/desk";
+
+    /// The person of a private chat.
+    fn with(channel: &str) -> Option<String> {
+        [ANN, BOB, ANN_ELSEWHERE]
+            .contains(&channel)
+            .then(|| channel.strip_prefix("main/").unwrap().to_owned())
+    }
+
+    fn learnt(text: &str, scope: Scope, by: Option<&str>, subject: Option<&str>) -> Memory {
+        let by = by.map(|id| Author { id: id.to_owned(), name: "somebody".to_owned() });
+        Memory {
+            id: text.into(),
+            agent: "main".into(),
+            scope,
+            kind: MemoryKind::Fact,
+            text: text.to_owned(),
+            subject: subject.map(ToOwned::to_owned),
+            importance: 0.5,
+            sightings: 1,
+            source: Source {
+                channel: GROUP.parse().ok(),
+                from_seq: None,
+                to_seq: None,
+                summary: None,
+                model: TYPED_BY_MEMBER.to_owned(),
+                by,
+            },
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+            recalled_at: None,
+            uses: 0,
+            superseded_by: None,
+        }
+    }
+
+    /// One memory of each sort.
+    fn canaries() -> Vec<Memory> {
+        let scope = |channel: &str| Scope::learnt_in(&channel.parse().unwrap(), with(channel).as_deref());
+        let (ann, bob) = (Some("telegram/7"), Some("telegram/8"));
+        vec![
+            learnt("operator", Scope::Agent, None, None),
+            learnt("ann-of-herself", scope(GROUP), ann, ann),
+            learnt("bob-of-himself", scope(GROUP), bob, bob),
+            learnt("bob-of-ann", scope(GROUP), bob, ann),
+            learnt("group", scope(GROUP), None, None),
+            learnt("other", scope(OTHER), None, ann),
+            learnt("ann-private", scope(ANN), ann, ann),
+            learnt("bob-private", scope(BOB), bob, bob),
+            learnt("local", scope(LOCAL), Some("local/ann"), Some("local/ann")),
+        ]
+    }
+
+    const GROUP_SEES: &str = "operator ann-of-herself bob-of-himself bob-of-ann group";
+    const ALL: &str =
+        "operator ann-of-herself bob-of-himself bob-of-ann group other ann-private bob-private local";
+
+    #[rstest]
+    #[case(Share::Chat, GROUP, GROUP_SEES)]
+    #[case(Share::Chat, TOPIC, GROUP_SEES)]
+    #[case(Share::Chat, OTHER, "operator other")]
+    #[case(Share::Chat, ANN, "operator ann-private")]
+    #[case(Share::Chat, BOB, "operator bob-private")]
+    #[case(Share::Chat, LOCAL, "operator local")]
+    #[case(Share::Person, GROUP, GROUP_SEES)]
+    #[case(Share::Person, TOPIC, GROUP_SEES)]
+    #[case(Share::Person, OTHER, "operator other")]
+    #[case(Share::Person, ANN, "operator ann-of-herself ann-private")]
+    #[case(Share::Person, BOB, "operator bob-of-himself bob-private")]
+    #[case(Share::Person, ANN_ELSEWHERE, "operator")]
+    #[case(Share::Person, LOCAL, "operator local")]
+    #[case(Share::Agent, GROUP, ALL)]
+    #[case(Share::Agent, BOB, ALL)]
+    #[case(Share::Agent, LOCAL, ALL)]
+    fn a_channel_reads_what_is_shared_with_it_and_nothing_else(
+        #[case] share: Share,
+        #[case] channel: &str,
+        #[case] expected: &str,
+    ) {
+        let reach = Reach::of(&channel.parse().unwrap(), with(channel).as_deref(), share);
+        let memories = canaries();
+        let read = memories.iter().filter(|memory| reach.iter().any(|one| one.holds(memory)));
+        let read: Vec<&str> = read.map(|memory| memory.text.as_str()).collect();
+        assert_eq!(read.join(" "), expected);
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::conversation::Conversation;
 use crate::event::{NewRecord, Record};
 use crate::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq, TurnId};
-use crate::memory::{Memory, MemoryKind, Scope};
+use crate::memory::{Memory, MemoryKind, Reach, Scope};
 use crate::message::{Author, Entry};
 use crate::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 
@@ -261,18 +261,15 @@ pub struct MemoryFilter {
     pub limit: usize,
 }
 
-/// The memories. There is no way to read one but through its scope.
+/// The memories. There is no way to read one but within a reach.
 pub trait MemoryStore: Send + Sync + 'static {
-    /// Memories of an agent within the scopes, oldest first (best first with a query).
+    /// Memories of an agent within reach, oldest first (best first with a query).
     fn list(
         &self,
         agent: &AgentId,
-        scopes: &[Scope],
+        reach: &[Reach],
         filter: MemoryFilter,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>>;
-
-    /// All scopes in which an agent has memories; for the operator's listing.
-    fn scopes(&self, agent: &AgentId) -> BoxFuture<'_, Result<Vec<Scope>, StoreError>>;
 
     /// One memory by its id, for the operator.
     fn get(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>>;
@@ -281,7 +278,7 @@ pub trait MemoryStore: Send + Sync + 'static {
     fn recall(
         &self,
         agent: &AgentId,
-        scopes: &[Scope],
+        reach: &[Reach],
         question: &str,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>>;

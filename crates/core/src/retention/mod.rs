@@ -235,6 +235,7 @@ mod tests {
                 to_seq: None,
                 summary: None,
                 model: String::new(),
+                by: None,
             },
             created_at: day(1),
             updated_at: day(updated),

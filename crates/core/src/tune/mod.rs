@@ -2,13 +2,15 @@
 //!
 //! [`simulate`] drives the decisions that the house makes itself ([`Conversation`](crate::conversation::Conversation)
 //! with its fold, the agent's context engine, commits) over entries that have a size and no words. What only a model
-//! decides is assumed: a summary is as large as it is asked to be, a run takes [`RUN_SECS`] and one call.
+//! decides is as it was in that conversation ([`Runs`]), or else assumed: a summary is as large as it is asked to be, and a
+//! run takes [`ASSUMED_RUN_MS`]. Each run is one call.
 
 mod billing;
 mod candidate;
 mod filler;
 mod outcome;
 mod retention;
+mod runs;
 mod script;
 mod sim;
 
@@ -16,8 +18,9 @@ pub use billing::{Billing, Caching, Item, PrefixCache, Rates};
 pub use candidate::{Candidate, Choice, RETENTION_TOLERANCE, choose, presets};
 pub use outcome::{Mark, Outcome, Point};
 pub use retention::HALF_LIFE_TOKENS;
+pub use runs::{ASSUMED_RUN_MS, Runs};
 pub use script::{Script, ScriptTurn, Step};
-pub use sim::{RUN_SECS, SimError, simulate};
+pub use sim::{SimError, simulate};
 
 #[cfg(test)]
 mod tests;

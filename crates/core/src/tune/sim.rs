@@ -6,6 +6,7 @@ use super::billing::{Billing, Item, PrefixCache};
 use super::filler;
 use super::outcome::{Mark, Outcome, Point};
 use super::retention::Said;
+use super::runs::Runs;
 use super::script::{Script, ScriptTurn, Step};
 use crate::agent::AgentSettings;
 use crate::compaction::{Decision, Draft, commit};
@@ -19,9 +20,6 @@ use crate::summary::{DigestLine, Marker, StackItem, StackSizes};
 use crate::tier::Tier;
 use crate::voices::Voices;
 use crate::window::{leaves_room, measure, system_tokens, tools_tokens};
-
-/// Seconds that a run takes.
-pub const RUN_SECS: i64 = 20;
 
 /// Tokens of a result in a run's transcript, at most: tool mechanics are cut short there.
 const RESULT_IN_TRANSCRIPT: u64 = 110;
@@ -63,17 +61,22 @@ pub(super) fn frame_tokens(agent: &AgentSettings) -> u64 {
     system_tokens(agent) + tools_tokens(&agent.tools)
 }
 
-/// Replays a conversation's sizes under those settings.
+/// Replays a conversation's sizes under those settings, with runs that go as `runs` says.
 ///
 /// # Errors
 /// The settings cannot work at all.
-pub fn simulate(script: &Script, agent: &AgentSettings, billing: &Billing) -> Result<Outcome, SimError> {
+pub fn simulate(
+    script: &Script,
+    agent: &AgentSettings,
+    billing: &Billing,
+    runs: &Runs,
+) -> Result<Outcome, SimError> {
     let frame = frame_tokens(agent);
     let usable = agent.window.usable_tokens();
     if !leaves_room(frame, usable) {
         return Err(SimError::NoRoom { frame, usable });
     }
-    let mut sim = Sim::new(agent, billing)?;
+    let mut sim = Sim::new(agent, billing, *runs)?;
     for (idx, turn) in script.turns().iter().enumerate() {
         sim.turn_idx = idx;
         sim.turn(turn)?;
@@ -86,6 +89,7 @@ pub fn simulate(script: &Script, agent: &AgentSettings, billing: &Billing) -> Re
 struct Sim<'a> {
     agent: AgentSettings,
     billing: &'a Billing,
+    runs: Runs,
     engine: std::sync::Arc<dyn ContextEngine>,
     conversation: Conversation,
     cache: PrefixCache,
@@ -101,7 +105,7 @@ struct Sim<'a> {
 }
 
 impl<'a> Sim<'a> {
-    fn new(agent: &AgentSettings, billing: &'a Billing) -> Result<Self, SimError> {
+    fn new(agent: &AgentSettings, billing: &'a Billing, runs: Runs) -> Result<Self, SimError> {
         let engine = by_name(&agent.engine).ok_or_else(|| SimError::NoEngine(agent.engine.clone()))?;
         let unfit = |error: &dyn std::fmt::Display| SimError::Unfit(error.to_string());
         let channel = ChannelId::local(&agent.id, "tune").map_err(|error| unfit(&error))?;
@@ -116,6 +120,7 @@ impl<'a> Sim<'a> {
         let mut sim = Self {
             engine,
             billing,
+            runs,
             conversation: Conversation::new(channel),
             cache: PrefixCache::new(billing),
             said: Said::from(Seq(1)),
@@ -386,22 +391,24 @@ impl<'a> Sim<'a> {
                 Decision::Start(_) if self.engine.info().owns_compaction => return Ok(()),
                 Decision::Start(run) => {
                     self.journal(Event::RunStarted { run: *run })?;
-                    self.done_at = self.now.checked_add(SignedDuration::from_secs(RUN_SECS)).ok();
+                    self.done_at =
+                        self.now.checked_add(SignedDuration::from_millis(self.runs.run_ms as i64)).ok();
                 }
             }
         }
         Ok(())
     }
 
-    /// Ends the run under way with a summary of the size that it is asked for.
+    /// Ends the run under way with a summary of the size that it is likely to have.
     fn commit(&mut self) -> Result<(), SimError> {
         self.done_at = None;
         let Some(run) = self.conversation.run.clone() else { return Ok(()) };
         let (read, source) = self.source(&run);
         let merge = matches!(run.work, Work::Merge { .. });
         let sizes = StackSizes::of(&self.agent, &self.conversation.correction(&self.agent.model));
-        let most = if merge { sizes.merge(source) } else { sizes.summary(source) };
-        let tokens = most.min(source.max(1));
+        let asked = if merge { sizes.merge(source) } else { sizes.summary(source) };
+        let tokens = (asked as f64 * self.runs.share(merge)).round() as u64;
+        let tokens = tokens.clamp(1, source.max(1));
         let prompt = u64::from(crate::tokens::estimate(&self.agent.compactor_prompt));
         let usage = Usage { input_tokens: prompt + read, output_tokens: tokens, ..Usage::default() };
         self.outcome.runs += usage;

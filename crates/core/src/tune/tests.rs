@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::billing::{Billing, Item, PrefixCache};
 use super::*;
 use crate::agent::{AgentSettings, WindowSize, WindowSource};
+use crate::event::{self, RunOutcome, SummarySize};
 use crate::ids::{AgentId, Generation};
 use crate::limits::Price;
 use crate::model::Usage;
@@ -25,6 +26,7 @@ fn agent(window_tokens: u64) -> AgentSettings {
         model: "fake".to_owned(),
         tools: Vec::new(),
         recall_limit: 0,
+        memory: crate::settings::MemorySettings::default(),
         trust: crate::voices::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
@@ -46,7 +48,7 @@ fn talk(n: usize, gap_secs: i64, message: u32, answer: u32) -> Script {
 }
 
 fn run(script: &Script, agent: &AgentSettings) -> Outcome {
-    simulate(script, agent, &Billing::anthropic()).unwrap()
+    simulate(script, agent, &Billing::anthropic(), &Runs::ASSUMED).unwrap()
 }
 
 #[test]
@@ -114,6 +116,55 @@ fn a_replay_makes_the_decisions_of_the_house() {
     assert!((0.5..1.0).contains(&outcome.retention), "{}", outcome.retention);
 }
 
+fn ended(ms: u64, size: Option<(u32, u64, bool)>, outcome: RunOutcome) -> event::Outcome {
+    let summary_size =
+        size.map(|(tokens, source_tokens, merge)| SummarySize { tokens, source_tokens, merge });
+    event::Outcome {
+        run: "r1".into(),
+        trigger: event::Trigger::Threshold,
+        outcome,
+        reason: None,
+        tokens_before: 0,
+        tokens_after: 0,
+        messages: 0,
+        first_kept_seq: None,
+        duration_ms: ms,
+        memories: 0,
+        summary_size,
+    }
+}
+
+#[test]
+fn runs_are_as_they_were_and_what_is_not_known_is_assumed() {
+    use RunOutcome::{Committed, Failed};
+    let agent = agent(32_000);
+    assert_eq!(Runs::of(&[], &agent), Runs::ASSUMED);
+    assert_eq!(Runs::of(&[ended(9, None, Failed)], &agent), Runs::ASSUMED, "a failed run tells nothing");
+    let sizes = crate::summary::StackSizes::of(&agent, &crate::tokens::Correction::default());
+    let half = (sizes.summary(4_000) / 2 + crate::compaction::HEAD_TOKENS) as u32;
+    let outcomes = [
+        ended(400, Some((half, 4_000, false)), Committed),
+        ended(900, Some((half, 4_000, false)), Committed),
+        ended(100_000, None, Committed),
+        ended(5, Some((1, 1, false)), Failed),
+    ];
+    let runs = Runs::of(&outcomes, &agent);
+    assert_eq!((runs.measured, runs.run_ms), (3, 900), "the median: one slow run is not the rule");
+    assert_eq!((runs.summaries, runs.merges, runs.merge_share), (2, 0, 1.0));
+    assert!((0.49..=0.5).contains(&runs.summary_share), "{}", runs.summary_share);
+}
+
+#[test]
+fn runs_that_were_short_leave_no_room_for_emergencies_that_never_were() {
+    let (script, agent) = (talk(400, 2, 500, 900), agent(32_000));
+    let with = |runs: Runs| simulate(&script, &agent, &Billing::anthropic(), &runs).unwrap();
+    let (assumed, measured) = (with(Runs::ASSUMED), with(Runs { measured: 9, run_ms: 700, ..Runs::ASSUMED }));
+    assert!(assumed.emergencies.len() > 10, "{}", assumed.emergencies.len());
+    assert!(measured.emergencies.is_empty() && !measured.compactions.is_empty());
+    let small = with(Runs { run_ms: 700, summary_share: 0.3, ..Runs::ASSUMED });
+    assert!(small.mean_tokens() < measured.mean_tokens(), "smaller summaries leave more room");
+}
+
 #[test]
 fn nothing_is_lost_where_all_fits() {
     let outcome = run(&talk(20, 60, 50, 50), &agent(32_000));
@@ -165,10 +216,10 @@ fn results_are_counted_and_generations_begin_empty() {
 fn settings_that_cannot_work_are_named() {
     let mut bad = agent(2_000);
     bad.system_prompt = "word ".repeat(3_000);
-    let error = simulate(&talk(3, 60, 10, 10), &bad, &Billing::openai()).unwrap_err();
+    let error = simulate(&talk(3, 60, 10, 10), &bad, &Billing::openai(), &Runs::ASSUMED).unwrap_err();
     assert!(matches!(error, SimError::NoRoom { .. }), "{error}");
     let bad = AgentSettings { engine: "none".to_owned(), ..agent(8_000) };
-    let error = simulate(&talk(3, 60, 10, 10), &bad, &Billing::openai()).unwrap_err();
+    let error = simulate(&talk(3, 60, 10, 10), &bad, &Billing::openai(), &Runs::ASSUMED).unwrap_err();
     assert_eq!(error, SimError::NoEngine("none".to_owned()));
 }
 

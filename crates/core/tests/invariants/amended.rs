@@ -251,7 +251,8 @@ fn what_a_run_learns_in_a_private_chat_is_the_persons_own() {
     sim.manual();
     let run = sim.conversation.run.clone().unwrap();
     let kind = MemoryKind::Preference;
-    let memory = DraftMemory { kind, text: "Ana likes tea.".to_owned(), subject: None, importance: 0.5 };
+    let memory =
+        DraftMemory { kind, text: "Ana likes tea.".to_owned(), subject: None, importance: 0.5, by: None };
     let draft = compaction::Draft { memories: vec![memory], ..Sim::draft("Tea.") };
     let events = compaction::commit(&sim.conversation, &sim.agent, &run.id, draft, sim.now).unwrap();
     let Event::RunEnded(end) = &events[0] else { panic!("no end") };

@@ -57,6 +57,7 @@ pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
         model: "offline".to_owned(),
         tools: Vec::new(),
         recall_limit: 5,
+        memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::voices::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),

@@ -83,7 +83,7 @@ pub(super) async fn search(
     }
     // Also for a channel that was never seen: an unknown channel is an error, not an empty result.
     admin.conversation(&channel).await?;
-    let scopes = Scope::readable_in(&channel, None);
+    let scopes = vec![Scope::Agent, Scope::learnt_in(&channel, None)];
     let hits = admin.store.search(Query { channel, text, kind, scopes, limit, settled: true }).await?;
     Ok(Json(hits))
 }

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use cairn_core::event::{Event, NewRecord};
 use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Fingerprint, Memory, MemoryKind, MemorySave, Scope, Source, TYPED, mint_id};
+use cairn_core::memory::{Memory, MemoryKind, MemorySave, Reach, Scope, Source, TYPED, mint_id};
 use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
 use cairn_platforms::local::ApiError;
 use serde::Deserialize;
@@ -59,7 +59,6 @@ pub(super) async fn list(
         Some(agent) => vec![AgentId::from(agent.as_str())],
         None => admin.roster.ids(),
     };
-    let scope = asked.scope.as_deref().map(parse::<Scope>).transpose()?;
     let filter = MemoryFilter {
         kind: asked.kind.as_deref().map(parse::<MemoryKind>).transpose()?,
         subject: asked.subject,
@@ -67,13 +66,12 @@ pub(super) async fn list(
         limit,
     };
     let mut memories = Vec::new();
+    let reach = [asked.scope.as_deref().map(parse).transpose()?.map_or(Reach::All, Reach::Scope)];
     for agent in agents {
-        let known = admin.store.scopes(&agent).await?;
-        if asked.agent.is_some() && known.is_empty() && !admin.roster.knows(&agent) {
+        if !admin.roster.knows(&agent) && admin.store.memory_count(&agent).await? == 0 {
             return Err(no_such_agent(&agent));
         }
-        let scopes = scope.clone().map_or(known, |scope| vec![scope]);
-        memories.extend(admin.store.list(&agent, &scopes, filter.clone()).await?);
+        memories.extend(admin.store.list(&agent, &reach, filter.clone()).await?);
     }
     if filter.query.is_none() {
         memories.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
@@ -109,19 +107,20 @@ pub(super) async fn add(State(admin): State<Shared>, request: Body) -> Result<Js
             to_seq: None,
             summary: None,
             model: TYPED.to_owned(),
+            by: None,
         },
         sighting: format!("{TYPED}:{}", now.as_nanosecond()),
         explicit: true,
     };
-    let fingerprint = Fingerprint::of(&agent, &scope, &save.text);
+    let fingerprint = save.fingerprint();
     admin.journal(Event::MemorySaved(save)).await?;
     if let Some(memory) = admin.store.get(&mint_id(&fingerprint)).await? {
         return Ok(Json(memory));
     }
     // It was another one's text first and came to be this one's by a correction.
     let filter = MemoryFilter { limit: LIMIT_MAX, ..MemoryFilter::default() };
-    let same = |memory: &Memory| Fingerprint::of(&agent, &scope, &memory.text) == fingerprint;
-    let found = admin.store.list(&agent, std::slice::from_ref(&scope), filter).await?.into_iter().find(same);
+    let same = |memory: &Memory| memory.fingerprint() == fingerprint;
+    let found = admin.store.list(&agent, &[Reach::Scope(scope)], filter).await?.into_iter().find(same);
     found.map(Json).ok_or_else(|| ApiError::internal(&"the memory was journalled but is not to be found"))
 }
 

@@ -237,11 +237,16 @@ fn print(global: &Global, done: &str, memory: &Memory) -> Result<(), Failure> {
         return out::line(&format!("{done} {}: {}", memory.id, one_line(&memory.text)));
     }
     out::line(&plain(&memory.text))?;
-    let source = match (&memory.source.channel, memory.source.from_seq, memory.source.to_seq) {
+    let mut source = match (&memory.source.channel, memory.source.from_seq, memory.source.to_seq) {
         (Some(channel), Some(from), Some(to)) => format!("{channel}, entries {from} to {to}"),
         (Some(channel), _, _) => channel.to_string(),
         (None, _, _) => "typed by an operator".to_owned(),
     };
+    if !memory.source.is_typed() {
+        source = format!("{source}, by {}", memory.source.model);
+    } else if memory.source.channel.is_some() {
+        source.push_str(", /remember");
+    }
     let rows = [
         ("id", memory.id.to_string()),
         ("agent", memory.agent.to_string()),
@@ -250,14 +255,40 @@ fn print(global: &Global, done: &str, memory: &Memory) -> Result<(), Failure> {
         ("subject", memory.subject.clone().unwrap_or_else(|| "-".to_owned())),
         ("importance", format!("{:.2}", memory.importance)),
         ("seen", counted(u64::from(memory.sightings), "time", "times")),
-        ("source", format!("{source}, by {}", memory.source.model)),
+        ("source", source),
+        ("said by", said_by(memory)),
+        ("recalled in", recalled_in(memory)),
         ("created", minute(memory.created_at)),
         ("updated", minute(memory.updated_at)),
         ("recalled", memory.recalled_at.map_or_else(|| "never".to_owned(), minute)),
         ("uses", memory.uses.to_string()),
     ];
     for (name, value) in rows {
-        out::line(&format!("  {name:<11}{}", one_line(&value)))?;
+        out::line(&format!("  {name:<13}{}", one_line(&value)))?;
     }
     Ok(())
+}
+
+/// Whose word it is, and that it is an operator's only where it is.
+fn said_by(memory: &Memory) -> String {
+    let who = match (&memory.source.by, memory.speaker()) {
+        (Some(by), _) => format!("{} ({})", by.name, by.id),
+        (None, Some(speaker)) => speaker.to_owned(),
+        (None, None) if memory.source.is_typed() => return "an operator".to_owned(),
+        (None, None) => return "-".to_owned(),
+    };
+    let whose = match &memory.source {
+        source if source.is_of_member() => ", a member, not an operator",
+        source if source.is_typed() && source.by.is_some() => ", an operator",
+        _ => "",
+    };
+    format!("{who}{whose}")
+}
+
+/// The places in which it may be recalled while `memory.share` is `person`.
+fn recalled_in(memory: &Memory) -> String {
+    match memory.follows() {
+        Some(person) => format!("{}, and private chats with {person} (memory.share)", memory.scope),
+        None => memory.scope.to_string(),
+    }
 }

@@ -12,7 +12,7 @@ use super::keys::{fields_of, nearest};
 use super::limits::Limits;
 use super::mcp::{FetchConfig, McpConfig};
 use super::network::{Network, NetworkKind, PlaceKeys};
-use super::overlay::{CompactionKeys, PruningKeys, ResultGuardKeys, TrustKeys, WindowGuardKeys};
+use super::overlay::{CompactionKeys, MemoryKeys, PruningKeys, ResultGuardKeys, TrustKeys, WindowGuardKeys};
 use super::source::Seg;
 use super::types::{Log, ModelConfig, Retention, Store};
 
@@ -50,6 +50,7 @@ pub(super) struct AgentKeys {
     pub(super) recall_limit: Option<usize>,
     pub(super) max_rounds: Option<u32>,
     pub(super) tools: Option<Vec<String>>,
+    pub(super) memory: MemoryKeys,
     pub(super) trust: TrustKeys,
     pub(super) engine: Option<String>,
     pub(super) compaction: CompactionKeys,
@@ -77,6 +78,7 @@ pub(super) fn tables() -> Vec<Table> {
     let pruning = fields_of::<PruningKeys>().to_vec();
     let hard_clear = fields_of::<HardClear>().to_vec();
     let result_guard = fields_of::<ResultGuardKeys>().to_vec();
+    let memory = fields_of::<MemoryKeys>().to_vec();
     let trust = fields_of::<TrustKeys>().to_vec();
     let table = |name, path, keys| Table { name, path, keys };
     let own = |kind: NetworkKind, keys: &'static [&'static str]| -> Vec<&'static str> {
@@ -101,6 +103,8 @@ pub(super) fn tables() -> Vec<Table> {
         table("[agents.pruning.hard_clear]", &["agents", "pruning", "hard_clear"], hard_clear),
         table("[defaults.result_guard]", &["defaults", "result_guard"], result_guard.clone()),
         table("[agents.result_guard]", &["agents", "result_guard"], result_guard),
+        table("[defaults.memory]", &["defaults", "memory"], memory.clone()),
+        table("[agents.memory]", &["agents", "memory"], memory),
         table("[defaults.trust]", &["defaults", "trust"], trust.clone()),
         table("[agents.trust]", &["agents", "trust"], trust),
         table("[[mcp]]", &["mcp"], fields_of::<McpConfig>().to_vec()),

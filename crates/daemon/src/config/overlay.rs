@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cairn_core::memory::Share;
 use cairn_core::settings::{
-    HardClear, IdentifierPolicy, PruneMode, PruningSettings, ResultClass, ResultGuardSettings, WindowGuard,
+    HardClear, IdentifierPolicy, MemorySettings, PruneMode, PruningSettings, ResultClass,
+    ResultGuardSettings, WindowGuard,
 };
 use cairn_core::tier::CompactionSettings;
 use cairn_core::voices::TrustSettings;
@@ -68,6 +70,17 @@ overlay! {
             target_tokens: u64,
             instructions: String,
         }
+    }
+}
+
+overlay! {
+    /// `[defaults.memory]` and `[agents.memory]`.
+    MemoryKeys over MemorySettings {
+        required {
+            #[schemars(with = "Option<String>")]
+            share: Share,
+        }
+        optional {}
     }
 }
 

@@ -10,7 +10,7 @@ use cairn_core::ids::AgentId;
 use cairn_core::limits::Price;
 use cairn_core::model::{ModelInfo, ToolDef};
 use cairn_core::retention::RetentionSettings;
-use cairn_core::settings::{PruningSettings, ResultGuardSettings, WindowGuard};
+use cairn_core::settings::{MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard};
 use cairn_core::tier::CompactionSettings;
 use cairn_core::voices::TrustSettings;
 use schemars::JsonSchema;
@@ -87,6 +87,8 @@ pub struct Defaults {
     pub max_rounds: u32,
     /// Tools beside the built-in ones that its model may call: `SERVER/TOOL`, `SERVER/*`, `fetch`.
     pub tools: Vec<String>,
+    /// Which memories its channels read.
+    pub memory: MemorySettings,
     /// Whom it trusts, and who may say yes. Operators may in any case.
     pub trust: TrustSettings,
     /// The context engine.
@@ -112,6 +114,7 @@ impl Default for Defaults {
             recall_limit: 6,
             max_rounds: 32,
             tools: Vec::new(),
+            memory: MemorySettings::default(),
             trust: TrustSettings::default(),
             engine: STANDARD.to_owned(),
             compaction: CompactionSettings::default(),
@@ -146,6 +149,8 @@ pub struct AgentConfig {
     pub max_rounds: u32,
     /// Tools beside the built-in ones that its model may call: `SERVER/TOOL`, `SERVER/*`, `fetch`.
     pub tools: Vec<String>,
+    /// Which memories its channels read.
+    pub memory: MemorySettings,
     /// Whom it trusts, and who may say yes. Operators may in any case.
     pub trust: TrustSettings,
     /// The context engine.
@@ -423,6 +428,7 @@ impl Config {
             cache_ttl_secs: model.map_or(300, |model| model.cache_ttl_secs),
             tools: if model.is_none_or(|model| model.tools) { tools } else { Vec::new() },
             recall_limit: agent.recall_limit,
+            memory: agent.memory,
             trust: self.trust(agent),
             max_rounds: agent.max_rounds,
             timezone: agent.timezone.clone(),

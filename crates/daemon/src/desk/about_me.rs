@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cairn_core::command::CommandCall;
 use cairn_core::event::Event;
 use cairn_core::ids::{AgentId, MemoryId, Seq};
-use cairn_core::memory::{Memory, Scope};
+use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::ports::{Archive, Registry};
 use cairn_core::registry::Standing;
 use jiff::Timestamp;
@@ -73,8 +73,8 @@ impl DaemonDesk {
         }
         if !confirmed {
             return Ok(format!(
-                "This forgets {n} about you, here and from your private chats with me; they do not come back by \
-                 themselves. `/export` shows them. What you said stays in the archive of the conversation; whoever \
+                "This forgets {n} about you or by you: from here, from your private chats with me, and what you said of \
+                 yourself elsewhere; they do not come back by themselves. `/export` shows them. What you said stays in the archive of the conversation; whoever \
                  runs me can erase it.\n\nSay `/forgetme yes` if you mean it."
             ));
         }
@@ -83,21 +83,22 @@ impl DaemonDesk {
         Ok(format!("Done: {n} forgotten."))
     }
 
-    /// The memories about the caller that they may see: of their own scope, with whichever agent, and of the scopes
-    /// of this place, where they are the subject.
+    /// The memories about the caller that they may see: of their own scope and what they said of themselves elsewhere, with
+    /// whichever agent, and those of this place that are about them or by them.
     async fn about(&self, call: &CommandCall, said: &Said) -> Result<BTreeMap<MemoryId, Memory>, Trouble> {
         let mut found = BTreeMap::new();
         let platform = call.channel.platform();
         let bare = call.caller.id.strip_prefix(platform).and_then(|rest| rest.strip_prefix('/'));
         let user = bare.unwrap_or(&call.caller.id).to_owned();
-        let own = [Scope::User { platform: platform.to_owned(), user }];
+        let said_elsewhere = Reach::Own(format!("{platform}/{user}"));
+        let own = [Reach::Scope(Scope::User { platform: platform.to_owned(), user }), said_elsewhere];
         for agent in &self.deps.config.now().config.agents {
             let memories = self.memories_in(&agent.id, &own).await?;
             found.extend(memories.into_iter().map(|memory| (memory.id.clone(), memory)));
         }
         let agent: AgentId = call.channel.agent();
         // What everybody who talks to the agent reads is the operators' own: see `/forget`.
-        let place = [Scope::learnt_in(&call.channel, None)];
+        let place = [Reach::Scope(Scope::learnt_in(&call.channel, None))];
         let memories = self.memories_in(&agent, &place).await?;
         let mine = memories.into_iter().filter(|memory| said.is_about_caller(memory, &call.caller.id));
         found.extend(mine.map(|memory| (memory.id.clone(), memory)));
@@ -131,9 +132,12 @@ impl DaemonDesk {
 }
 
 impl Said {
-    /// The memory's subject is the caller: by their id, or by a name that nobody else has borne there, so that
-    /// nobody gets at the memories of another by taking their name.
+    /// The memory is the caller's word, or its subject is the caller: by their id, or by a name that nobody else has borne
+    /// there, so that nobody gets at the memories of another by taking their name.
     fn is_about_caller(&self, memory: &Memory, caller: &str) -> bool {
+        if memory.speaker() == Some(caller) {
+            return true;
+        }
         let Some(subject) = &memory.subject else { return false };
         let name = subject.to_lowercase();
         subject == caller || (self.names.contains(&name) && !self.names_of_others.contains(&name))

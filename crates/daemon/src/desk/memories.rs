@@ -3,7 +3,10 @@
 use cairn_core::command::CommandCall;
 use cairn_core::event::{Event, NewRecord};
 use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Fingerprint, Memory, MemoryKind, MemorySave, Scope, Source, TYPED, mint_id};
+use cairn_core::memory::{
+    Memory, MemoryKind, MemorySave, Reach, Scope, Share, Source, TYPED, TYPED_BY_MEMBER, mint_id, subject_of,
+};
+use cairn_core::message::Author;
 use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
 
 use super::words::quoted;
@@ -27,7 +30,7 @@ impl DaemonDesk {
     pub(super) async fn memory(&self, call: &CommandCall, query: Option<&str>) -> Result<String, Trouble> {
         let limit = if query.is_some() { SHOWN } else { LOOKED_THROUGH };
         let filter = MemoryFilter { query: query.map(str::to_owned), limit, ..MemoryFilter::default() };
-        let found = self.deps.store.list(&call.channel.agent(), &readable(call), filter).await?;
+        let found = self.deps.store.list(&call.channel.agent(), &self.reach(call), filter).await?;
         if found.is_empty() {
             return Ok(match query {
                 Some(query) => format!("Nothing is remembered here about “{}”.", quoted(query)),
@@ -55,30 +58,55 @@ impl DaemonDesk {
         }
         let agent = call.channel.agent();
         let scope = Scope::learnt_in(&call.channel, direct_with(call));
+        let operator = self.deps.config.now().config.commands.is_operator(&call.caller.id);
         let save = MemorySave {
             agent: agent.clone(),
             scope: scope.clone(),
             kind: MemoryKind::Fact,
             text: text.to_owned(),
-            subject: Some(call.caller.id.clone()),
+            subject: subject_of(text, &call.caller, &self.known(call, &scope).await?),
             importance: IMPORTANCE,
             source: Source {
                 channel: Some(call.channel.clone()),
                 from_seq: None,
                 to_seq: None,
                 summary: None,
-                model: TYPED.to_owned(),
+                model: if operator { TYPED } else { TYPED_BY_MEMBER }.to_owned(),
+                by: Some(call.caller.clone()),
             },
             sighting: format!("{}/command/{}", call.channel, call.message),
             explicit: true,
         };
-        let id = mint_id(&Fingerprint::of(&agent, &scope, &save.text));
+        let id = mint_id(&save.fingerprint());
         self.journal(vec![Event::MemorySaved(save)]).await?;
-        let whose = match scope {
-            Scope::User { .. } => "for you alone",
-            Scope::Chat { .. } | Scope::Agent => "for everybody in this chat",
+        let follows = self.deps.store.get(&id).await?.is_some_and(|memory| memory.follows().is_some());
+        let whose = match (self.share(call), scope) {
+            (Share::Agent, _) => "for everybody who talks to me",
+            (_, Scope::User { .. }) => "for you alone",
+            (Share::Person, _) if follows => "for everybody in this chat, and for you in private",
+            _ => "for everybody in this chat",
         };
         Ok(format!("Remembered, {whose} (`{id}`). {}", self.taken_back(call, &id)))
+    }
+
+    /// Who is known where a command was given: whom the window shows, and whose word is remembered there.
+    async fn known(&self, call: &CommandCall, scope: &Scope) -> Result<Vec<Author>, Trouble> {
+        let found = self.deps.house.conversation(&call.channel).await?;
+        let live = found.iter().flat_map(|(conversation, _awake)| conversation.live.iter());
+        let mut known: Vec<Author> = live.filter_map(|entry| entry.author.clone()).collect();
+        let memories = self.memories_in(&call.channel.agent(), &[Reach::Scope(scope.clone())]).await?;
+        known.extend(memories.into_iter().filter_map(|memory| memory.source.by));
+        Ok(known)
+    }
+
+    fn share(&self, call: &CommandCall) -> Share {
+        let loaded = self.deps.config.now();
+        loaded.config.agent(call.channel.agent().as_str()).map_or(Share::Chat, |agent| agent.memory.share)
+    }
+
+    /// What may be read where the command was given.
+    fn reach(&self, call: &CommandCall) -> Vec<Reach> {
+        Reach::of(&call.channel, direct_with(call), self.share(call))
     }
 
     /// Who takes a memory back, and how.
@@ -97,13 +125,14 @@ impl DaemonDesk {
 
     /// `/forget WHAT`: a memory by its id, or by words that only one has.
     pub(super) async fn forget(&self, call: &CommandCall, what: &str) -> Result<String, Trouble> {
-        let mut scopes = readable(call);
-        // What everybody who talks to the agent reads is the operators' own.
+        let mut reach = self.reach(call);
+        // What everybody who talks to the agent reads is the operators' own, and so is what was said in other chats.
         if !self.deps.config.now().config.commands.is_operator(&call.caller.id) {
-            scopes.retain(|scope| *scope != Scope::Agent);
+            reach = Reach::of(&call.channel, direct_with(call), Share::Person);
+            reach.retain(|one| *one != Reach::Scope(Scope::Agent));
         }
         let filter = MemoryFilter { limit: LOOKED_THROUGH, ..MemoryFilter::default() };
-        let all = self.deps.store.list(&call.channel.agent(), &scopes, filter).await?;
+        let all = self.deps.store.list(&call.channel.agent(), &reach, filter).await?;
         let meant: Vec<&Memory> = match all.iter().find(|memory| memory.id.as_str() == what.trim_matches('`'))
         {
             Some(memory) => vec![memory],
@@ -135,25 +164,16 @@ impl DaemonDesk {
         Ok(())
     }
 
-    /// All memories of an agent in those scopes.
-    pub(super) async fn memories_in(
-        &self,
-        agent: &AgentId,
-        scopes: &[Scope],
-    ) -> Result<Vec<Memory>, Trouble> {
+    /// All memories of an agent within reach.
+    pub(super) async fn memories_in(&self, agent: &AgentId, reach: &[Reach]) -> Result<Vec<Memory>, Trouble> {
         let filter = MemoryFilter { limit: LOOKED_THROUGH, ..MemoryFilter::default() };
-        Ok(self.deps.store.list(agent, scopes, filter).await?)
+        Ok(self.deps.store.list(agent, reach, filter).await?)
     }
 }
 
 /// The person whom the chat of a call is with, when it is private.
 pub(super) fn direct_with(call: &CommandCall) -> Option<&str> {
     call.direct.then_some(call.caller.id.as_str())
-}
-
-/// The scopes that may be read where the command was given.
-pub(super) fn readable(call: &CommandCall) -> Vec<Scope> {
-    Scope::readable_in(&call.channel, direct_with(call))
 }
 
 /// Memories as a list.
@@ -163,8 +183,9 @@ pub(super) fn listed<'m>(memories: impl Iterator<Item = &'m Memory>) -> String {
             0 | 1 => String::new(),
             n => format!(", seen {n} times"),
         };
+        let said = memory.said_by().map(|name| format!(", said by {}", quoted(name))).unwrap_or_default();
         let (kind, at) = (memory.kind.name(), day(memory.created_at));
-        format!("- {} ({kind}, {at}{seen}, `{}`)", quoted(&memory.text), memory.id)
+        format!("- {} ({kind}, {at}{said}{seen}, `{}`)", quoted(&memory.text), memory.id)
     });
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use cairn_core::event::Event;
 use cairn_core::ids::ChannelId;
 use cairn_core::mcp::Pins;
-use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
+use cairn_core::memory::{MemoryKind, MemorySave, Reach, Scope, Source};
 use cairn_core::message::{Author, Inbound, Part};
 use cairn_core::ports::{Answer, Progress};
 use cairn_store::StoreOptions;
@@ -27,6 +27,9 @@ const OTHER: &str = "main/telegram/-200";
 
 /// Ann's private chat with the bot.
 const PRIVATE: &str = "main/telegram/7";
+
+/// Bob's.
+const BOBS: &str = "main/telegram/8";
 
 struct Fixture {
     _dir: tempfile::TempDir,
@@ -82,7 +85,7 @@ impl Fixture {
             at: self.desk.deps.clock.now(),
             parts: vec![Part::text(text)],
             addressed: true,
-            direct: channel == PRIVATE,
+            direct: [PRIVATE, BOBS].contains(&channel),
             reply_to: None,
             voices: cairn_core::voices::Voices::default(),
         };
@@ -103,7 +106,7 @@ impl Fixture {
             channel: channel.parse::<ChannelId>().unwrap(),
             message: self.next().to_string().into(),
             caller,
-            direct: channel == PRIVATE,
+            direct: [PRIVATE, BOBS].contains(&channel),
             at: self.desk.deps.clock.now(),
             command: Command::parse(name, argument).unwrap(),
         }
@@ -218,6 +221,82 @@ async fn a_memory_is_shown_in_its_place_alone_and_privately() {
 }
 
 #[tokio::test]
+async fn what_people_said_of_themselves_is_shown_as_far_as_it_is_shared() {
+    for (config, everywhere, mine) in [
+        ("[defaults.memory]\nshare = \"chat\"\n", false, false),
+        ("", false, true),
+        ("[defaults.memory]\nshare = \"person\"\n", false, true),
+        ("[defaults.memory]\nshare = \"agent\"\n", true, true),
+    ] {
+        let fixture = fixture(config).await;
+        fixture.say(GROUP, ann(), "hello").await;
+        let told = fixture.words(GROUP, ann(), "remember I am allergic to nuts").await;
+        assert_eq!(told.contains("for you in private"), mine && !everywhere, "{config}: {told}");
+        fixture.words(GROUP, bob(), "remember Ann hates olives").await;
+        fixture.words(PRIVATE, ann(), "remember I play chess").await;
+        let shows = async |channel, who, word| {
+            let answer = fixture.words(channel, who, "memory").await;
+            answer.contains(word)
+        };
+        assert!(shows(GROUP, bob(), "nuts").await && shows(GROUP, bob(), "olives").await, "{config}");
+        assert_eq!(shows(PRIVATE, ann(), "nuts").await, mine, "{config}");
+        assert!(shows(PRIVATE, ann(), "chess").await, "{config}");
+        for (channel, who, word) in [
+            (PRIVATE, ann(), "olives"),
+            (OTHER, ann(), "nuts"),
+            (OTHER, ann(), "chess"),
+            (GROUP, ann(), "chess"),
+            (BOBS, bob(), "nuts"),
+            (BOBS, bob(), "chess"),
+            (BOBS, bob(), "olives"),
+        ] {
+            assert_eq!(shows(channel, who, word).await, everywhere, "{config}: {word} in {channel}");
+        }
+        let gone = fixture.words(BOBS, bob(), "forget nuts").await;
+        assert!(gone.contains("No memory here"), "others' words are not his to forget: {gone}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_remembered_in_a_group_says_whose_word_it_is_and_about_whom() {
+    let fixture = fixture("[commands]\noperators = [\"telegram/9\"]\n").await;
+    let carol = Author { id: "telegram/9".to_owned(), name: "Carol".to_owned() };
+    fixture.say(GROUP, ann(), "hello").await;
+    for (who, text) in [
+        (ann(), "I like tea"),
+        (bob(), "Ann likes coffee"),
+        (bob(), "Dora likes milk"),
+        (carol, "Ann likes cocoa"),
+    ] {
+        fixture.words(GROUP, who, &format!("remember {text}")).await;
+    }
+    let place = [Reach::Scope(Scope::learnt_in(&GROUP.parse().unwrap(), None))];
+    let found = fixture.desk.memories_in(&"main".into(), &place).await.unwrap();
+    let rows: Vec<_> = found
+        .iter()
+        .map(|memory| {
+            let by = memory.source.by.as_ref().unwrap().name.as_str();
+            (memory.text.as_str(), by, memory.source.model.as_str(), memory.subject.as_deref())
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("I like tea", "Ann", "member", Some("telegram/7")),
+            ("Ann likes coffee", "Bob", "member", Some("telegram/7")),
+            ("Dora likes milk", "Bob", "member", None),
+            ("Ann likes cocoa", "Carol", "operator", Some("telegram/7")),
+        ]
+    );
+    let listed = fixture.words(GROUP, ann(), "memory coffee").await;
+    assert!(listed.contains("said by Bob"), "{listed}");
+    // What she said and what is said of her is hers to have forgotten, not what Bob said of somebody else.
+    assert!(fixture.words(PRIVATE, ann(), "forgetme yes").await.contains("1 memory forgotten"));
+    assert!(fixture.words(GROUP, ann(), "forgetme yes").await.contains("2 memories forgotten"));
+    assert!(fixture.words(GROUP, ann(), "memory").await.contains("milk"));
+}
+
+#[tokio::test]
 async fn a_memory_is_forgotten_by_words_that_only_it_has_or_by_its_id() {
     let fixture = fixture("").await;
     for text in ["the shed is green", "the boat is green", "the boat is new"] {
@@ -270,7 +349,14 @@ async fn nobody_gets_at_the_memories_of_another_by_taking_their_name() {
         text: "Bob keeps bees.".to_owned(),
         subject: Some("Bob".to_owned()),
         importance: 0.5,
-        source: Source { channel: None, from_seq: None, to_seq: None, summary: None, model: "m".to_owned() },
+        source: Source {
+            channel: None,
+            from_seq: None,
+            to_seq: None,
+            summary: None,
+            model: "m".to_owned(),
+            by: None,
+        },
         sighting: "s".to_owned(),
         explicit: false,
     };

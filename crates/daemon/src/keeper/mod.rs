@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use cairn_core::event::{Event, NewRecord};
 use cairn_core::ids::{AgentId, MemoryId};
+use cairn_core::memory::Reach;
 use cairn_core::ports::{Clock, Journal, MemoryFilter, MemoryStore, StoreError};
 use cairn_core::retention::{Relief, RetentionSettings, SegmentFacts};
 use cairn_store::{Expired, Needs, Shrunk, Store};
@@ -158,9 +159,8 @@ impl Keeper {
         }
         let now = self.clock.now();
         for agent in &self.agents {
-            let scopes = self.store.scopes(agent).await?;
             let filter = MemoryFilter { limit: usize::MAX, ..MemoryFilter::default() };
-            let memories = self.store.list(agent, &scopes, filter).await?;
+            let memories = self.store.list(agent, &[Reach::All], filter).await?;
             due.extend(self.settings.forgotten(&memories, now));
         }
         due.truncate(FORGOTTEN_MAX);

@@ -94,6 +94,7 @@ fn conversation() -> Conversation {
         first_kept_seq: Some(Seq(1)),
         duration_ms: 12,
         memories: 0,
+        summary_size: None,
     });
     conversation
         .corrections
@@ -116,6 +117,7 @@ fn agent() -> AgentSettings {
         model: "fake".to_owned(),
         tools: Vec::new(),
         recall_limit: 6,
+        memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::voices::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),

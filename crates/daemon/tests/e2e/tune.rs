@@ -94,3 +94,33 @@ fn what_cannot_be_tuned_is_explained() {
         assert!(run.stderr.contains("hint: "), "{args:?}: {}", run.stderr);
     }
 }
+
+#[test]
+fn a_channel_with_runs_is_replayed_with_runs_as_they_were() {
+    let home = home::new();
+    home.config("[defaults]\ncontext_window = 6000\n");
+    let line = |idx: usize| {
+        let text = format!("flat {idx} near the river had two balconies and a lemon tree ").repeat(8);
+        let at = format!("2026-01-01T00:{:02}:{:02}Z", idx / 60, idx % 60);
+        serde_json::json!({ "user": "ann", "text": text, "at": at }).to_string() + "\n"
+    };
+    let file = home.file("talk.jsonl", (0..90).map(line).collect::<String>());
+    let file = file.to_str().unwrap();
+    let replayed = home.cairn(&["replay", file, "--channel", "flats", "--json"]).ended(0).json();
+    assert_eq!(replayed["emergencies"], 0, "{replayed}");
+    let json = home.cairn(&["tune", "flats", "--json"]).ended(0).json();
+    let runs = &json["runs"];
+    assert!(runs["measured"].as_u64().unwrap() > 0 && runs["summaries"].as_u64().unwrap() > 0, "{runs}");
+    assert!(runs["run_ms"].as_u64().unwrap() < 20_000, "{runs}");
+    let current = &json["candidates"][0];
+    assert_eq!(current["emergencies"], 0, "there were none: {current}");
+    let text = home.cairn(&["tune", "flats"]).ended(0).stdout;
+    assert!(text.contains("the median of the last") && text.contains("of the size asked for"), "{text}");
+    let assumed = home.cairn(&["tune", file]).ended(0).stdout;
+    assert!(assumed.contains("runs: assumed to take 20.0 s: the history has none"), "{assumed}");
+    let assumed = home.cairn(&["tune", file, "--json"]).ended(0).json();
+    assert_eq!(
+        (&assumed["runs"]["measured"], &assumed["runs"]["run_ms"]),
+        (&Value::from(0), &Value::from(20_000))
+    );
+}

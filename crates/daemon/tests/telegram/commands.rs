@@ -121,3 +121,50 @@ async fn forget_me_asks_first_and_then_forgets() {
     assert!(!rig.json(&["memory", "list"]).await.to_string().contains("owns a quokka"));
     rig.end().await;
 }
+
+#[tokio::test]
+async fn what_somebody_says_of_themselves_follows_them_and_says_whose_word_it_is() {
+    let world = World::new().await;
+    let (hut, other) = (world.telegram.supergroup("Quokka hut"), world.telegram.supergroup("Other quokkas"));
+    let keys = format!("direct = \"open\"\nchats = [{hut}, {other}]\nrespond = \"all\"");
+    let rig = world.start(&keys).await;
+    let say = async |chat: i64, who, text: &str| {
+        let before = rig.telegram.sent(chat).len();
+        rig.telegram.say(chat, who, text);
+        rig.telegram.wait_sent(chat, before + 1).await;
+        rig.last_request()
+    };
+    say(hut, &rig.alice, "hello, quokka").await;
+    for (who, text) in [
+        (&rig.alice, "/remember I keep a quokka, and I am allergic to nuts"),
+        (&rig.bob, "/remember Alice Quokka hates nuts"),
+    ] {
+        let before = rig.telegram.sent(hut).len();
+        rig.telegram.command(hut, who, text);
+        rig.telegram.wait_sent(hut, before + 1).await;
+    }
+    let question = "which nuts may I have, quokka?";
+    let own = "Alice Quokka said: \"I keep a quokka, and I am allergic to nuts\"";
+    let hearsay = "Bob Quokka said: \"Alice Quokka hates nuts\"";
+    let here = say(hut, &rig.bob, question).await;
+    assert!(here.find(own) < here.find(hearsay) && here.contains(own), "her own word comes first: {here}");
+    let private = say(rig.alice.id, &rig.alice, question).await;
+    assert!(private.contains(own) && !private.contains("hates nuts"), "{private}");
+    for (chat, who) in [(other, &rig.alice), (rig.bob.id, &rig.bob)] {
+        let elsewhere = say(chat, who, question).await;
+        assert!(!elsewhere.contains("allergic") && !elsewhere.contains("hates"), "{elsewhere}");
+    }
+    let shown = async |word: &str| {
+        let list = rig.json(&["memory", "list"]).await;
+        let memory = list.as_array().unwrap().iter().find(|memory| memory["text"].to_string().contains(word));
+        let id = memory.unwrap()["id"].as_str().unwrap().to_owned();
+        rig.cairn(&["memory", "show", &id]).await.1
+    };
+    let (alice, bob) = (format!("telegram/{}", rig.alice.id), format!("telegram/{}", rig.bob.id));
+    let hers = shown("allergic").await;
+    assert!(hers.contains(&format!("private chats with {alice}")), "{hers}");
+    let his = shown("hates").await;
+    assert!(his.contains(&format!("Bob Quokka ({bob}), a member, not an operator")), "{his}");
+    assert!(his.contains(&format!("subject      {alice}")) && !his.contains("by operator"), "{his}");
+    rig.end().await;
+}

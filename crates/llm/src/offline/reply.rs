@@ -97,7 +97,7 @@ fn wanted(request: &ChatRequest, question: &str, words: &str) -> DraftMemory {
         Some(author) => format!("{author} said: {words}"),
         None => words.to_owned(),
     };
-    DraftMemory { kind: MemoryKind::Fact, text, subject: author, importance: ASKED_IMPORTANCE }
+    DraftMemory { kind: MemoryKind::Fact, text, subject: author, importance: ASKED_IMPORTANCE, by: None }
 }
 
 /// The question as an entry, for the rules: by the author and at the time of the newest message.

@@ -14,6 +14,8 @@ pub(crate) enum Table {
     Memory = b'm' as isize,
     /// memory id → key of its memory.
     MemoryKey = b'k' as isize,
+    /// agent, person, memory id → nothing: what they said of themselves in chats with others.
+    Own = b'w' as isize,
     /// fingerprint → memory id.
     Fingerprint = b'f' as isize,
     /// fingerprint of a forgotten memory → nothing.
@@ -46,9 +48,10 @@ pub(crate) enum Table {
 
 impl Table {
     /// All tables.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Memory,
         Self::MemoryKey,
+        Self::Own,
         Self::Fingerprint,
         Self::Tombstone,
         Self::Sighting,
@@ -113,6 +116,16 @@ impl Key {
     /// A memory's key, by its id.
     pub(crate) fn memory_key(id: &MemoryId) -> Self {
         Self::new(Table::MemoryKey, &[id.as_str()])
+    }
+
+    /// All keys of what a person said of themselves begin with it.
+    pub(crate) fn owns(agent: &AgentId, person: &str) -> Self {
+        Self::new(Table::Own, &[agent.as_str(), person])
+    }
+
+    /// Something that a person said of themselves.
+    pub(crate) fn own(agent: &AgentId, person: &str, id: &MemoryId) -> Self {
+        Self::new(Table::Own, &[agent.as_str(), person, id.as_str()])
     }
 
     /// A fingerprint.

@@ -2,10 +2,10 @@
 
 use cairn_core::event::{Event, Record};
 use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Change, Fingerprint, Memory, MemorySave, Scope, merge};
+use cairn_core::memory::{Change, Fingerprint, Memory, MemorySave, Reach, Scope, merge};
 use cairn_core::ports::StoreError;
 
-use super::codec::{Key, decode};
+use super::codec::{Key, decode, view_error};
 use super::db::{Changes, Db};
 use super::rows::MemoryRow;
 
@@ -64,7 +64,7 @@ fn find(changes: &Changes<'_>, id: &MemoryId) -> Result<Option<(Key, MemoryRow)>
 }
 
 fn save(changes: &mut Changes<'_>, record: &Record, save: &MemorySave, idx: u32) -> Result<(), StoreError> {
-    let fingerprint = Fingerprint::of(&save.agent, &save.scope, &save.text).0;
+    let fingerprint = save.fingerprint().0;
     let id: Option<MemoryId> = changes.get(&Key::fingerprint(&fingerprint))?;
     let existing = match &id {
         Some(id) => find(changes, id)?.map(|(_, row)| row),
@@ -90,6 +90,9 @@ fn save(changes: &mut Changes<'_>, record: &Record, save: &MemorySave, idx: u32)
     changes.put_bytes(Key::sighting(&memory.id, &save.sighting), Vec::new());
     changes.put(Key::fingerprint(&fingerprint), &memory.id)?;
     changes.put(Key::memory_key(&memory.id), &(&memory.agent, &memory.scope))?;
+    if let Some(person) = memory.follows() {
+        changes.put_bytes(Key::own(&memory.agent, person, &memory.id), Vec::new());
+    }
     changes.put(Key::memory(&memory.agent, &memory.scope, &memory.id), &row)
 }
 
@@ -98,7 +101,7 @@ fn reword(changes: &mut Changes<'_>, row: &mut MemoryRow) -> Result<(), StoreErr
     if row.now != row.first {
         unpoint(changes, &row.now, &row.memory.id)?;
     }
-    row.now = Fingerprint::of(&row.memory.agent, &row.memory.scope, &row.memory.text).0;
+    row.now = row.memory.fingerprint().0;
     let key = Key::fingerprint(&row.now);
     if !changes.has(&key)? {
         changes.put(key, &row.memory.id)?;
@@ -116,9 +119,18 @@ fn unpoint(changes: &mut Changes<'_>, fingerprint: &str, id: &MemoryId) -> Resul
 
 fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
     let Some((key, row)) = find(changes, id)? else { return Ok(()) };
+    let memory = &row.memory;
     for fingerprint in [&row.first, &row.now] {
         unpoint(changes, fingerprint, id)?;
         changes.put_bytes(Key::tombstone(fingerprint), Vec::new());
+    }
+    if memory.source.is_of_member() {
+        // Nor does it come back as a model's.
+        let plain = Fingerprint::of(&memory.agent, &memory.scope, &memory.text).0;
+        changes.put_bytes(Key::tombstone(&plain), Vec::new());
+    }
+    if let Some(person) = memory.speaker() {
+        changes.remove(Key::own(&memory.agent, person, id));
     }
     for (sighting, _) in changes.first(&Key::sightings(id), usize::MAX)? {
         changes.remove(Key(sighting));
@@ -128,26 +140,32 @@ fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// All memories of a scope, oldest first.
-pub(crate) fn in_scope(db: &Db, agent: &AgentId, scope: &Scope) -> Result<Vec<MemoryRow>, StoreError> {
-    let mut rows = Vec::new();
-    for item in db.scan(&Key::scope(agent, scope)) {
-        rows.push(decode::<MemoryRow>(&item?.1)?);
+/// Where the keys of what is within reach begin.
+pub(crate) fn prefix(agent: &AgentId, reach: &Reach) -> Key {
+    match reach {
+        Reach::Scope(scope) => Key::scope(agent, scope),
+        Reach::Own(person) => Key::owns(agent, person),
+        Reach::All => Key::agent(agent),
     }
-    rows.sort_by_key(|row| row.made);
-    Ok(rows)
 }
 
-/// All scopes in which an agent has memories, in order.
-pub(crate) fn scopes(db: &Db, agent: &AgentId) -> Result<Vec<Scope>, StoreError> {
-    let mut scopes: Vec<Scope> = Vec::new();
-    for item in db.scan(&Key::agent(agent)) {
-        let scope = decode::<MemoryRow>(&item?.1)?.memory.scope;
-        if scopes.last() != Some(&scope) {
-            scopes.push(scope);
+/// All memories within reach, oldest first.
+pub(crate) fn within(db: &Db, agent: &AgentId, reach: &Reach) -> Result<Vec<MemoryRow>, StoreError> {
+    let prefix = prefix(agent, reach);
+    let mut rows: Vec<MemoryRow> = Vec::new();
+    for item in db.scan(&prefix) {
+        let (key, row) = item?;
+        if !matches!(reach, Reach::Own(_)) {
+            rows.push(decode(&row)?);
+            continue;
         }
+        let id = key[prefix.0.len()..].strip_suffix(&[0]).and_then(|id| std::str::from_utf8(id).ok());
+        let id = id.ok_or_else(|| view_error("a key of what a person said cannot be read"))?;
+        rows.extend(row_of(db, &id.into())?);
     }
-    Ok(scopes)
+    rows.retain(|row| reach.holds(&row.memory));
+    rows.sort_by_key(|row| row.made);
+    Ok(rows)
 }
 
 /// How many memories an agent has.
@@ -157,8 +175,12 @@ pub(crate) fn count(db: &Db, agent: &AgentId) -> Result<u64, StoreError> {
 
 /// A memory by its id.
 pub(crate) fn get(db: &Db, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
+    Ok(row_of(db, id)?.map(|row| row.memory))
+}
+
+fn row_of(db: &Db, id: &MemoryId) -> Result<Option<MemoryRow>, StoreError> {
     let Some((agent, scope)) = db.get::<(AgentId, Scope)>(&Key::memory_key(id))? else { return Ok(None) };
-    in_its_scope(db, &agent, &scope, id)
+    db.get(&Key::memory(&agent, &scope, id))
 }
 
 /// A memory of a scope by its id.
@@ -173,5 +195,5 @@ pub(crate) fn in_its_scope(
 
 /// The id of the memory that has, or first had, that fingerprint.
 pub(crate) fn by_text(db: &Db, save: &MemorySave) -> Result<Option<MemoryId>, StoreError> {
-    db.get(&Key::fingerprint(&Fingerprint::of(&save.agent, &save.scope, &save.text).0))
+    db.get(&Key::fingerprint(&save.fingerprint().0))
 }

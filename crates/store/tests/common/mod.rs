@@ -199,6 +199,7 @@ pub(crate) fn memory(text: &str, sighting: &str) -> MemorySave {
             to_seq: None,
             summary: None,
             model: "rules".to_owned(),
+            by: None,
         },
         sighting: sighting.to_owned(),
         explicit: false,

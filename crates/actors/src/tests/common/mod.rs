@@ -87,6 +87,7 @@ impl World {
             model: "fake".to_owned(),
             tools: Vec::new(),
             recall_limit: 0,
+            memory: cairn_core::settings::MemorySettings::default(),
             trust: cairn_core::voices::TrustSettings::default(),
             max_rounds: 8,
             timezone: "UTC".to_owned(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, NewRecord, Record, TurnEnd, TurnOutcome};
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq, TurnId};
-use cairn_core::memory::{Change, Memory, MemorySave, Scope, merge};
+use cairn_core::memory::{Change, Memory, MemorySave, Reach, merge};
 use cairn_core::message::Entry;
 use cairn_core::model::Usage;
 use cairn_core::ports::{
@@ -295,20 +295,16 @@ impl MemoryStore for MemStore {
     fn list(
         &self,
         agent: &AgentId,
-        scopes: &[Scope],
+        reach: &[Reach],
         filter: MemoryFilter,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
         let mut found = self.memories();
-        found.retain(|memory| memory.agent == *agent && scopes.contains(&memory.scope));
+        found.retain(|memory| memory.agent == *agent && reach.iter().any(|reach| reach.holds(memory)));
         if let Some(query) = &filter.query {
             found.retain(|memory| query.split(' ').any(|word| memory.text.contains(word)));
         }
         found.truncate(filter.limit);
         Box::pin(async { Ok(found) })
-    }
-
-    fn scopes(&self, _agent: &AgentId) -> BoxFuture<'_, Result<Vec<Scope>, StoreError>> {
-        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn get(&self, _id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
@@ -318,12 +314,12 @@ impl MemoryStore for MemStore {
     fn recall(
         &self,
         agent: &AgentId,
-        scopes: &[Scope],
+        reach: &[Reach],
         question: &str,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
         let query = Some(question.to_owned());
-        let found = self.list(agent, scopes, MemoryFilter { query, limit, ..MemoryFilter::default() });
+        let found = self.list(agent, reach, MemoryFilter { query, limit, ..MemoryFilter::default() });
         Box::pin(async { self.once_up_to_date(found.await?).await })
     }
 }

@@ -23,6 +23,7 @@ pub(in crate::compaction) fn agent(window_tokens: u64, output_reserve_tokens: u6
         cache_ttl_secs: 300,
         tools: Vec::new(),
         recall_limit: 0,
+        memory: crate::settings::MemorySettings::default(),
         trust: crate::voices::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),

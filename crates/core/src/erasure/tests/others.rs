@@ -72,6 +72,25 @@ fn people_need_not_say_their_own_name_to_keep_it_and_their_memories() {
     assert_eq!((figures.memories, figures.memories_cleaned), (0, 0));
 }
 
+#[test]
+fn a_persons_word_goes_with_them_and_that_of_others_stays_theirs() {
+    let mut book = talk("Hello there", (MELANIE, "Melanie"), "Hi, I went camping.");
+    let said = |id: &str, name: &str, subject: Option<&str>, text: &str| {
+        let mut save = memory("chat:local/c", subject, text, None);
+        save.source.by = Some(Author { id: id.to_owned(), name: name.to_owned() });
+        save.source.model = crate::memory::TYPED_BY_MEMBER.to_owned();
+        Event::MemorySaved(save)
+    };
+    book.add(None, said(CAROLINE, "caroline", None, "The shed is green."));
+    book.add(None, said(CAROLINE, "caroline", Some(MELANIE), "Melanie camps."));
+    book.add(None, said(MELANIE, "Melanie", Some(MELANIE), "I camp."));
+    book.add(None, said(MELANIE, "Melanie", Some(CAROLINE), "She swims."));
+    let (left, eraser) = book.erase(CAROLINE);
+    assert_eq!(memories(&left), ["I camp."]);
+    assert!(text(&left).contains(MELANIE) && !text(&left).to_lowercase().contains("caroline"));
+    assert_eq!(eraser.figures().memories, 3);
+}
+
 /// What Caroline said, who else is there, a text of theirs, and what is left of it. Their name stays in any case.
 #[rstest]
 #[case::name_of_several_words("Ask Melanie Brown", "Melanie Brown", "by Melanie", "by Melanie")]

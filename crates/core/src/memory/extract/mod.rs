@@ -177,6 +177,7 @@ fn draft(fit: &Fit, clause: &Clause<'_>, until: usize, speaker: &Speaker) -> Opt
         text,
         subject: (!decision).then(|| speaker.name.clone()),
         importance: rule.importance,
+        by: None,
     })
 }
 

@@ -36,7 +36,8 @@ pub(super) async fn read(
         source: context.window_source,
     };
     let agent = channel.agent();
-    Ok(Source { script: script(&entries), agent, model: Some(context.model), window: Some(window) })
+    let (script, model, window) = (script(&entries), Some(context.model), Some(window));
+    Ok(Source { script, agent, model, window, runs: context.outcomes })
 }
 
 /// Who meant a file should hear of it.

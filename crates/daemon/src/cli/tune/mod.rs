@@ -11,7 +11,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use cairn_core::agent::{AgentSettings, WindowSize};
-use cairn_core::tune::{self, Billing, Candidate, Outcome, Script};
+use cairn_core::tune::{self, Billing, Candidate, Outcome, Runs, Script};
 use clap::{Args, ValueEnum};
 
 use super::connect::Surroundings;
@@ -34,8 +34,8 @@ Examples:
 
 The first candidate is what is configured now. Figures are of a simulation
 with the house's own decisions: no model is called and nothing is changed.
-Summaries are taken to be as large as they are asked to be, and runs to take
-20 seconds. billed: tokens of a turn, answer and runs included, in units of a
+Runs take as long, and summaries are as large, as the last ones of the channel;
+without any the output says what is assumed. billed: tokens of a turn, answer and runs included, in units of a
 plain input token, by the model's prices or those of its wire format. kept:
 how much of what was said a window still holds, recent words counting more;
 the best is the cheapest that keeps as much as now (within 2 %) with no more
@@ -85,7 +85,7 @@ pub(crate) async fn tune(global: Global, args: TuneArgs) -> Result<(), Failure> 
         Some(path) => {
             let channel = surroundings.channel("main", args.agent.as_deref())?;
             let script = file::read(&path, &args, config.limits.max_message_bytes)?;
-            Source { script, agent: channel.agent(), model: None, window: None }
+            Source { script, agent: channel.agent(), model: None, window: None, runs: Vec::new() }
         }
         None => channel::read(&surroundings, &args.source, args.agent.as_deref()).await?,
     };
@@ -134,6 +134,8 @@ struct Source {
     model: Option<String>,
     /// The window in force there.
     window: Option<WindowSize>,
+    /// How the last runs there ended.
+    runs: Vec<cairn_core::event::Outcome>,
 }
 
 /// The file that is meant, when it is one. What looks like a file's name and is none is an error, not a channel.
@@ -166,6 +168,7 @@ struct Plan {
     script: Script,
     candidates: Vec<Candidate>,
     billing: Billing,
+    runs: Runs,
     prices: String,
     source: String,
     agent: String,
@@ -181,6 +184,7 @@ impl Plan {
         }
         let (billing, prices) = billing(config, model, args.prices);
         current.cache_ttl_secs = billing.ttl_secs;
+        let runs = Runs::of(&source.runs, &current);
         let resize = |tokens: u64| resize(config, model, &current, tokens);
         let mut candidates = tune::presets(&current, resize);
         for text in &args.candidates {
@@ -190,6 +194,7 @@ impl Plan {
             script: source.script.clone(),
             candidates,
             billing,
+            runs,
             prices,
             source: args.source.clone(),
             agent: agent.id.to_string(),
@@ -199,17 +204,18 @@ impl Plan {
     fn carry_out(self) -> Result<Report, Failure> {
         let mut rows: Vec<(Candidate, Outcome)> = Vec::with_capacity(self.candidates.len());
         for candidate in self.candidates {
-            let outcome =
-                tune::simulate(&self.script, &candidate.settings, &self.billing).map_err(|error| {
-                    Failure::new(
-                        exit::FAILED,
-                        format!("candidate `{}`: {error}", candidate.name),
-                        "raise context_window",
-                    )
-                })?;
+            let outcome = tune::simulate(&self.script, &candidate.settings, &self.billing, &self.runs);
+            let outcome = outcome.map_err(|error| {
+                Failure::new(
+                    exit::FAILED,
+                    format!("candidate `{}`: {error}", candidate.name),
+                    "raise context_window",
+                )
+            })?;
             rows.push((candidate, outcome));
         }
-        Ok(Report::new(self.source, self.agent, self.prices, self.script.tokens(), rows))
+        let tokens = self.script.tokens();
+        Ok(Report::new(self.source, self.agent, self.prices, self.runs, tokens, rows))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cairn_core::tune::{Candidate, Choice, Outcome, choose};
+use cairn_core::tune::{Candidate, Choice, Outcome, Runs, choose};
 use serde::Serialize;
 
 use super::candidate::{WINDOW, keys};
@@ -24,6 +24,8 @@ pub(super) struct Report {
     pub(super) agent: String,
     /// Whose prices hold.
     pub(super) prices: String,
+    /// How runs are taken to go.
+    pub(super) runs: Runs,
     /// Tokens of the conversation.
     pub(super) tokens: u64,
     /// Candidates, the settings in force first.
@@ -38,6 +40,7 @@ pub(super) struct TuneRecord {
     source: String,
     agent: String,
     prices: String,
+    runs: Runs,
     turns: usize,
     tokens: u64,
     candidates: Vec<CandidateRecord>,
@@ -69,12 +72,13 @@ impl Report {
         source: String,
         agent: String,
         prices: String,
+        runs: Runs,
         tokens: u64,
         rows: Vec<(Candidate, Outcome)>,
     ) -> Self {
         let outcomes: Vec<Outcome> = rows.iter().map(|(_, outcome)| outcome.clone()).collect();
         let choice = choose(&outcomes).unwrap_or(Choice { best: 0, keeps_current: true });
-        Self { source, agent, prices, tokens, rows, choice }
+        Self { source, agent, prices, runs, tokens, rows, choice }
     }
 
     /// Turns of the conversation.
@@ -132,6 +136,7 @@ impl Report {
             source: self.source.clone(),
             agent: self.agent.clone(),
             prices: self.prices.clone(),
+            runs: self.runs,
             turns: self.n_turns(),
             tokens: self.tokens,
             candidates: self.rows.iter().map(candidate).collect(),
@@ -144,17 +149,37 @@ impl Report {
     pub(super) fn drawn(&self, width: usize, config: Option<&Path>) -> String {
         let width = width.min(WIDTH);
         let mut out = format!(
-            "{}: {}, {} tokens; agent {}\nprices: {}\n\n",
+            "{}: {}, {} tokens; agent {}\nprices: {}\n{}\n",
             self.source,
             counted(self.n_turns() as u64, "turn", "turns"),
             grouped(self.tokens),
             self.agent,
-            self.prices
+            self.prices,
+            self.runs_told()
         );
         out.push_str(&self.table().render(width));
         out.push_str(LEGEND);
         out.push_str(&self.verdict(config));
         out
+    }
+
+    /// What runs are taken to be like, and whether that was measured.
+    fn runs_told(&self) -> String {
+        let Runs { measured, run_ms, summaries, summary_share, merges, merge_share } = self.runs;
+        let secs = match run_ms {
+            0..1_000 => format!("{run_ms} ms"),
+            _ => format!("{:.1} s", run_ms as f64 / 1_000.0),
+        };
+        let durations = match measured {
+            0 => format!("assumed to take {secs}: the history has none"),
+            n => format!("take {secs}, the median of the last {n}"),
+        };
+        let sizes = |n: usize, share: f64| match n {
+            0 => "assumed as large as asked for".to_owned(),
+            n => format!("{} of the size asked for (last {n})", percent(share)),
+        };
+        let (first, merged) = (sizes(summaries, summary_share), sizes(merges, merge_share));
+        format!("runs: {durations}\nsummaries: {first}\nmerges: {merged}\n")
     }
 
     fn table(&self) -> Table {

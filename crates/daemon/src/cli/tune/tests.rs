@@ -25,10 +25,11 @@ fn report() -> Report {
     };
     let script = Script::new((0..400).map(turn).collect());
     let rows = presets(&current(), resize).into_iter().map(|candidate| {
-        let outcome = simulate(&script, &candidate.settings, &Billing::anthropic()).unwrap();
+        let outcome = simulate(&script, &candidate.settings, &Billing::anthropic(), &Runs::ASSUMED).unwrap();
         (candidate, outcome)
     });
-    Report::new("a<b>&.jsonl".into(), "main".into(), "list prices".into(), script.tokens(), rows.collect())
+    let (prices, tokens) = ("list prices".into(), script.tokens());
+    Report::new("a<b>&.jsonl".into(), "main".into(), prices, Runs::ASSUMED, tokens, rows.collect())
 }
 
 #[test]

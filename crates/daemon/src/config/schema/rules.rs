@@ -72,6 +72,7 @@ const SHARES: [&str; 6] = [
 /// Words of which one is to be chosen.
 pub(in crate::config) const CHOICES: &[(&str, &[&str])] = &[
     ("defaults.engine", &["standard", "sliding"]),
+    ("defaults.memory.share", &["chat", "person", "agent"]),
     ("defaults.compaction.identifiers", &["preserve", "anonymize", "off"]),
     ("defaults.pruning.mode", &["pressure", "cache-ttl", "off"]),
     ("discord.direct", &["pairing", "allowlist", "open", "off"]),

@@ -8,7 +8,7 @@ use cairn_core::tier::CompactionSettings;
 
 use super::{fine, load};
 use crate::config::Limits;
-use crate::config::file::tables;
+use crate::config::file::{Table, tables};
 use crate::config::keys::fields_of;
 use crate::config::overlay::{CompactionKeys, PruningKeys, ResultGuardKeys, WindowGuardKeys};
 
@@ -42,17 +42,8 @@ fn the_reference_names_every_key_of_every_table() {
         for key in &table.keys {
             // `##` marks the second of two keys of which a model takes one.
             let named = [format!("\n{key} = "), format!("\n##{key} = ")];
-            let is_table = [
-                "compaction",
-                "window_guard",
-                "pruning",
-                "hard_clear",
-                "result_guard",
-                "trust",
-                "classes",
-                "places",
-            ]
-            .contains(key);
+            let below = |other: &Table| other.path.split_last() == Some((key, table.path));
+            let is_table = *key == "classes" || tables().iter().any(below);
             // Any key of the defaults may stand in an agent: that is said once, in words.
             let inherited = table.name.contains("agents");
             let said = |body: &str| named.iter().any(|line| body.contains(line));

@@ -1,6 +1,7 @@
 //! What an agent ends up with.
 
 use cairn_core::agent::WindowSource;
+use cairn_core::memory::Share;
 use cairn_core::model::ToolDef;
 use rstest::rstest;
 
@@ -13,14 +14,16 @@ const MODEL: &str = "[[models]]\nid = \"main\"\nmodel = \"any\"\n";
 fn an_agent_takes_each_key_by_itself_from_the_defaults() {
     let text = "[defaults]\nrecall_limit = 3\nmax_rounds = 2\ntimezone = \"Europe/Paris\"\n\
                 [defaults.compaction]\nbackground_threshold = 0.5\nfan_out = 3\n\
+                [defaults.memory]\nshare = \"chat\"\n\
                 [[agents]]\nid = \"one\"\n[[agents]]\nid = \"two\"\nmax_rounds = 5\n\
-                [agents.compaction]\nbackground_threshold = 0.6\n";
+                [agents.compaction]\nbackground_threshold = 0.6\n[agents.memory]\nshare = \"agent\"\n";
     let config = fine(text).config;
     let one = config.agent("one").unwrap();
     assert_eq!((one.recall_limit, one.max_rounds, one.timezone.as_str()), (3, 2, "Europe/Paris"));
     assert_eq!((one.compaction.background_threshold, one.compaction.fan_out), (0.5, 3));
     let two = config.agent("two").unwrap();
     assert_eq!((two.recall_limit, two.max_rounds), (3, 5));
+    assert_eq!((one.memory.share, two.memory.share), (Share::Chat, Share::Agent));
     assert_eq!((two.compaction.background_threshold, two.compaction.fan_out), (0.6, 3));
     assert_eq!(two.compaction.aggressive_threshold, 0.85);
     assert_eq!(config.default_agent().as_str(), "one");
