@@ -56,22 +56,22 @@ impl Recall {
     pub(crate) fn recall(
         &self,
         views: &Views,
+        db: &Db,
         agent: &AgentId,
-        scopes: &[Scope],
-        question: &str,
-        limit: usize,
+        (scopes, question, limit): (&[Scope], &str, usize),
     ) -> Result<Vec<Memory>, StoreError> {
-        let mut best = self.ranked(views, agent, scopes, question)?;
+        let mut best = self.ranked(views, db, agent, scopes, question)?;
         let least = best.first().map_or(0.0, |(score, ..)| score * FITTING_SHARE);
         best.retain(|(score, ..)| *score >= least);
         best.truncate(limit);
-        read(&*views.db()?, agent, best)
+        read(db, agent, best)
     }
 
     /// Memories within the scopes as a person asks for them.
     pub(crate) fn list(
         &self,
         views: &Views,
+        db: &Db,
         agent: &AgentId,
         scopes: &[Scope],
         filter: &MemoryFilter,
@@ -80,22 +80,21 @@ impl Recall {
             filter.kind.is_none_or(|kind| memory.kind == kind)
                 && filter.subject.as_ref().is_none_or(|subject| memory.subject.as_ref() == Some(subject))
         };
-        let db = views.db()?;
         let mut found = match &filter.query {
             Some(query) => {
                 let mut best = Vec::new();
-                for (_, scope, id) in self.ranked(views, agent, scopes, query)? {
+                for (_, scope, id) in self.ranked(views, db, agent, scopes, query)? {
                     if best.len() == filter.limit {
                         break;
                     }
-                    best.extend(memories::in_its_scope(&db, agent, &scope, &id)?.filter(&fits));
+                    best.extend(memories::in_its_scope(db, agent, &scope, &id)?.filter(&fits));
                 }
                 best
             }
             None => {
                 let mut rows = Vec::new();
                 for scope in distinct(scopes) {
-                    rows.extend(memories::in_scope(&db, agent, scope)?);
+                    rows.extend(memories::in_scope(db, agent, scope)?);
                 }
                 rows.sort_by_key(|row| row.made);
                 rows.into_iter().map(|row| row.memory).collect()
@@ -110,6 +109,7 @@ impl Recall {
     fn ranked(
         &self,
         views: &Views,
+        db: &Db,
         agent: &AgentId,
         scopes: &[Scope],
         text: &str,
@@ -126,7 +126,7 @@ impl Recall {
         }
         let mut sources = Vec::new();
         for scope in distinct(scopes) {
-            sources.push((scope, self.words_of(views, agent, scope)?));
+            sources.push((scope, self.words_of(views, db, agent, scope)?));
         }
         let all =
             || sources.iter().flat_map(|(scope, words)| words.memories.iter().map(move |m| (*scope, m)));
@@ -155,16 +155,27 @@ impl Recall {
         Ok(ranked)
     }
 
-    fn words_of(&self, views: &Views, agent: &AgentId, scope: &Scope) -> Result<Arc<ScopeWords>, StoreError> {
+    fn words_of(
+        &self,
+        views: &Views,
+        db: &Db,
+        agent: &AgentId,
+        scope: &Scope,
+    ) -> Result<Arc<ScopeWords>, StoreError> {
         let key = Key::scope(agent, scope);
-        // Read before the rows: rows that are newer are read again next time, never the other way round.
-        let version = views.memory_version();
-        if let Some(kept) = self.scopes.lock().get(&key).filter(|kept| kept.version == version) {
+        // Read before the rows: rows that are newer are read again next time, never the other way round. The version is
+        // that of the views on disk.
+        let version = (!db.is_in_memory()).then(|| views.memory_version());
+        let is_kept = |kept: &&Arc<ScopeWords>| Some(kept.version) == version;
+        if let Some(kept) = self.scopes.lock().get(&key).filter(is_kept) {
             return Ok(kept.clone());
         }
-        let rows = memories::in_scope(&*views.db()?, agent, scope)?;
+        let rows = memories::in_scope(db, agent, scope)?;
         let memories = rows.iter().rev().map(|row| words(&row.memory)).collect();
-        let fresh = Arc::new(ScopeWords { version, memories });
+        let fresh = Arc::new(ScopeWords { version: version.unwrap_or_default(), memories });
+        if version.is_none() {
+            return Ok(fresh);
+        }
         let mut scopes = self.scopes.lock();
         if scopes.len() >= SCOPES_KEPT {
             scopes.clear();

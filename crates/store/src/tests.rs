@@ -147,8 +147,7 @@ async fn a_bad_row_met_while_reading_has_the_views_made_anew() {
     append(&store, "one").await.unwrap();
     let before = store.channels().await.unwrap();
     store.inner.views.db().unwrap().garble(&Key::channel(&channel()));
-    let error = store.channels().await.unwrap_err();
-    assert!(error.to_string().contains("checksum"), "{error}");
+    assert_eq!(store.channels().await.unwrap(), before, "the journal knows");
     // Wait for the repair itself: sled is closed, moved aside, and everything applied again.
     let mut applied = store.inner.views.applied();
     applied.wait_for(|applied| applied.error.is_some()).await.unwrap();
@@ -190,7 +189,7 @@ async fn views_that_are_still_read_when_they_are_opened_again_are_not_taken_for_
     let reader = store.inner.views.db().unwrap();
     let key = Key::channel(&channel());
     let value = reader.garble(&key);
-    store.channels().await.unwrap_err();
+    assert_eq!(store.channels().await.unwrap(), before, "the journal knows");
     let mut applied = store.inner.views.applied();
     let waits = |error: &StoreError| error.to_string().contains(STILL_READ);
     let waited = applied.wait_for(|applied| applied.error.as_ref().is_some_and(waits));
@@ -255,17 +254,17 @@ async fn a_full_disk_is_told_until_there_is_room() {
     let disk = FaultyDisk::default();
     let store = Store::open_on(StoreOptions::new(dir.path()), Arc::new(disk.clone())).unwrap();
     append(&store, "one").await.unwrap();
-    assert_eq!(store.stats().unwrap().trouble, None);
+    assert_eq!(store.stats().await.unwrap().trouble, None);
     disk.set(UNSYNCED);
     append(&store, "lost").await.unwrap_err();
-    assert!(matches!(store.stats().unwrap().trouble, Some(StoreError::Io { .. })));
+    assert!(matches!(store.stats().await.unwrap().trouble, Some(StoreError::Io { .. })));
     disk.set(FINE);
     append(&store, "two").await.unwrap();
-    assert_eq!(store.stats().unwrap().trouble, None);
+    assert_eq!(store.stats().await.unwrap().trouble, None);
     // The true disk has room: that is found out without a write.
     disk.set(FULL);
     append(&store, "lost").await.unwrap_err();
-    assert_eq!(store.stats().unwrap().trouble, None);
+    assert_eq!(store.stats().await.unwrap().trouble, None);
     disk.set(FINE);
     store.close().await;
 }

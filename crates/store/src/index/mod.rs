@@ -8,19 +8,23 @@ mod score;
 mod search;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cairn_core::ports::StoreError;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use tantivy::directory::MmapDirectory;
-use tantivy::{Index, IndexReader, ReloadPolicy};
+use tantivy::directory::error::OpenReadError;
+use tantivy::{Index, IndexReader, ReloadPolicy, TantivyError};
 
 pub(crate) use indexer::{Indexer, Task};
 use schema::Fields;
 
+use crate::calls::Calls;
 use crate::disk::{make_dir, remove_dir};
 use crate::journal::open::{Checkpoint, holds};
 use crate::journal::segment::Position;
+use crate::views::db::is_of_the_machine;
 
 /// Version of the documents; an index of another version is made anew.
 const FORMAT: u32 = 1;
@@ -43,19 +47,18 @@ pub(crate) struct SearchIndex {
     heap_bytes: usize,
     fields: Fields,
     open: RwLock<Option<Opened>>,
+    /// The last record whose words can be found.
+    reaches: AtomicU64,
+    /// The indexer is to end.
+    ending: AtomicBool,
+    /// Its calls into tantivy.
+    pub(crate) calls: Calls,
 }
 
 impl SearchIndex {
-    /// The index in that folder; one that is damaged, of another version or ahead of the journal is made anew.
-    /// Returns up to where it reaches.
-    ///
-    /// # Errors
-    /// Not even a fresh one can be made.
-    pub(crate) fn open(
-        dir: &Path,
-        journal: &Path,
-        heap_bytes: usize,
-    ) -> Result<(Self, Checkpoint), StoreError> {
+    /// The index in that folder, with how far it reaches; one that is damaged, of another version or ahead of the journal
+    /// is made anew. One that cannot be opened now is tried again by the indexer: until then nothing is found.
+    pub(crate) fn open(dir: &Path, journal: &Path, heap_bytes: usize) -> (Self, Option<Checkpoint>) {
         let fields = Fields::new();
         let index = Self {
             dir: dir.to_owned(),
@@ -63,14 +66,37 @@ impl SearchIndex {
             heap_bytes,
             fields,
             open: RwLock::default(),
+            reaches: AtomicU64::new(0),
+            ending: AtomicBool::new(false),
+            calls: Calls::default(),
         };
-        let at = index.reopen()?;
-        Ok((index, at))
+        let opened = index.calls.within(|| index.reopen());
+        if let Err(error) = &opened {
+            tracing::error!(%error, "the search index cannot be opened; trying again, nothing else is affected");
+        }
+        (index, opened.ok())
     }
 
-    /// Opens what is there, or makes it anew.
+    /// The last record whose words can be found.
+    pub(crate) fn reaches(&self) -> u64 {
+        self.reaches.load(Ordering::Acquire)
+    }
+
+    /// Has the indexer leave what it is at: the next start goes on from the last commit.
+    pub(crate) fn end(&self) {
+        self.ending.store(true, Ordering::Release);
+    }
+
+    /// Whether work on it may go on.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`]: it may not.
+    fn goes_on(&self) -> Result<(), StoreError> {
+        if self.ending.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
+    /// Opens what is there, or makes it anew. What was open answers until then.
     fn reopen(&self) -> Result<Checkpoint, StoreError> {
-        *self.open.write() = None;
         let (opened, at) = match self.try_open() {
             Ok(Some((opened, at))) if holds(&self.journal, &at) => (opened, at),
             Ok(None) => (self.fresh()?, Checkpoint::default()),
@@ -81,12 +107,15 @@ impl SearchIndex {
                 );
                 (self.fresh()?, Checkpoint::default())
             }
+            // Nothing is wrong with its files.
+            Err(error @ StoreError::Io { .. }) => return Err(error),
             Err(error) => {
                 tracing::warn!(%error, "the search index is damaged; making it anew from the journal");
                 (self.fresh()?, Checkpoint::default())
             }
         };
         *self.open.write() = Some(opened);
+        self.reaches.store(at.n, Ordering::Release);
         Ok(at)
     }
 
@@ -121,7 +150,7 @@ impl SearchIndex {
     }
 
     fn parts(&self) -> Result<Opened, StoreError> {
-        self.open.read().clone().ok_or_else(|| index_failure("it is being made anew"))
+        self.open.read().clone().ok_or_else(|| index_failure("it cannot be opened; the log says why"))
     }
 }
 
@@ -131,8 +160,18 @@ fn with_reader(index: Index) -> Result<Opened, StoreError> {
     Ok((index, reader))
 }
 
-fn index_error(error: &tantivy::TantivyError) -> StoreError {
-    index_failure(error.to_string())
+fn index_error(error: &TantivyError) -> StoreError {
+    let of_the_system = match error {
+        TantivyError::IoError(error) => Some(error),
+        TantivyError::OpenReadError(OpenReadError::IoError { io_error, .. }) => Some(io_error),
+        _ => None,
+    };
+    match of_the_system {
+        Some(error) if is_of_the_machine(error) => {
+            StoreError::Io { action: "open", path: "the search index".to_owned(), message: error.to_string() }
+        }
+        _ => index_failure(error.to_string()),
+    }
 }
 
 fn index_failure(message: impl Into<String>) -> StoreError {

@@ -3,6 +3,7 @@
 mod applier;
 mod apply;
 pub(crate) mod archive;
+pub(crate) mod aside;
 pub(crate) mod codec;
 pub(crate) mod db;
 pub(crate) mod memories;
@@ -14,6 +15,8 @@ pub(crate) mod threads;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use cairn_core::ports::StoreError;
 use parking_lot::RwLock;
@@ -26,8 +29,15 @@ use codec::view_error;
 use db::Db;
 pub(crate) use rows::Meta;
 
-use crate::disk::{make_dir, move_aside, remove_dir};
+use crate::calls::Calls;
+use crate::disk::{io_error, make_dir, move_aside, remove_dir};
 use crate::journal::open::{gone, holds};
+
+/// A call into sled that lasts longer is not waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Nor is sled at the start, which may have a long log to read.
+const OPEN_LIMIT: Duration = Duration::from_secs(60);
 
 /// How far the journal is applied, for those who wait for it.
 #[derive(Debug, Clone, Default)]
@@ -51,28 +61,53 @@ pub(crate) struct Views {
     suspect: AtomicBool,
     memory_version: AtomicU64,
     openings: AtomicU64,
+    /// Those into sled.
+    calls: Arc<Calls>,
 }
 
 impl Views {
     /// Opens the views; what is damaged, of another version, or ahead of the journal is put out of the way, to be
-    /// made anew from the journal.
+    /// made anew from the journal. When sled itself fails, or does not come back, they are closed for now: the applier
+    /// goes on trying.
     ///
     /// # Errors
-    /// Even fresh views do not open.
+    /// The folder cannot be written, or the machine has no threads left.
     pub(crate) fn open(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Self, Meta), StoreError> {
-        let (db, meta) = open_checked(dir, cache_bytes, journal)?;
+        let calls = Arc::default();
+        let opened = match open_in_time(dir, cache_bytes, journal, &calls) {
+            Err(error @ StoreError::View { .. }) => {
+                tracing::error!(%error, "the views cannot be opened; trying again, the journal goes on");
+                Err(error)
+            }
+            opened => Ok(opened?),
+        };
+        let (db, meta, error) = match opened {
+            Ok((db, meta)) => (Some(Arc::new(db)), meta, None),
+            Err(error) => (None, Meta::default(), Some(error)),
+        };
         let (applied, _) =
-            watch::channel(Applied { n: meta.n, quarantined: meta.quarantined, ..Applied::default() });
+            watch::channel(Applied { n: meta.n, quarantined: meta.quarantined, error, closed: false });
         let views = Self {
             dir: dir.to_owned(),
             cache_bytes,
-            db: RwLock::new(Some(Arc::new(db))),
+            db: RwLock::new(db),
             applied,
             suspect: AtomicBool::new(false),
             memory_version: AtomicU64::new(0),
             openings: AtomicU64::new(1),
+            calls,
         };
         Ok((views, meta))
+    }
+
+    /// For how long sled has not come back from a call, where that is too long.
+    pub(crate) fn stuck(&self) -> Option<Duration> {
+        Some(self.calls.longest()).filter(|lasts| *lasts >= PATIENCE)
+    }
+
+    /// Closes rows, which may take as long as any other call.
+    pub(crate) fn release(&self, db: Arc<Db>) {
+        self.calls.within(|| drop(db));
     }
 
     /// The rows.
@@ -137,10 +172,35 @@ impl Views {
     }
 }
 
-fn open_checked(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Db, Meta), StoreError> {
+/// Opens them in a thread of its own, which is left behind when sled does not come back.
+fn open_in_time(
+    dir: &Path,
+    cache_bytes: u64,
+    journal: &Path,
+    calls: &Arc<Calls>,
+) -> Result<(Db, Meta), StoreError> {
+    let (tell, opened) = sync_channel(1);
+    let (of, journal, calls) = (dir.to_owned(), journal.to_owned(), Arc::clone(calls));
+    let open = move || drop(tell.send(open_checked(&of, cache_bytes, &journal, &calls)));
+    let spawned = std::thread::Builder::new().name("open views".to_owned()).spawn(open);
+    spawned.map_err(io_error("start a thread for", dir))?;
+    opened.recv_timeout(OPEN_LIMIT).unwrap_or_else(|error| {
+        Err(view_error(match error {
+            RecvTimeoutError::Timeout => "it does not open in time",
+            RecvTimeoutError::Disconnected => "opening it panicked; the log says where",
+        }))
+    })
+}
+
+fn open_checked(
+    dir: &Path,
+    cache_bytes: u64,
+    journal: &Path,
+    calls: &Arc<Calls>,
+) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
     threads::can_start(dir)?;
-    match open_sound(dir, cache_bytes) {
+    match open_sound(dir, cache_bytes, calls) {
         Ok(Some((db, meta))) if holds(journal, &meta.checkpoint()) => return Ok((db, meta)),
         Ok(None) => {
             remove_dir(dir)?;
@@ -149,7 +209,7 @@ fn open_checked(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Db, Met
             );
         }
         Ok(Some((db, meta))) => {
-            drop(db);
+            calls.within(|| drop(db));
             if let Some(error) = gone(journal, &meta.checkpoint()) {
                 return Err(error);
             }
@@ -159,20 +219,20 @@ fn open_checked(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Db, Met
                 "the journal does not have what the views show; making them anew"
             );
         }
-        // There is nothing wrong with them, and no room to make them anew.
-        Err(error @ StoreError::DiskFull { .. }) => return Err(error),
+        // There is nothing wrong with them, and nothing to make them anew with.
+        Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => return Err(error),
         Err(error) => {
             let to = move_aside(dir)?;
             tracing::error!(%error, moved_to = %to.display(), "the views are damaged; making them anew from the journal");
         }
     }
     make_dir(dir)?;
-    Ok((Db::open(dir, cache_bytes)?, Meta::default()))
+    Ok((Db::open_within(dir, cache_bytes, Arc::clone(calls))?, Meta::default()))
 }
 
 /// The views, unless they are of another version.
-fn open_sound(dir: &Path, cache_bytes: u64) -> Result<Option<(Db, Meta)>, StoreError> {
-    let db = Db::open(dir, cache_bytes)?;
+fn open_sound(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Result<Option<(Db, Meta)>, StoreError> {
+    let db = Db::open_within(dir, cache_bytes, Arc::clone(calls))?;
     if db.is_of_another_version() {
         return Ok(None);
     }
