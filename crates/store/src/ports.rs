@@ -195,14 +195,22 @@ impl Store {
     pub async fn found(&self, query: Query) -> Result<(Vec<Hit>, u64), StoreError> {
         let asked = self.inner.durable().tail.n;
         if query.settled {
-            let (reply, done) = oneshot::channel();
-            // One that does not take it, or is not done in time, is made anew or fails: what there is answers.
-            if self.inner.tasks.try_send(Task::Settle { upto: asked, reply }).is_ok() {
-                drop(tokio::time::timeout(SETTLE_LIMIT, done).await);
-            }
+            // An index that is made anew, or fails, or waits for views that do: what there is answers.
+            drop(tokio::time::timeout(SETTLE_LIMIT, self.settle_index(asked)).await);
         }
         let lacks = asked.saturating_sub(self.inner.index.reaches());
         let hits = self.look(move |inner, reads| inner.index.search(&query, reads)).await?;
         Ok((hits, lacks))
+    }
+
+    /// Has the index take in what is said up to that record.
+    async fn settle_index(&self, upto: u64) -> Result<(), StoreError> {
+        self.settle().await?;
+        let (reply, done) = oneshot::channel();
+        // One with so many tasks before it is far behind.
+        if self.inner.tasks.try_send(Task::Settle { upto, reply }).is_err() {
+            return Ok(());
+        }
+        done.await.map_err(|_| StoreError::Closed)?
     }
 }

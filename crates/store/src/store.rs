@@ -367,7 +367,7 @@ impl Store {
     ) -> Result<T, StoreError> {
         let look = Arc::new(look);
         let on_disk = Arc::clone(&look);
-        let is_aside = self.inner.is_aside.load(Ordering::Acquire);
+        let is_aside = self.inner.is_aside();
         let patience = if is_aside { LITTLE_PATIENCE } else { PATIENCE };
         let read = self.read_within(Some(patience), move |inner| inner.reads(|reads| on_disk(inner, &reads)));
         match read.await {
@@ -537,6 +537,11 @@ impl Inner {
             StoreError::Closed => false,
             _ => self.views.db().is_err(),
         }
+    }
+
+    /// Whether what is asked is read from the journal.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.is_aside.load(Ordering::Acquire)
     }
 
     /// How far the journal is durable.

@@ -474,3 +474,63 @@ impl<'a> Changes<'a> {
         self.db.write(self.changes, meta)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(keys: &[&str]) -> (tempfile::TempDir, Db, Db) {
+        let dir = tempfile::tempdir().unwrap();
+        let (sled, memory) = (Db::open(dir.path(), 1 << 20).unwrap(), Db::in_memory());
+        for db in [&sled, &memory] {
+            let mut changes = Changes::new(db);
+            keys.iter()
+                .for_each(|key| changes.put_bytes(Key(key.as_bytes().to_vec()), key.as_bytes().to_vec()));
+            changes.write(&mut Meta::default()).unwrap();
+            let mut changes = Changes::new(db);
+            changes.remove(Key(b"ax".to_vec()));
+            changes.write(&mut Meta { n: 7, ..Meta::default() }).unwrap();
+        }
+        (dir, sled, memory)
+    }
+
+    fn keys(rows: impl Iterator<Item = Result<Row, StoreError>>) -> Vec<String> {
+        rows.map(|row| String::from_utf8(row.unwrap().0).unwrap()).collect()
+    }
+
+    #[test]
+    fn rows_in_memory_are_those_of_sled() {
+        let (_dir, sled, memory) = both(&["a", "aa", "ab", "ax", "b", "ba", "c"]);
+        assert_eq!([&memory, &sled].map(|db| db.meta().unwrap().unwrap().n), [7, 7]);
+        for key in ["a", "ax", "z"] {
+            assert_eq!(
+                memory.payload(key.as_bytes()).unwrap(),
+                sled.payload(key.as_bytes()).unwrap(),
+                "{key}"
+            );
+            assert_eq!(memory.has(key.as_bytes()).unwrap(), sled.has(key.as_bytes()).unwrap(), "{key}");
+        }
+        let key = |text: &str| Key(text.as_bytes().to_vec());
+        for prefix in ["a", "b", "ba", "x"] {
+            assert_eq!(keys(memory.scan(&key(prefix))), keys(sled.scan(&key(prefix))), "{prefix}");
+            assert_eq!(
+                keys(memory.scan(&key(prefix)).rev()),
+                keys(sled.scan(&key(prefix)).rev()),
+                "{prefix}"
+            );
+        }
+        for (from, to) in [("a", "b"), ("aa", "aa"), ("b", "zz"), ("x", "zz")] {
+            assert_eq!(
+                keys(memory.range(&key(from), &key(to))),
+                keys(sled.range(&key(from), &key(to))),
+                "{from}"
+            );
+        }
+        let mut ends = memory.range(&key("aa"), &key("b"));
+        let step = |row: Option<Result<Row, StoreError>>| row.map(|row| row.unwrap().0);
+        assert_eq!(step(ends.next()), Some(b"aa".to_vec()));
+        assert_eq!(step(ends.next_back()), Some(b"b".to_vec()));
+        assert_eq!(step(ends.next()), Some(b"ab".to_vec()));
+        assert_eq!((step(ends.next()), step(ends.next_back())), (None, None));
+    }
+}

@@ -105,6 +105,12 @@ impl Views {
         Some(self.calls.longest()).filter(|lasts| *lasts >= PATIENCE)
     }
 
+    /// A call that lasts until the other end is dropped.
+    #[cfg(test)]
+    pub(crate) fn hang(&self, until: &std::sync::mpsc::Receiver<()>) {
+        self.calls.within(|| drop(until.recv()));
+    }
+
     /// Closes rows, which may take as long as any other call.
     pub(crate) fn release(&self, db: Arc<Db>) {
         self.calls.within(|| drop(db));
