@@ -104,6 +104,7 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         made_by: "bench".into(),
         text: "Anna liked the third flat best.".into(),
         identifiers: Vec::new(),
+        provisional: false,
     };
     let end = RunEnd {
         run: RunId::from("r1"),

@@ -313,6 +313,9 @@ impl Entry {
 /// The words of [`Entry::lost`].
 pub const LOST_TEXT: &str = "[System: this message was lost: its journal line was damaged and set aside]";
 
+/// The turn of entries that were lost with the end of the journal: theirs is lost, too.
+pub const LOST_TURN: &str = "lost";
+
 /// Tokens of [`LOST_TEXT`] in the window, rounded up.
 const LOST_TOKENS: u32 = 24;
 

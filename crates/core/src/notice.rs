@@ -26,7 +26,7 @@ const LOST: &str = "Older messages have left my view for the moment; they are ke
                     summarised.";
 
 const DIGESTED: &str = "My language model could not summarise the older part of this conversation, so I go on with an \
-                        extract of it. Every message is kept and can still be searched.";
+                        extract of it until it can. Every message is kept and can still be searched.";
 
 const FAILED: &str = "I could not summarise the older part of this conversation. Nothing of it is lost, and I will try \
                       again later.";
@@ -108,6 +108,9 @@ fn of_end(
     if run.tell {
         let id = OutboxId::from(format!("{}:report:{}", conversation.channel, run.id));
         return Some(note(conversation, id, report(end)));
+    }
+    if run.trigger.is_deferrable() {
+        return None;
     }
     let words = match (end.outcome, &end.summary) {
         (RunOutcome::Committed, Some(summary)) if summary.made_by == MADE_BY_DIGEST => DIGESTED,

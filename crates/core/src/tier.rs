@@ -15,7 +15,7 @@ pub enum Tier {
     Background,
     /// A run over the oldest 50 % is due.
     Aggressive,
-    /// The oldest half leaves the window at once.
+    /// The oldest turns leave the window at once.
     Emergency,
 }
 
@@ -46,7 +46,7 @@ pub struct CompactionSettings {
     pub background_fraction: f64,
     /// Share of the live messages that an aggressive run takes.
     pub aggressive_fraction: f64,
-    /// Share of the live messages that an emergency takes.
+    /// Least share of the live messages that an emergency takes; 0: as few turns as make room.
     pub emergency_fraction: f64,
     /// Share of the window, at its newest end, that no run takes; at least the two latest turns.
     pub reserve_ratio: f64,
@@ -94,7 +94,7 @@ impl Default for CompactionSettings {
             emergency_threshold: 0.95,
             background_fraction: 0.30,
             aggressive_fraction: 0.50,
-            emergency_fraction: 0.50,
+            emergency_fraction: 0.0,
             reserve_ratio: 0.10,
             fan_out: 4,
             stack_share: 0.25,
@@ -141,13 +141,13 @@ impl CompactionSettings {
         }
     }
 
-    /// The share of live messages that a tier takes.
+    /// The share of live messages that a run takes at a tier.
     pub fn fraction(&self, tier: Tier) -> f64 {
         match tier {
             Tier::Calm => 0.0,
             Tier::Background => self.background_fraction,
             Tier::Aggressive => self.aggressive_fraction,
-            Tier::Emergency => self.emergency_fraction,
+            Tier::Emergency => self.emergency_fraction.max(self.aggressive_fraction),
         }
     }
 
@@ -163,13 +163,16 @@ impl CompactionSettings {
             ("emergency_threshold", self.emergency_threshold),
             ("background_fraction", self.background_fraction),
             ("aggressive_fraction", self.aggressive_fraction),
-            ("emergency_fraction", self.emergency_fraction),
             ("stack_share", self.stack_share),
         ];
         for (key, value) in shares {
             if !(value > 0.0 && value < 1.0) {
                 return Err(bad(key, value, "must be above 0 and below 1, such as 0.80 for 80 %"));
             }
+        }
+        if !(0.0..1.0).contains(&self.emergency_fraction) {
+            let reason = "must be 0 or above, and below 1, such as 0.50 for at least half of the messages";
+            return Err(bad("emergency_fraction", self.emergency_fraction, reason));
         }
         if !(0.0..=0.5).contains(&self.reserve_ratio) {
             return Err(bad("reserve_ratio", self.reserve_ratio, "must be from 0 to 0.5"));

@@ -153,6 +153,7 @@ fn compaction() -> Vec<Event> {
         made_by: "main".into(),
         text: "Anna takes the third flat.".into(),
         identifiers: Vec::new(),
+        provisional: false,
     };
     let end = RunEnd {
         run: "r1".into(),
@@ -203,7 +204,8 @@ fn memories() -> Vec<Event> {
             importance: Some(0.9),
         },
         Event::MemoryForgotten { id: "m0".into() },
-        Event::LinesQuarantined { from_n: 7, to_n: 9 },
+        Event::LinesQuarantined { from_n: 7, to_n: 9, next_seq: None },
+        Event::LinesQuarantined { from_n: 10, to_n: 12, next_seq: Some(Seq(8)) },
     ]
 }
 

@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 use crate::artifacts::Artifacts;
 use crate::disk::{Disk, RealDisk, has_room, io_error, make_dir};
 use crate::format;
-use crate::index::{Indexer, SearchIndex, Task};
+use crate::index::{self, Indexer, SearchIndex, Task};
+use crate::journal::open::Shown;
 use crate::journal::reader::Reader;
 use crate::journal::{Appender, Durable, open, segment};
 use crate::lock::StateLock;
@@ -23,7 +24,7 @@ use crate::recall::Recall;
 use crate::views::archive::Reads;
 use crate::views::aside::Aside;
 use crate::views::codec::{SLED, view_error};
-use crate::views::{Applied, Applier, Command, PATIENCE, Views};
+use crate::views::{Applied, Applier, Command, PATIENCE, Views, shown};
 
 /// Wake-ups and heads that may wait for the applier; a wake-up that finds it full is not needed.
 const COMMANDS: usize = 64;
@@ -121,6 +122,16 @@ impl Layout {
             quarantine: dir.join("quarantine"),
         }
     }
+
+    /// What views and index show of the journal, both closed. The lock is held.
+    ///
+    /// # Errors
+    /// Whether there are any cannot be told.
+    pub(crate) fn shown(&self) -> Result<Shown, StoreError> {
+        let mut shown = shown::in_folder(&self.views)?;
+        shown.last.push(index::reach(&self.index));
+        Ok(shown)
+    }
 }
 
 /// Whether nobody has the store in that folder open.
@@ -150,7 +161,8 @@ impl Store {
         make_dir(&layout.journal)?;
         crate::erasure::resume_or_wait(&options.dir)?;
         let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, &layout.journal)?;
-        let tail = open::open(&layout.journal, &layout.quarantine, &meta.checkpoint())?;
+        let shown = Shown { last: vec![index::reach(&layout.index)], channels: Vec::new() };
+        let tail = open::open(&layout.journal, &layout.quarantine, &meta.checkpoint(), &shown)?;
         let views = Arc::new(views);
 
         let (commands, queue) = sync_channel(COMMANDS);

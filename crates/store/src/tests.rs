@@ -303,3 +303,68 @@ async fn a_full_disk_is_told_until_there_is_room() {
     disk.set(FINE);
     store.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_counts_the_rows_of_one_moment_while_they_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    let record = |n: u64| {
+        let event = Event::DaemonStarted { version: n.to_string() };
+        // Before and behind where the check is.
+        let channel = format!("main/local/{}", if n.is_multiple_of(2) { "aaa" } else { "zzz" });
+        NewRecord { channel: channel.parse().ok(), at: Timestamp::UNIX_EPOCH, event }
+    };
+    store.append((0..2000).map(record).collect()).await.unwrap();
+    store.settle().await.unwrap();
+    let writer = store.clone();
+    let runtime = tokio::runtime::Handle::current();
+    let checking = tokio::task::spawn_blocking(move || {
+        let mut n = 2000;
+        let db = writer.inner.views.db().unwrap();
+        db.check_with(&mut || {
+            runtime.block_on(writer.append((n..n + 10).map(record).collect())).unwrap();
+            runtime.block_on(writer.settle()).unwrap();
+            n += 10;
+        })
+    });
+    let check = checking.await.unwrap();
+    assert_eq!(check.problems, Vec::<String>::new());
+    assert!(check.meta.n > 2020, "it was written meanwhile: {}", check.meta.n);
+    assert_eq!(check.meta.rows.values().sum::<u64>(), check.records, "each row once");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_journal_that_loses_its_end_while_it_is_open_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    for version in ["one", "two", "three"] {
+        append(&store, version).await.unwrap();
+    }
+    assert!(store.verify().await.unwrap().ok);
+    let text = journal(dir.path());
+    let first = text.find('\n').unwrap() + 1;
+    std::fs::write(dir.path().join("journal/00000000000000000001.jsonl"), &text[..first]).unwrap();
+    let report = store.verify().await.unwrap();
+    assert!(!report.ok && report.problems[0].contains("records 2 to 3 are missing"), "{:?}", report.problems);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn views_of_another_version_prove_a_loss_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    append(&store, "one").await.unwrap();
+    append(&store, "two").await.unwrap();
+    store.close().await;
+    let db = Db::open(&dir.path().join("views"), 1 << 20).unwrap();
+    db.age();
+    db.flush().unwrap();
+    drop(db);
+    std::fs::remove_dir_all(dir.path().join("index")).unwrap();
+    let text = journal(dir.path());
+    let first = text.find('\n').unwrap() + 1;
+    std::fs::write(dir.path().join("journal/00000000000000000001.jsonl"), &text[..first]).unwrap();
+    let error = Store::open(StoreOptions::new(dir.path())).err().unwrap();
+    assert!(error.to_string().contains("record 2 is missing"), "{error}");
+}

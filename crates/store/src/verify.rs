@@ -3,18 +3,20 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use cairn_core::ids::ChannelId;
 use cairn_core::ports::{Archive, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::backup::swap;
-use crate::disk::{io_error, remove_dir};
-use crate::journal::open::gone;
+use crate::disk::{io_error, move_aside, remove_dir};
+use crate::index;
+use crate::journal::open::{Shown, Tail, lost_message, refuse_lost_end};
 use crate::journal::quarantine;
 use crate::lock::StateLock;
 use crate::options::StoreOptions;
 use crate::store::{Layout, Store};
-use crate::views::db::Db;
-use crate::views::threads;
+use crate::views::db::{Check, Db};
+use crate::views::{shown, threads};
 
 /// What `cairn store verify` shows (CONTRACT.md).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -56,43 +58,49 @@ pub struct ViewsReport {
 }
 
 impl Store {
-    /// Checks the open store: every line of the journal, every row of the views, every channel restored, every
-    /// artifact's file. Blocks for
-    /// as long as it takes to read all of it.
+    /// Checks the open store: every row of the views, every line of the journal up to what they showed then, every channel
+    /// restored, every artifact's file. Takes as long as it takes to read all of it; nothing waits for it.
     ///
     /// # Errors
     /// Something cannot be read at all.
     pub async fn verify(&self) -> Result<VerifyReport, StoreError> {
         let mut report = self
             .read(|inner| {
-                let tail = inner.appender.durable().borrow().tail;
-                let limit = |first| (first == tail.segment).then_some(tail.len);
-                let dir = Layout::of(&inner.options.dir).journal;
-                let mut report = walk_journal(&dir, limit)?;
-                report.views.applied = inner.views.applied().borrow().n;
-                check_views(&*inner.views.db()?, &mut report)?;
+                let check = inner.views.db()?.check();
+                // What the views show is durable, and written on behind it meanwhile.
+                let position = check.meta.checkpoint().position;
+                let len = if check.meta.n == 0 { 0 } else { position.end() };
+                let end = Tail { n: check.meta.n, segment: position.segment, len };
+                let mut report = walk_journal(&Layout::of(&inner.options.dir).journal, Some(end))?.0;
+                add(check, &mut report);
                 Ok(report)
             })
             .await?;
         for row in self.channels().await? {
-            match self.restore(&row.channel).await {
-                Ok(conversation) => {
-                    let artifacts =
-                        conversation.map(|conversation| conversation.artifacts).unwrap_or_default();
-                    let found =
-                        self.artifacts().missing(&row.channel, artifacts.into_values().collect()).await;
-                    report.problems.extend(found?);
-                }
-                Err(error) => report.problems.push(format!("channel {}: {error}", row.channel)),
+            let wrong = self.wrong_in(&row.channel).await;
+            if !wrong.is_empty() {
+                // What was on its way while it was looked at is there now.
+                let still = self.wrong_in(&row.channel).await;
+                report.problems.extend(still.into_iter().filter(|one| wrong.contains(one)));
             }
         }
         report.ok = report.problems.is_empty();
         Ok(report)
     }
+
+    /// What is wrong with a channel and the files of its artifacts, for people.
+    async fn wrong_in(&self, channel: &ChannelId) -> Vec<String> {
+        let look = async {
+            let conversation = self.restore(channel).await?;
+            let artifacts = conversation.map(|conversation| conversation.artifacts).unwrap_or_default();
+            self.artifacts().missing(channel, artifacts.into_values().collect()).await
+        };
+        look.await.unwrap_or_else(|error: StoreError| vec![format!("channel {channel}: {error}")])
+    }
 }
 
-/// Checks the store in a folder that no daemon has open. With `quarantine`, damaged journal lines are set aside first
-/// and said to be lost; the views are then made anew.
+/// Checks the store in a folder that no daemon has open. With `quarantine`, damaged journal lines are set aside first, and
+/// they and what is missing are said to be lost; the views are then moved aside and made anew.
 ///
 /// # Errors
 /// [`StoreError::InUse`], or something cannot be read or written at all.
@@ -112,11 +120,13 @@ pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<Verif
 /// Deletes views and search index, and makes them anew from the journal.
 ///
 /// # Errors
-/// [`StoreError::InUse`], or the journal cannot be read.
+/// [`StoreError::InUse`]; [`StoreError::Damaged`]: what is there is all that tells of what the journal has lost, and stays.
+/// Or the journal cannot be read.
 pub async fn rebuild_dir(options: StoreOptions) -> Result<VerifyReport, StoreError> {
     let worker = move || {
         let lock = StateLock::take(&options.dir)?;
         let layout = Layout::of(&options.dir);
+        refuse_lost_end(&layout.journal, &layout.shown()?)?;
         remove_dir(&layout.views)?;
         remove_dir(&layout.index)?;
         drop(lock);
@@ -145,16 +155,27 @@ fn verify_blocking(
     let lock = StateLock::take(&options.dir)?;
     let mut done = Vec::new();
     if quarantine {
-        done = quarantine::quarantine(&layout.journal, &layout.quarantine)?;
+        done = quarantine::quarantine(&layout.journal, &layout.quarantine, &layout.shown()?)?;
         if !done.is_empty() {
-            remove_dir(&layout.views)?;
+            // What they show of the lost records stays until the next time.
+            move_aside(&layout.views)?;
             remove_dir(&layout.index)?;
         }
     }
-    let mut report = walk_journal(&layout.journal, |_| None)?;
-    if layout.views.exists() {
-        check_closed_views(&layout.views, &options, &mut report)?;
-    }
+    let (mut report, end) = walk_journal(&layout.journal, None)?;
+    let is_whole = report.problems.is_empty();
+    let mut shown = check_closed_views(&layout.views, &options, &mut report)?;
+    shown.last.push(index::reach(&layout.index));
+    let lost = match refuse_lost_end(&layout.journal, &shown) {
+        Ok(()) => None,
+        Err(error @ StoreError::Damaged { .. }) if is_whole => Some(error.to_string()),
+        // What else is wrong is told already.
+        Err(StoreError::Damaged { .. }) => {
+            shown.behind(&end).map(|last| lost_message(end.n + 1, last.n, None, &shown))
+        }
+        Err(error) => return Err(error),
+    };
+    report.problems.extend(lost);
     drop(lock);
     if !report.problems.is_empty() {
         report.problems.splice(0..0, done);
@@ -167,47 +188,50 @@ fn verify_blocking(
     Ok((report, Some(Store::open(options)?)))
 }
 
-fn walk_journal(dir: &Path, limit: impl Fn(u64) -> Option<u64>) -> Result<VerifyReport, StoreError> {
+/// With the last good line.
+fn walk_journal(dir: &Path, end: Option<Tail>) -> Result<(VerifyReport, Tail), StoreError> {
     let mut channels = BTreeSet::new();
-    let walk = quarantine::walk(dir, limit, |record| {
+    let walk = quarantine::walk(dir, end, |record| {
         if let Some(channel) = &record.channel
             && !channels.contains(channel)
         {
             channels.insert(channel.clone());
         }
     })?;
-    let journal = JournalReport { segments: walk.segments, events: walk.events, last: walk.last };
+    let journal = JournalReport { segments: walk.segments, events: walk.events, last: walk.last.n };
     let channels = channels.len() as u64;
-    Ok(VerifyReport { journal, channels, problems: walk.problems, ..VerifyReport::default() })
+    let report = VerifyReport { journal, channels, problems: walk.problems, ..VerifyReport::default() };
+    Ok((report, walk.last))
 }
 
-fn check_views(db: &Db, report: &mut VerifyReport) -> Result<(), StoreError> {
-    let meta = db.meta()?.unwrap_or_default();
-    let check = db.check(&meta);
-    report.views.records = check.records;
-    report.views.bad = check.bad;
-    report.memories = meta.rows.get(&'m').copied().unwrap_or(0);
+fn add(check: Check, report: &mut VerifyReport) {
+    report.views = ViewsReport { applied: check.meta.n, records: check.records, bad: check.bad };
+    report.memories = check.meta.rows.get(&'m').copied().unwrap_or(0);
     report.problems.extend(check.problems);
-    Ok(())
 }
 
+/// With what the views show of the journal; nothing, when there are none.
 fn check_closed_views(
     dir: &Path,
     options: &StoreOptions,
     report: &mut VerifyReport,
-) -> Result<(), StoreError> {
-    threads::can_start(dir)?;
-    match Db::open(dir, options.sled_cache_bytes) {
-        Ok(db) => {
-            let meta = db.meta().ok().flatten().unwrap_or_default();
-            report.views.applied = meta.n;
-            let journal = Layout::of(&options.dir).journal;
-            report.problems.extend(gone(&journal, &meta.checkpoint()).map(|error| error.to_string()));
-            if let Err(error) = check_views(&db, report) {
-                report.problems.push(format!("{error}; the next start makes the views anew"));
-            }
-        }
-        Err(error) => report.problems.push(format!("{error}; the next start makes the views anew")),
+) -> Result<Shown, StoreError> {
+    if !dir.exists() {
+        return Ok(Shown::default());
     }
-    Ok(())
+    threads::can_start(dir)?;
+    let mut shown = Shown::default();
+    let unsound = match Db::open(dir, options.sled_cache_bytes) {
+        Ok(db) => {
+            shown = shown::of(&db);
+            let is_old = db.is_of_another_version();
+            if !is_old {
+                add(db.check(), report);
+            }
+            is_old.then(|| "the views are of another version of this program".to_owned())
+        }
+        Err(error) => Some(error.to_string()),
+    };
+    report.problems.extend(unsound.map(|why| format!("{why}; the next start makes the views anew")));
+    Ok(shown)
 }

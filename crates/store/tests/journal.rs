@@ -62,6 +62,8 @@ async fn an_append_that_a_crash_cut_in_two_is_gone_as_a_whole() {
     let cut = text.trim_end().rfind('\n').unwrap() + 1;
     assert!(text[..cut].lines().last().unwrap().contains("\"left\":1"));
     fs::write(file, &text[..cut]).unwrap();
+    // It was never synced, so nothing had been told of it.
+    delete_views(dir.path());
     let store = open(dir.path());
     let restored = store.restore(&chat.state.channel).await.unwrap().unwrap();
     assert_eq!(texts(&restored.live.into_iter().collect::<Vec<_>>()), ["hello", "hi", "the bike is blue"]);

@@ -203,23 +203,6 @@ async fn a_half_made_snapshot_does_not_stop_the_start() {
 }
 
 #[tokio::test]
-async fn views_ahead_of_the_journal_are_made_anew() {
-    let dir = tempfile::tempdir().unwrap();
-    lived_in(dir.path()).await;
-    let segment = fs::read_dir(dir.path().join("journal")).unwrap().next().unwrap().unwrap().path();
-    let text = fs::read_to_string(&segment).unwrap();
-    let kept = text.trim_end().rfind('\n').unwrap() + 1;
-    fs::write(&segment, &text[..kept]).unwrap();
-    let store = open(dir.path());
-    let rows = store.channels().await.unwrap();
-    assert!(rows[0].unfinished, "the delivery is still owed");
-    assert_eq!(store.seen(&channel("main"), &"c".into()).await.unwrap(), cairn_core::ports::Seen::New);
-    let restored = store.restore(&channel("main")).await.unwrap().unwrap();
-    assert!(restored.pending.is_empty(), "a head that is ahead is not used");
-    store.close().await;
-}
-
-#[tokio::test]
 async fn a_copy_taken_from_a_running_store_opens_with_all_that_was_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let copy = tempfile::tempdir().unwrap();

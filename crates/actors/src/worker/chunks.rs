@@ -6,8 +6,8 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::sections::{MergePlan, added_to, carried_on, join, plan_merge};
 use cairn_core::compaction::{
     Beside, Brief, Draft, Rejection, Room, Source, check, earlier_summary, entry_tokens, identifiers_beside,
-    masked, mend, next_chunk, request_tokens, review, split_memories, summary_limit, summary_tokens,
-    text_cap, with_left_out,
+    masked, mend, next_chunk, request_tokens, review, split_memories, summary_tokens, text_limit,
+    with_left_out,
 };
 use cairn_core::event::{Checkpoint, Work};
 use cairn_core::memory::{DraftMemory, Grounds};
@@ -116,9 +116,9 @@ impl Job {
         }
         let covered = n + self.sources.entries.len() - rest.len();
         let source_tokens = entry_tokens(&self.sources.entries[..covered]);
-        let target = summary_limit(&self.agent, source_tokens, false);
+        let target = text_limit(&self.agent, self.sizes.summary(source_tokens));
         let request = brief.summarise(rest[..n].into(), &script, &beside, target);
-        let source = source.clone().holding(extracts, n == rest.len()).capped(text_cap(&self.agent));
+        let source = source.clone().holding(extracts, n == rest.len()).capped(target);
         let left_out = if extracts { Vec::new() } else { script.left_out(rest, n) };
         let held = Held { candidate, tools, room: (!extracts).then_some(room), source, source_tokens };
         Ok(Step { n, request, held, left_out })
@@ -207,14 +207,17 @@ impl Job {
         }
     }
 
-    fn finished(&self, done: Checkpoint) -> Draft {
+    /// The draft of what the chunks have come to.
+    pub(super) fn finished(&self, done: Checkpoint) -> Draft {
         let entries = &self.sources.entries;
+        let entries = &entries[..entries.partition_point(|entry| entry.seq <= done.to_seq)];
         let draft = Draft {
-            text: with_left_out(&self.agent, &done.text, entries, &done.left_out),
+            text: with_left_out(&self.sizes, &done.text, entries, &done.left_out),
             made_by: done.made_by,
             memories: self.of_people(done.memories),
             dates: entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at)),
-            identifiers: identifiers_beside(&self.agent, entries, &[]),
+            identifiers: identifiers_beside(&self.agent, &self.sizes, entries, &[]),
+            to_seq: Some(done.to_seq),
             reason: None,
         };
         masked(draft, self.mask.as_ref())
@@ -240,10 +243,10 @@ impl Job {
     async fn merge(&self, candidate: &Candidate) -> Result<Draft, Stop> {
         let sources = &self.sources.summaries;
         let (reader, source_tokens) = (&candidate.settings, summary_tokens(sources));
-        let target = summary_limit(&self.agent, source_tokens, true);
+        let target = text_limit(&self.agent, self.sizes.merge(source_tokens));
         let MergePlan { copied, asked } = plan_merge(sources, target);
         let draft = |text: String, made_by: String| {
-            let identifiers = identifiers_beside(&self.agent, &[], sources);
+            let identifiers = identifiers_beside(&self.agent, &self.sizes, &[], sources);
             masked(Draft { text, made_by, identifiers, ..Draft::default() }, self.mask.as_ref())
         };
         if asked.is_empty() {
@@ -267,7 +270,7 @@ impl Job {
             candidate,
             tools: true,
             room: (!extracts).then_some(room),
-            source: Source::of_summaries(sources, self.wishes(reader)).holding(extracts, true),
+            source: Source::of_summaries(sources, self.wishes(reader)).holding(extracts, true).capped(left),
             source_tokens,
         };
         let (text, _none) = self.ask(request, held).await?;

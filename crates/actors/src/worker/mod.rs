@@ -16,7 +16,7 @@ use cairn_core::event::{Checkpoint, Run, RunOutcome, Work};
 use cairn_core::ids::SummaryId;
 use cairn_core::message::Entry;
 use cairn_core::model::{ModelError, Usage};
-use cairn_core::summary::Summary;
+use cairn_core::summary::{StackSizes, Summary};
 use parking_lot::Mutex;
 
 pub(crate) use effort::Effort;
@@ -90,6 +90,7 @@ struct Job {
     effort: Arc<Effort>,
     /// The agent on the model that answers: in its window the summary will stand.
     agent: Arc<AgentSettings>,
+    sizes: StackSizes,
     sources: Sources,
     mask: Option<Mask>,
     /// What the chunks so far have come to.
@@ -123,6 +124,7 @@ pub(crate) async fn run(
         done: Mutex::new(run.checkpoint.clone()),
         spent_before: cell.read(|conversation| conversation.spent_within_hour(now)),
         spent: AtomicU64::new(0),
+        sizes: cell.read(|conversation| StackSizes::of(&agent, &conversation.correction(&agent.model))),
         cell,
         effort,
         agent,
@@ -139,7 +141,7 @@ pub(crate) async fn run(
             Err(Given::Over(why)) => why,
         }
     };
-    job.stand_in(why).await
+    if job.run.takes_digest() { job.stand_in(why).await } else { job.so_far(why) }
 }
 
 /// What is given up: the attempt, or models altogether.
@@ -261,6 +263,15 @@ impl Job {
         self.spent.fetch_add(usage.input_tokens + usage.output_tokens, Ordering::Relaxed);
     }
 
+    /// What a run comes to that takes no digest: the chunks that are finished, or nothing. What it was to replace stays, and a
+    /// later run goes on.
+    fn so_far(&self, why: String) -> Result<Made, Failure> {
+        let Some(done) = self.done.lock().clone() else {
+            return Err(Failure { reason: why, retry_after_ms: None, outcome: Some(RunOutcome::Failed) });
+        };
+        Ok(Made { draft: Draft { reason: Some(why), ..self.finished(done) } })
+    }
+
     /// The digest, on a thread of its own: it takes a while over a large range.
     async fn stand_in(self, why: String) -> Result<Made, Failure> {
         tracing::debug!(reason = why, "why no model made a summary");
@@ -270,8 +281,8 @@ impl Job {
         let mut run = self.run.clone();
         run.checkpoint = self.done.lock().clone();
         let digest = tokio::task::spawn_blocking(move || {
-            let Self { cell, agent, sources, .. } = &self;
-            digest_draft(&cell.id, agent, &run, &sources.entries, &sources.summaries)
+            let Self { cell, agent, sizes, sources, .. } = &self;
+            digest_draft(&cell.id, agent, sizes, &run, &sources.entries, &sources.summaries)
         });
         match digest.await {
             Ok(draft) => Ok(Made { draft: Draft { reason: Some(why), ..draft } }),

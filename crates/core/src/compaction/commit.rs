@@ -2,14 +2,16 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::plan::backoff;
-use super::{Draft, Next, after, with_retirement};
+use super::condense::condense;
+use super::plan::{BACKOFF_MAX, backoff};
+use super::sections::fit;
+use super::{Draft, Next, after};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::event::{Event, Run, RunEnd, RunOutcome, Work};
 use crate::ids::{RunId, SummaryId};
 use crate::memory::{DraftMemory, MemorySave, Scope, Source};
-use crate::summary::Summary;
+use crate::summary::{MADE_BY_DIGEST, StackSizes, Summary};
 use crate::tokens::estimate;
 use crate::window::{measure, summary_tokens};
 
@@ -72,7 +74,7 @@ fn bare(text: &str) -> &str {
     text.strip_prefix("[Compaction Summary]:").map_or(text, str::trim)
 }
 
-/// The events that end a run with a checked draft: committed (with a retirement of the stack where that is due), or
+/// The events that end a run with a checked draft: committed (with merges at once where the stack is over its share), or
 /// superseded when its range has a summary already. A late result of a run that is no longer under way, such as
 /// one of an older generation, yields `None`.
 pub fn commit(
@@ -82,27 +84,42 @@ pub fn commit(
     draft: Draft,
     now: Timestamp,
 ) -> Option<Vec<Event>> {
+    let mut events = vec![end_with(conversation, agent, run, draft, now)?];
+    events.extend(condense(&after(conversation, &events), agent, now));
+    Some(events)
+}
+
+/// The end of a run with a draft.
+pub(super) fn end_with(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    run: &RunId,
+    draft: Draft,
+    now: Timestamp,
+) -> Option<Event> {
     let run = conversation.run.as_ref().filter(|current| current.id == *run)?;
     let Some((from_at, to_at, level)) = standing(conversation, run, draft.dates.unwrap_or((now, now))) else {
         let reason = "its range has been dealt with otherwise";
-        return give_up(conversation, agent, RunOutcome::Superseded, reason, now).map(|event| vec![event]);
+        return give_up(conversation, agent, RunOutcome::Superseded, reason, now);
     };
     let id = SummaryId::from(run.id.as_str().replacen('r', "s", 1));
+    let to_seq = draft.to_seq.map_or(run.to_seq, |to_seq| to_seq.min(run.to_seq));
     let mut summary = Summary {
         id: id.clone(),
         level,
         from_seq: run.from_seq,
-        to_seq: run.to_seq,
+        to_seq,
         // The clock may have been set back between the two.
         from_at: from_at.min(to_at),
         to_at: from_at.max(to_at),
-        messages: run.messages,
+        messages: if to_seq < run.to_seq { conversation.count(run.from_seq, to_seq) } else { run.messages },
         tokens: 0,
+        provisional: draft.made_by == MADE_BY_DIGEST,
         made_by: draft.made_by.clone(),
         text: bare(&draft.text).to_owned(),
         identifiers: draft.identifiers,
     };
-    summary.tokens = summary_tokens(&summary);
+    bound(&mut summary, StackSizes::of(agent, &conversation.correction(&agent.model)).item);
     let scope = Scope::learnt_in(&conversation.channel, conversation.direct_with.as_deref());
     let place = |(idx, memory)| save(conversation, run, &id, &scope, &draft.made_by, idx, memory);
     let memories = match run.work {
@@ -111,10 +128,29 @@ pub fn commit(
     };
     let mut end = ended(run, RunOutcome::Committed, None, now);
     end.reason = draft.reason;
+    end.messages = summary.messages;
     end.summary = Some(summary);
     end.memories = memories;
-    let events = with_retirement(conversation, agent, Event::RunEnded(end));
-    Some(weigh(conversation, agent, events))
+    Some(weigh(conversation, agent, Event::RunEnded(end)))
+}
+
+/// Has a summary take no more than so many estimated tokens in the window: first its list of identifiers keeps to a fifth,
+/// then its text gives way by sections. What its author was asked for is smaller; this is what the stack counts on.
+fn bound(summary: &mut Summary, item_tokens: u64) {
+    summary.tokens = summary_tokens(summary);
+    let over = |summary: &Summary| u64::from(summary.tokens).saturating_sub(item_tokens);
+    while over(summary) > 0 {
+        let list = summary.identifier_line().map_or(0, |line| u64::from(estimate(&line)));
+        let keeps = u64::from(estimate(&summary.text)).saturating_sub(over(summary)).max(1);
+        let cut = fit(&summary.text, keeps);
+        if list * 5 <= item_tokens && cut.len() < summary.text.len() {
+            summary.text = cut;
+        } else if summary.identifiers.pop().is_none() {
+            // No item is so small that it holds a head and a word.
+            break;
+        }
+        summary.tokens = summary_tokens(summary);
+    }
 }
 
 /// Dates and level of the summary that a run may commit; `None` when what it worked on is no longer there.
@@ -132,8 +168,9 @@ fn standing(
             all_there.then_some((first.from_at, last.to_at, level + 1))
         }
         Work::Sealed | Work::Truncated => {
-            let overlaps =
-                |summary: &&Summary| summary.from_seq <= run.to_seq && summary.to_seq >= run.from_seq;
+            let overlaps = |summary: &&Summary| {
+                !summary.provisional && summary.from_seq <= run.to_seq && summary.to_seq >= run.from_seq
+            };
             if stack.summaries().any(|summary| overlaps(&summary)) || run.from_seq < conversation.first_seq {
                 return None;
             }
@@ -186,17 +223,14 @@ fn ended(run: &Run, outcome: RunOutcome, reason: Option<String>, now: Timestamp)
     }
 }
 
-/// Fills in what the window is after the events.
-fn weigh(conversation: &Conversation, agent: &AgentSettings, mut events: Vec<Event>) -> Vec<Event> {
-    let then = after(conversation, &events);
-    let tokens = measure(&then, agent).tokens;
-    for event in &mut events {
-        if let Event::RunEnded(end) = event {
-            end.tokens_after = tokens;
-            end.first_kept_seq = then.live.front().map(|entry| entry.seq);
-        }
+/// Fills in what the window is after the event.
+fn weigh(conversation: &Conversation, agent: &AgentSettings, mut event: Event) -> Event {
+    let then = after(conversation, std::slice::from_ref(&event));
+    if let Event::RunEnded(end) = &mut event {
+        end.tokens_after = measure(&then, agent).tokens;
+        end.first_kept_seq = then.live.front().map(|entry| entry.seq);
     }
-    events
+    event
 }
 
 /// A failed attempt: the event to journal and what comes next. `retry_after_ms` is what the model's server asks for.
@@ -207,7 +241,7 @@ pub fn fail_attempt(
     retry_after_ms: Option<u64>,
     now: Timestamp,
 ) -> (Event, Next) {
-    let pause = backoff(agent.compaction.retry_base_ms, run.attempt);
+    let pause = backoff(agent.compaction.retry_base_ms, run.attempt, BACKOFF_MAX);
     let asked = SignedDuration::from_millis(retry_after_ms.unwrap_or(0).min(600_000) as i64);
     let retry_at = now.checked_add(pause.max(asked)).unwrap_or(now);
     let event = Event::RunAttemptFailed {
@@ -234,5 +268,5 @@ pub fn give_up(
 ) -> Option<Event> {
     let run = conversation.run.as_ref()?;
     let end = ended(run, outcome, Some(reason.to_owned()), now);
-    weigh(conversation, agent, vec![Event::RunEnded(end)]).pop()
+    Some(weigh(conversation, agent, Event::RunEnded(end)))
 }

@@ -1,106 +1,156 @@
-//! The emergency: the oldest half leaves the window at once.
+//! The emergency: the oldest turns leave the window at once.
 
 use std::sync::Arc;
 
+use super::extract::entry_tokens;
+use super::plan::{closed_turns, unreserved};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::digest::digest;
+use crate::digest::{digest, gist};
 use crate::event::Event;
 use crate::ids::Seq;
 use crate::message::Entry;
-use crate::summary::{DigestLine, Marker, MarkerKind, StackItem};
+use crate::summary::{DigestLine, Marker, MarkerKind, StackItem, StackSizes};
 use crate::tier::Tier;
-use crate::turn::{Span, spans};
+use crate::turn::Span;
 use crate::window::{Gauge, leaves_room, measure};
 
-/// Share of the usable window that a marker's digest may take.
+/// Share of the usable window that a marker's digest may take, where the stack's share has room for it.
 const DIGEST_SHARE: f64 = 0.05;
 
 /// Share of what left that its digest may take.
 const DIGEST_FRACTION: f64 = 0.2;
 
-/// The emergency that is due: the oldest fraction of the messages (whole turns, the sealed part first) leaves, and
-/// as much again until usage is under the threshold or only the open turn is left. Empty when usage is below the
-/// threshold or nothing can leave. A retirement of the stack may follow the emergency.
+/// Tokens of a marker's own line.
+const MARKER_TOKENS: u64 = 24;
+
+/// Tokens that a digest gets in any case, so that no range is without a word.
+const DIGEST_FLOOR: u64 = 24;
+
+/// The emergency that is due: the oldest turns leave, the sealed part first, until usage is below the aggressive threshold.
+/// The reserved tail goes last, and only until usage is below the emergency threshold. Empty when usage is below that, or
+/// nothing can leave.
 pub fn emergency(conversation: &Conversation, agent: &AgentSettings) -> Vec<Event> {
     let before = measure(conversation, agent);
     if before.tier < Tier::Emergency {
         return Vec::new();
     }
-    drop_oldest(conversation, agent, &before).unwrap_or_default()
+    drop_oldest(conversation, agent, &before, u64::MAX).unwrap_or_default()
 }
 
-/// The same regardless of usage: for a model that says that its window is smaller than we believe.
-pub fn emergency_on_overflow(conversation: &Conversation, agent: &AgentSettings) -> Vec<Event> {
+/// The same regardless of usage, to `most` tokens of the whole request: for a model that says that its window is smaller
+/// than we believe. One turn at the least leaves.
+pub fn emergency_on_overflow(conversation: &Conversation, agent: &AgentSettings, most: u64) -> Vec<Event> {
     let before = measure(conversation, agent);
-    drop_oldest(conversation, agent, &before).unwrap_or_default()
+    drop_oldest(conversation, agent, &before, most).unwrap_or_default()
 }
 
-fn drop_oldest(conversation: &Conversation, agent: &AgentSettings, before: &Gauge) -> Option<Vec<Event>> {
+fn drop_oldest(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    before: &Gauge,
+    most: u64,
+) -> Option<Vec<Event>> {
     let frame = before.regions.system.tokens + before.regions.tools.tokens;
     if !leaves_room(frame, agent.window.usable_tokens()) {
         // Whatever leaves, no request will fit: that is to be mended in the configuration.
         return None;
     }
-    let open = conversation.open_turn.as_ref().map(|open| &open.id);
-    let mut closed = spans(conversation);
-    closed.retain(|span| Some(&span.turn) != open);
-    let step = agent.compaction.emergency_fraction * conversation.live.len() as f64;
-    let mut n_turns = 0;
+    let turns = closed_turns(conversation);
+    let n_free = unreserved(conversation, agent, turns.clone()).len();
+    let least = agent.compaction.emergency_fraction * conversation.live.len() as f64;
+    let below = |threshold: f64| ((threshold * agent.window.usable_tokens() as f64) as u64).min(most);
+    let calm = below(agent.compaction.aggressive_threshold);
+    let full = below(agent.compaction.emergency_threshold);
+    let fewest = |most| fewest(conversation, agent, &turns, before, most);
+    let mut n_turns = fewest(calm).min(n_free).max(fewest(full)).max(at_least(&turns, least));
     loop {
-        let taken = take(&closed, n_turns, step);
-        if taken == n_turns {
-            return None;
-        }
-        n_turns = taken;
-        let to_seq = closed[n_turns - 1].to_seq;
+        n_turns = n_turns.min(turns.len());
+        let to_seq = turns.get(n_turns.checked_sub(1)?)?.to_seq;
         let marker = marker(conversation, agent, to_seq);
-        let messages = closed[..n_turns].iter().map(|span| span.messages).sum();
+        let messages = turns[..n_turns].iter().map(|span| span.messages).sum();
         let event =
             Event::EmergencyApplied { marker, messages, tokens_before: before.tokens, tokens_after: 0 };
-        let events = super::with_retirement(conversation, agent, event);
-        let after = measure(&super::after(conversation, &events), agent);
-        if after.tier < Tier::Emergency || n_turns == closed.len() {
-            return Some(with_tokens_after(events, after.tokens));
+        let tokens = measure(&super::after(conversation, std::slice::from_ref(&event)), agent).tokens;
+        let target = if n_turns < n_free { calm } else { full };
+        if tokens < target || n_turns == turns.len() {
+            return Some(vec![with_tokens_after(event, tokens)]);
         }
+        n_turns += 1;
     }
 }
 
-/// The number of turns, counted from the oldest, that comes nearest to `step` messages more than `n_turns` hold.
-fn take(closed: &[Span], n_turns: usize, step: f64) -> usize {
-    let mut n_messages = 0.0;
-    let mut taken = n_turns;
-    for span in &closed[n_turns..] {
-        let with = n_messages + span.messages as f64;
-        if taken > n_turns && (with - step).abs() > (n_messages - step).abs() {
-            break;
-        }
-        n_messages = with;
-        taken += 1;
-    }
-    taken
+/// The number of oldest turns that hold so many messages.
+fn at_least(turns: &[Span], messages: f64) -> usize {
+    let mut held = 0.0;
+    let is_wanted = |span: &&Span| {
+        let is_wanted = held < messages;
+        held += span.messages as f64;
+        is_wanted
+    };
+    turns.iter().take_while(is_wanted).count()
 }
 
-/// The marker for everything up to `to_seq`, an adjacent truncated marker before it joined in.
+/// The number of oldest turns by whose leaving alone the request comes below so many tokens; at least one.
+pub(crate) fn fewest(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    turns: &[Span],
+    before: &Gauge,
+    most: u64,
+) -> usize {
+    let correction = conversation.correction(&agent.model);
+    let mut left = before.estimated_tokens;
+    let leaves = turns.iter().take_while(|span| {
+        let is_over = correction.apply(left) >= most;
+        left = left.saturating_sub(span.tokens);
+        is_over
+    });
+    leaves.count().max(1)
+}
+
+/// The marker for everything up to `to_seq`, an adjacent truncated marker before it joined in. Its digest takes what the
+/// stack's share has free.
 fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Marker {
     let leaving = conversation.live.iter().take_while(|entry| entry.seq <= to_seq).cloned();
     let leaving: Vec<Arc<Entry>> = leaving.map(|entry| conversation.without_deleted(entry)).collect();
-    let tokens: u64 = leaving.iter().map(|entry| u64::from(entry.tokens)).sum();
-    let cap = agent.window.usable_tokens() as f64 * DIGEST_SHARE;
-    let budget = (tokens as f64 * DIGEST_FRACTION).min(cap) as u32;
-    let mut lines = digest(&leaving, budget);
+    let tokens = entry_tokens(&leaving);
+    let joined = match conversation.stack.items().last() {
+        Some(StackItem::Marker(last)) if last.kind == MarkerKind::Truncated => Some(last),
+        _ => None,
+    };
+    let correction = conversation.correction(&agent.model);
+    let others = conversation.stack.tokens() - joined.map_or(0, |last| u64::from(last.tokens));
+    let free = StackSizes::of(agent, &correction).cap.saturating_sub(others + MARKER_TOKENS);
+    let share = correction.undo((agent.window.usable_tokens() as f64 * DIGEST_SHARE) as u64);
+    let cap = share.min(free).max(DIGEST_FLOOR) as u32;
+    let budget = (tokens as f64 * DIGEST_FRACTION).min(f64::from(cap)) as u32;
+    // What a run under way works on gives way to its summary: the rest must have words of its own.
+    let sealed_to = conversation.run.as_ref().map_or(to_seq, |run| run.to_seq);
+    let (sealed, rest) = leaving.split_at(leaving.partition_point(|entry| entry.seq <= sealed_to));
+    let share = |part: &[Arc<Entry>]| (u64::from(budget) * entry_tokens(part) / tokens.max(1)) as u32;
+    let mut lines: Vec<DigestLine> = [sealed, rest].map(|part| quoted(part, share(part))).concat();
     let mut from_seq = leaving.first().map_or(to_seq, |entry| entry.seq);
-    if let Some(StackItem::Marker(last)) = conversation.stack.items().last()
-        && last.kind == MarkerKind::Truncated
-    {
+    if let Some(last) = joined {
         from_seq = last.from_seq;
         let older = last.digest.iter().filter(|line| !conversation.deleted.contains(&line.seq));
-        lines = join(older, lines, cap as u32);
+        lines = join(older, lines, cap);
     }
     Marker::new(MarkerKind::Truncated, from_seq, to_seq, lines).counting(conversation.count(from_seq, to_seq))
 }
 
-/// Both digests, thinned evenly until they fit.
+/// The digest of some entries, or else the gist of them.
+fn quoted(entries: &[Arc<Entry>], budget: u32) -> Vec<DigestLine> {
+    let mut lines = digest(entries, budget);
+    if let (true, Some(last)) = (lines.is_empty(), entries.last()) {
+        let gist = gist(entries, budget.max(DIGEST_FLOOR as u32));
+        let text = gist.unwrap_or_else(|| format!("{} messages without words of people", entries.len()));
+        lines.push(DigestLine { seq: last.seq, text });
+    }
+    lines
+}
+
+/// Both digests, thinned evenly until they fit. The newest line stays.
 fn join<'a>(
     older: impl Iterator<Item = &'a DigestLine>,
     newer: Vec<DigestLine>,
@@ -108,7 +158,7 @@ fn join<'a>(
 ) -> Vec<DigestLine> {
     let mut lines: Vec<DigestLine> = older.cloned().chain(newer).collect();
     while lines.len() > 1 && crate::tokens::estimate(&crate::digest::render(&lines)) > cap {
-        let mut keep = false;
+        let mut keep = lines.len() % 2 == 0;
         lines.retain(|_| {
             keep = !keep;
             keep
@@ -117,11 +167,9 @@ fn join<'a>(
     lines
 }
 
-fn with_tokens_after(mut events: Vec<Event>, tokens: u64) -> Vec<Event> {
-    for event in &mut events {
-        if let Event::EmergencyApplied { tokens_after, .. } = event {
-            *tokens_after = tokens;
-        }
+fn with_tokens_after(mut event: Event, tokens: u64) -> Event {
+    if let Event::EmergencyApplied { tokens_after, .. } = &mut event {
+        *tokens_after = tokens;
     }
-    events
+    event
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::Draft;
 use super::identifiers::{self, Mask};
 use super::sections::{added_to, digest_by_sections};
-use super::transcript::summary_limit;
 use crate::agent::AgentSettings;
 use crate::digest::{digest, gist, render};
 use crate::event::{Checkpoint, Run, Work};
@@ -13,7 +12,7 @@ use crate::ids::{ChannelId, Seq};
 use crate::memory::{DraftMemory, extract};
 use crate::message::Entry;
 use crate::settings::IdentifierPolicy;
-use crate::summary::{MADE_BY_DIGEST, Summary};
+use crate::summary::{MADE_BY_DIGEST, StackSizes, Summary};
 use crate::window::cut_middle;
 
 /// Share of its source that a digest takes: where evidence and answers were measured (FIELD.md).
@@ -26,7 +25,7 @@ const IDENTIFIER_SHARE: f64 = 0.2;
 const IDENTIFIER_SOURCE_SHARE: f64 = 0.1;
 
 /// Tokens of a summary's head in the window, roughly.
-const HEAD_TOKENS: u64 = 48;
+const HEAD_TOKENS: u64 = 36;
 
 /// Tokens that a message which was left out gets in the summary, at most: a share of the summary's room.
 const LEFT_OUT_SHARE: f64 = 0.25;
@@ -48,26 +47,38 @@ pub fn masked(draft: Draft, mask: Option<&Mask>) -> Draft {
 }
 
 /// The identifiers that stand beside a summary of these entries, or of a merge of these summaries.
-pub fn identifiers_beside(agent: &AgentSettings, entries: &[Arc<Entry>], sources: &[Summary]) -> Vec<String> {
+pub fn identifiers_beside(
+    agent: &AgentSettings,
+    sizes: &StackSizes,
+    entries: &[Arc<Entry>],
+    sources: &[Summary],
+) -> Vec<String> {
     if agent.compaction.identifiers != IdentifierPolicy::Preserve {
         return Vec::new();
     }
-    let merge = !sources.is_empty();
-    let source = if merge { summary_tokens(sources) } else { entry_tokens(entries) };
-    let room = summary_limit(agent, source, merge) as f64 * IDENTIFIER_SHARE;
-    let budget = room.min(source as f64 * IDENTIFIER_SOURCE_SHARE) as u32;
-    if merge { identifiers::of_summaries(sources, budget) } else { identifiers::of_entries(entries, budget) }
+    let (source, most) = if sources.is_empty() {
+        let source = entry_tokens(entries);
+        (source, sizes.summary(source))
+    } else {
+        let source = summary_tokens(sources);
+        (source, sizes.merge(source))
+    };
+    let budget = (most as f64 * IDENTIFIER_SHARE).min(source as f64 * IDENTIFIER_SOURCE_SHARE) as u32;
+    if sources.is_empty() {
+        identifiers::of_entries(entries, budget)
+    } else {
+        identifiers::of_summaries(sources, budget)
+    }
 }
 
-/// Most tokens of a summary's text where the configuration caps the summary: the rest is for its head, and for the list
-/// of identifiers.
-pub fn text_cap(agent: &AgentSettings) -> Option<u64> {
-    let cap = agent.compaction.target_tokens?;
+/// Most tokens of a summary's text, of so many of the whole summary in the window: the rest is for its head, and for the
+/// list of identifiers.
+pub fn text_limit(agent: &AgentSettings, summary_tokens: u64) -> u64 {
     let list = match agent.compaction.identifiers {
-        IdentifierPolicy::Preserve => (cap as f64 * IDENTIFIER_SHARE) as u64,
+        IdentifierPolicy::Preserve => (summary_tokens as f64 * IDENTIFIER_SHARE) as u64,
         IdentifierPolicy::Anonymize | IdentifierPolicy::Off => 0,
     };
-    Some(cap.saturating_sub(list + HEAD_TOKENS).max(HEAD_TOKENS))
+    summary_tokens.saturating_sub(list + HEAD_TOKENS).max(summary_tokens / 3)
 }
 
 /// Estimated tokens of entries as the window has them.
@@ -85,21 +96,24 @@ pub fn summary_tokens(sources: &[Summary]) -> u64 {
 pub fn digest_draft(
     channel: &ChannelId,
     agent: &AgentSettings,
+    sizes: &StackSizes,
     run: &Run,
     entries: &[Arc<Entry>],
     sources: &[Summary],
 ) -> Draft {
     let draft = if matches!(run.work, Work::Merge { .. }) {
-        merge_draft(agent, sources)
+        merge_draft(agent, sizes, sources)
     } else {
-        entries_draft(agent, run.checkpoint.as_ref(), entries)
+        entries_draft(agent, sizes, run.checkpoint.as_ref(), entries)
     };
     masked(draft, mask_for(channel, agent).as_ref())
 }
 
-fn merge_draft(agent: &AgentSettings, sources: &[Summary]) -> Draft {
+/// A merge without a model, of the words of its sources.
+pub(super) fn merge_draft(agent: &AgentSettings, sizes: &StackSizes, sources: &[Summary]) -> Draft {
     let tokens = summary_tokens(sources);
-    let mut text = digest_by_sections(sources, summary_limit(agent, tokens, true).min(tokens / 2) as u32);
+    let limit = text_limit(agent, sizes.merge(tokens)).min(tokens / 2);
+    let mut text = digest_by_sections(sources, limit as u32);
     if text.trim().is_empty() {
         // Not one line of them is short enough to be taken whole.
         let texts: Vec<String> = sources.iter().map(|summary| cut_middle(&summary.text, 0.4)).collect();
@@ -108,23 +122,29 @@ fn merge_draft(agent: &AgentSettings, sources: &[Summary]) -> Draft {
     Draft {
         text,
         made_by: MADE_BY_DIGEST.to_owned(),
-        identifiers: identifiers_beside(agent, &[], sources),
+        identifiers: identifiers_beside(agent, sizes, &[], sources),
         ..Draft::default()
     }
 }
 
-fn entries_draft(agent: &AgentSettings, done: Option<&Checkpoint>, entries: &[Arc<Entry>]) -> Draft {
+fn entries_draft(
+    agent: &AgentSettings,
+    sizes: &StackSizes,
+    done: Option<&Checkpoint>,
+    entries: &[Arc<Entry>],
+) -> Draft {
     let rest = match done {
         Some(done) => &entries[entries.partition_point(|entry| entry.seq <= done.to_seq)..],
         None => entries,
     };
-    let text = render(&digest(rest, digest_budget(agent, entry_tokens(rest))));
+    let budget = digest_budget(agent, sizes, entry_tokens(rest));
+    let text = render(&digest(rest, budget));
     let text = match (text.is_empty(), done) {
-        (true, None) => gist(rest, digest_budget(agent, entry_tokens(rest)))
+        (true, None) => gist(rest, budget)
             .unwrap_or_else(|| format!("{} messages without words worth keeping.", entries.len())),
         (_, done) => added_to(done.map(|done| done.text.as_str()), &text),
     };
-    let text = with_left_out(agent, &text, entries, done.map_or(&[], |done| &done.left_out));
+    let text = with_left_out(sizes, &text, entries, done.map_or(&[], |done| &done.left_out));
     let mut memories = done.map(|done| done.memories.clone()).unwrap_or_default();
     for memory in extract(rest) {
         if !memories.contains(&memory) {
@@ -137,21 +157,21 @@ fn entries_draft(agent: &AgentSettings, done: Option<&Checkpoint>, entries: &[Ar
         made_by: MADE_BY_DIGEST.to_owned(),
         memories,
         dates,
-        identifiers: identifiers_beside(agent, entries, &[]),
-        reason: None,
+        identifiers: identifiers_beside(agent, sizes, entries, &[]),
+        ..Draft::default()
     }
 }
 
-fn digest_budget(agent: &AgentSettings, source_tokens: u64) -> u32 {
+fn digest_budget(agent: &AgentSettings, sizes: &StackSizes, source_tokens: u64) -> u32 {
     let wanted = (source_tokens as f64 * DIGEST_SHARE) as u64;
-    wanted.min(summary_limit(agent, source_tokens, false)).max(24) as u32
+    wanted.min(text_limit(agent, sizes.summary(source_tokens))).max(24) as u32
 }
 
 /// The summary with digests of the messages that its model did not see for their size.
-pub fn with_left_out(agent: &AgentSettings, text: &str, entries: &[Arc<Entry>], left_out: &[Seq]) -> String {
+pub fn with_left_out(sizes: &StackSizes, text: &str, entries: &[Arc<Entry>], left_out: &[Seq]) -> String {
     let mut text = text.to_owned();
     for entry in entries.iter().filter(|entry| left_out.contains(&entry.seq)) {
-        let room = summary_limit(agent, u64::from(entry.tokens), false) as f64 * LEFT_OUT_SHARE;
+        let room = sizes.summary(u64::from(entry.tokens)) as f64 * LEFT_OUT_SHARE;
         let lines = digest(std::slice::from_ref(entry), room.max(24.0) as u32);
         let mut quoted = render(&lines);
         if quoted.is_empty() {

@@ -4,6 +4,7 @@
 //! then applies.
 
 mod commit;
+mod condense;
 mod emergency;
 mod extract;
 pub mod identifiers;
@@ -17,16 +18,17 @@ mod transcript;
 
 use jiff::Timestamp;
 
-use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::event::{Event, Record};
+use crate::ids::Seq;
 use crate::memory::DraftMemory;
-use crate::summary::{due_retirement, stack_cap};
 
 pub use commit::{Rejection, check, commit, fail_attempt, give_up};
+pub(crate) use emergency::fewest;
 pub use emergency::{emergency, emergency_on_overflow};
 pub use extract::{
-    digest_draft, entry_tokens, identifiers_beside, mask_for, masked, summary_tokens, text_cap, with_left_out,
+    digest_draft, entry_tokens, identifiers_beside, mask_for, masked, summary_tokens, text_limit,
+    with_left_out,
 };
 pub use plan::{Decision, next_run, over_budget, request_manual};
 pub(crate) use plan::{closed_turns, compactable};
@@ -36,7 +38,7 @@ pub use save::{memory_save_tool, parse_memory, split_memories};
 pub use stages::{Room, next_chunk};
 pub use transcript::{
     Beside, Brief, INSTRUCTION_MAX_CHARS, InstructionTooLong, Script, check_instruction, earlier_summary,
-    request_tokens, summary_limit,
+    request_tokens,
 };
 
 /// What an attempt of a run has made.
@@ -54,6 +56,8 @@ pub struct Draft {
     pub identifiers: Vec<String>,
     /// Why it was made as it was: why no model made it.
     pub reason: Option<String>,
+    /// The last entry that it stands for, where that is not its run's: the rest was given up.
+    pub to_seq: Option<Seq>,
 }
 
 /// What becomes of a run after a failed attempt.
@@ -64,7 +68,7 @@ pub enum Next {
         /// When.
         at: Timestamp,
     },
-    /// Attempts are used up: the digest stands in.
+    /// Attempts are used up: the digest stands in, for a run that takes one ([`Run::takes_digest`]).
     Digest,
 }
 
@@ -78,19 +82,4 @@ pub(crate) fn after(conversation: &Conversation, events: &[Event]) -> Conversati
         let _unfit = then.apply(&record);
     }
     then
-}
-
-/// The event, followed by the retirement that it makes due when the stack is over its share of the window.
-pub(crate) fn with_retirement(
-    conversation: &Conversation,
-    agent: &AgentSettings,
-    event: Event,
-) -> Vec<Event> {
-    let mut events = vec![event];
-    let then = after(conversation, &events);
-    let cap = stack_cap(agent) as f64 / conversation.correction(&agent.model).ratio;
-    if let Some(marker) = due_retirement(&then.stack, cap as u64) {
-        events.push(Event::StackRetired { marker });
-    }
-    events
 }

@@ -2,13 +2,14 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::condense::condense;
 use super::{after, give_up};
 use crate::agent::AgentSettings;
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, Failures};
 use crate::event::{Event, Run, RunOutcome, RunRequest, Trigger, Work};
 use crate::ids::{RunId, Seq};
 use crate::prune;
-use crate::summary::{MarkerKind, due_merge};
+use crate::summary::{MarkerKind, Merge, StackItem, StackSizes, due_merge};
 use crate::tier::Tier;
 use crate::turn::{Span, spans};
 use crate::window::measure;
@@ -28,17 +29,26 @@ pub enum Decision {
 }
 
 /// Longest pause after failed runs.
-const BACKOFF_MAX: SignedDuration = SignedDuration::from_mins(5);
+pub(super) const BACKOFF_MAX: SignedDuration = SignedDuration::from_mins(5);
+
+/// First and longest pause after failed runs that can wait: what a model makes badly time and again costs little.
+const DEFERRED: (SignedDuration, SignedDuration) =
+    (SignedDuration::from_mins(1), SignedDuration::from_hours(1));
 
 /// Closed turns at the newest end that no run takes, however large they are (CONTRACT.md, `reserve_ratio`).
 const RESERVED_TURNS: usize = 2;
 
-/// The run that is due, if any. Order: none while one is under way; queued manual runs; pruning, and then it is measured
-/// again; a truncated marker's owed run; the tier; the number of messages; a merge. Back-off after failures delays all
-/// but manual runs; one that is not urgent waits for a budget, and for a cold cache where the settings say so.
+/// The run that is due, if any. Order: none while one is under way; the stack over its share; queued manual runs; pruning,
+/// and then it is measured again; a truncated marker's owed run; a merge that is pressing; the tier; the number of messages;
+/// other merges; what is provisional. Back-off after failures delays all but manual runs, and what can be deferred delays
+/// nothing else; one that is not urgent waits for a budget, and for a cold cache where the settings say so.
 pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Decision {
     if conversation.run.is_some() {
         return Decision::Idle;
+    }
+    let merged = condense(conversation, agent, now);
+    if !merged.is_empty() {
+        return Decision::Apply(merged);
     }
     let planner = Planner::new(conversation, agent, now);
     if let Some(queued) = conversation.queued_runs.front() {
@@ -53,14 +63,23 @@ pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timesta
     if !agent.compaction.enabled {
         return Decision::Idle;
     }
-    let due = planner.truncated().or_else(|| planner.threshold()).or_else(|| planner.messages());
-    let Some(run) = due.or_else(|| planner.merge()) else { return Decision::Idle };
-    let failed = backoff_until(conversation, agent, now);
-    let waits = [failed, planner.cold(&run), planner.budget(&run)];
-    match waits.into_iter().flatten().filter(|until| *until > now).max() {
-        Some(until) => Decision::WaitUntil(until),
-        None => Decision::Start(Box::new(run)),
+    let mut earliest: Option<Timestamp> = None;
+    let due = std::iter::once_with(|| planner.truncated())
+        .chain(std::iter::once_with(|| planner.pressing_merge()))
+        .chain(std::iter::once_with(|| planner.threshold()))
+        .chain(std::iter::once_with(|| planner.messages()))
+        .chain(std::iter::once_with(|| planner.merge()))
+        .chain(std::iter::once_with(|| planner.provisional()));
+    for run in due.flatten() {
+        match planner.waits(&run) {
+            None => return Decision::Start(Box::new(run)),
+            Some(until) => earliest = Some(earliest.map_or(until, |other| other.min(until))),
+        }
+        if !run.trigger.is_deferrable() {
+            break;
+        }
     }
+    earliest.map_or(Decision::Idle, Decision::WaitUntil)
 }
 
 /// Runs have taken as many tokens within the last hour as the settings allow.
@@ -88,17 +107,21 @@ pub fn request_manual(
 }
 
 /// The pause after failed runs: the base, doubled with each further failure.
-fn backoff_until(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Option<Timestamp> {
-    let failures = conversation.failures;
+fn backoff_until(
+    failures: Failures,
+    base_ms: u64,
+    longest: SignedDuration,
+    now: Timestamp,
+) -> Option<Timestamp> {
     // A failure in the future: the clock was set back, and nobody knows how long ago it was.
     let last_at = failures.last_at.filter(|at| *at <= now)?;
-    last_at.checked_add(backoff(agent.compaction.retry_base_ms, failures.n)).ok()
+    last_at.checked_add(backoff(base_ms, failures.n, longest)).ok()
 }
 
 /// The pause after the `n`th failure in a row.
-pub(super) fn backoff(base_ms: u64, n: u32) -> SignedDuration {
+pub(super) fn backoff(base_ms: u64, n: u32, longest: SignedDuration) -> SignedDuration {
     let factor = 1_u64 << n.saturating_sub(1).min(16);
-    let pause = base_ms.saturating_mul(factor).min(BACKOFF_MAX.as_millis() as u64);
+    let pause = base_ms.saturating_mul(factor).min(longest.as_millis() as u64);
     SignedDuration::from_millis(pause as i64)
 }
 
@@ -115,22 +138,31 @@ pub(crate) fn compactable(conversation: &Conversation, agent: &AgentSettings) ->
     let sealed_to = conversation.sealed_range().map(|(_, to)| to);
     let mut closed = closed_turns(conversation);
     closed.retain(|span| sealed_to.is_none_or(|to| span.from_seq > to));
+    unreserved(conversation, agent, closed)
+}
+
+/// Turns without the reserved tail.
+pub(super) fn unreserved(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    mut turns: Vec<Span>,
+) -> Vec<Span> {
     let correction = conversation.correction(&agent.model);
     let reserve = agent.compaction.reserve_ratio * agent.window.usable_tokens() as f64;
     let mut spared_tokens = 0.0;
     let mut n_spared = 0;
-    while let Some(span) = closed.last() {
+    while let Some(span) = turns.last() {
         if n_spared >= RESERVED_TURNS && spared_tokens >= reserve {
             break;
         }
         n_spared += 1;
         spared_tokens += correction.apply(span.tokens) as f64;
-        closed.pop();
+        turns.pop();
     }
-    closed
+    turns
 }
 
-struct Planner<'a> {
+pub(super) struct Planner<'a> {
     conversation: &'a Conversation,
     agent: &'a AgentSettings,
     now: Timestamp,
@@ -139,7 +171,7 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn new(conversation: &'a Conversation, agent: &'a AgentSettings, now: Timestamp) -> Self {
+    pub(super) fn new(conversation: &'a Conversation, agent: &'a AgentSettings, now: Timestamp) -> Self {
         let gauge = measure(conversation, agent);
         Self { conversation, agent, now, tokens_before: gauge.tokens, tier: gauge.tier }
     }
@@ -204,9 +236,23 @@ impl<'a> Planner<'a> {
         self.sealed(Trigger::Messages, fraction)
     }
 
+    /// Until when a run waits.
+    fn waits(&self, run: &Run) -> Option<Timestamp> {
+        let failed = if run.trigger.is_deferrable() {
+            let (first, longest) = DEFERRED;
+            backoff_until(self.conversation.deferred_failures, first.as_millis() as u64, longest, self.now)
+        } else {
+            let first_ms = self.agent.compaction.retry_base_ms;
+            backoff_until(self.conversation.failures, first_ms, BACKOFF_MAX, self.now)
+        };
+        let waits = [failed, self.cold(run), self.budget(run)];
+        waits.into_iter().flatten().filter(|until| *until > self.now).max()
+    }
+
     /// A run that may wait: neither the aggressive tier nor a range without a summary presses.
     fn can_wait(run: &Run) -> bool {
-        run.tier < Tier::Aggressive && !matches!(run.work, Work::Truncated)
+        run.trigger == Trigger::Provisional
+            || (run.tier < Tier::Aggressive && !matches!(run.work, Work::Truncated))
     }
 
     /// Until when a run waits for the provider's cache to have gone cold.
@@ -250,9 +296,37 @@ impl<'a> Planner<'a> {
 
     fn merge(&self) -> Option<Run> {
         let stack = &self.conversation.stack;
-        let (sources, level) = due_merge(stack, self.agent.compaction.fan_out)?;
+        self.merge_of(due_merge(stack, &self.sizes(), self.agent.compaction.fan_out)?)
+    }
+
+    /// The merge, where the stack is near its share and the window is not: it must not wait behind runs that add to it.
+    fn pressing_merge(&self) -> Option<Run> {
+        let presses = self.conversation.stack.tokens() > self.sizes().soft && self.tier < Tier::Aggressive;
+        presses.then(|| self.merge())?
+    }
+
+    pub(super) fn merge_of(&self, Merge { sources, level }: Merge) -> Option<Run> {
+        let stack = &self.conversation.stack;
         let from_seq = stack.summary(sources.first()?)?.from_seq;
         let to_seq = stack.summary(sources.last()?)?.to_seq;
         Some(self.run(Trigger::Merge, Work::Merge { sources, level }, from_seq, to_seq))
+    }
+
+    /// The oldest range that no model has summarised, made again from its entries while the window is calm. In journals of
+    /// earlier versions also one that had left the window behind a marker.
+    fn provisional(&self) -> Option<Run> {
+        if self.tier > Tier::Calm {
+            return None;
+        }
+        let is_owed = |item: &&StackItem| match item {
+            StackItem::Summary(summary) => summary.provisional,
+            StackItem::Marker(marker) => marker.kind == MarkerKind::Retired,
+        };
+        let (from_seq, to_seq) = self.conversation.stack.items().iter().find(is_owed)?.range();
+        Some(self.run(Trigger::Provisional, Work::Truncated, from_seq, to_seq))
+    }
+
+    fn sizes(&self) -> StackSizes {
+        StackSizes::of(self.agent, &self.conversation.correction(&self.agent.model))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::commit::Rejection;
 use super::identifiers::{Kind, find, words};
-use super::sections::{Section, Sections, digest_text};
+use super::sections::{Section, Sections, fit};
 use crate::message::{Entry, Role, text_of};
 use crate::summary::Summary;
 use crate::tokens::estimate;
@@ -46,7 +46,7 @@ pub struct Source {
     request: Option<OpenRequest>,
     /// It is made by extraction, without headings.
     is_plain: bool,
-    /// Most tokens, where the configuration sets them.
+    /// Most estimated tokens.
     cap_tokens: Option<u64>,
 }
 
@@ -87,10 +87,10 @@ impl Source {
         self
     }
 
-    /// The same for a summary of so many tokens at most.
+    /// The same for a summary of so many estimated tokens at most.
     #[must_use]
-    pub fn capped(self, cap_tokens: Option<u64>) -> Self {
-        Self { cap_tokens, ..self }
+    pub fn capped(self, cap_tokens: u64) -> Self {
+        Self { cap_tokens: Some(cap_tokens), ..self }
     }
 }
 
@@ -103,7 +103,7 @@ pub enum Fault {
     Invented(Vec<String>),
     /// The latest open request is gone.
     RequestLost(OpenRequest),
-    /// It is over the cap that is configured.
+    /// It is over the size that it was asked for.
     TooLong {
         /// Its tokens.
         tokens: u64,
@@ -211,7 +211,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Mends what can be mended: prose without headings goes under `Critical context`, lines with invented identifiers
-/// go, what is too long is reduced to its own digest, a lost request is put back.
+/// go, what is too long is cut by sections, a lost request is put back.
 ///
 /// # Errors
 /// Most of the text would go.
@@ -230,7 +230,7 @@ pub fn mend(text: &str, faults: &[Fault], source: &Source) -> Result<String, Rej
         mended = kept;
     }
     if let Some(cap) = source.cap_tokens.filter(|cap| u64::from(estimate(&mended)) > *cap) {
-        mended = digest_text(&mended, cap as u32);
+        mended = fit(&mended, cap);
     }
     let mut sections = Sections::parse(&mended);
     for fault in faults {

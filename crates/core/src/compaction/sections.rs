@@ -40,6 +40,18 @@ impl Section {
         Self::Critical,
     ];
 
+    /// All, the least needed first: what a reader who goes on from here can best do without.
+    const BY_NEED: [Self; 8] = [
+        Self::Mood,
+        Self::Progress,
+        Self::Goal,
+        Self::Critical,
+        Self::NextSteps,
+        Self::Decisions,
+        Self::Constraints,
+        Self::Active,
+    ];
+
     /// Its heading.
     pub fn heading(self) -> &'static str {
         match self {
@@ -143,6 +155,11 @@ impl Sections {
         if let (None, Some(body)) = (self.get(section), from.get(section)) {
             self.parts.insert(section, body.to_owned());
         }
+    }
+
+    /// The text of one without headings.
+    fn bare(&self) -> String {
+        self.parts.values().cloned().collect::<Vec<_>>().join("\n")
     }
 
     /// The text: headings in their order, a blank line between sections.
@@ -257,8 +274,63 @@ pub fn digest_by_sections(sources: &[Summary], budget_tokens: u32) -> String {
     merged.render()
 }
 
+/// A text in so many estimated tokens: lines go, those of the least needed section first, the oldest of each first. None is
+/// cut in its middle, unless it is the last one and too long by itself.
+pub(super) fn fit(text: &str, budget_tokens: u64) -> String {
+    let mut sections = Sections::parse(text);
+    let whole = |sections: &Sections| if sections.headed { sections.render() } else { sections.bare() };
+    let mut fitted = whole(&sections);
+    while size(&fitted) > budget_tokens {
+        let over = size(&fitted) - budget_tokens;
+        let Some(section) = Section::BY_NEED.into_iter().find(|one| sections.get(*one).is_some()) else {
+            break;
+        };
+        let body = sections.parts.remove(&section).unwrap_or_default();
+        let left = without_oldest(&body, over);
+        if left.is_empty() && sections.is_empty() {
+            let last = body.lines().next_back().unwrap_or_default();
+            return shortened(last, budget_tokens);
+        }
+        sections.add(section, left);
+        fitted = whole(&sections);
+    }
+    fitted
+}
+
+/// What follows the first lines of a text that make up so many tokens; one line at the least goes.
+fn without_oldest(body: &str, tokens: u64) -> &str {
+    let mut gone = 0;
+    let mut rest = body;
+    while let Some((line, after)) = rest.split_once('\n') {
+        rest = after;
+        gone += size(line) + 1;
+        if gone >= tokens {
+            return rest;
+        }
+    }
+    ""
+}
+
+/// One line, by its sentences, or else by its ends.
+fn shortened(line: &str, budget_tokens: u64) -> String {
+    let extract = digest_text(line, budget_tokens as u32);
+    if !extract.trim().is_empty() && size(&extract) <= budget_tokens {
+        return extract;
+    }
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let fits = |n: &usize| size(&words[..*n].join(" ")) <= budget_tokens;
+    let n_words = (1..=words.len()).take_while(fits).last().unwrap_or(0);
+    if n_words > 0 {
+        return words[..n_words].join(" ");
+    }
+    // Scripts without spaces, and words without an end.
+    let n_chars = line.chars().count() as u64;
+    let keeps = n_chars * budget_tokens / size(line).max(1);
+    line.chars().take(keeps.max(1) as usize).collect()
+}
+
 /// The digest of one summary, section by section.
-pub(super) fn digest_text(text: &str, budget_tokens: u32) -> String {
+fn digest_text(text: &str, budget_tokens: u32) -> String {
     let at = jiff::Timestamp::UNIX_EPOCH;
     let seq = crate::ids::Seq(1);
     let whole = Summary {
@@ -273,6 +345,7 @@ pub(super) fn digest_text(text: &str, budget_tokens: u32) -> String {
         made_by: String::new(),
         text: text.to_owned(),
         identifiers: Vec::new(),
+        provisional: false,
     };
     digest_by_sections(&[whole], budget_tokens)
 }

@@ -13,21 +13,9 @@ use crate::event::Run;
 use crate::ids::{ChannelId, Seq};
 use crate::message::{Entry, Part, Role, text_of};
 use crate::model::{ChatMessage, ChatRequest, Purpose};
-use crate::summary::{Summary, stack_cap};
+use crate::summary::Summary;
 use crate::tokens::estimate;
 use crate::window::{cut_middle, escape_name, escape_text, short_date, short_time};
-
-/// A summary may take this share of its source, within the limits below.
-const SUMMARY_SHARE: f64 = 0.35;
-
-/// Share of its sources that a merge may take.
-const MERGE_SHARE: f64 = 0.5;
-
-/// Least room that a summary is given, in tokens.
-const SUMMARY_FLOOR: u64 = 96;
-
-/// Levels of full fan-out that the stack's share is to hold: a summary gets its part of that.
-const LEVELS_IN_SIGHT: u32 = 3;
 
 /// Longest tool result in a transcript, in characters: tool mechanics are not worth more.
 const RESULT_MAX_CHARS: usize = 400;
@@ -60,18 +48,6 @@ pub fn check_instruction(text: &str) -> Result<(), InstructionTooLong> {
     }
     let chars = text.chars().count();
     if chars > INSTRUCTION_MAX_CHARS { Err(InstructionTooLong { chars }) } else { Ok(()) }
-}
-
-/// Most tokens of a summary: a share of its source, so that it never grows, within its part of the stack's share and
-/// the cap that is configured. `agent`: the agent on the model that answers, in whose window the summary will stand.
-pub fn summary_limit(agent: &AgentSettings, source_tokens: u64, merge: bool) -> u64 {
-    let share = if merge { MERGE_SHARE } else { SUMMARY_SHARE };
-    let stack = stack_cap(agent) as f64;
-    let part = (stack / (f64::from(agent.compaction.fan_out) * f64::from(LEVELS_IN_SIGHT))) as u64;
-    let wanted = (source_tokens as f64 * share) as u64;
-    let most =
-        agent.window.output_reserve_tokens.max(1).min(agent.compaction.target_tokens.unwrap_or(u64::MAX));
-    wanted.clamp(SUMMARY_FLOOR, part.max(SUMMARY_FLOOR)).min(most.max(1))
 }
 
 /// What all requests of a run share, on one model.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Archived, Conversation, Draft, Failures, OpenTurn};
 use crate::event::{Event, Receipt, Record};
 use crate::ids::{MessageId, OutboxId, Seq, TurnId};
-use crate::message::{Entry, Pending};
+use crate::message::{Entry, LOST_TURN, Pending};
 use crate::summary::StackItem;
 use crate::voices::Voices;
 
@@ -83,6 +83,7 @@ impl Conversation {
             Event::MessageEdited { .. } => self.edit(&record.event)?,
             Event::MessageDeleted { message, seqs } => self.delete(message, seqs),
             Event::TurnUndone { turn, from_seq, to_seq } => self.take_back(turn, *from_seq, *to_seq)?,
+            Event::LinesQuarantined { next_seq: Some(next_seq), .. } => self.lose_end(record, *next_seq)?,
             Event::DaemonStarted { .. }
             | Event::DaemonStopped
             | Event::CommandTaken { .. }
@@ -273,6 +274,12 @@ impl Conversation {
         Ok(())
     }
 
+    /// Entries up to `next_seq` were lost with the end of the journal, and with them how the open turn ended.
+    fn lose_end(&mut self, record: &Record, next_seq: Seq) -> Result<(), String> {
+        self.open_turn = None;
+        self.fill_gap(record, &TurnId::from(LOST_TURN), next_seq.max(self.next_seq))
+    }
+
     /// Changes the stack: from here on the window begins with other bytes, and deleted words leave it, too.
     pub(super) fn place_item(&mut self, item: StackItem) {
         self.stack.place(item);
@@ -309,6 +316,7 @@ impl Conversation {
         self.run = None;
         self.queued_runs.clear();
         self.failures = Failures::default();
+        self.deferred_failures = Failures::default();
         self.lost = None;
         self.recalled.clear();
         self.recalled_tokens = 0;

@@ -190,6 +190,9 @@ pub struct Conversation {
     pub outcomes: VecDeque<Outcome>,
     /// Failures of runs since the last commit, for back-off: their number, and when the last was.
     pub failures: Failures,
+    /// The same of runs that can be deferred: merges, and what is provisional.
+    #[serde(default)]
+    pub deferred_failures: Failures,
     /// Earlier generations, oldest first.
     pub archived: Vec<Archived>,
     /// Running correction of estimates, by model.
@@ -273,6 +276,7 @@ impl Conversation {
             queued_runs: VecDeque::new(),
             outcomes: VecDeque::new(),
             failures: Failures::default(),
+            deferred_failures: Failures::default(),
             archived: Vec::new(),
             corrections: BTreeMap::new(),
             reported: None,

@@ -50,16 +50,23 @@ impl Conversation {
 
     fn end_run(&mut self, record: &Record, end: &RunEnd) -> Result<(), String> {
         self.run.take_if(|run| run.id == end.run).ok_or("that run is not under way")?;
+        let failures =
+            if end.trigger.is_deferrable() { &mut self.deferred_failures } else { &mut self.failures };
+        match end.outcome {
+            RunOutcome::Committed => *failures = Failures::default(),
+            RunOutcome::Rejected | RunOutcome::Failed => {
+                *failures = Failures { n: failures.n + 1, last_at: Some(record.at) };
+            }
+            RunOutcome::Superseded | RunOutcome::Cancelled => {}
+        }
         if let Some(summary) = &end.summary {
             self.drop_live(summary.to_seq);
             self.place_item(summary.clone().into());
-        }
-        match end.outcome {
-            RunOutcome::Committed => self.failures = Failures::default(),
-            RunOutcome::Rejected | RunOutcome::Failed => {
-                self.failures = Failures { n: self.failures.n + 1, last_at: Some(record.at) };
+            if summary.provisional {
+                // No model is well just now: what can be deferred waits.
+                let n = self.deferred_failures.n.max(1);
+                self.deferred_failures = Failures { n, last_at: Some(record.at) };
             }
-            RunOutcome::Superseded | RunOutcome::Cancelled => {}
         }
         if self.outcomes.len() == OUTCOMES_KEPT {
             self.outcomes.pop_front();

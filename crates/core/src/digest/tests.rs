@@ -136,6 +136,7 @@ fn summary(ordinal: u64, text: &str) -> Summary {
         made_by: "digest".to_owned(),
         text: text.to_owned(),
         identifiers: Vec::new(),
+        provisional: false,
     }
 }
 

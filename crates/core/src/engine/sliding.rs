@@ -5,10 +5,11 @@ use jiff::Timestamp;
 
 use super::{ContextEngine, EngineInfo, MakeRoom, SLIDING};
 use crate::agent::AgentSettings;
-use crate::compaction::{Decision, after, closed_turns, compactable, with_retirement};
+use crate::compaction::{Decision, after, closed_turns, compactable, fewest};
 use crate::conversation::Conversation;
 use crate::event::Event;
 use crate::ids::Seq;
+use crate::prune;
 use crate::summary::{Marker, MarkerKind, StackItem};
 use crate::tier::Tier;
 use crate::turn::Span;
@@ -39,15 +40,14 @@ impl ContextEngine for Sliding {
         match cause {
             MakeRoom::Tier if measure(conversation, agent).tier < Tier::Emergency => Vec::new(),
             // The reserved tail goes, too, where nothing else is left.
-            MakeRoom::Tier => slide(conversation, agent, &all, Least::Turns(1)),
-            // The model takes less than we believe: at least as much goes as in any emergency.
+            MakeRoom::Tier => slide(conversation, agent, &all, 1, u64::MAX),
+            // The model takes less than we believe.
             MakeRoom::Overflow => {
-                let least = agent.compaction.emergency_fraction * conversation.live.len() as f64;
-                slide(conversation, agent, &all, Least::Messages(least))
+                slide(conversation, agent, &all, 1, prune::overflow_target(conversation, agent))
             }
             MakeRoom::Manual => {
                 let spared = compactable(conversation, agent);
-                slide(conversation, agent, &spared, Least::Turns(spared.len()))
+                slide(conversation, agent, &spared, spared.len(), u64::MAX)
             }
         }
     }
@@ -57,92 +57,50 @@ impl ContextEngine for Sliding {
         let is_full = settings.max_messages > 0 && conversation.live.len() as u64 > settings.max_messages;
         let is_due = settings.enabled && (is_full || measure(conversation, agent).tier > Tier::Calm);
         let spared = if is_due { compactable(conversation, agent) } else { Vec::new() };
-        let events = slide(conversation, agent, &spared, Least::Turns(1));
+        let events = slide(conversation, agent, &spared, 1, u64::MAX);
         if events.is_empty() { Decision::Idle } else { Decision::Apply(events) }
     }
 }
 
-/// What leaves in any case.
-#[derive(Clone, Copy)]
-enum Least {
-    /// So many turns.
-    Turns(usize),
-    /// So many messages.
-    Messages(f64),
-}
-
-impl Least {
-    /// How many turns that are, of those that may leave.
-    fn of(self, turns: &[Span]) -> usize {
-        match self {
-            Self::Turns(n) => n,
-            Self::Messages(least) => {
-                let mut n_messages = 0.0;
-                let before = turns.iter().take_while(|span| {
-                    let is_wanted = n_messages < least;
-                    n_messages += span.messages as f64;
-                    is_wanted
-                });
-                before.count()
-            }
-        }
-    }
-}
-
-/// Drops the oldest of these turns, the least of them in any case, until usage is down. Empty where none can leave, or
-/// none would help: prompt and tools leave no room whatever the conversation.
-fn slide(conversation: &Conversation, agent: &AgentSettings, turns: &[Span], least: Least) -> Vec<Event> {
+/// Drops the oldest of these turns, `least` of them in any case, until usage is down, and the request at `most` tokens. Empty
+/// where none can leave, or none would help: prompt and tools leave no room whatever the conversation.
+fn slide(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    turns: &[Span],
+    least: usize,
+    most: u64,
+) -> Vec<Event> {
     let before = measure(conversation, agent);
     let usable = agent.window.usable_tokens();
     let frame = before.regions.system.tokens + before.regions.tools.tokens;
     if turns.is_empty() || !leaves_room(frame, usable) {
         return Vec::new();
     }
-    let target = agent.compaction.background_threshold * DOWN_TO * usable as f64;
+    let target = ((agent.compaction.background_threshold * DOWN_TO * usable as f64) as u64).min(most);
     let most_messages = match agent.compaction.max_messages {
         0 => usize::MAX,
         most => (most as f64 * DOWN_TO) as usize,
     };
-    let correction = conversation.correction(&agent.model);
-    let mut n_turns = least.of(turns).clamp(1, turns.len());
-    // A first guess by the turns' own weights; the marker and rounding are found out below.
-    let mut left = before.tokens as f64;
-    for (idx, span) in turns.iter().enumerate() {
-        if left <= target {
-            break;
-        }
-        left -= correction.apply(span.tokens) as f64;
-        n_turns = n_turns.max(idx + 1);
-    }
+    let mut n_turns = least.max(fewest(conversation, agent, turns, &before, target)).min(turns.len());
     loop {
-        let events = slid(conversation, agent, &turns[..n_turns], before.tokens);
-        let then = after(conversation, &events);
+        let event = slid(conversation, &turns[..n_turns], before.tokens);
+        let then = after(conversation, event.as_slice());
         let tokens = measure(&then, agent).tokens;
-        let is_down = tokens as f64 <= target && then.live.len() <= most_messages;
+        let is_down = tokens <= target && then.live.len() <= most_messages;
         if is_down || n_turns == turns.len() {
-            return with_tokens_after(events, tokens);
+            return event.map(|event| with_tokens_after(event, tokens)).into_iter().collect();
         }
         n_turns += 1;
     }
 }
 
-fn slid(
-    conversation: &Conversation,
-    agent: &AgentSettings,
-    turns: &[Span],
-    tokens_before: u64,
-) -> Vec<Event> {
-    let Some(((first, last), messages)) =
-        turns.first().zip(turns.last()).map(|ends| (ends, turns.iter().map(|span| span.messages).sum()))
-    else {
-        return Vec::new();
-    };
+/// The event by which these turns leave.
+fn slid(conversation: &Conversation, turns: &[Span], tokens_before: u64) -> Option<Event> {
+    let (first, last) = (turns.first()?, turns.last()?);
+    let messages = turns.iter().map(|span| span.messages).sum();
     let marker = marker(conversation, first.from_seq, last.to_seq);
-    with_retirement(
-        conversation,
-        agent,
-        Event::WindowSlid { marker, messages, tokens_before, tokens_after: 0 },
-    )
+    Some(Event::WindowSlid { marker, messages, tokens_before, tokens_after: 0 })
 }
 
 /// The marker for what leaves, joined with a marker that stands right before it. Summaries that another engine left stay.
@@ -156,11 +114,9 @@ fn marker(conversation: &Conversation, from_seq: Seq, to_seq: Seq) -> Marker {
     Marker::new(MarkerKind::Retired, from_seq, to_seq, Vec::new()).counting(messages)
 }
 
-fn with_tokens_after(mut events: Vec<Event>, tokens: u64) -> Vec<Event> {
-    for event in &mut events {
-        if let Event::WindowSlid { tokens_after, .. } = event {
-            *tokens_after = tokens;
-        }
+fn with_tokens_after(mut event: Event, tokens: u64) -> Event {
+    if let Event::WindowSlid { tokens_after, .. } = &mut event {
+        *tokens_after = tokens;
     }
-    events
+    event
 }

@@ -27,7 +27,7 @@ impl ContextEngine for Standard {
     ) -> Vec<Event> {
         match cause {
             MakeRoom::Tier => relieve(conversation, agent, now),
-            MakeRoom::Overflow => relieve_on_overflow(conversation, agent),
+            MakeRoom::Overflow => relieve_on_overflow(conversation, agent, now),
             // A run is asked for instead.
             MakeRoom::Manual => Vec::new(),
         }

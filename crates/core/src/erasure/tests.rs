@@ -135,6 +135,7 @@ impl Book {
             made_by: "model".to_owned(),
             text: text.to_owned(),
             identifiers: vec!["ZX-4711".to_owned()],
+            provisional: false,
         };
         let end = RunEnd {
             run: run.id,

@@ -122,7 +122,7 @@ pub enum Event {
     },
     /// A run ended. When it was committed, this one record carries the summary and its memories.
     RunEnded(RunEnd),
-    /// The oldest part left the window at once.
+    /// The oldest turns left the window at once.
     EmergencyApplied {
         /// The marker that now stands for it; adjacent truncated markers are already joined into it.
         marker: Marker,
@@ -133,7 +133,7 @@ pub enum Event {
         /// Window tokens after, after correction.
         tokens_after: u64,
     },
-    /// The stack was over its share: its oldest items gave way to one leading marker.
+    /// In journals of earlier versions: the stack was over its share, and its oldest items gave way to one leading marker.
     StackRetired {
         /// The marker that now leads the stack; it stands for all items within its range.
         marker: Marker,
@@ -424,12 +424,16 @@ pub enum Event {
         /// Why.
         by: Removal,
     },
-    /// `store verify --quarantine` set journal lines aside.
+    /// `store verify --quarantine` set journal lines aside, or said that they are lost.
     LinesQuarantined {
-        /// Numbers of the first and last line set aside.
+        /// Numbers of the first and last line that it stands for.
         from_n: u64,
         /// See `from_n`.
         to_n: u64,
+        /// Lines at the end of the journal were lost: the first number of an entry that the record's channel had not given
+        /// then. Those before it say that they are lost, and are not given again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_seq: Option<Seq>,
     },
 }
 

@@ -22,9 +22,16 @@ pub enum Trigger {
     Emergency,
     /// The live history has too many messages.
     Messages,
+    /// A summary was made without a model, which is to be made again.
+    Provisional,
 }
 
 impl Trigger {
+    /// Nobody waits for such a run, and nothing is lost while it fails: it never stands in the way of others.
+    pub fn is_deferrable(self) -> bool {
+        matches!(self, Self::Merge | Self::Provisional)
+    }
+
     /// The trigger's name in records and logs.
     pub fn name(self) -> &'static str {
         match self {
@@ -33,6 +40,7 @@ impl Trigger {
             Self::Merge => "merge",
             Self::Emergency => "emergency",
             Self::Messages => "messages",
+            Self::Provisional => "provisional",
         }
     }
 }
@@ -43,7 +51,7 @@ impl Trigger {
 pub enum Work {
     /// Entries of the live history, sealed for the run.
     Sealed,
-    /// Entries that left the window under a truncated marker.
+    /// Entries that left the window before a model had summarised them: a marker or a provisional summary stands for them.
     Truncated,
     /// Adjacent summaries of one level.
     Merge {
@@ -92,6 +100,13 @@ pub struct Run {
     /// Why its last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+impl Run {
+    /// Where no model can make it, a digest takes its place. Else it ends as failed: what is there stays, and is no worse.
+    pub fn takes_digest(&self) -> bool {
+        !self.trigger.is_deferrable()
+    }
 }
 
 /// What the finished chunks of a long run have come to.

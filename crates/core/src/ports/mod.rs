@@ -74,7 +74,7 @@ pub enum StoreError {
         message: String,
     },
     /// Something in the state folder is damaged.
-    #[error("{file}, line {line}: {message}; `cairn store verify --quarantine` sets it aside")]
+    #[error("{file}, line {line}: {message}; `cairn store verify --quarantine` goes on without it")]
     Damaged {
         /// The journal segment.
         file: String,

@@ -67,6 +67,8 @@ impl InUse {
             markers: stack.markers().map(range).collect(),
             deliveries: conversation.owed.iter().chain(&conversation.undelivered).cloned().collect(),
         };
+        let provisional = stack.summaries().filter(|summary| summary.provisional);
+        in_use.owed.extend(provisional.map(|summary| (summary.from_seq, summary.to_seq)));
         in_use.owed.extend(conversation.run.as_ref().map(|run| (run.from_seq, run.to_seq)));
         for item in deliveries.filter(|item| item.channel == conversation.channel) {
             in_use.entries.insert(item.seq);

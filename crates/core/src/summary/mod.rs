@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Seq, SummaryId};
 
-pub use levels::{due_merge, due_retirement, stack_cap};
+pub(crate) use levels::next_merge;
+pub use levels::{Merge, StackSizes, due_merge, stack_cap};
 pub use stack::Stack;
 
 /// Text that stands for a range of entries. Immutable once committed.
@@ -37,9 +38,21 @@ pub struct Summary {
     /// Identifiers of its source, letter by letter, in their order; shown beside the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identifiers: Vec<String>,
+    /// It was extracted because no model could make it: a run over its entries is owed, which will take its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub provisional: bool,
 }
 
 impl Summary {
+    /// The same over what is left of its range, weighed again. Only what is provisional is ever narrowed: its words stand
+    /// for too much then, until the run that is owed comes to them.
+    fn narrowed(&self, from_seq: Seq, to_seq: Seq) -> Self {
+        let messages = to_seq.0 + 1 - from_seq.0;
+        let mut rest = Self { from_seq, to_seq, messages, ..self.clone() };
+        rest.tokens = crate::window::summary_tokens(&rest);
+        rest
+    }
+
     /// The line of identifiers that stands beside the text, when there are any.
     pub fn identifier_line(&self) -> Option<String> {
         // Nothing in it can begin a line of its own.
@@ -66,7 +79,7 @@ pub struct DigestLine {
 pub enum MarkerKind {
     /// An emergency: a run over the range is owed.
     Truncated,
-    /// The stack was over its share: what stood here has been summarised and stays searchable.
+    /// Dropped by an engine without summaries, or, in old journals, by a stack that was over its share: searchable.
     Retired,
 }
 
@@ -104,7 +117,7 @@ impl Marker {
     }
 
     /// What is left of it over a smaller range.
-    pub(crate) fn narrowed(&self, from_seq: Seq, to_seq: Seq) -> Self {
+    fn narrowed(&self, from_seq: Seq, to_seq: Seq) -> Self {
         let inside = |line: &&DigestLine| (from_seq..=to_seq).contains(&line.seq);
         let digest = self.digest.iter().filter(inside).cloned().collect();
         Self::new(self.kind, from_seq, to_seq, digest)
@@ -155,6 +168,15 @@ impl StackItem {
         match self {
             Self::Summary(summary) => summary.messages,
             Self::Marker(marker) => marker.messages,
+        }
+    }
+
+    /// What is left of it over a smaller range; nothing of a summary that is not provisional: it stands for all or nothing.
+    pub(crate) fn narrowed(&self, from_seq: Seq, to_seq: Seq) -> Option<Self> {
+        match self {
+            Self::Summary(summary) if summary.provisional => Some(summary.narrowed(from_seq, to_seq).into()),
+            Self::Summary(_) => None,
+            Self::Marker(marker) => Some(marker.narrowed(from_seq, to_seq).into()),
         }
     }
 }

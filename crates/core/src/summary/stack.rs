@@ -55,33 +55,42 @@ impl Stack {
         self.items.iter().map(|item| u64::from(item.tokens())).sum()
     }
 
-    /// Puts an item at its place in time: items within its range give way to it, markers that overlap it in part
-    /// are narrowed to what is left of them.
+    /// Puts an item at its place in time: items within its range give way to it, markers and provisional summaries that
+    /// overlap it in part are narrowed to what is left of them.
     pub(crate) fn place(&mut self, item: StackItem) {
         let (from, to) = item.range();
         let start = self.items.partition_point(|old| old.range().1 < from);
         let end = self.items.partition_point(|old| old.range().0 <= to).max(start);
         let mut fresh = Vec::with_capacity(3);
-        if let Some(StackItem::Marker(marker)) = self.items.get(start).filter(|_| end > start)
-            && marker.from_seq < from
-        {
-            fresh.push(marker.narrowed(marker.from_seq, Seq(from.0 - 1)).into());
+        if let Some(first) = self.items[start..end].first().filter(|first| first.range().0 < from) {
+            fresh.extend(first.narrowed(first.range().0, Seq(from.0 - 1)));
         }
         fresh.push(item);
-        if let Some(StackItem::Marker(marker)) = self.items[start..end].last()
-            && marker.to_seq > to
-        {
-            fresh.push(marker.narrowed(to.next(), marker.to_seq).into());
+        if let Some(last) = self.items[start..end].last().filter(|last| last.range().1 > to) {
+            fresh.extend(last.narrowed(to.next(), last.range().1));
         }
         self.items.splice(start..end, fresh);
     }
 
-    /// Has every marker say how many messages it stands for.
+    /// Has every item that may have been narrowed say how many messages it stands for.
     pub(crate) fn recount(&mut self, count: impl Fn(Seq, Seq) -> u64) {
-        for marker in self.markers_mut() {
-            let messages = count(marker.from_seq, marker.to_seq);
-            if marker.messages != messages {
-                *marker = marker.counting(messages);
+        for item in &mut self.items {
+            let (from, to) = item.range();
+            match item {
+                StackItem::Marker(marker) => {
+                    let messages = count(from, to);
+                    if marker.messages != messages {
+                        *marker = marker.counting(messages);
+                    }
+                }
+                StackItem::Summary(summary) if summary.provisional => {
+                    let messages = count(from, to);
+                    if summary.messages != messages {
+                        summary.messages = messages;
+                        summary.tokens = crate::window::summary_tokens(summary);
+                    }
+                }
+                StackItem::Summary(_) => {}
             }
         }
     }

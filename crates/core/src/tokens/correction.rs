@@ -48,4 +48,9 @@ impl Correction {
     pub fn apply(&self, estimated: u64) -> u64 {
         (estimated as f64 * self.ratio).ceil() as u64
     }
+
+    /// The largest estimate that is no more than so many tokens after correction.
+    pub fn undo(&self, corrected: u64) -> u64 {
+        (corrected as f64 / self.ratio) as u64
+    }
 }

@@ -107,7 +107,7 @@ impl Draft {
 
 fn render_item(item: &StackItem, lookup: Lookup) -> String {
     match item {
-        StackItem::Summary(summary) => summary_text(summary, lookup),
+        StackItem::Summary(summary) => summary_text(summary),
         StackItem::Marker(marker) => marker_text(marker, lookup),
     }
 }

@@ -193,7 +193,7 @@ pub fn guide_text(lookup: Lookup) -> String {
     match lookup {
         Lookup { reads: true, searches } => {
             text.push_str(
-                " Where the exact words matter, read the messages behind a summary with history_read",
+                " Where the exact words matter, read the messages behind a summary with history_read, by its numbers",
             );
             text.push_str(if searches { ", or find them with history_search" } else { "" });
             text.push_str("; look at the latest first.");
@@ -213,18 +213,15 @@ pub(crate) fn guide_tokens(lookup: Lookup) -> u64 {
     u64::from(estimate(&guide_text(lookup))) + u64::from(MESSAGE_OVERHEAD) + 2
 }
 
-/// A summary as the window shows it: `[Compaction Summary]: …` with its range, its dates, the number of messages that it
-/// stands for and how to read them, and below it the text.
-pub fn summary_text(summary: &Summary, lookup: Lookup) -> String {
+/// A summary as the window shows it: `[Compaction Summary]: …` with its range, its dates and the number of messages that it
+/// stands for, and below it the text. How to read them stands before the stack, once.
+pub fn summary_text(summary: &Summary) -> String {
     let Summary { from_seq, to_seq, messages, .. } = summary;
     let (from, to) = (short_date(summary.from_at), short_date(summary.to_at));
     let days = if from == to { from } else { format!("{from} to {to}") };
     let plural = if *messages == 1 { "" } else { "s" };
     let mut text =
         format!("[Compaction Summary]: messages {from_seq} to {to_seq} ({messages} message{plural}), {days}");
-    if lookup.reads {
-        let _ = write!(text, "; word for word: history_read {from_seq} {to_seq}, latest first");
-    }
     text.push('\n');
     text.push_str(&escape_text(&summary.text));
     if let Some(identifiers) = summary.identifier_line() {
@@ -235,7 +232,7 @@ pub fn summary_text(summary: &Summary, lookup: Lookup) -> String {
 
 /// Tokens of a summary in the window, before correction.
 pub fn summary_tokens(summary: &Summary) -> u32 {
-    estimate(&summary_text(summary, Lookup::ALL)) + 1
+    estimate(&summary_text(summary)) + 1
 }
 
 /// A marker as the window and `cairn context` show it: `[System: N older messages …]` and the digest.

@@ -108,7 +108,7 @@ fn a_deleted_message_leaves_the_window_with_the_next_compaction() {
     let run = sim.conversation.run.clone().unwrap();
     let source = sim.conversation.readable(&run, sim.live());
     assert_eq!(source[0].text(), DELETED_TEXT, "deleted after it was sealed");
-    let draft = compaction::digest_draft(&sim.conversation.channel, &sim.agent, &run, &source, &[]);
+    let draft = sim.digest(&run, &source, &[]);
     assert!(draft.text.contains("552") && !draft.text.contains("551"), "{}", draft.text);
     let channel = sim.conversation.channel.clone();
     let brief = compaction::Brief {
@@ -141,11 +141,12 @@ fn a_deleted_message_leaves_the_window_with_the_next_compaction() {
 #[test]
 fn a_marker_quotes_no_deleted_message() {
     let mut sim = Sim::new(4_000);
+    sim.agent.compaction.emergency_fraction = 0.5;
     for n in 1..=4 {
         sim.turn(&format!("Anna's flat number {n} is Xq{n}z in Lisbon"), &"noted, as always ".repeat(20));
     }
     assert!(sim.delete(1).is_some());
-    for event in compaction::emergency_on_overflow(&sim.conversation, &sim.agent) {
+    for event in compaction::emergency_on_overflow(&sim.conversation, &sim.agent, u64::MAX) {
         sim.journal(event);
     }
     let shown = |sim: &Sim| -> String {
@@ -153,7 +154,7 @@ fn a_marker_quotes_no_deleted_message() {
     };
     assert!(shown(&sim).contains("Xq2z") && !shown(&sim).contains("Xq1z"), "{}", shown(&sim));
     assert!(sim.delete(2).is_some(), "it is known from the archive");
-    for event in compaction::emergency_on_overflow(&sim.conversation, &sim.agent) {
+    for event in compaction::emergency_on_overflow(&sim.conversation, &sim.agent, u64::MAX) {
         sim.journal(event);
     }
     assert!(!shown(&sim).contains("Xq2z"), "{}", shown(&sim));
@@ -204,7 +205,7 @@ fn undone_turns_stay_archived_under_summaries_markers_and_new() {
     assert_eq!(sim.conversation.stack.summaries().next().unwrap().messages, 4);
     sim.undo().unwrap();
     sim.turn("six", "yes");
-    for event in compaction::emergency_on_overflow(&sim.conversation, &sim.agent) {
+    for event in compaction::emergency_on_overflow(&sim.conversation, &sim.agent, u64::MAX) {
         sim.journal(event);
     }
     sim.check_coverage();

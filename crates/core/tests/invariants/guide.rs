@@ -46,12 +46,11 @@ fn the_stack_begins_with_a_line_that_never_changes() {
 }
 
 #[test]
-fn a_summary_says_what_it_stands_for_and_how_to_read_it() {
+fn a_summary_says_what_it_stands_for() {
     let sim = summarised(&["history_search", "history_read"]);
     let summary = sim.conversation.stack.summaries().next().unwrap().clone();
     let expected = format!(
-        "[Compaction Summary]: messages 1 to {to} ({to} messages), 2026-01-01; word for word: history_read 1 {to}, \
-         latest first\nSeven flats were seen.",
+        "[Compaction Summary]: messages 1 to {to} ({to} messages), 2026-01-01\nSeven flats were seen.",
         to = summary.to_seq
     );
     let block = sim.assemble().request.system[1].clone();

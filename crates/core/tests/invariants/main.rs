@@ -11,4 +11,5 @@ mod latest;
 mod pruning;
 mod rules;
 mod sim;
+mod stack;
 mod waiting;

@@ -350,7 +350,7 @@ fn an_overflow_shrinks_results_first_though_our_own_measure_sees_room() {
     (0..4).for_each(|_| sim.use_tool("fetch", Some(&text(3_500))));
     assert_eq!(sim.tier(), Tier::Calm);
     let before = measure(&sim.conversation, &sim.agent).tokens;
-    let events = compaction::relieve_on_overflow(&sim.conversation, &sim.agent);
+    let events = compaction::relieve_on_overflow(&sim.conversation, &sim.agent, sim.now);
     let [Event::ResultsPruned { cause: PruneCause::Overflow, tokens_after, .. }] = &events[..] else {
         panic!("{events:?}")
     };

@@ -101,8 +101,9 @@ fn the_reserved_tail_and_the_open_turn_are_spared() {
 }
 
 #[test]
-fn an_emergency_drops_half_and_owes_a_run() {
+fn an_emergency_that_is_to_drop_half_does_and_owes_a_run() {
     let mut sim = filled_to(Tier::Emergency);
+    sim.agent.compaction.emergency_fraction = 0.5;
     let live = sim.live().len() as u64;
     assert!(sim.emergency());
     assert!(sim.tier() < Tier::Emergency);
@@ -123,6 +124,7 @@ fn an_emergency_drops_half_and_owes_a_run() {
 #[test]
 fn an_emergency_during_a_run_leaves_it_to_commit_over_the_marker() {
     let mut sim = filled_to(Tier::Background);
+    sim.agent.compaction.emergency_fraction = 0.5;
     let run = sim.watch().unwrap();
     while sim.tier() < Tier::Emergency {
         fill(&mut sim);
@@ -138,6 +140,32 @@ fn an_emergency_during_a_run_leaves_it_to_commit_over_the_marker() {
     assert_eq!(ranges[0], (run.from_seq, run.to_seq));
     assert_eq!(ranges[1].0, run.to_seq.next(), "the marker was narrowed to the rest");
     assert_eq!(sim.n_markers(), 1);
+}
+
+#[rstest]
+#[case::small_turns_first(&[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 12, 12, 12])]
+#[case::a_large_turn_first(&[12, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 12, 12, 1, 1, 1, 1, 1, 1])]
+#[case::all_alike(&[2; 20])]
+fn an_emergency_takes_as_few_turns_as_make_room(#[case] sizes: &[usize]) {
+    let mut sim = Sim::new(8_000);
+    let mut sizes = sizes.iter().cycle();
+    while sim.tier() < Tier::Emergency {
+        sim.accept(&LONG.repeat(*sizes.next().unwrap()));
+        sim.start_turn();
+        sim.stop();
+    }
+    let live = sim.live();
+    assert!(sim.emergency());
+    let left = measure(&sim.conversation, &sim.agent);
+    assert!(left.usage_ratio < sim.agent.compaction.aggressive_threshold, "{}", left.usage_ratio);
+    let n_gone = live.len() - sim.live().len();
+    assert!((1..live.len() - 2).contains(&n_gone), "{n_gone} of {} turns left", live.len());
+    // One turn fewer would not have been enough.
+    let last = &live[n_gone - 1];
+    let with_last = left.tokens + u64::from(last.tokens);
+    let usable = sim.agent.window.usable_tokens() as f64;
+    assert!(with_last as f64 >= sim.agent.compaction.aggressive_threshold * usable - 60.0, "{with_last}");
+    sim.check_coverage();
 }
 
 #[test]
@@ -230,6 +258,30 @@ fn a_missing_line_is_seen_as_a_lost_message() {
     assert_eq!(damaged.live[2].text(), "three");
 }
 
+#[test]
+fn a_lost_end_is_seen_as_lost_messages_and_its_numbers_are_not_given_again() {
+    let mut sim = Sim::new(3_000);
+    sim.turn("one", "two");
+    sim.turn("three", "four");
+    let is_start = |record: &Record| matches!(record.event, Event::TurnStarted { .. });
+    let cut = sim.journal.iter().rposition(is_start).unwrap() + 1;
+    let mut damaged = cairn_core::conversation::Conversation::new(sim.conversation.channel.clone());
+    sim.journal[..cut].iter().for_each(|record| damaged.apply(record).unwrap());
+    assert!(damaged.open_turn.is_some() && damaged.next_seq < sim.conversation.next_seq);
+    let (from_n, to_n) = (damaged.last_n + 1, sim.conversation.last_n);
+    let next_seq = Some(sim.conversation.next_seq);
+    let event = Event::LinesQuarantined { from_n, to_n, next_seq };
+    damaged.apply(&Record { n: from_n, at: sim.now, channel: None, event }).unwrap();
+    assert_eq!(damaged.next_seq, sim.conversation.next_seq);
+    assert_eq!(damaged.live[2].text(), "three");
+    assert_eq!(damaged.live[3].text(), cairn_core::message::LOST_TEXT);
+    assert!(damaged.open_turn.is_none(), "how it ended is lost");
+    // Numbers that were given since are no reason to give up.
+    let event = Event::LinesQuarantined { from_n: to_n, to_n, next_seq: Some(Seq(2)) };
+    damaged.apply(&Record { n: to_n + 1, at: sim.now, channel: None, event }).unwrap();
+    assert_eq!(damaged.next_seq, sim.conversation.next_seq);
+}
+
 #[rstest]
 #[case("", Rejection::Empty)]
 #[case("  \n ", Rejection::Empty)]
@@ -299,7 +351,7 @@ fn a_queued_run_whose_range_an_emergency_took_ends_as_superseded() {
     sim.manual();
     assert_eq!(sim.conversation.queued_runs.len(), 1);
     loop {
-        let events = compaction::emergency_on_overflow(&sim.conversation, &sim.agent);
+        let events = compaction::emergency_on_overflow(&sim.conversation, &sim.agent, u64::MAX);
         if events.is_empty() {
             break;
         }
@@ -357,7 +409,7 @@ fn a_digest_of_summaries_with_one_dense_line_each_says_something() {
         source.text = ids.join(" ");
         source.tokens = cairn_core::window::summary_tokens(source);
     }
-    let draft = compaction::digest_draft(&sim.conversation.channel, &sim.agent, &run, &[], &sources);
+    let draft = sim.digest(&run, &[], &sources);
     assert!(draft.text.contains("f0bc8f"), "{:?}", draft.text);
 }
 
@@ -371,7 +423,7 @@ fn a_prompt_that_leaves_no_room_drives_nothing_out_of_the_window() {
     sim.start_turn();
     let before = sim.live();
     assert!(!sim.emergency());
-    assert!(compaction::emergency_on_overflow(&sim.conversation, &sim.agent).is_empty());
+    assert!(compaction::emergency_on_overflow(&sim.conversation, &sim.agent, u64::MAX).is_empty());
     assert_eq!(sim.live(), before);
 }
 

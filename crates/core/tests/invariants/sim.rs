@@ -11,7 +11,7 @@ use cairn_core::ids::{AgentId, ChannelId, Generation, MessageId, RunId, Seq};
 use cairn_core::message::{Amendment, Author, Change, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
 use cairn_core::ports::OutboxItem;
-use cairn_core::summary::StackItem;
+use cairn_core::summary::{MADE_BY_DIGEST, StackItem, StackSizes, Summary};
 use cairn_core::tier::{CompactionSettings, Tier};
 use cairn_core::window::{self, Assembled, Tail};
 use jiff::{SignedDuration, Timestamp};
@@ -282,7 +282,7 @@ impl Sim {
 
     /// What is due when the model refuses the request.
     pub(crate) fn overflow(&mut self) {
-        let events = compaction::relieve_on_overflow(&self.conversation, &self.agent);
+        let events = compaction::relieve_on_overflow(&self.conversation, &self.agent, self.now);
         events.into_iter().for_each(|event| self.journal(event));
     }
 
@@ -349,9 +349,29 @@ impl Sim {
         Draft { text: text.to_owned(), made_by: "fake".to_owned(), ..Draft::default() }
     }
 
+    /// Sizes of the stack as they are now.
+    pub(crate) fn sizes(&self) -> StackSizes {
+        StackSizes::of(&self.agent, &self.conversation.correction(&self.agent.model))
+    }
+
+    /// What the worker makes where no model can.
+    pub(crate) fn digest(&self, run: &Run, entries: &[Arc<Entry>], sources: &[Summary]) -> Draft {
+        let channel = &self.conversation.channel;
+        compaction::digest_draft(channel, &self.agent, &self.sizes(), run, entries, sources)
+    }
+
     pub(crate) fn commit(&mut self, text: &str) {
         let Some(run) = self.conversation.run.as_ref().map(|run| run.id.clone()) else { return };
         self.commit_run(&run, text);
+    }
+
+    /// The same by extraction, after all models have failed.
+    pub(crate) fn commit_digest(&mut self, text: &str) {
+        let Some(run) = self.conversation.run.as_ref().map(|run| run.id.clone()) else { return };
+        let draft = Draft { made_by: MADE_BY_DIGEST.to_owned(), ..Self::draft(text) };
+        let events = compaction::commit(&self.conversation, &self.agent, &run, draft, self.now);
+        events.into_iter().flatten().for_each(|event| self.journal(event));
+        self.ended.push(run);
     }
 
     pub(crate) fn commit_run(&mut self, run: &RunId, text: &str) {
@@ -368,7 +388,8 @@ impl Sim {
         let (event, next) = compaction::fail_attempt(&run, &self.agent, "no answer", None, self.now);
         match next {
             Next::Retry { .. } => self.journal(event),
-            Next::Digest => self.commit("digest"),
+            Next::Digest if run.takes_digest() => self.commit_digest("digest"),
+            Next::Digest => self.give_up(),
         }
     }
 

@@ -1,10 +1,12 @@
 //! When a run starts that is due: the number of messages, the cold cache, the hour's budget; and the cap of the stack.
 
-use cairn_core::compaction::{Decision, give_up, next_run, over_budget, request_manual, summary_limit};
+use cairn_core::agent::AgentSettings;
+use cairn_core::compaction::{Decision, give_up, next_run, over_budget, request_manual};
 use cairn_core::event::{Event, RunOutcome, Trigger, Work};
 use cairn_core::model::Usage;
-use cairn_core::summary::stack_cap;
+use cairn_core::summary::{StackSizes, stack_cap};
 use cairn_core::tier::Tier;
+use cairn_core::tokens::Correction;
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
@@ -162,18 +164,19 @@ fn the_stack_is_capped_by_its_share_or_its_tokens(#[case] share: f64, #[case] to
 }
 
 #[test]
-fn the_stack_is_retired_at_its_cap_in_tokens() {
+fn the_stack_keeps_to_its_cap_in_tokens_and_leaves_nothing_out() {
     let mut sim = Sim::new(4_000);
-    sim.agent.compaction.stack_tokens = 120;
+    sim.agent.compaction.stack_tokens = 320;
     sim.agent.compaction.fan_out = 20;
     for _ in 0..120 {
         sim.turn(LONG, LONG);
         while sim.watch().is_some() {
             sim.commit("Anna wants the third flat, near the river, for 1,450 euros a month.");
         }
-        assert!(sim.conversation.stack.tokens() <= 120, "{} tokens", sim.conversation.stack.tokens());
+        assert!(sim.conversation.stack.tokens() <= 320, "{} tokens", sim.conversation.stack.tokens());
     }
-    assert!(sim.n_markers() > 0);
+    assert_eq!(sim.n_markers(), 0);
+    sim.check_coverage();
 }
 
 #[test]
@@ -217,8 +220,9 @@ fn who_asks_for_a_run_comes_after_those_who_asked_before() {
 #[test]
 fn a_cap_of_the_stack_in_tokens_bounds_single_summaries() {
     let mut agent = Sim::new(32_000).agent;
-    let by_share = summary_limit(&agent, 100_000, false);
+    let largest = |agent: &AgentSettings| StackSizes::of(agent, &Correction::default()).summary(100_000);
+    let by_share = largest(&agent);
     agent.compaction.stack_tokens = 2_400;
-    assert_eq!(summary_limit(&agent, 100_000, false), 200, "a twelfth: three levels of four");
+    assert_eq!(largest(&agent), 200, "a twelfth: three levels of four");
     assert!(by_share > 200);
 }

@@ -343,9 +343,10 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
         StoreError::InUse { .. } => {
             (exit::IN_USE, "stop it, or name another state folder by --state or $CAIRN_STATE")
         }
-        StoreError::Damaged { .. } => {
-            (exit::DAMAGED, "`cairn store verify` shows the damage, with --quarantine it sets it aside")
-        }
+        StoreError::Damaged { .. } => (
+            exit::DAMAGED,
+            "`cairn store verify` shows the damage, with --quarantine it goes on without what is damaged or lost; `cairn store restore` puts a backup back",
+        ),
         StoreError::View { .. } => {
             (exit::DAMAGED, "`cairn store rebuild` makes the views anew from the journal, which is intact")
         }

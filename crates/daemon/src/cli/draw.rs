@@ -155,7 +155,7 @@ fn stack(record: &ContextRecord) -> Vec<String> {
 fn summary(item: &SummaryRecord) -> [String; 2] {
     [
         format!(
-            "  {} level {}  entries {}-{}  {} to {}  {} tokens  by {}",
+            "  {} level {}  entries {}-{}  {} to {}  {} tokens  by {}{}",
             style(item.id.to_string()).yellow(),
             item.level,
             item.from_seq,
@@ -163,7 +163,8 @@ fn summary(item: &SummaryRecord) -> [String; 2] {
             day(item.from_at),
             day(item.to_at),
             grouped(item.tokens),
-            one_line(&item.made_by)
+            one_line(&item.made_by),
+            if item.provisional { ", provisional: a model will make it again" } else { "" }
         ),
         format!("    {}", style(first_line(&item.text)).dim()),
     ]

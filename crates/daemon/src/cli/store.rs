@@ -23,7 +23,7 @@ Examples:
 
 A running daemon is asked to check itself; --quarantine needs it stopped.")]
     Verify {
-        /// Set damaged journal lines aside, so that the daemon starts again; the loss is shown as a marker
+        /// Go on without journal lines that are damaged or lost: damaged ones are set aside, and history shows the loss
         #[arg(long)]
         quarantine: bool,
     },
@@ -40,7 +40,11 @@ Examples:
         dry_run: bool,
     },
     /// Make sled and the search index anew from the journal; the daemon must be stopped
-    #[command(after_help = "Example:\n  cairn store rebuild")]
+    #[command(after_help = "\
+Example:
+  cairn store rebuild
+
+It is refused while they alone show records that the journal has lost: see `cairn store verify`.")]
     Rebuild,
     /// Copy the state to a folder, while the daemon runs or without one
     Backup(backup::BackupArgs),

@@ -122,6 +122,9 @@ pub struct SummaryRecord {
     /// Identifiers of its source, letter by letter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identifiers: Vec<String>,
+    /// No model could make it: it will be made again when one is well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub provisional: bool,
 }
 
 /// A marker of the stack.
@@ -263,6 +266,7 @@ impl SummaryRecord {
             made_by: summary.made_by.clone(),
             text: summary.text.clone(),
             identifiers: summary.identifiers.clone(),
+            provisional: summary.provisional,
         }
     }
 }

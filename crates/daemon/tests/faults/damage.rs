@@ -49,6 +49,60 @@ async fn the_last_segment_that_is_gone_is_missed_too() {
     home.cairn(&["run"]).told(5, &["missing", "cairn store verify"]);
 }
 
+/// What a power cut or a bad disk makes of a file.
+type Spoil = fn(&str) -> String;
+
+fn cut(text: &str) -> String {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    lines[..lines.len() - 4].concat()
+}
+
+fn zeroed(text: &str) -> String {
+    let kept = cut(text);
+    let zeros = "\0".repeat(text.len() - kept.len());
+    kept + &zeros
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_was_acknowledged_and_is_gone_is_damage_until_somebody_says_so() {
+    let home = home::new();
+    lived_in(&home).await;
+    let daemon = home.daemon(None).await;
+    for text in ["the fourth flat", "the fifth flat"] {
+        assert!(daemon.client().say("main", text).await.unwrap().0.is_success());
+    }
+    // A search commits the index: from here on it shows all of it.
+    home.cairn(&["search", "main", "fifth"]).ended(0);
+    daemon.kill().await.unwrap();
+    copy(&home.state(), &home.path("whole"));
+    let spoils: [(&str, Spoil); 3] = [("cut", cut), ("zeroed", zeroed), ("emptied", |_| String::new())];
+    for (name, spoil) in spoils {
+        std::fs::remove_dir_all(home.state()).unwrap();
+        copy(&home.path("whole"), &home.state());
+        let last = segments(&home).pop().unwrap();
+        let spoiled = spoil(&std::fs::read_to_string(&last).unwrap());
+        std::fs::write(&last, &spoiled).unwrap();
+        let segment = last.file_name().unwrap().to_str().unwrap();
+        let words = [segment, "records ", "missing", "acknowledged", "--quarantine"];
+        for _ in 0..2 {
+            home.cairn(&["run"]).told(5, &words);
+            home.cairn(&["history", "main"]).told(5, &words);
+            home.cairn(&["store", "rebuild"]).told(5, &words);
+            let verified = home.cairn(&["store", "verify", "--json"]).ended(5).json();
+            assert!(verified["problems"].to_string().contains("acknowledged"), "{name}: {verified}");
+        }
+        assert_eq!(std::fs::read_to_string(&last).unwrap(), spoiled, "{name}: as it was found");
+
+        home.cairn(&["store", "verify", "--quarantine"]).ended(0);
+        let history = home.cairn(&["history", "main", "--json", "--limit", "1000"]).ended(0);
+        assert!(history.stdout.contains("this message was lost"), "{name}: {history:?}");
+        let daemon = home.daemon(None).await;
+        assert!(daemon.client().say("main", "and now?").await.unwrap().0.is_success());
+        assert_eq!(daemon.client().get("/v1/store/verify").await.unwrap()["ok"], true, "{name}");
+        assert!(daemon.stop().await.unwrap().success());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_waits_for_an_index_that_is_made_anew() {
     let home = home::new();

@@ -336,6 +336,7 @@ async fn a_merge_extracts_from_its_sources_and_saves_nothing() {
             made_by: "digest".to_owned(),
             text,
             identifiers: Vec::new(),
+            provisional: false,
         }
     };
     let sources: Vec<_> = (1..5).map(summary).collect();

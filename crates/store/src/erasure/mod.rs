@@ -94,7 +94,8 @@ pub async fn erase_dir(
         // What was asked for before is done first.
         work::resume_or_clear(&options.dir)?;
         let layout = Layout::of(&options.dir);
-        let tail = crate::journal::open::open(&layout.journal, &layout.quarantine, &Default::default())?;
+        let (journal, shown) = (&layout.journal, layout.shown()?);
+        let tail = crate::journal::open::open(journal, &layout.quarantine, &Default::default(), &shown)?;
         let found = work::survey(&options.dir, &tail, &person)?;
         let Some(figures) = found.filter(|_| !dry_run) else {
             return Ok(Err(found.map(|figures| Erasure { pseudonym: String::new(), figures, at })));

@@ -123,7 +123,9 @@ pub(crate) fn resume_by_steps(dir: &Path, step: Step<'_>) -> Result<(), StoreErr
 fn stage(dir: &Path, person: &str, at: Timestamp, step: Step<'_>) -> Result<bool, StoreError> {
     let began = Instant::now();
     let layout = Layout::of(dir);
-    let tail = open::open(&layout.journal, &layout.quarantine, &Checkpoint::default())?;
+    // What proves that the journal has lost something must not be removed.
+    let shown = layout.shown()?;
+    let tail = open::open(&layout.journal, &layout.quarantine, &Checkpoint::default(), &shown)?;
     rewrite::clear(&layout.journal)?;
     step("cleared")?;
     let Some((survey, stored)) = surveyed(&layout.journal, &tail, person)? else { return Ok(false) };

@@ -40,6 +40,27 @@ struct Payload {
     at: (u64, u64, u32),
 }
 
+impl Payload {
+    fn checkpoint(&self) -> Checkpoint {
+        let (segment, offset, len) = self.at;
+        Checkpoint { n: self.n, position: Position { segment, offset, len } }
+    }
+}
+
+/// Up to where the index in that folder reaches, by what its last commit says: 0, when there is none, or what it says
+/// cannot be read.
+pub(crate) fn reach(dir: &Path) -> Checkpoint {
+    /// Of tantivy's file what a commit was given.
+    #[derive(Deserialize)]
+    struct Commit {
+        payload: String,
+    }
+    let bytes = std::fs::read(dir.join("meta.json")).unwrap_or_default();
+    let commit: Option<Commit> = serde_json::from_slice(&bytes).ok();
+    let payload: Option<Payload> = commit.and_then(|commit| serde_json::from_str(&commit.payload).ok());
+    payload.map(|payload| payload.checkpoint()).unwrap_or_default()
+}
+
 /// The index as searches see it: the indexer may make it anew beneath.
 pub(crate) struct SearchIndex {
     dir: PathBuf,
@@ -135,9 +156,7 @@ impl SearchIndex {
         if !damaged.is_empty() {
             return Err(index_failure(format!("{} of its files have a wrong checksum", damaged.len())));
         }
-        let (segment, offset, len) = payload.at;
-        let at = Checkpoint { n: payload.n, position: Position { segment, offset, len } };
-        Ok(Some((with_reader(index)?, at)))
+        Ok(Some((with_reader(index)?, payload.checkpoint())))
     }
 
     fn fresh(&self) -> Result<Opened, StoreError> {

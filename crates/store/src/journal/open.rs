@@ -1,10 +1,13 @@
-//! Opening the journal: checks what was written since the views were last kept, and cuts off a torn end.
+//! Opening the journal: checks what was written since the views were last kept, tells when its end is lost, and cuts off
+//! a torn one.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cairn_core::event::Event;
+use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::ports::StoreError;
+use jiff::Timestamp;
 
 use super::line;
 use super::rewrite::Sink;
@@ -46,21 +49,60 @@ pub(crate) fn holds(dir: &Path, checkpoint: &Checkpoint) -> bool {
     }
 }
 
-/// What is wrong when the segment of a checkpoint is not there: what came after the others is lost. A segment that is
-/// shorter than it was is a torn end, which is another thing.
-pub(crate) fn gone(dir: &Path, checkpoint: &Checkpoint) -> Option<StoreError> {
-    let first = checkpoint.position.segment;
-    let is_there = segment::list(dir).map_or(true, |segments| segments.contains(&first));
-    let error = || StoreError::Damaged {
-        file: segment::path(dir, first).display().to_string(),
-        line: 1,
-        message: format!(
-            "the segment is missing, and the views show records up to {}; put it back, from a backup; \
-             `cairn store rebuild` goes on without what was in it",
-            checkpoint.n
-        ),
-    };
-    (checkpoint.n > 0 && !is_there).then(error)
+/// What views and index show of the journal. They are only ever given what was synced: a record that they show and the
+/// journal does not have was durable, and is lost.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shown {
+    /// The last record of each.
+    pub(crate) last: Vec<Checkpoint>,
+    /// The channels that the views know.
+    pub(crate) channels: Vec<ShownChannel>,
+}
+
+/// A channel as the views show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShownChannel {
+    pub(crate) channel: ChannelId,
+    /// Number of its last record.
+    pub(crate) n: u64,
+    /// When that was written.
+    pub(crate) at: Timestamp,
+    /// The first number of an entry that was not given yet.
+    pub(crate) next_seq: Seq,
+}
+
+/// Channels that an error about a lost end names.
+const NAMED: usize = 5;
+
+impl Shown {
+    /// The last record that is shown and lies behind that end of the journal. Number and place must both say so: one of
+    /// them alone is damage of whoever shows it.
+    pub(crate) fn behind(&self, end: &Tail) -> Option<&Checkpoint> {
+        let is_behind = |at: &&Checkpoint| {
+            let Position { segment, .. } = at.position;
+            at.n > end.n && (segment > end.segment || (segment == end.segment && at.position.end() > end.len))
+        };
+        self.last.iter().filter(is_behind).max_by_key(|at| at.n)
+    }
+
+    /// The channels that have lost something when everything from a record on is lost, in the order of their last records.
+    pub(crate) fn since(&self, from_n: u64) -> Vec<&ShownChannel> {
+        let mut lost: Vec<_> = self.channels.iter().filter(|channel| channel.n >= from_n).collect();
+        lost.sort_by_key(|channel| channel.n);
+        lost
+    }
+}
+
+/// Whether the end of the journal is lost, by what views or index show.
+///
+/// # Errors
+/// [`StoreError::Damaged`] with the range: it is. Or the journal is damaged elsewhere, or cannot be read.
+pub(crate) fn refuse_lost_end(dir: &Path, shown: &Shown) -> Result<(), StoreError> {
+    if shown.last.iter().all(|at| holds(dir, at)) {
+        return Ok(());
+    }
+    make_dir(dir)?;
+    find_end(dir, &Checkpoint::default())?.refuse_lost(dir, shown)
 }
 
 /// The last number that a record stands for: its own, unless lines were set aside or taken out in its place.
@@ -75,26 +117,103 @@ pub(crate) fn last_n(event: &Event, n: u64) -> u64 {
 struct Torn {
     offset: u64,
     message: String,
+    /// The last whole line before it, of an append that is not all there.
+    whole: Tail,
+    /// How many records of that append should follow.
+    left: u32,
+}
+
+/// Where the journal ends, with the torn end that is to be cut off.
+struct End {
+    tail: Tail,
+    torn: Option<Torn>,
+}
+
+impl End {
+    /// # Errors
+    /// [`StoreError::Damaged`]: records behind this end are shown, so they were durable.
+    fn refuse_lost(&self, dir: &Path, shown: &Shown) -> Result<(), StoreError> {
+        let Some(last) = shown.behind(&self.tail) else { return Ok(()) };
+        let (whole, left) = self.torn.as_ref().map_or((self.tail, 0), |torn| (torn.whole, torn.left));
+        let since = Lines::open(&segment::path(dir, whole.segment), 0, Some(whole.len)).and_then(Lines::last);
+        let since = since.ok().flatten().and_then(|line| line::parse(&line).ok()).map(|record| record.at);
+        let message = lost_message(whole.n + 1, end_of_loss(last.n, whole.n, left), since, shown);
+        let message = format!("{message}; a backup may have them");
+        let path = segment::path(dir, last.position.segment);
+        if last.position.segment == whole.segment {
+            return Err(segment::damaged(&path, whole.len, message));
+        }
+        let message = format!("the segment is missing: {message}");
+        Err(StoreError::Damaged { file: path.display().to_string(), line: 1, message })
+    }
+}
+
+/// The last lost record, when records up to `shown_n` are shown and the last whole line is `last`, `left` records before the
+/// end of its append: an append is durable as a whole.
+pub(crate) fn end_of_loss(shown_n: u64, last: u64, left: u32) -> u64 {
+    shown_n.max(last + u64::from(left))
+}
+
+/// What is told of records that are missing at the end; `since`: when the record before them was written, where known.
+pub(crate) fn lost_message(from_n: u64, to_n: u64, since: Option<Timestamp>, shown: &Shown) -> String {
+    let channels = shown.since(from_n);
+    let time = |word: &str, at: Option<Timestamp>| {
+        at.map(|at| format!(" {word} {}", at.strftime("%Y-%m-%dT%H:%M:%SZ"))).unwrap_or_default()
+    };
+    let until = time("until", channels.iter().map(|channel| channel.at).max());
+    let since = time("after", since);
+    let mut names: Vec<&str> = channels.iter().rev().take(NAMED).map(|one| one.channel.as_str()).collect();
+    let more = format!("{} more", channels.len().saturating_sub(NAMED));
+    if channels.len() > NAMED {
+        names.push(&more);
+    }
+    let of = if names.is_empty() { String::new() } else { format!(", in {}", names.join(", ")) };
+    let records = match from_n == to_n {
+        true => format!("record {from_n} is"),
+        false => format!("records {from_n} to {to_n} are"),
+    };
+    format!(
+        "{records} missing at the end of the journal, and perhaps later ones; what views or index show was \
+         acknowledged: it was written{since}{until}{of}"
+    )
 }
 
 /// Walks from the checkpoint to the end. Every line must be whole and its number the next one; what is torn at the
-/// very end is cut off, and kept in `quarantine/`. What comes before the checkpoint in its segment must be whole, too, so
-/// that damage is told at the start and not when somebody asks for the words; segments before it are left to `verify`.
+/// very end is cut off, and kept in `quarantine/`, unless views or index show it. What comes before the checkpoint in its
+/// segment must be whole, too, so that damage is told at the start and not when somebody asks for the words; segments
+/// before it are left to `verify`. What is there is durable when it returns, as everything must be that views are given.
 ///
 /// # Errors
-/// [`StoreError::Damaged`] for a bad line that is not at the end; [`StoreError::Io`].
-pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint) -> Result<Tail, StoreError> {
+/// [`StoreError::Damaged`] for a bad line that is not at the end, and for an end that is lost; [`StoreError::Io`].
+pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint, shown: &Shown) -> Result<Tail, StoreError> {
     make_dir(dir)?;
-    let segments = segment::list(dir)?;
-    if let Some(last) = segments.last() {
-        unpack(dir, &segment::path(dir, *last))?;
+    let end = find_end(dir, from)?;
+    end.refuse_lost(dir, shown)?;
+    let Some(last) = segment::list(dir)?.last().map(|first| segment::path(dir, *first)) else {
+        return Ok(end.tail);
+    };
+    unpack(dir, &last)?;
+    match end.torn {
+        Some(torn) => {
+            let shown_n = shown.last.iter().chain([from]).map(|at| at.n).max();
+            cut(&last, aside, &torn, shown_n.unwrap_or_default())?;
+        }
+        None => RealDisk.open(&last).and_then(|mut file| file.sync()).map_err(io_error("sync", &last))?,
     }
+    sync_dir(dir).map_err(io_error("sync", dir))?;
+    Ok(end.tail)
+}
+
+/// Walks from the checkpoint to the end, and changes nothing.
+fn find_end(dir: &Path, from: &Checkpoint) -> Result<End, StoreError> {
+    let segments = segment::list(dir)?;
     check_sealed(dir, &segments, from.position.segment)?;
     let mut tail = Tail { n: from.n, segment: from.position.segment, len: 0 };
     if from.n > 0 {
         tail.len = from.position.end();
         check_until(&segment::path(dir, tail.segment), tail.len)?;
     }
+    let mut torn = None;
     let after: Vec<u64> = segments.iter().copied().filter(|first| *first >= tail.segment).collect();
     for (idx, first) in after.iter().enumerate() {
         let path = segment::path(dir, *first);
@@ -107,11 +226,9 @@ pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint) -> Result<Tail, 
             tail.segment = *first;
             tail.len = 0;
         }
-        if let Some(torn) = walk(&path, &mut tail, is_last)? {
-            cut(&path, aside, &torn)?;
-        }
+        torn = walk(&path, &mut tail, is_last)?;
     }
-    Ok(tail)
+    Ok(End { tail, torn })
 }
 
 /// The last segment is written on, so it must not be compressed: it was, when those behind it are gone.
@@ -185,46 +302,42 @@ fn check_until(path: &Path, end: u64) -> Result<(), StoreError> {
 /// Reads a segment from `tail.len` on and moves the tail along. Returns where its torn end begins.
 fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, StoreError> {
     let mut lines = Lines::open(path, tail.len, None)?;
-    // Where the append begins whose records are not all there yet, and the record before it.
+    // Where the append begins whose records are not all there yet, and the record before it; how many are not.
     let mut open_append: Option<Tail> = None;
-    loop {
+    let mut left = 0;
+    let message = loop {
         let (offset, outcome) = match lines.next()? {
-            Piece::End => break,
+            Piece::End if open_append.is_none() || !is_last => return Ok(None),
+            Piece::End => break "the rest of its append is missing".to_owned(),
             Piece::Torn { offset } => (offset, Err("it has no end".to_owned())),
             Piece::Line { offset, bytes } => (offset, read_number(bytes, offset)),
         };
         match outcome {
-            Ok((n, to_n, left, end)) => {
+            Ok((n, to_n, more, end)) => {
                 if n != tail.n + 1 {
                     let message = format!("it has number {n}, expected {}", tail.n + 1);
                     return Err(segment::damaged(path, offset, message));
                 }
-                match (left, open_append) {
+                match (more, open_append) {
                     (0, _) => open_append = None,
                     (_, None) => open_append = Some(*tail),
                     (_, Some(_)) => {}
                 }
+                left = more;
                 tail.n = to_n;
                 tail.len = end;
             }
-            Err(message) => {
-                if !is_last || any_good_line(&mut lines)? {
-                    return Err(segment::damaged(path, offset, message));
-                }
-                if let Some(before) = open_append {
-                    *tail = before;
-                }
-                return Ok(Some(Torn { offset: tail.len, message }));
+            Err(message) if !is_last || any_good_line(&mut lines)? => {
+                return Err(segment::damaged(path, offset, message));
             }
+            Err(message) => break message,
         }
+    };
+    let whole = *tail;
+    if let Some(before) = open_append {
+        *tail = before;
     }
-    match open_append {
-        Some(before) if is_last => {
-            *tail = before;
-            Ok(Some(Torn { offset: tail.len, message: "the rest of its append is missing".to_owned() }))
-        }
-        _ => Ok(None),
-    }
+    Ok(Some(Torn { offset: tail.len, message, whole, left }))
 }
 
 /// Number, last number that it stands for, records of its append that follow, and end of a line.
@@ -251,7 +364,9 @@ fn any_good_line(lines: &mut Lines) -> Result<bool, StoreError> {
     Ok(false)
 }
 
-fn cut(path: &Path, aside: &Path, torn: &Torn) -> Result<PathBuf, StoreError> {
+/// Cuts off a torn end, and keeps it. `shown_n`: the last record that views or index show, all of which stay. Nobody can
+/// tell whether what they do not show was acknowledged, so nothing is said of that.
+fn cut(path: &Path, aside: &Path, torn: &Torn, shown_n: u64) -> Result<(), StoreError> {
     let bytes = fs::read(path).map_err(io_error("read", path))?;
     let rest = bytes.get(torn.offset as usize..).unwrap_or_default();
     make_dir(aside)?;
@@ -265,7 +380,8 @@ fn cut(path: &Path, aside: &Path, torn: &Torn) -> Result<PathBuf, StoreError> {
         bytes = rest.len(),
         reason = torn.message,
         kept = %kept.display(),
-        "cut off the torn end of the journal; nothing that was acknowledged is in it"
+        shown = shown_n,
+        "cut off the torn end of the journal, as a write that was cut short leaves it; neither views nor index show any of it"
     );
-    Ok(kept)
+    Ok(())
 }

@@ -6,11 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use cairn_core::event::{Event, NewRecord, Record};
+use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 
 use super::line;
-use super::open::last_n;
+use super::open::{Shown, ShownChannel, Tail, end_of_loss, last_n, lost_message};
 use super::segment::{self, Lines, Piece};
 use crate::disk::{io_error, make_dir, sync_dir};
 
@@ -21,8 +22,8 @@ pub(crate) struct Walk {
     pub(crate) segments: u64,
     /// Good lines.
     pub(crate) events: u64,
-    /// Number of the last good line.
-    pub(crate) last: u64,
+    /// The last good line.
+    pub(crate) last: Tail,
     /// What is wrong, each with file and line; a torn end, which is cut off at the next start, is not.
     pub(crate) problems: Vec<String>,
 }
@@ -37,51 +38,58 @@ struct Bad {
     message: String,
 }
 
-/// Reads every line of every segment and hands good records to `each`.
+/// Reads every line of every segment, up to `end` when one is given, and hands good records to `each`.
 ///
 /// # Errors
 /// A segment cannot be read, or `each` failed.
-pub(crate) fn walk(
-    dir: &Path,
-    durable_len: impl Fn(u64) -> Option<u64>,
-    mut each: impl FnMut(&Record),
-) -> Result<Walk, StoreError> {
-    let segments = segment::list(dir)?;
+pub(crate) fn walk(dir: &Path, end: Option<Tail>, mut each: impl FnMut(&Record)) -> Result<Walk, StoreError> {
+    let mut segments = segment::list(dir)?;
+    // The writer may have begun another one meanwhile.
+    segments.retain(|first| end.is_none_or(|end| *first <= end.segment));
     let mut walk = Walk { segments: segments.len() as u64, ..Walk::default() };
     for (idx, first) in segments.iter().enumerate() {
         let path = segment::path(dir, *first);
         let is_last = idx + 1 == segments.len();
-        let mut lines = Lines::open(&path, 0, durable_len(*first))?;
+        let upto = end.filter(|end| end.segment == *first).map(|end| end.len);
+        let mut lines = Lines::open(&path, 0, upto)?;
         let mut torn: Vec<String> = Vec::new();
         let mut number = 0;
+        walk.last = Tail { segment: *first, len: 0, ..walk.last };
         loop {
             number += 1;
-            let parsed = match lines.next()? {
+            let (parsed, line_end) = match lines.next()? {
                 Piece::End => break,
                 Piece::Torn { .. } => {
                     torn.push(problem(&path, number, "it has no end"));
                     break;
                 }
-                Piece::Line { bytes, .. } => line::parse(bytes),
+                Piece::Line { bytes, offset } => (line::parse(bytes), offset + bytes.len() as u64 + 1),
             };
             match parsed {
                 Ok(record) => {
                     walk.problems.append(&mut torn);
-                    let expected = walk.last + 1;
+                    let expected = walk.last.n + 1;
                     if record.n != expected {
                         let message = format!("it has number {}, expected {expected}", record.n);
                         walk.problems.push(problem(&path, number, &message));
                     }
                     walk.events += 1;
-                    walk.last = last_n(&record.event, record.n);
+                    let n = last_n(&record.event, record.n);
+                    walk.last = Tail { n, segment: *first, len: line_end };
                     each(&record);
                 }
                 Err(message) => torn.push(problem(&path, number, &message)),
             }
         }
-        if !is_last {
+        // Up to an end that is known to be durable there is none that a crash left.
+        if !is_last || end.is_some() {
             walk.problems.append(&mut torn);
         }
+    }
+    if let Some(end) = end.filter(|end| walk.last.n < end.n) {
+        let path = segment::path(dir, end.segment);
+        let message = format!("records {} to {} are missing at its end", walk.last.n + 1, end.n);
+        walk.problems.push(format!("{}: {message}", path.display()));
     }
     Ok(walk)
 }
@@ -90,16 +98,20 @@ fn problem(path: &Path, line: u64, message: &str) -> String {
     format!("{}, line {line}: {message}", path.display())
 }
 
-/// Moves damaged lines to `aside` and puts a record into each gap that says which numbers are lost. Returns what was
-/// set aside, for people. The store must not be open.
+/// Moves damaged lines to `aside` and puts a record into each gap that says which numbers are lost, also behind the last
+/// line when more was `shown`. Returns what was set aside, for people. The store must not be open.
 ///
 /// # Errors
 /// A file cannot be read or written; then the journal is as before, segment by segment.
-pub(crate) fn quarantine(dir: &Path, aside: &Path) -> Result<Vec<String>, StoreError> {
+pub(crate) fn quarantine(dir: &Path, aside: &Path, shown: &Shown) -> Result<Vec<String>, StoreError> {
     let mut done = Vec::new();
     let mut last = 0;
     let mut at = Timestamp::UNIX_EPOCH;
-    let segments = segment::list(dir)?;
+    let mut segments = segment::list(dir)?;
+    if segments.is_empty() && shown.behind(&Tail::default()).is_some() {
+        replace(dir, &segment::path(dir, 1), &[])?;
+        segments.push(1);
+    }
     for (idx, first) in segments.iter().enumerate() {
         let path = segment::path(dir, *first);
         if last + 1 < *first {
@@ -107,12 +119,21 @@ pub(crate) fn quarantine(dir: &Path, aside: &Path) -> Result<Vec<String>, StoreE
             done.push(stand_in(dir, last + 1, *first - 1, at)?);
             last = *first - 1;
         }
-        let mut mender =
-            Mender { path: &path, aside, out: Vec::new(), last, at, done: &mut done, changed: false };
-        let end = segments.get(idx + 1).map(|next| next - 1);
-        mender.mend(end)?;
-        let Mender { out, changed, last: new_last, at: new_at, .. } = mender;
-        (last, at) = (new_last, new_at);
+        let mut mender = Mender {
+            path: &path,
+            aside,
+            out: Vec::new(),
+            end: Tail { n: last, segment: *first, len: 0 },
+            at,
+            done: &mut done,
+            changed: false,
+        };
+        match segments.get(idx + 1) {
+            Some(next) => mender.mend(Behind::Segment(next - 1))?,
+            None => mender.mend(Behind::Nothing(shown))?,
+        }
+        let Mender { out, changed, end, at: new_at, .. } = mender;
+        (last, at) = (end.n, new_at);
         if changed {
             replace(dir, &path, &out)?;
             set_packed_aside(&path, aside)?;
@@ -121,10 +142,18 @@ pub(crate) fn quarantine(dir: &Path, aside: &Path) -> Result<Vec<String>, StoreE
     Ok(done)
 }
 
+/// What comes behind a segment.
+enum Behind<'a> {
+    /// Another one: this one must reach that number.
+    Segment(u64),
+    /// Nothing, where something was shown perhaps. A torn end that was not is left to the start.
+    Nothing(&'a Shown),
+}
+
 /// A segment that says that the records of those numbers are lost. Returns it, for people.
 fn stand_in(dir: &Path, from_n: u64, to_n: u64, at: Timestamp) -> Result<String, StoreError> {
     let path = segment::path(dir, from_n);
-    let event = Event::LinesQuarantined { from_n, to_n };
+    let event = Event::LinesQuarantined { from_n, to_n, next_seq: None };
     let mut out = Vec::new();
     line::frame(&mut out, from_n, 0, &line::body(&NewRecord { channel: None, at, event })?);
     replace(dir, &path, &out)?;
@@ -136,56 +165,83 @@ struct Mender<'a> {
     path: &'a Path,
     aside: &'a Path,
     out: Vec<u8>,
-    last: u64,
+    /// The last good line as it was before.
+    end: Tail,
     at: Timestamp,
     done: &'a mut Vec<String>,
     changed: bool,
 }
 
 impl Mender<'_> {
-    /// `end`: the number that the segment must reach; none for the last segment, whose torn end is left to the start.
-    fn mend(&mut self, end: Option<u64>) -> Result<(), StoreError> {
+    fn mend(&mut self, behind: Behind<'_>) -> Result<(), StoreError> {
         let mut lines = Lines::open(self.path, 0, None)?;
         let mut bad: Option<Bad> = None;
+        // The end of the last whole append, and how many records of the last one are not there.
+        let (mut whole, mut left) = (self.end, 0);
         let mut number = 0;
         loop {
             number += 1;
-            let (bytes, parsed) = match lines.next()? {
+            let (bytes, offset, parsed) = match lines.next()? {
                 Piece::End => break,
                 Piece::Torn { offset } => {
                     let all = fs::read(self.path).map_err(io_error("read", self.path))?;
-                    (all[offset as usize..].to_vec(), Err("it has no end".to_owned()))
+                    (all[offset as usize..].to_vec(), offset, Err("it has no end".to_owned()))
                 }
-                Piece::Line { bytes, .. } => {
-                    let mut whole = bytes.to_vec();
-                    whole.push(b'\n');
-                    (whole, line::parse(bytes))
+                Piece::Line { bytes, offset } => {
+                    let mut line = bytes.to_vec();
+                    line.push(b'\n');
+                    (line, offset, line::parse(bytes).and_then(|record| Ok((record, line::number(bytes)?.1))))
                 }
             };
             let is_torn = !bytes.ends_with(b"\n");
             match parsed {
                 // A line that was written twice, or out of its place, is as bad as one that cannot be read.
-                Ok(record) if record.n > self.last => {
+                Ok((record, more)) if record.n > self.end.n => {
                     self.close_gap(bad.take(), record.n - 1)?;
                     self.out.extend_from_slice(&bytes);
-                    self.last = last_n(&record.event, record.n);
+                    self.end.n = last_n(&record.event, record.n);
+                    self.end.len = offset + bytes.len() as u64;
                     self.at = record.at;
+                    left = more;
+                    if left == 0 {
+                        whole = self.end;
+                    }
                 }
-                Ok(record) => self.note(&mut bad, &bytes, number, format!("number {} came before", record.n)),
+                Ok((record, _)) => {
+                    self.note(&mut bad, &bytes, number, format!("number {} came before", record.n));
+                }
                 Err(message) => self.note(&mut bad, &bytes, number, message),
             }
             if is_torn {
                 break;
             }
         }
-        match (end, bad) {
-            (Some(end), bad) => self.close_gap(bad, end),
-            (None, Some(bad)) => {
-                self.out.extend_from_slice(&bad.bytes);
-                Ok(())
-            }
-            (None, None) => Ok(()),
+        match behind {
+            Behind::Segment(end) => self.close_gap(bad, end),
+            Behind::Nothing(shown) => match shown.behind(&whole) {
+                Some(last) => self.stand_in_for_end(bad, end_of_loss(last.n, self.end.n, left), shown),
+                None => {
+                    self.out.extend_from_slice(&bad.map(|bad| bad.bytes).unwrap_or_default());
+                    Ok(())
+                }
+            },
         }
+    }
+
+    /// The numbers up to `to_n` are lost behind the last line. In each channel that had some of them a record says so.
+    fn stand_in_for_end(&mut self, bad: Option<Bad>, to_n: u64, shown: &Shown) -> Result<(), StoreError> {
+        let from_n = self.end.n + 1;
+        let since = (self.end.n > 0).then_some(self.at);
+        let moved = self.set_bad_aside(bad)?;
+        for ShownChannel { channel, n, at, next_seq } in shown.since(from_n) {
+            self.stand_in(*n, Some(channel.clone()), *at, Some(*next_seq))?;
+        }
+        if self.end.n < to_n {
+            self.stand_in(to_n, None, self.at, None)?;
+        }
+        let lost = lost_message(from_n, to_n, since, shown);
+        self.done.push(format!("{}: {moved}{lost}; history says so from here on", self.path.display()));
+        Ok(())
     }
 
     fn note(&self, bad: &mut Option<Bad>, bytes: &[u8], line: u64, message: String) {
@@ -197,32 +253,44 @@ impl Mender<'_> {
 
     /// Sets bad lines aside, and stands a record in for the numbers up to `to_n` that are missing.
     fn close_gap(&mut self, bad: Option<Bad>, to_n: u64) -> Result<(), StoreError> {
-        let from_n = self.last + 1;
+        let from_n = self.end.n + 1;
         if bad.is_none() && to_n < from_n {
             return Ok(());
         }
-        self.changed = true;
-        let mut told = format!("{}: ", self.path.display());
-        if let Some(bad) = bad {
-            let kept = self.set_aside(&bad)?;
-            told.push_str(&format!(
-                "line {} and what follows ({}) moved to {}; ",
-                bad.line,
-                bad.message,
-                kept.display()
-            ));
-        }
-        if to_n >= from_n {
-            let event = Event::LinesQuarantined { from_n, to_n };
-            let body = line::body(&NewRecord { channel: None, at: self.at, event })?;
-            line::frame(&mut self.out, from_n, 0, &body);
-            self.last = to_n;
-            told.push_str(&format!("records {from_n} to {to_n} are lost"));
+        let moved = self.set_bad_aside(bad)?;
+        let told = if to_n >= from_n {
+            self.stand_in(to_n, None, self.at, None)?;
+            format!("records {from_n} to {to_n} are lost")
         } else {
-            told.push_str("no record is lost");
-        }
-        self.done.push(told);
+            "no record is lost".to_owned()
+        };
+        self.done.push(format!("{}: {moved}{told}", self.path.display()));
         Ok(())
+    }
+
+    /// Adds the record that stands for the numbers from the next one up to `to_n`.
+    fn stand_in(
+        &mut self,
+        to_n: u64,
+        channel: Option<ChannelId>,
+        at: Timestamp,
+        next_seq: Option<Seq>,
+    ) -> Result<(), StoreError> {
+        let from_n = self.end.n + 1;
+        let event = Event::LinesQuarantined { from_n, to_n, next_seq };
+        line::frame(&mut self.out, from_n, 0, &line::body(&NewRecord { channel, at, event })?);
+        self.end.n = to_n;
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Returns what was moved where, for people; nothing, when nothing is bad.
+    fn set_bad_aside(&mut self, bad: Option<Bad>) -> Result<String, StoreError> {
+        let Some(bad) = bad else { return Ok(String::new()) };
+        self.changed = true;
+        let kept = self.set_aside(&bad)?;
+        let Bad { line, message, .. } = bad;
+        Ok(format!("line {line} and what follows ({message}) moved to {}; ", kept.display()))
     }
 
     fn set_aside(&self, bad: &Bad) -> Result<PathBuf, StoreError> {

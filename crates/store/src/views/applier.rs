@@ -127,7 +127,7 @@ impl Applier {
 
     /// Closes sled when its rows are not sound, so that it is made anew.
     fn recheck(&mut self) -> Result<(), StoreError> {
-        let problems = self.views.db()?.check(&self.meta).problems;
+        let problems = self.views.db()?.check().problems;
         if problems.is_empty() { Ok(()) } else { Err(view_error(problems.join("; "))) }
     }
 

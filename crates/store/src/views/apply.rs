@@ -3,7 +3,7 @@
 
 use cairn_core::event::{Event, Record};
 use cairn_core::ids::{ChannelId, MessageId, Seq, TurnId};
-use cairn_core::message::{Entry, Pending};
+use cairn_core::message::{Entry, LOST_TURN, Pending};
 use cairn_core::ports::StoreError;
 use jiff::{SignedDuration, Timestamp};
 
@@ -110,6 +110,10 @@ fn in_channel(
             see_only(changes, state, channel, record, message)?;
         }
         Event::ToolUsed(_) => changes.put(Key::call(record.n), channel)?,
+        Event::LinesQuarantined { next_seq: Some(next_seq), .. } => {
+            state.open = None;
+            fill_gap(changes, state, channel, record, &TurnId::from(LOST_TURN), *next_seq)?;
+        }
         Event::OutboxIntended { .. }
         | Event::OutboxAttempted { .. }
         | Event::OutboxPutOff { .. }

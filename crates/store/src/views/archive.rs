@@ -353,7 +353,8 @@ fn parse_position(payload: &[u8]) -> Result<Position, StoreError> {
     position_of(payload).ok_or_else(|| view_error("a position cannot be read"))
 }
 
-fn channel_of(key: &[u8]) -> Result<ChannelId, StoreError> {
+/// The channel of the key of its row.
+pub(super) fn channel_of(key: &[u8]) -> Result<ChannelId, StoreError> {
     let name = key.get(1..key.len().saturating_sub(1)).unwrap_or_default();
     let name = std::str::from_utf8(name).map_err(|error| view_error(error.to_string()))?;
     name.parse().map_err(|_| view_error("a channel's name cannot be read"))

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_core::ports::StoreError;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,11 +28,28 @@ const FLUSH_EVERY_MS: u64 = 1000;
 /// Key and bytes of a row.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
+/// Rows that a check reads while nothing is written.
+const CHECKED_AT_ONCE: usize = 256;
+
 /// Where rows are.
 pub(crate) struct Db {
     rows: Rows,
     /// Those into sled that have not returned.
     calls: Arc<Calls>,
+    /// Held while a batch is written, and while a check reads some rows.
+    count: Mutex<Option<Count>>,
+    /// One check at a time.
+    checking: Mutex<()>,
+}
+
+/// How far a check has counted. What is written behind it is counted by the writer, so that at the end it has the rows of
+/// one moment, without a pause in the writing.
+#[derive(Default)]
+struct Count {
+    /// The last key that was counted.
+    last: Vec<u8>,
+    /// Rows up to that, by the letter of their table.
+    rows: BTreeMap<char, u64>,
 }
 
 enum Rows {
@@ -46,6 +63,8 @@ type Memory = RwLock<BTreeMap<Vec<u8>, Vec<u8>>>;
 /// What a check of all rows found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Check {
+    /// The applied position at the moment whose rows were counted.
+    pub(crate) meta: Meta,
     /// Rows whose checksum is right.
     pub(crate) records: u64,
     /// Rows whose checksum is wrong.
@@ -73,7 +92,7 @@ impl Db {
             .mode(sled::Mode::HighThroughput);
         let opened = calls.within(|| catch_unwind(AssertUnwindSafe(|| config.open())));
         match opened {
-            Ok(Ok(sled)) => Ok(Self { rows: Rows::Sled(sled), calls }),
+            Ok(Ok(sled)) => Ok(Self::of(Rows::Sled(sled), calls)),
             Ok(Err(error)) => Err(sled_error(&error)),
             Err(_) => Err(view_error("it panicked while it was opened")),
         }
@@ -81,7 +100,11 @@ impl Db {
 
     /// No rows yet, and none of them ever on a disk.
     pub(crate) fn in_memory() -> Self {
-        Self { rows: Rows::Memory(Arc::default()), calls: Arc::default() }
+        Self::of(Rows::Memory(Arc::default()), Arc::default())
+    }
+
+    fn of(rows: Rows, calls: Arc<Calls>) -> Self {
+        Self { rows, calls, count: Mutex::default(), checking: Mutex::default() }
     }
 
     /// Whether it is.
@@ -104,13 +127,24 @@ impl Db {
 
     /// The rows are of another version of this program: nothing is wrong with them, and they are of no use.
     pub(crate) fn is_of_another_version(&self) -> bool {
-        let meta = self.payload(META).ok().flatten().and_then(|payload| decode::<Meta>(&payload).ok());
-        meta.is_some_and(|meta| meta.format != FORMAT)
+        self.meta_of_any_version().is_some_and(|meta| meta.format != FORMAT)
     }
 
-    /// Reads every row: checksums, and the number of rows of each table.
-    pub(crate) fn check(&self, meta: &Meta) -> Check {
-        let walked = catch_unwind(AssertUnwindSafe(|| self.walk(meta)));
+    /// The applied position, also of rows of another version. `None`: there is none, or it cannot be read.
+    pub(crate) fn meta_of_any_version(&self) -> Option<Meta> {
+        self.payload(META).ok().flatten().and_then(|payload| decode(&payload).ok())
+    }
+
+    /// Reads every row: checksums, and the number of rows of each table at one moment. Writing goes on meanwhile.
+    pub(crate) fn check(&self) -> Check {
+        self.check_with(&mut || {})
+    }
+
+    /// The same; `between` is called where the writer has its turn.
+    pub(crate) fn check_with(&self, between: &mut dyn FnMut()) -> Check {
+        let _one = self.checking.lock();
+        let walked = catch_unwind(AssertUnwindSafe(|| self.walk(between)));
+        *self.count.lock() = None;
         walked.unwrap_or_else(|_| Check {
             bad: 1,
             problems: vec!["sled panicked while its rows were read".to_owned()],
@@ -118,34 +152,51 @@ impl Db {
         })
     }
 
-    fn walk(&self, meta: &Meta) -> Check {
+    fn walk(&self, between: &mut dyn FnMut()) -> Check {
         let mut check = Check::default();
-        let mut rows: BTreeMap<char, u64> = BTreeMap::new();
-        let mut all = self.between(Bound::Unbounded, Bound::Unbounded);
-        while let Some(item) = all.step(true) {
-            let (key, value) = match item {
-                Ok(pair) => pair,
-                Err(error) => {
-                    check.bad += 1;
-                    check.problems.push(format!("sled: {error}"));
-                    break;
-                }
+        *self.count.lock() = Some(Count::default());
+        let rows = loop {
+            let mut counting = self.count.lock();
+            let count = counting.get_or_insert_default();
+            let from = match count.last.is_empty() {
+                true => Bound::Unbounded,
+                false => Bound::Excluded(count.last.clone()),
             };
-            if unseal(&key, &value).is_none() {
-                check.bad += 1;
-                continue;
+            let mut n_read = 0;
+            let mut all = self.between(from, Bound::Unbounded);
+            while n_read < CHECKED_AT_ONCE
+                && let Some(item) = all.step(true)
+            {
+                n_read += 1;
+                match item {
+                    Ok((key, value)) => count_row(&mut check, count, &key, &value),
+                    Err(error) => {
+                        check.bad += 1;
+                        check.problems.push(format!("sled: {error}"));
+                        n_read = 0;
+                        break;
+                    }
+                }
             }
-            if *key != *META {
-                check.records += 1;
-                *rows.entry(char::from(key[0])).or_default() += 1;
+            if n_read < CHECKED_AT_ONCE {
+                // What is counted and the position belong together only as long as nothing is written.
+                match self.meta() {
+                    Ok(meta) => check.meta = meta.unwrap_or_default(),
+                    Err(error) => check.problems.push(error.to_string()),
+                }
+                break counting.take().unwrap_or_default().rows;
             }
-        }
+            // Whoever waits to write is next.
+            MutexGuard::unlock_fair(counting);
+            between();
+        };
+        check.records = rows.values().sum();
         if check.bad > 0 {
             check.problems.push(format!("{} rows of the views have a wrong checksum", check.bad));
         }
         for table in Table::ALL {
             let letter = char::from(table.letter());
-            let (has, wants) = (rows.get(&letter), meta.rows.get(&letter));
+            let (has, wants) = (rows.get(&letter), check.meta.rows.get(&letter));
             let (has, wants) = (has.copied().unwrap_or(0), wants.copied().unwrap_or(0));
             if has != wants {
                 check.problems.push(format!("view {table:?} has {has} rows, it should have {wants}"));
@@ -218,9 +269,15 @@ impl Db {
             Rows::Memory(rows) => return remember(&mut rows.write(), changes, meta),
         };
         let mut batch = sled::Batch::default();
+        let mut counting = self.count.lock();
+        let mut counted: BTreeMap<char, i64> = BTreeMap::new();
         for (key, payload) in changes {
             let count = meta.rows.entry(char::from(key[0])).or_default();
             let was_there = self.has(&key)?;
+            if counting.as_ref().is_some_and(|count| key <= count.last) {
+                let more = i64::from(payload.is_some()) - i64::from(was_there);
+                *counted.entry(char::from(key[0])).or_default() += more;
+            }
             match payload {
                 Some(payload) => {
                     *count += u64::from(!was_there);
@@ -235,7 +292,14 @@ impl Db {
         }
         meta.format = FORMAT;
         batch.insert(META, seal(META, &encode(meta)?));
-        self.calls.within(|| sled.apply_batch(batch)).map_err(|error| sled_error(&error))
+        self.calls.within(|| sled.apply_batch(batch)).map_err(|error| sled_error(&error))?;
+        if let Some(count) = counting.as_mut() {
+            for (letter, more) in counted {
+                let rows = count.rows.entry(letter).or_default();
+                *rows = rows.saturating_add_signed(more);
+            }
+        }
+        Ok(())
     }
 
     /// sled itself, to spoil it.
@@ -272,6 +336,16 @@ impl Db {
             Rows::Sled(sled) => self.calls.within(|| sled.flush()).map_err(|error| sled_error(&error)),
             Rows::Memory(_) => Ok(0),
         }
+    }
+}
+
+/// Counts a row; a bad one, which nobody knows to be a row, is only told.
+fn count_row(check: &mut Check, count: &mut Count, key: &[u8], value: &[u8]) {
+    count.last = key.to_vec();
+    if unseal(key, value).is_none() {
+        check.bad += 1;
+    } else if key != META {
+        *count.rows.entry(char::from(key[0])).or_default() += 1;
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod memories;
 mod outbox;
 pub(crate) mod registry;
 mod rows;
+pub(crate) mod shown;
 pub(crate) mod threads;
 
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub(crate) use rows::Meta;
 
 use crate::calls::Calls;
 use crate::disk::{io_error, make_dir, move_aside, remove_dir};
-use crate::journal::open::{gone, holds};
+use crate::journal::open::{holds, refuse_lost_end};
 
 /// A call into sled that lasts longer is not waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);
@@ -66,12 +67,13 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    /// Opens the views; what is damaged, of another version, or ahead of the journal is put out of the way, to be
-    /// made anew from the journal. When sled itself fails, or does not come back, they are closed for now: the applier
-    /// goes on trying.
+    /// Opens the views; what is damaged, of another version, or not of this journal is put out of the way, to be made
+    /// anew from the journal. When sled itself fails, or does not come back, they are closed for now: the applier goes on
+    /// trying.
     ///
     /// # Errors
-    /// The folder cannot be written, or the machine has no threads left.
+    /// [`StoreError::Damaged`]: they are ahead of the journal, whose end is lost; they stay. Or the folder cannot be
+    /// written, or the machine has no threads left.
     pub(crate) fn open(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Self, Meta), StoreError> {
         let calls = Arc::default();
         let opened = match open_in_time(dir, cache_bytes, journal, &calls) {
@@ -108,7 +110,7 @@ impl Views {
     /// A call that lasts until the other end is dropped.
     #[cfg(test)]
     pub(crate) fn hang(&self, until: &std::sync::mpsc::Receiver<()>) {
-        self.calls.within(|| drop(until.recv()));
+        let _dropped = self.calls.within(|| until.recv());
     }
 
     /// Closes rows, which may take as long as any other call.
@@ -206,23 +208,30 @@ fn open_checked(
 ) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
     threads::can_start(dir)?;
-    match open_sound(dir, cache_bytes, calls) {
-        Ok(Some((db, meta))) if holds(journal, &meta.checkpoint()) => return Ok((db, meta)),
+    let found = match Db::open_within(dir, cache_bytes, Arc::clone(calls)) {
+        Ok(db) => match sound(&db) {
+            Ok(Some(meta)) if holds(journal, &meta.checkpoint()) => return Ok((db, meta)),
+            found => {
+                // Views that show more than the journal has are all that is left to tell of it: they stay.
+                refuse_lost_end(journal, &shown::of(&db))?;
+                calls.within(|| drop(db));
+                found
+            }
+        },
+        Err(error) => Err(error),
+    };
+    match found {
         Ok(None) => {
             remove_dir(dir)?;
             tracing::info!(
                 "the views are of another version of this program; making them anew from the journal"
             );
         }
-        Ok(Some((db, meta))) => {
-            calls.within(|| drop(db));
-            if let Some(error) = gone(journal, &meta.checkpoint()) {
-                return Err(error);
-            }
+        Ok(Some(meta)) => {
             remove_dir(dir)?;
             tracing::warn!(
                 applied = meta.n,
-                "the journal does not have what the views show; making them anew"
+                "the journal has something else where the views have stopped; making them anew"
             );
         }
         // There is nothing wrong with them, and nothing to make them anew with.
@@ -236,13 +245,11 @@ fn open_checked(
     Ok((Db::open_within(dir, cache_bytes, Arc::clone(calls))?, Meta::default()))
 }
 
-/// The views, unless they are of another version.
-fn open_sound(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Result<Option<(Db, Meta)>, StoreError> {
-    let db = Db::open_within(dir, cache_bytes, Arc::clone(calls))?;
+/// How far sound views are, unless they are of another version.
+fn sound(db: &Db) -> Result<Option<Meta>, StoreError> {
     if db.is_of_another_version() {
         return Ok(None);
     }
-    let meta = db.meta()?.unwrap_or_default();
-    let check = db.check(&meta);
-    if check.problems.is_empty() { Ok(Some((db, meta))) } else { Err(view_error(check.problems.join("; "))) }
+    let check = db.check();
+    if check.problems.is_empty() { Ok(Some(check.meta)) } else { Err(view_error(check.problems.join("; "))) }
 }

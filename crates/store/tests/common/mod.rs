@@ -163,6 +163,7 @@ impl Chat {
             made_by: "offline".to_owned(),
             text: text.to_owned(),
             identifiers: Vec::new(),
+            provisional: false,
         };
         let end = RunEnd {
             run: run.id,

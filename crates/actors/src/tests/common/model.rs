@@ -158,10 +158,9 @@ fn by_rule(request: &ChatRequest) -> Plan {
         Purpose::Summarise { entries, .. } => {
             let seqs: Vec<_> = entries.iter().map(|entry| entry.seq.to_string()).collect();
             if request.messages.iter().any(|message| matches!(message, ChatMessage::Tool { .. })) {
-                return Plan::Text(format!(
-                    "## Critical context\nThey spoke of messages {}.",
-                    seqs.join(" ")
-                ));
+                let (first, last) = (&seqs[0], &seqs[seqs.len() - 1]);
+                let text = format!("## Critical context\nThey spoke of messages {first} to {last}.");
+                return Plan::Text(text);
             }
             let text = format!("they said {} in {} messages", seqs[0], seqs.len());
             Plan::Calls(vec![("memory_save", json!({ "kind": "fact", "text": text }))])

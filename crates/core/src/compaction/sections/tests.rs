@@ -19,6 +19,7 @@ fn summary(n: u64, text: &str) -> Summary {
         made_by: "fake".to_owned(),
         text: text.to_owned(),
         identifiers: Vec::new(),
+        provisional: false,
     }
 }
 

@@ -164,8 +164,7 @@ fn told(report: &VerifyReport, before: &str, dir: &Path) -> Looked {
 }
 
 fn damaged(found: String) -> Looked {
-    let remedy =
-        "`cairn store verify` shows all of it; stop the daemon, then --quarantine sets damaged lines aside";
+    let remedy = "`cairn store verify` shows all of it; stop the daemon, then --quarantine goes on without what is damaged or lost";
     Looked { findings: vec![Finding::failed("state", found, remedy)], damaged: true, seen: None }
 }
 

@@ -60,13 +60,12 @@ pub(in crate::config) const RANGES: &[(&str, u64, u64)] = &[
 ];
 
 /// Shares of the window: above 0 and below 1.
-const SHARES: [&str; 7] = [
+const SHARES: [&str; 6] = [
     "background_threshold",
     "aggressive_threshold",
     "emergency_threshold",
     "background_fraction",
     "aggressive_fraction",
-    "emergency_fraction",
     "stack_share",
 ];
 
@@ -102,6 +101,10 @@ pub(super) fn apply(map: &mut Map<String, Value>, path: &str) {
     match path.rsplit_once('.') {
         Some(("defaults.compaction", key)) if SHARES.contains(&key) => {
             set("exclusiveMinimum", json!(0));
+            set("exclusiveMaximum", json!(1));
+        }
+        Some(("defaults.compaction", "emergency_fraction")) => {
+            set("minimum", json!(0));
             set("exclusiveMaximum", json!(1));
         }
         Some(("defaults.compaction", "reserve_ratio")) => {
