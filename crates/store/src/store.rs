@@ -33,7 +33,7 @@ const COMMANDS: usize = 64;
 const LEASE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long it waits for each of its threads: what derives from the journal is not worth more.
-const THREAD_PATIENCE: Duration = Duration::from_secs(3);
+const THREAD_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Reads from sled at once. One that never comes back keeps its thread; the others are for everybody else.
 const READERS: usize = 4;
@@ -250,6 +250,7 @@ impl Store {
         {
             tracing::warn!(%error, "the views are behind; the next start applies the journal again");
         }
+        self.inner.views.end();
         let inner = self.inner.clone();
         let ended = tokio::task::spawn_blocking(move || inner.end_threads());
         // Twice for two threads one after the other, and a little more.

@@ -200,7 +200,7 @@ async fn an_index_that_is_being_made_answers_with_what_it_has_says_what_it_lacks
         NewRecord { channel: Some(channel("main")), at: at(60), event: Event::EntryAdded { entry } }
     };
     store.append((0..MANY).map(entry).collect()).await.unwrap();
-    store.close().await;
+    assert!(store.close().await);
     fs::remove_dir_all(dir.path().join("index")).unwrap();
 
     let store = open(dir.path());

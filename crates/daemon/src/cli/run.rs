@@ -81,7 +81,7 @@ enum End {
 
 /// What a stop may take beyond the time of its turns. With the 30 s that those have unless configured, this is less than
 /// the unit's TimeoutStopSec.
-const STOP_LIMIT: Duration = Duration::from_secs(12);
+const STOP_LIMIT: Duration = Duration::from_secs(14);
 
 /// Ends the process when a stop takes too long, whatever hangs. Dropping it calls it off.
 struct Deadline {

@@ -27,8 +27,7 @@ use crate::views::{Views, memories};
 const COMMIT_EVERY: Duration = Duration::from_secs(2);
 const COMMIT_DOCS: usize = 2000;
 
-/// At the end no more is committed, and merges get no longer.
-const COMMIT_AT_END: usize = 200;
+/// At the end merges get no longer.
 const MERGE_LIMIT: Duration = Duration::from_secs(1);
 
 /// After a failure the index is tried again this often.
@@ -126,8 +125,8 @@ impl Indexer {
 
     /// Commits when it has caught up: else the next start goes on from the last commit. Nobody waits for an index.
     fn finish(mut self) {
-        let has_caught_up = self.follower.checkpoint().n >= self.views.applied().borrow().n;
-        if self.is_broken || !has_caught_up || self.uncommitted > COMMIT_AT_END {
+        let caught_up = catch_unwind(AssertUnwindSafe(|| self.catch_up()));
+        if self.is_broken || !matches!(caught_up, Ok(Ok(()))) {
             return;
         }
         if let Err(error) = self.commit() {

@@ -8,7 +8,8 @@ mod score;
 mod search;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use cairn_core::ports::StoreError;
 use parking_lot::RwLock;
@@ -28,6 +29,9 @@ use crate::views::db::is_of_the_machine;
 
 /// Version of the documents; an index of another version is made anew.
 const FORMAT: u32 = 1;
+
+/// What is said last is taken in at the end, if that takes no longer.
+const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// An index with what reads it.
 type Opened = (Index, IndexReader);
@@ -70,8 +74,8 @@ pub(crate) struct SearchIndex {
     open: RwLock<Option<Opened>>,
     /// The last record whose words can be found.
     reaches: AtomicU64,
-    /// The indexer is to end.
-    ending: AtomicBool,
+    /// When the indexer is to end, at the latest.
+    ends_at: RwLock<Option<Instant>>,
     /// Its calls into tantivy.
     pub(crate) calls: Calls,
 }
@@ -88,7 +92,7 @@ impl SearchIndex {
             fields,
             open: RwLock::default(),
             reaches: AtomicU64::new(0),
-            ending: AtomicBool::new(false),
+            ends_at: RwLock::default(),
             calls: Calls::default(),
         };
         let opened = index.calls.within(|| index.reopen());
@@ -103,9 +107,9 @@ impl SearchIndex {
         self.reaches.load(Ordering::Acquire)
     }
 
-    /// Has the indexer leave what it is at: the next start goes on from the last commit.
+    /// Has the indexer leave what it is at after a moment: the next start goes on from the last commit.
     pub(crate) fn end(&self) {
-        self.ending.store(true, Ordering::Release);
+        *self.ends_at.write() = Some(Instant::now() + END_LIMIT);
     }
 
     /// Whether work on it may go on.
@@ -113,7 +117,8 @@ impl SearchIndex {
     /// # Errors
     /// [`StoreError::Closed`]: it may not.
     fn goes_on(&self) -> Result<(), StoreError> {
-        if self.ending.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
+        let is_over = self.ends_at.read().is_some_and(|at| Instant::now() >= at);
+        if is_over { Err(StoreError::Closed) } else { Ok(()) }
     }
 
     /// Opens what is there, or makes it anew. What was open answers until then.

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -156,7 +157,7 @@ impl Applier {
         let db = self.views.db()?;
         loop {
             let tail = self.durable.borrow().tail;
-            if self.follower.checkpoint().n >= tail.n {
+            if self.follower.checkpoint().n >= tail.n || self.views.ending.load(Ordering::Acquire) {
                 return Ok(());
             }
             if apply_next(&db, &mut self.follower, &mut self.meta, &tail)? {

@@ -62,6 +62,8 @@ pub(crate) struct Views {
     suspect: AtomicBool,
     memory_version: AtomicU64,
     openings: AtomicU64,
+    /// Nobody waits for the applier any more.
+    ending: AtomicBool,
     /// Those into sled.
     calls: Arc<Calls>,
 }
@@ -97,9 +99,15 @@ impl Views {
             suspect: AtomicBool::new(false),
             memory_version: AtomicU64::new(0),
             openings: AtomicU64::new(1),
+            ending: AtomicBool::new(false),
             calls,
         };
         Ok((views, meta))
+    }
+
+    /// Has the applier leave what it is at: the next start goes on from where it is.
+    pub(crate) fn end(&self) {
+        self.ending.store(true, Ordering::Release);
     }
 
     /// For how long sled has not come back from a call, where that is too long.
