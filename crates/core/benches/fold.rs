@@ -118,6 +118,7 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         tokens_after: 0,
         first_kept_seq: None,
         duration_ms: 0,
+        owes_run: false,
     };
     bench(bencher, &base, Event::RunEnded(end));
 }

@@ -148,6 +148,7 @@ mod tests {
             tokens_after: 8_000 - freed,
             first_kept_seq: None,
             duration_ms: 5,
+            owes_run: false,
         }
     }
 

@@ -167,6 +167,7 @@ fn compaction() -> Vec<Event> {
         tokens_after: 3_000,
         first_kept_seq: Some(Seq(5)),
         duration_ms: 900,
+        owes_run: false,
     };
     let marker =
         |kind, digest| Marker { kind, from_seq: Seq(1), to_seq: Seq(4), messages: 4, digest, tokens: 30 };

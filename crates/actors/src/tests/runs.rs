@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, RunEnd, RunOutcome};
+use cairn_core::event::{Event, RunEnd, RunOutcome, Trigger};
 use cairn_core::model::ModelError;
 use cairn_core::ports::StoreError;
 use cairn_core::tier::Tier;
@@ -277,4 +277,33 @@ async fn turns_without_an_answer_are_compacted_like_any_other() {
     let conversation = world.store.conversation(&group()).unwrap();
     assert!(conversation.stack.summaries().next().is_some(), "nothing was compacted");
     check_coverage(&conversation);
+}
+
+/// As soon as a model is well, also when the house was started again in between.
+#[tokio::test(start_paused = true)]
+async fn a_digest_is_made_again_by_a_model_with_its_memories() {
+    let world = World::new();
+    let live = world.start().await;
+    for _ in 0..world.settings.compaction.max_attempts {
+        world.model.plan(Kind::Run, Plan::Broken("", ModelError::Transport("down".to_owned())));
+    }
+    live.fill_until_run(&world).await;
+    world.store.until(1, is_run_ended).await;
+    let digest = ends(&world)[0].summary.clone().unwrap();
+    assert!(digest.provisional && world.conversation().owes_run());
+    live.house.shutdown(Duration::ZERO).await;
+    // It fails once more: what stands there stays.
+    world.model.plan(Kind::Run, Plan::Broken("", ModelError::Auth("no".to_owned())));
+    let _live = world.start().await;
+    world.store.until(2, is_run_ended).await;
+    assert_eq!((ends(&world)[1].outcome, &ends(&world)[1].summary), (RunOutcome::Failed, &None));
+    assert_eq!(world.conversation().stack.summaries().next(), Some(&digest));
+    world.store.until(3, is_run_ended).await;
+    let end = &ends(&world)[2];
+    let summary = end.summary.as_ref().unwrap();
+    assert_eq!((end.trigger, end.outcome), (Trigger::Provisional, RunOutcome::Committed));
+    assert_eq!((summary.from_seq, summary.to_seq), (digest.from_seq, digest.to_seq));
+    assert_eq!((summary.made_by.as_str(), summary.provisional, end.memories.len()), ("fake", false, 1));
+    assert!(!world.conversation().owes_run());
+    check_coverage(&world.conversation());
 }

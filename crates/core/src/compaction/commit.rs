@@ -220,6 +220,7 @@ fn ended(run: &Run, outcome: RunOutcome, reason: Option<String>, now: Timestamp)
         tokens_after: 0,
         first_kept_seq: None,
         duration_ms: now.duration_since(run.started_at).max(SignedDuration::ZERO).as_millis() as u64,
+        owes_run: false,
     }
 }
 
@@ -229,6 +230,7 @@ fn weigh(conversation: &Conversation, agent: &AgentSettings, mut event: Event) -
     if let Event::RunEnded(end) = &mut event {
         end.tokens_after = measure(&then, agent).tokens;
         end.first_kept_seq = then.live.front().map(|entry| entry.seq);
+        end.owes_run = then.owes_run();
     }
     event
 }

@@ -28,7 +28,7 @@ use crate::message::{Entry, Pending, Role};
 use crate::model::Usage;
 use crate::notice::Lost;
 use crate::prune::PrunedResult;
-use crate::summary::Stack;
+use crate::summary::{MarkerKind, Stack};
 use crate::tokens::Correction;
 use crate::voices::Voices;
 
@@ -318,6 +318,12 @@ impl Conversation {
         }
     }
 
+    /// A range has been taken out of the window that no model has summarised yet.
+    pub fn owes_run(&self) -> bool {
+        self.stack.markers().any(|marker| marker.kind == MarkerKind::Truncated)
+            || self.stack.summaries().any(|summary| summary.provisional)
+    }
+
     /// Something is pending, open, under way, queued or owed: the channel may not fall asleep for good.
     pub fn is_unfinished(&self) -> bool {
         !self.pending.is_empty()
@@ -325,6 +331,7 @@ impl Conversation {
             || self.run.is_some()
             || !self.queued_runs.is_empty()
             || !self.owed.is_empty()
+            || self.owes_run()
     }
 
     /// When an entry that answers the open turn was said: now, unless the turn answers a message that is told after

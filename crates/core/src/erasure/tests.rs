@@ -149,6 +149,7 @@ impl Book {
             tokens_after: 0,
             first_kept_seq: None,
             duration_ms: 0,
+            owes_run: false,
         };
         self.add(Some(channel), Event::RunEnded(end));
     }

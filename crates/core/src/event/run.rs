@@ -165,6 +165,9 @@ pub struct RunEnd {
     pub first_kept_seq: Option<Seq>,
     /// How long it took.
     pub duration_ms: u64,
+    /// After it a range still waits for a model: see [`crate::conversation::Conversation::owes_run`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub owes_run: bool,
 }
 
 /// The end of a run as `cairn context` lists it: without the texts. The shape is the contract's.

@@ -69,8 +69,10 @@ fn apply_run(
             state.run = true;
         }
         Event::RunQueued { request } => state.queued.push(request.trigger),
+        Event::EmergencyApplied { .. } => state.owes_run = true,
         Event::RunEnded(end) => {
             state.run = false;
+            state.owes_run = end.owes_run;
             if let Some(summary) = &end.summary {
                 changes.put(Key::summary(channel, &summary.id), &record.n)?;
             }
@@ -93,7 +95,10 @@ fn in_channel(
         }
         Event::EntryAdded { entry } => add_entry(changes, state, channel, record, entry)?,
         Event::TurnEnded(end) => end_turn(changes, state, channel, record, &end.turn)?,
-        Event::RunStarted { .. } | Event::RunQueued { .. } | Event::RunEnded(_) => {
+        Event::RunStarted { .. }
+        | Event::RunQueued { .. }
+        | Event::RunEnded(_)
+        | Event::EmergencyApplied { .. } => {
             apply_run(changes, state, channel, record)?;
         }
         Event::GenerationStarted { generation } => {
@@ -101,6 +106,7 @@ fn in_channel(
             state.open = None;
             state.run = false;
             state.queued.clear();
+            state.owes_run = false;
         }
         Event::MessageEdited { message, fingerprint, .. } => {
             edit(changes, channel, record, message, fingerprint)?;
@@ -126,7 +132,6 @@ fn in_channel(
         | Event::UsageReported { .. }
         | Event::TurnInterrupted { .. }
         | Event::RunAttemptFailed { .. }
-        | Event::EmergencyApplied { .. }
         | Event::StackRetired { .. }
         | Event::MemorySaved(_)
         | Event::MemoryEdited { .. }

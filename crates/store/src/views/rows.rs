@@ -125,6 +125,9 @@ pub(crate) struct ChannelState {
     pub(crate) queued: Vec<Trigger>,
     /// Deliveries that are to be sent.
     pub(crate) owed: u64,
+    /// A range waits for a model to summarise it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) owes_run: bool,
     /// The message or command that was taken in last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_message: Option<MessageId>,
@@ -143,14 +146,19 @@ impl ChannelState {
             run: false,
             queued: Vec::new(),
             owed: 0,
+            owes_run: false,
             last_message: None,
         }
     }
 
     /// The line of the list of channels.
     pub(crate) fn row(&self, channel: ChannelId) -> ChannelRow {
-        let unfinished =
-            self.pending > 0 || self.open.is_some() || self.run || !self.queued.is_empty() || self.owed > 0;
+        let unfinished = self.pending > 0
+            || self.open.is_some()
+            || self.run
+            || !self.queued.is_empty()
+            || self.owed > 0
+            || self.owes_run;
         ChannelRow { channel, last_at: self.last_at, unfinished, last_message: self.last_message.clone() }
     }
 }

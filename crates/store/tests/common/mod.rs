@@ -177,6 +177,7 @@ impl Chat {
             tokens_after: 50,
             first_kept_seq: None,
             duration_ms: 12,
+            owes_run: false,
         };
         self.append(vec![Event::RunEnded(end)]).await;
     }
