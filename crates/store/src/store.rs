@@ -48,7 +48,7 @@ const LITTLE_PATIENCE: Duration = Duration::from_millis(100);
 const TOLD_AFTER: Duration = Duration::from_secs(5);
 
 /// What does not come back for so long will not. Its thread cannot be ended: the process must be.
-const GIVEN_UP: Duration = Duration::from_secs(60);
+const GIVEN_UP: Duration = Duration::from_secs(30);
 
 /// An open store. Clones share it.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use cairn_testkit::disk::{Disk, Fault};
 use cairn_testkit::faults::{Findings, HUNG, Plan, run};
 use cairn_testkit::systemd::Systemd;
 
-use crate::home::{self, CAIRN};
+use crate::home::{self, CAIRN, Home};
 
 async fn met(part: &'static str, fault: Fault, secs: u64) -> Findings {
     let plan = Plan { cairn: PathBuf::from(CAIRN), part, fault, lasts: Duration::from_secs(secs) };
@@ -49,18 +49,48 @@ async fn a_journal_that_cannot_be_written_for_a_while_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_ends_within_its_time_while_the_journal_does_not_answer_and_health_says_why() {
-    let home = home::new();
+async fn an_index_that_never_comes_back_ends_the_process_and_the_next_one_has_all() {
+    let findings = met("index", Fault::Hangs, 50).await;
+    assert!(findings.during > 0 && findings.restarts == 1, "{findings:?}");
+}
+
+/// A daemon on a disk, with a watchdog, that has answered.
+async fn answering(home: &Home) -> (Disk, Systemd, Daemon) {
     let disk = Disk::new(&home.path("")).unwrap();
     let config = home.config("[limits]\nshutdown_secs = 1\n");
     let vars = disk.vars();
     let vars: Vec<_> = vars.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let vars = [&vars[..], &[("WATCHDOG_USEC", "6000000")]].concat();
-    let systemd = Systemd::of(&home.state()).unwrap();
-    let state = home.state();
+    let (state, systemd) = (home.state(), Systemd::of(&home.state()).unwrap());
     let daemon = Daemon::start_under(&systemd, &vars, Path::new(CAIRN), &state, Some(&config)).await.unwrap();
+    assert_eq!(daemon.client().say("main", "hello").await.unwrap().0, 200);
+    (disk, systemd, daemon)
+}
+
+/// The code with which it ends when it is asked to stop.
+async fn stopped(daemon: Daemon) -> Option<i32> {
+    tokio::time::timeout(Duration::from_secs(45), daemon.stop()).await.unwrap().unwrap().code()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_leaves_views_and_index_behind_that_do_not_answer() {
+    for part in ["/views/", "/index/"] {
+        let home = home::new();
+        let (disk, _systemd, daemon) = answering(&home).await;
+        disk.fail(part, Fault::Hangs).unwrap();
+        assert_eq!(daemon.client().say("main", "and now?").await.unwrap().0, 200);
+        assert_eq!(stopped(daemon).await, Some(0), "{part}: the journal is closed");
+        disk.mend().unwrap();
+        home.cairn(&["store", "verify"]).ended(0);
+        assert!(home.cairn(&["history", "main"]).ended(0).stdout.contains("and now?"), "{part}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_ends_within_its_time_while_the_journal_does_not_answer_and_health_says_why() {
+    let home = home::new();
+    let (disk, _systemd, daemon) = answering(&home).await;
     let client = daemon.client();
-    assert_eq!(client.say("main", "hello").await.unwrap().0, 200);
     disk.fail("/journal/", Fault::Hangs).unwrap();
     let asking = client.clone();
     let open = tokio::spawn(async move { asking.say("main", "are you there?").await });
@@ -85,7 +115,6 @@ async fn a_stop_ends_within_its_time_while_the_journal_does_not_answer_and_healt
         }
     };
     tokio::time::timeout(Duration::from_secs(60), log).await.unwrap();
-    let status = tokio::time::timeout(Duration::from_secs(60), daemon.stop()).await.unwrap().unwrap();
-    assert_eq!(status.code(), Some(HUNG));
+    assert_eq!(stopped(daemon).await, Some(HUNG));
     open.abort();
 }

@@ -85,9 +85,10 @@ impl Views {
             }
             opened => Ok(opened?),
         };
-        let (db, meta, error) = match opened {
-            Ok((db, meta)) => (Some(Arc::new(db)), meta, None),
-            Err(error) => (None, Meta::default(), Some(error)),
+        let (db, meta, error, calls) = match opened {
+            Ok((db, meta)) => (Some(Arc::new(db)), meta, None, calls),
+            // Whatever does not come back now is not what the process should be ended for: the next one would fare the same.
+            Err(error) => (None, Meta::default(), Some(error), Arc::default()),
         };
         let (applied, _) =
             watch::channel(Applied { n: meta.n, quarantined: meta.quarantined, error, closed: false });
