@@ -25,6 +25,8 @@ async fn five_hundred_mixed_turns_never_overflow_the_window() {
     assert_eq!(report.emergencies, 0, "{report}");
     assert!(report.outcomes.get("threshold committed").is_some_and(|n| *n > 2), "{report}");
     assert!(report.outcomes.keys().all(|end| end.ends_with(" committed")), "{report}");
-    assert!(report.rewrites <= 4 && report.cached_share > 0.8, "{report}");
+    let stack = report.stack;
+    assert!(stack.rewrites <= 4 && report.cached_share > 0.8, "{report}");
+    assert_eq!((stack.without_summary, stack.provisional), (0, 0), "{report}");
     assert!(report.replies.most_input + 1_024 <= 32_000, "{report}");
 }

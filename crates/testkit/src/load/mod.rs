@@ -13,7 +13,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::daemon::{Client, Daemon};
-use crate::model::{Count, FakeModel, Rule};
+use crate::model::{Count, FakeModel, Kind as Purpose, Rule, Used};
 
 pub use report::{KindErrors, Report};
 pub use talk::{Kind, Talk};
@@ -52,7 +52,9 @@ pub async fn run(plan: &Plan) -> io::Result<Report> {
     std::fs::write(&config, config_text(plan, &model))?;
     let began = Instant::now();
     let daemon = Daemon::start(&plan.cairn, &plan.dir.join("state"), Some(&config)).await?;
-    let mut load = Load { client: daemon.client(), outcomes: BTreeMap::new(), rewrites: 0, emergencies: 0 };
+    let mut load =
+        Load { client: daemon.client(), outcomes: BTreeMap::new(), stack: Stack::default(), emergencies: 0 };
+    let mut first_half = Used::default();
     let mut sampled: Vec<(Kind, String)> = Vec::new();
     for n in 0..plan.n_turns {
         let mut talk = Talk::nth(seed, n as u64);
@@ -60,6 +62,9 @@ pub async fn run(plan: &Plan) -> io::Result<Report> {
         let text = talk.text(kind, size);
         load.say(n, &text).await.map_err(|error| with_violations(&error, &model))?;
         sampled.push((kind, text));
+        if n == plan.n_turns / 2 {
+            first_half = model.used(Purpose::Reply);
+        }
         if load.gauge("aggressive").await? || n % LOOK_EVERY == 0 {
             load.look().await?;
         }
@@ -84,7 +89,8 @@ pub async fn run(plan: &Plan) -> io::Result<Report> {
         &model,
         &load.outcomes,
         load.emergencies,
-        load.rewrites,
+        load.stack,
+        first_half,
         &context,
         seconds,
         &sampled,
@@ -112,9 +118,21 @@ struct Load {
     client: Client,
     /// Ends of runs, by their ids.
     outcomes: BTreeMap<String, String>,
-    /// Most times that any text was rewritten.
-    rewrites: u64,
+    stack: Stack,
     emergencies: u64,
+}
+
+/// What the looks at the stack have shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stack {
+    /// Most times that any text was rewritten.
+    pub rewrites: u64,
+    /// Most of the usable window that it took, 0 to 1.
+    pub share: f64,
+    /// Entries behind a marker, at the last look.
+    pub without_summary: u64,
+    /// Summaries that a model has still to make, at the last look.
+    pub provisional: u64,
 }
 
 const CHANNEL: &str = "/v1/channels/load";
@@ -146,12 +164,32 @@ impl Load {
         Ok(self.outcomes.len() > before)
     }
 
-    /// Looks at the stack.
+    /// Looks at the stack: it stands for everything from the first entry on, without a gap.
     async fn look(&mut self) -> io::Result<Value> {
         let context = self.client.get(&format!("{CHANNEL}/context")).await?;
-        let summaries = context["summaries"].as_array().map_or(&[][..], Vec::as_slice);
-        let highest = summaries.iter().filter_map(|summary| summary["level"].as_u64()).max();
-        self.rewrites = self.rewrites.max(highest.map_or(0, |level| level + 1));
+        let list = |key: &str| context[key].as_array().map_or(&[][..], Vec::as_slice);
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        let range = |item: &Value| (number(&item["from_seq"]), number(&item["to_seq"]));
+        let mut ranges: Vec<(u64, u64)> =
+            list("summaries").iter().chain(list("markers")).map(range).collect();
+        ranges.sort_unstable();
+        let mut next = 1;
+        for (from, to) in ranges {
+            if from != next {
+                return Err(io::Error::other(format!("nothing stands for entries {next} to {}", from - 1)));
+            }
+            next = to + 1;
+        }
+        let usable = number(&context["window_tokens"]) - number(&context["output_reserve_tokens"]);
+        let taken = number(&context["regions"]["summaries"]["tokens"]) as f64 / usable.max(1) as f64;
+        let highest = list("summaries").iter().map(|summary| number(&summary["level"]) + 1).max();
+        self.stack = Stack {
+            rewrites: self.stack.rewrites.max(highest.unwrap_or(0)),
+            share: self.stack.share.max(taken),
+            without_summary: list("markers").iter().map(|marker| number(&marker["messages"])).sum(),
+            provisional: list("summaries").iter().filter(|summary| summary["provisional"] == true).count()
+                as u64,
+        };
         Ok(context)
     }
 }

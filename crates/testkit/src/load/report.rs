@@ -7,7 +7,7 @@ use cairn_core::model::Usage;
 use cairn_core::tune::Billing;
 use serde_json::Value;
 
-use super::{Kind, Plan};
+use super::{Kind, Plan, Stack};
 use crate::estimate::{self, Errors};
 use crate::model::{FakeModel, Kind as Purpose, Used};
 
@@ -31,8 +31,10 @@ pub struct Report {
     pub billed_per_turn: f64,
     /// Of these, those of answers, of what was written and read of requests, and of runs.
     pub billed_parts: [f64; 4],
-    /// Most times that any text was rewritten.
-    pub rewrites: u64,
+    /// Of these, what the first half of the turns took.
+    pub first_half: Used,
+    /// What the stack of summaries came to.
+    pub stack: Stack,
     /// Emergencies.
     pub emergencies: u64,
     /// Runs by trigger and outcome.
@@ -63,7 +65,8 @@ impl Report {
         model: &FakeModel,
         ends: &BTreeMap<String, String>,
         emergencies: u64,
-        rewrites: u64,
+        stack: Stack,
+        first_half: Used,
         context: &Value,
         seconds: f64,
         sampled: &[(Kind, String)],
@@ -96,7 +99,8 @@ impl Report {
             cached_share: model.cached_share(),
             billed_per_turn: billed_parts.iter().sum(),
             billed_parts,
-            rewrites,
+            first_half,
+            stack,
             emergencies,
             outcomes,
             seconds,
@@ -123,7 +127,10 @@ fn measured(kind: Kind, sampled: &[(Kind, String)]) -> KindErrors {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mean = self.replies.usage.input_tokens as f64 / self.replies.requests.max(1) as f64;
+        let mean = |used: &Used| used.usage.input_tokens as f64 / used.requests.max(1) as f64;
+        let mut second_half = self.replies;
+        second_half.requests -= self.first_half.requests;
+        second_half.usage.input_tokens -= self.first_half.usage.input_tokens;
         let [said, fresh, read, runs] = self.billed_parts;
         writeln!(f, "turns                    {} at a window of {}, none over it", self.turns, self.window)?;
         writeln!(
@@ -131,7 +138,14 @@ impl fmt::Display for Report {
             "requests                 {} for replies, {} for runs",
             self.replies.requests, self.runs.requests
         )?;
-        writeln!(f, "context, tokens          mean {mean:.0}, most {}", self.replies.most_input)?;
+        writeln!(
+            f,
+            "context, tokens          mean {:.0}, most {}; mean of the first half {:.0}, of the second {:.0}",
+            mean(&self.replies),
+            self.replies.most_input,
+            mean(&self.first_half),
+            mean(&second_half)
+        )?;
         writeln!(f, "cached share             {:.1} %", self.cached_share * 100.0)?;
         writeln!(
             f,
@@ -142,7 +156,15 @@ impl fmt::Display for Report {
             f,
             "  of these               answers {said:.0}, fresh {fresh:.0}, cached {read:.0}, runs {runs:.0}"
         )?;
-        writeln!(f, "most rewrites of a text  {} (aim: 4)", self.rewrites)?;
+        let Stack { rewrites, share, without_summary, provisional } = self.stack;
+        writeln!(f, "most rewrites of a text  {rewrites} (aim: 4 and the logarithm of the entries)")?;
+        writeln!(
+            f,
+            "summaries                {:.1} % of the window at most (aim: their share)",
+            share * 100.0
+        )?;
+        writeln!(f, "entries without summary  {without_summary} (aim: 0)")?;
+        writeln!(f, "digests not made again   {provisional} (aim: 0)")?;
         writeln!(f, "emergencies              {} (aim: 0)", self.emergencies)?;
         let outcomes: Vec<String> = self.outcomes.iter().map(|(name, n)| format!("{n} {name}")).collect();
         writeln!(f, "runs                     {}", outcomes.join(", "))?;

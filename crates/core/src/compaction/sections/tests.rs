@@ -111,3 +111,53 @@ fn an_extract_goes_beneath_what_is_there() {
     assert_eq!(text, "## Goal\n- build\n\n## Critical context\n- a\nAnn: hello");
     assert_eq!(added_to(None, "Ann: hello"), "Ann: hello");
 }
+
+const LONG: &str = "## Goal
+- a flat by the river
+
+## Progress
+- saw seven flats on Monday
+- saw two flats on Tuesday
+
+## Key decisions
+- no ground floor
+
+## Active topics and open commitments
+- Anna owes Ben an answer by Friday
+
+## Mood and relationships
+- all are tired";
+
+#[rstest::rstest]
+#[case::fits(0, &["Monday", "tired"], &[])]
+#[case::mood_first(1, &["Monday", "by the river", "Friday"], &["tired"])]
+#[case::then_what_is_done_the_oldest_first(12, &["Tuesday", "by the river", "no ground floor"], &["tired", "Monday"])]
+#[case::what_is_owed_last(40, &["Friday"], &["tired", "Monday", "Tuesday", "river", "ground"])]
+fn what_is_too_long_loses_whole_lines_the_least_needed_first(
+    #[case] over: u64,
+    #[case] kept: &[&str],
+    #[case] gone: &[&str],
+) {
+    let budget = u64::from(estimate(LONG)) - over;
+    let fitted = fit(LONG, budget);
+    assert!(u64::from(estimate(&fitted)) <= budget, "{fitted}");
+    assert!(kept.iter().all(|words| fitted.contains(words)), "{fitted}");
+    assert!(!gone.iter().any(|words| fitted.contains(words)), "{fitted}");
+    assert!(
+        fitted.lines().all(|line| line.is_empty() || LONG.lines().any(|whole| whole == line)),
+        "{fitted}"
+    );
+}
+
+#[rstest::rstest]
+#[case::without_headings("one line\nanother line\na third line of it", "a third line of it")]
+#[case::a_line_too_long(
+    "- Anna owes Ben forty euros. Carla owes him nothing. Nobody knows why that is so.",
+    "Anna"
+)]
+#[case::no_sentences("word word word word word word word word word word word word word word", "word")]
+#[case::no_spaces("我们昨天在河边的茶馆见面他说下个月要搬到杭州去住这份合同还需要再检查一遍", "我")]
+fn something_is_left_of_any_text(#[case] text: &str, #[case] left: &str) {
+    let fitted = fit(text, 9);
+    assert!(u64::from(estimate(&fitted)) <= 9 && fitted.contains(left), "{fitted}");
+}
