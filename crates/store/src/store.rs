@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
@@ -606,15 +606,22 @@ fn spawn(
 
 /// Waits for the end of a thread. One that does not end is left behind.
 fn ends_in_time(thread: JoinHandle<()>) -> bool {
-    let by = Instant::now() + THREAD_PATIENCE;
-    while !thread.is_finished() {
-        if Instant::now() >= by {
-            return false;
+    let (tell, ended) = sync_channel(1);
+    let join = move || {
+        // Nobody waits any more: no error.
+        let _ = tell.send(thread.join().is_err());
+    };
+    if let Err(error) = std::thread::Builder::new().name("join".to_owned()).spawn(join) {
+        tracing::warn!(%error, "cannot wait for a thread of the store");
+        return false;
+    }
+    match ended.recv_timeout(THREAD_PATIENCE) {
+        Ok(panicked) => {
+            if panicked {
+                tracing::error!("a thread of the store panicked");
+            }
+            true
         }
-        std::thread::sleep(Duration::from_millis(5));
+        Err(_) => false,
     }
-    if thread.join().is_err() {
-        tracing::error!("a thread of the store panicked");
-    }
-    true
 }

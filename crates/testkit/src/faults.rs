@@ -167,9 +167,9 @@ pub async fn run(plan: &Plan) -> io::Result<Findings> {
         return Err(io::Error::other(format!("it stopped with {status}\n{}", log(&state))));
     }
     let stopped_after = began.elapsed();
-    check(plan, &disk, &state, &config, &told.lock().clone()).await?;
-    let acknowledged = told.lock().len();
-    Ok(Findings { acknowledged, during, back_after, restarts, stopped_after })
+    let told = std::mem::take(&mut *told.lock());
+    check(plan, &disk, &state, &config, &told).await?;
+    Ok(Findings { acknowledged: told.len(), during, back_after, restarts, stopped_after })
 }
 
 fn log(state: &Path) -> String {

@@ -102,7 +102,7 @@ impl Deadline {
                 )
             };
             drop(std::thread::Builder::new().spawn(tell));
-            std::thread::sleep(LAST_WORDS);
+            std::thread::park_timeout(LAST_WORDS);
             std::process::exit(exit::HUNG.into());
         };
         if let Err(error) = std::thread::Builder::new().name("deadline".to_owned()).spawn(watch) {

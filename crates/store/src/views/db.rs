@@ -253,7 +253,7 @@ impl Db {
 
     fn between(&self, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Range {
         match &self.rows {
-            Rows::Sled(sled) => Range::Sled(sled.range((from, to)), Arc::clone(&self.calls)),
+            Rows::Sled(sled) => Range::Sled(Box::new(sled.range((from, to))), Arc::clone(&self.calls)),
             Rows::Memory(rows) => Range::Memory(Arc::clone(rows), from, to),
         }
     }
@@ -368,7 +368,7 @@ fn remember(
 /// Rows in the order of their keys, from both ends.
 pub(crate) enum Range {
     /// Of sled.
-    Sled(sled::Iter, Arc<Calls>),
+    Sled(Box<sled::Iter>, Arc<Calls>),
     /// Of memory: what is left between two keys.
     Memory(Arc<Memory>, Bound<Vec<u8>>, Bound<Vec<u8>>),
 }
