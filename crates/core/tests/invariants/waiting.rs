@@ -121,9 +121,9 @@ fn too_many_messages_are_a_run_below_every_threshold() {
     let mut sim = Sim::new(40_000);
     sim.agent.compaction.reserve_ratio = 0.0;
     sim.agent.compaction.max_messages = 20;
-    (0..10).for_each(|_| sim.turn("and?", "yes"));
+    (0..10).for_each(|_| sim.turn(LONG, "yes"));
     assert_eq!(due(&sim), Decision::Idle, "20 are not more than 20");
-    sim.turn("and?", "yes");
+    sim.turn(LONG, "yes");
     assert_eq!(sim.tier(), Tier::Calm);
     let run = sim.watch().unwrap();
     assert_eq!((run.trigger, run.messages), (Trigger::Messages, 6), "30 % of 22, in whole turns");

@@ -80,7 +80,10 @@ pub(crate) fn told(record: &CompactRecord) -> String {
         );
     }
     match (&record.run, &record.end) {
-        (None, _) => "nothing to compact".to_owned(),
+        (None, _) => {
+            "nothing to compact: the newest messages stay, and a summary of the older ones would free nothing"
+                .to_owned()
+        }
         (Some(run), None) if record.queued => format!("a run is under way; run {run} follows it"),
         (Some(run), None) => format!("run {run} is under way"),
         (Some(_), Some(end)) => match &record.summary {

@@ -15,7 +15,11 @@ impl DaemonDesk {
     ) -> Result<String, Trouble> {
         let asked = self.deps.house.compact(&call.channel, instruction, true).await?;
         let ticket = match asked {
-            Compaction::Nothing => return Ok("There is nothing to compact yet.".to_owned()),
+            Compaction::Nothing => {
+                let words = "There is nothing to compact yet: the newest messages stay, and a summary of the older ones \
+                             would free nothing.";
+                return Ok(words.to_owned());
+            }
             Compaction::Made(made) => return Ok(made_room(made)),
             Compaction::Run(ticket) => ticket,
         };
