@@ -439,16 +439,27 @@ impl House {
         if timeout(STOP_LIMIT, self.shared.tasks.wait()).await.is_err() {
             tracing::warn!("tasks are slow to stop");
         }
-        for cell in cells {
-            cell.dispose();
-            let head = Arc::new(cell.snapshot());
-            if let Err(error) = self.shared.deps.archive.keep_head(head).await {
-                tracing::warn!(channel = %cell.id, %error, "a head was not kept; the next start takes longer");
+        cells.iter().for_each(|cell| cell.dispose());
+        let heads = async {
+            for cell in &cells {
+                let head = Arc::new(cell.snapshot());
+                if let Err(error) = self.shared.deps.archive.keep_head(head).await {
+                    tracing::warn!(channel = %cell.id, %error, "a head was not kept; the next start takes longer");
+                }
             }
+        };
+        if timeout(STOP_LIMIT, heads).await.is_err() {
+            tracing::warn!("not all heads were kept in time; the next start takes longer");
         }
         self.shared.cells.write().clear();
-        if let Err(error) = journal(&self.shared, Event::DaemonStopped).await {
-            tracing::error!(%error, "the stop was not journalled; the next start takes it for a crash");
+        match timeout(STOP_LIMIT, journal(&self.shared, Event::DaemonStopped)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the stop was not journalled; the next start takes it for a crash");
+            }
+            Err(_) => {
+                tracing::error!("the journal does not answer; the next start takes this stop for a crash");
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The life of the daemon as a whole: whoever needs it begun anew says so here.
+//! The life of the daemon as a whole: whoever needs it begun anew, or ended, says so here.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone, Default)]
 pub struct Life {
     anew: Arc<Notify>,
+    hung: Arc<Notify>,
 }
 
 impl Life {
@@ -17,7 +18,17 @@ impl Life {
         self.anew.notify_one();
     }
 
-    /// Returns when it was asked for.
+    /// Asks for the end of the process: something in it never comes back, and only a new one is rid of it.
+    pub fn give_up(&self) {
+        self.hung.notify_one();
+    }
+
+    /// Returns when that was asked for.
+    pub(crate) async fn given_up(&self) {
+        self.hung.notified().await;
+    }
+
+    /// Returns when a new beginning was asked for.
     pub(crate) async fn asked(&self) {
         self.anew.notified().await;
     }

@@ -4,6 +4,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_actors::{House, Pulse};
+use cairn_store::{Store, StuckPart};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sd_notify::NotifyState;
@@ -11,12 +13,16 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::life::Life;
 use crate::reload::{Reloader, watch};
-use crate::systemd;
+use crate::systemd::{self, Vital};
 use crate::wiring::Daemon;
 
 /// Pause after one of the tasks came to grief.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often the store is asked whether something in it never comes back.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// The tasks of a service.
 pub struct Service {
@@ -27,17 +33,19 @@ pub struct Service {
 
 impl Service {
     /// Starts them for a daemon that is ready.
-    pub fn start(daemon: &Daemon) -> Self {
+    pub fn start(daemon: &Daemon, life: &Life) -> Self {
         let service =
             Self { tasks: TaskTracker::new(), end: CancellationToken::new(), hangup: Arc::default() };
         let (house, adapters) = (daemon.house().clone(), daemon.adapters());
-        let vital = house.clone();
+        let vital = Arc::new(Parts { house: house.clone(), store: daemon.store().clone() });
+        let (store, life) = (daemon.store().clone(), life.clone());
+        service.keep("store", move || Box::pin(give_up_when_stuck(store.clone(), life.clone())));
         service.keep("status", move || Box::pin(systemd::show_status(house.clone(), Arc::clone(&adapters))));
         if let Some(limit) = systemd::watchdog() {
             service.keep("watchdog", move || {
-                let vital = vital.clone();
+                let vital = Arc::clone(&vital);
                 let feed = || systemd::tell(&[NotifyState::Watchdog]);
-                Box::pin(async move { systemd::feed(&vital, limit, feed).await })
+                Box::pin(async move { systemd::feed(&*vital, limit, feed).await })
             });
         }
         if let Some(reloader) = daemon.reloader() {
@@ -73,6 +81,42 @@ impl Service {
                 tokio::time::sleep(PAUSE).await;
             }
         }));
+    }
+}
+
+/// What a daemon needs to answer: its actors, and a journal that takes what they write.
+struct Parts {
+    house: House,
+    store: Store,
+}
+
+impl Vital for Parts {
+    fn pulse(&self, patience: Duration) -> BoxFuture<'_, Pulse> {
+        Box::pin(async move {
+            let mut pulse = self.house.pulse(patience).await;
+            if self.store.stuck().is_some_and(|stuck| stuck.part == StuckPart::Journal) {
+                pulse.silent.push("journal".to_owned());
+            }
+            pulse
+        })
+    }
+}
+
+/// Has the process ended when a part of the store does not come back: the next one opens it anew. Never returns.
+async fn give_up_when_stuck(store: Store, life: Life) {
+    let mut is_told = false;
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let Some(stuck) = store.stuck() else {
+            is_told = false;
+            continue;
+        };
+        if !std::mem::replace(&mut is_told, true) {
+            tracing::error!(error = %stuck.error(), "a part of the store is stuck");
+        }
+        if stuck.is_given_up() {
+            life.give_up();
+        }
     }
 }
 

@@ -216,6 +216,11 @@ impl Daemon {
         }
     }
 
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// The routes, for calls within this process.
     pub fn router(&self) -> Router {
         self.router.clone()
@@ -247,9 +252,9 @@ impl Daemon {
     }
 
     /// Stops: nothing more is taken in, turns under way get their time and what they say is sent, all is made durable,
-    /// the lock is released.
-    pub async fn stop(self) {
-        let grace = Duration::from_secs(self.live.now().config.limits.shutdown_secs);
+    /// the lock is released. False: a part of the store does not end, and keeps it until the process does.
+    pub async fn stop(self) -> bool {
+        let grace = self.grace();
         self.adapters.stop().await;
         // Backups and passes of retention that were asked for break off: nothing of theirs comes behind the stop.
         self.store.end_maintenance();
@@ -258,7 +263,12 @@ impl Daemon {
         self.house.shutdown(grace).await;
         self.roster.tools().servers().close().await;
         self.socket.close(SOCKET_GRACE).await;
-        self.store.close().await;
+        self.store.close().await
+    }
+
+    /// The time that turns under way get when it stops.
+    pub fn grace(&self) -> Duration {
+        Duration::from_secs(self.live.now().config.limits.shutdown_secs)
     }
 }
 

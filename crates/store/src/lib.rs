@@ -7,6 +7,7 @@
 
 mod artifacts;
 mod backup;
+mod calls;
 mod clean;
 mod disk;
 mod erasure;
@@ -30,5 +31,5 @@ pub use backup::{BackupError, BackupReport, RestoreReport, restore_dir};
 pub use erasure::{erase_dir, erasures_dir};
 pub use options::StoreOptions;
 pub use retain::{Expired, Needs, Shrunk};
-pub use store::{Store, StoreStats, check_free};
+pub use store::{Store, StoreStats, Stuck, StuckPart, check_free};
 pub use verify::{JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir};

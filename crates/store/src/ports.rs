@@ -1,6 +1,8 @@
 //! The ports that the store implements.
 
 use std::sync::Arc;
+use std::sync::mpsc::TrySendError;
+use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{NewRecord, Record};
@@ -22,6 +24,12 @@ use crate::store::Store;
 use crate::views::codec::{encode, view_error};
 use crate::views::{Command, memories, registry};
 
+/// Longest that a head waits to be kept: it is only a cache.
+const HEAD_LIMIT: Duration = Duration::from_secs(5);
+
+/// Longest that a search waits until all that was journalled can be found.
+const SETTLE_LIMIT: Duration = Duration::from_secs(5);
+
 impl Journal for Store {
     fn append(&self, records: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.inner.appender.append(records).boxed()
@@ -30,14 +38,14 @@ impl Journal for Store {
 
 impl Archive for Store {
     fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
-        self.read(|inner| inner.reads(|reads| reads.channels())).boxed()
+        self.look(|_, reads| reads.channels()).boxed()
     }
 
     fn restore(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>> {
         let channel = channel.clone();
-        self.read(move |inner| {
-            let quarantined = inner.views.applied().borrow().quarantined;
-            inner.reads(|reads| reads.restore(&channel, quarantined))
+        self.look(move |_, reads| {
+            let quarantined = reads.db.meta()?.is_some_and(|meta| meta.quarantined);
+            reads.restore(&channel, quarantined)
         })
         .boxed()
     }
@@ -49,11 +57,19 @@ impl Archive for Store {
             let sent = tokio::task::spawn_blocking(move || {
                 let head = encode(&conversation.to_head())?;
                 let channel = conversation.channel.clone();
-                commands.send(Command::KeepHead { channel, head, reply }).map_err(|_| StoreError::Closed)
+                // An applier that has so much before it is stuck, or far behind: it has no use for a head.
+                let sent = commands.try_send(Command::KeepHead { channel, head, reply });
+                sent.map_err(|error| match error {
+                    TrySendError::Full(_) => view_error("it is too busy to keep a head"),
+                    TrySendError::Disconnected(_) => StoreError::Closed,
+                })
             });
             sent.await
                 .map_err(|_panic| view_error("making a head panicked; the log says where".to_owned()))??;
-            kept.await.map_err(|_| StoreError::Closed)?
+            match tokio::time::timeout(HEAD_LIMIT, kept).await {
+                Ok(kept) => kept.map_err(|_| StoreError::Closed)?,
+                Err(_) => Err(view_error("it does not answer")),
+            }
         }
         .boxed()
     }
@@ -66,7 +82,7 @@ impl Archive for Store {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
         let channel = channel.clone();
-        self.read(move |inner| inner.reads(|reads| reads.entries(&channel, from, to, limit))).boxed()
+        self.look(move |_, reads| reads.entries(&channel, from, to, limit)).boxed()
     }
 
     fn said(
@@ -75,12 +91,12 @@ impl Archive for Store {
         message: &MessageId,
     ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
         let (channel, message) = (channel.clone(), message.clone());
-        self.read(move |inner| inner.reads(|reads| reads.said(&channel, &message))).boxed()
+        self.look(move |_, reads| reads.said(&channel, &message)).boxed()
     }
 
     fn seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>> {
         let (channel, message) = (channel.clone(), message.clone());
-        self.read(move |inner| inner.reads(|reads| reads.seen(&channel, &message))).boxed()
+        self.look(move |_, reads| reads.seen(&channel, &message)).boxed()
     }
 }
 
@@ -92,12 +108,13 @@ impl MemoryStore for Store {
         filter: MemoryFilter,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
         let (agent, reach) = (agent.clone(), reach.to_vec());
-        self.read(move |inner| inner.recall.list(&inner.views, &agent, &reach, &filter)).boxed()
+        self.look(move |inner, reads| inner.recall.list(&inner.views, reads.db, &agent, &reach, &filter))
+            .boxed()
     }
 
     fn get(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
         let id = id.clone();
-        self.read(move |inner| inner.reads(|reads| memories::get(reads.db, &id))).boxed()
+        self.look(move |_, reads| memories::get(reads.db, &id)).boxed()
     }
 
     fn recall(
@@ -108,13 +125,16 @@ impl MemoryStore for Store {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
         let (agent, reach, question) = (agent.clone(), reach.to_vec(), question.to_owned());
-        self.read(move |inner| inner.recall.recall(&inner.views, &agent, &reach, &question, limit)).boxed()
+        self.look(move |inner, reads| {
+            inner.recall.recall(&inner.views, reads.db, &agent, (&reach, &question, limit))
+        })
+        .boxed()
     }
 }
 
 impl OutboxStore for Store {
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
-        self.read(|inner| inner.reads(|reads| reads.deliveries())).boxed()
+        self.look(|_, reads| reads.deliveries()).boxed()
     }
 }
 
@@ -125,7 +145,7 @@ impl Store {
     /// A view failed.
     pub async fn memory_count(&self, agent: &AgentId) -> Result<u64, StoreError> {
         let agent = agent.clone();
-        self.read(move |inner| inner.reads(|reads| memories::count(reads.db, &agent))).await
+        self.look(move |_, reads| memories::count(reads.db, &agent)).await
     }
 
     /// Calls of tools, the newest that fit, oldest first, with their records.
@@ -133,11 +153,9 @@ impl Store {
     /// # Errors
     /// A view failed.
     pub async fn tool_calls(&self, query: ToolLogQuery) -> Result<Vec<Record>, StoreError> {
-        self.read(move |inner| {
+        self.look(move |_, reads| {
             let before = query.before.unwrap_or(u64::MAX);
-            inner.reads(|reads| {
-                reads.calls(query.channel.as_ref(), before, query.limit, &|used| query.fits(used))
-            })
+            reads.calls(query.channel.as_ref(), before, query.limit, &|used| query.fits(used))
         })
         .await
     }
@@ -145,29 +163,49 @@ impl Store {
 
 impl RegistryStore for Store {
     fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
-        self.read(|inner| inner.reads(|reads| registry::state(reads.db))).boxed()
+        self.look(|_, reads| registry::state(reads.db)).boxed()
     }
 
     fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>> {
-        self.read(|inner| inner.reads(|reads| registry::usage_day(reads.db))).boxed()
+        self.look(|_, reads| registry::usage_day(reads.db)).boxed()
     }
 }
 
 impl Search for Store {
     fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
-        async move {
-            if query.settled {
-                self.settle().await?;
-                let (reply, done) = oneshot::channel();
-                let tasks = self.inner.tasks.clone();
-                let sent = tokio::task::spawn_blocking(move || tasks.send(Task::Settle { reply })).await;
-                if !matches!(sent, Ok(Ok(()))) {
-                    return Err(StoreError::Closed);
-                }
-                done.await.map_err(|_| StoreError::Closed)??;
-            }
-            self.read(move |inner| inner.reads(|reads| inner.index.search(&query, &reads))).await
+        async move { self.found(query).await.map(|(hits, _)| hits) }.boxed()
+    }
+
+    fn unindexed(&self) -> u64 {
+        self.inner.durable().tail.n.saturating_sub(self.inner.index.reaches())
+    }
+}
+
+impl Store {
+    /// Searches; with the number of records, durable when this was asked, that are not in the index yet: what they say is
+    /// not found.
+    ///
+    /// # Errors
+    /// The index or what it points at cannot be read.
+    pub async fn found(&self, query: Query) -> Result<(Vec<Hit>, u64), StoreError> {
+        let asked = self.inner.durable().tail.n;
+        if query.settled {
+            // An index that is made anew, or fails, or waits for views that do: what there is answers.
+            drop(tokio::time::timeout(SETTLE_LIMIT, self.settle_index(asked)).await);
         }
-        .boxed()
+        let lacks = asked.saturating_sub(self.inner.index.reaches());
+        let hits = self.look(move |inner, reads| inner.index.search(&query, reads)).await?;
+        Ok((hits, lacks))
+    }
+
+    /// Has the index take in what is said up to that record.
+    async fn settle_index(&self, upto: u64) -> Result<(), StoreError> {
+        self.settle().await?;
+        let (reply, done) = oneshot::channel();
+        // One with so many tasks before it is far behind.
+        if self.inner.tasks.try_send(Task::Settle { upto, reply }).is_err() {
+            return Ok(());
+        }
+        done.await.map_err(|_| StoreError::Closed)?
     }
 }

@@ -57,22 +57,22 @@ impl Recall {
     pub(crate) fn recall(
         &self,
         views: &Views,
+        db: &Db,
         agent: &AgentId,
-        reach: &[Reach],
-        question: &str,
-        limit: usize,
+        (reach, question, limit): (&[Reach], &str, usize),
     ) -> Result<Vec<Memory>, StoreError> {
-        let mut best = self.ranked(views, agent, reach, question)?;
+        let mut best = self.ranked(views, db, agent, reach, question)?;
         let least = best.first().map_or(0.0, |(score, ..)| score * FITTING_SHARE);
         best.retain(|(score, ..)| *score >= least);
         best.truncate(limit);
-        read(&*views.db()?, agent, best)
+        read(db, agent, best)
     }
 
     /// Memories within reach as a person asks for them.
     pub(crate) fn list(
         &self,
         views: &Views,
+        db: &Db,
         agent: &AgentId,
         reach: &[Reach],
         filter: &MemoryFilter,
@@ -81,22 +81,21 @@ impl Recall {
             filter.kind.is_none_or(|kind| memory.kind == kind)
                 && filter.subject.as_ref().is_none_or(|subject| memory.subject.as_ref() == Some(subject))
         };
-        let db = views.db()?;
         let mut found = match &filter.query {
             Some(query) => {
                 let mut best = Vec::new();
-                for (_, scope, id) in self.ranked(views, agent, reach, query)? {
+                for (_, scope, id) in self.ranked(views, db, agent, reach, query)? {
                     if best.len() == filter.limit {
                         break;
                     }
-                    best.extend(memories::in_its_scope(&db, agent, &scope, &id)?.filter(&fits));
+                    best.extend(memories::in_its_scope(db, agent, &scope, &id)?.filter(&fits));
                 }
                 best
             }
             None => {
                 let mut rows = Vec::new();
                 for reach in distinct(reach) {
-                    rows.extend(memories::within(&db, agent, reach)?);
+                    rows.extend(memories::within(db, agent, reach)?);
                 }
                 rows.sort_by_key(|row| row.made);
                 rows.dedup_by(|a, b| a.memory.id == b.memory.id);
@@ -112,6 +111,7 @@ impl Recall {
     fn ranked(
         &self,
         views: &Views,
+        db: &Db,
         agent: &AgentId,
         reach: &[Reach],
         text: &str,
@@ -128,7 +128,7 @@ impl Recall {
         }
         let mut sources = Vec::new();
         for reach in distinct(reach) {
-            sources.push(self.words_of(views, agent, reach)?);
+            sources.push(self.words_of(views, db, agent, reach)?);
         }
         let all = || sources.iter().flat_map(|words| &words.memories);
         let n = all().count() as f64;
@@ -158,16 +158,27 @@ impl Recall {
         Ok(ranked)
     }
 
-    fn words_of(&self, views: &Views, agent: &AgentId, reach: &Reach) -> Result<Arc<ReachWords>, StoreError> {
+    fn words_of(
+        &self,
+        views: &Views,
+        db: &Db,
+        agent: &AgentId,
+        reach: &Reach,
+    ) -> Result<Arc<ReachWords>, StoreError> {
         let key = memories::prefix(agent, reach);
-        // Read before the rows: rows that are newer are read again next time, never the other way round.
-        let version = views.memory_version();
-        if let Some(kept) = self.reaches.lock().get(&key).filter(|kept| kept.version == version) {
+        // Read before the rows: rows that are newer are read again next time, never the other way round. The version is
+        // that of the views on disk.
+        let version = (!db.is_in_memory()).then(|| views.memory_version());
+        let is_kept = |kept: &&Arc<ReachWords>| Some(kept.version) == version;
+        if let Some(kept) = self.reaches.lock().get(&key).filter(is_kept) {
             return Ok(kept.clone());
         }
-        let rows = memories::within(&*views.db()?, agent, reach)?;
+        let rows = memories::within(db, agent, reach)?;
         let memories = rows.iter().rev().map(|row| words(&row.memory)).collect();
-        let fresh = Arc::new(ReachWords { version, memories });
+        let fresh = Arc::new(ReachWords { version: version.unwrap_or_default(), memories });
+        if version.is_none() {
+            return Ok(fresh);
+        }
         let mut reaches = self.reaches.lock();
         if reaches.len() >= REACHES_KEPT {
             reaches.clear();

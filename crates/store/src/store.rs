@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
@@ -16,19 +17,38 @@ use crate::format;
 use crate::index::{self, Indexer, SearchIndex, Task};
 use crate::journal::open::Shown;
 use crate::journal::reader::Reader;
-use crate::journal::{Appender, open, segment};
+use crate::journal::{Appender, Durable, open, segment};
 use crate::lock::StateLock;
 use crate::options::StoreOptions;
 use crate::recall::Recall;
 use crate::views::archive::Reads;
+use crate::views::aside::Aside;
 use crate::views::codec::{SLED, view_error};
-use crate::views::{Applier, Command, Views, shown};
+use crate::views::{Applied, Applier, Command, PATIENCE, Views, shown};
 
 /// Wake-ups and heads that may wait for the applier; a wake-up that finds it full is not needed.
 const COMMANDS: usize = 64;
 
 /// How long a store that closes waits for work over whole segments to come to an end.
-const LEASE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+const LEASE_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long it waits for each of its threads: what derives from the journal is not worth more.
+const THREAD_PATIENCE: Duration = Duration::from_secs(4);
+
+/// Reads from sled at once. One that never comes back keeps its thread; the others are for everybody else.
+const READERS: usize = 4;
+
+/// How often who waits looks whether sled is stuck.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Nobody waits longer for views that lag while there are rows aside that do not.
+const LITTLE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Nobody is told of a call that takes less.
+const TOLD_AFTER: Duration = Duration::from_secs(5);
+
+/// What does not come back for so long will not. Its thread cannot be ended: the process must be.
+const GIVEN_UP: Duration = Duration::from_secs(30);
 
 /// An open store. Clones share it.
 #[derive(Clone)]
@@ -41,6 +61,11 @@ pub(crate) struct Inner {
     pub(crate) appender: Appender,
     pub(crate) views: Arc<Views>,
     pub(crate) journal: Arc<Reader>,
+    readers: Arc<tokio::sync::Semaphore>,
+    figures: Arc<tokio::sync::Mutex<()>>,
+    /// Rows in memory, while the views on disk do not answer.
+    aside: Arc<tokio::sync::Mutex<Option<Aside>>>,
+    is_aside: AtomicBool,
     pub(crate) recall: Recall,
     pub(crate) index: Arc<SearchIndex>,
     pub(crate) tasks: SyncSender<Task>,
@@ -69,6 +94,8 @@ pub struct StoreStats {
     pub last_n: u64,
     /// Number of the last record that the views show.
     pub applied_n: u64,
+    /// Number of the last record whose words a search finds.
+    pub indexed_n: u64,
     /// Microseconds that the last write and sync of the journal took.
     pub last_sync_micros: u64,
     /// Syncs of the journal since it was opened.
@@ -154,16 +181,22 @@ impl Store {
         });
         let journal = layout.journal.clone();
         let mut applier = Applier::new(views.clone(), meta, journal, appender.durable(), on_applied);
-        applier.catch_up()?;
+        if views.db().is_ok() {
+            applier.catch_up()?;
+        }
         let applier = spawn("views", lock.clone(), move || applier.run(&queue))?;
 
-        let (index, at) = SearchIndex::open(&layout.index, &layout.journal, options.index_heap_bytes)?;
+        let (index, at) = SearchIndex::open(&layout.index, &layout.journal, options.index_heap_bytes);
         let index = Arc::new(index);
         let journal = Arc::new(Reader::new(&layout.journal));
         let indexer = Indexer::new(index.clone(), at, views.clone(), journal.clone(), appender.durable());
         let indexer = spawn("index", lock.clone(), move || indexer.run(&to_index))?;
         let inner = Inner {
             journal,
+            readers: Arc::new(tokio::sync::Semaphore::new(READERS)),
+            figures: Arc::default(),
+            aside: Arc::default(),
+            is_aside: AtomicBool::new(false),
             options,
             appender,
             views,
@@ -188,12 +221,17 @@ impl Store {
     /// # Errors
     /// The views cannot be written at present, or the store is closed.
     pub async fn settle(&self) -> Result<(), StoreError> {
-        let target = self.inner.appender.durable().borrow().tail.n;
+        let target = self.inner.durable().tail.n;
         let mut applied = self.inner.views.applied();
-        let done = applied
-            .wait_for(|applied| applied.n >= target || applied.error.is_some() || applied.closed)
-            .await
-            .map_err(|_| StoreError::Closed)?;
+        let is_over = |applied: &Applied| applied.n >= target || applied.error.is_some() || applied.closed;
+        let done = loop {
+            if let Ok(done) = tokio::time::timeout(LOOK_EVERY, applied.wait_for(is_over)).await {
+                break done.map_err(|_| StoreError::Closed)?;
+            }
+            if self.inner.views.stuck().is_some() {
+                return Err(no_answer());
+            }
+        };
         match &done.error {
             Some(error) if done.n < target => Err(error.clone()),
             _ if done.n < target => Err(StoreError::Closed),
@@ -202,16 +240,24 @@ impl Store {
     }
 
     /// Makes everything durable and ends the store's threads. Other clones answer [`StoreError::Closed`] afterwards.
-    pub async fn close(self) {
+    /// Only the journal is waited for without a limit. False: a thread that derives something from it does not end, and
+    /// keeps the state folder's lock until the process does.
+    pub async fn close(self) -> bool {
         self.end_maintenance();
         self.inner.appender.close().await;
-        if let Err(error) = self.settle().await {
+        if let Err(error) =
+            tokio::time::timeout(THREAD_PATIENCE, self.settle()).await.unwrap_or_else(|_| Err(no_answer()))
+        {
             tracing::warn!(%error, "the views are behind; the next start applies the journal again");
         }
+        self.inner.views.end();
         let inner = self.inner.clone();
-        if tokio::task::spawn_blocking(move || inner.end_threads()).await.is_err() {
-            tracing::error!(
-                "the store could not be closed in order; the next start mends what derives from the journal"
+        let ended = tokio::task::spawn_blocking(move || inner.end_threads());
+        // Twice for two threads one after the other, and a little more.
+        let ended = matches!(tokio::time::timeout(THREAD_PATIENCE * 3, ended).await, Ok(Ok(true)));
+        if !ended {
+            tracing::warn!(
+                "the views or the index did not close in time; the next start mends what derives from the journal"
             );
         }
         // Work over whole segments, which nobody may wait for any more, must not go on when another opens the store.
@@ -221,6 +267,7 @@ impl Store {
             tracing::warn!("work over the journal's segments goes on while the store is closed");
         }
         *self.inner.lock.lock() = None;
+        ended
     }
 
     /// Waits for the lease that work over whole segments takes for as long as it lasts: a backup that copies them, an
@@ -254,25 +301,67 @@ impl Store {
     /// Figures for status and metrics.
     ///
     /// # Errors
-    /// The journal's folder cannot be read.
-    pub fn stats(&self) -> Result<StoreStats, StoreError> {
+    /// The journal's folder cannot be read, or not in time.
+    pub async fn stats(&self) -> Result<StoreStats, StoreError> {
+        let look = async {
+            // One looks at a time: a disk that does not answer keeps the thread.
+            let turn = self.inner.figures.clone().lock_owned().await;
+            let store = self.clone();
+            let looked = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                store.figures()
+            });
+            looked.await.map_err(|_panic| StoreError::Closed)?
+        };
+        match tokio::time::timeout(TOLD_AFTER, look).await {
+            Ok(figures) => figures,
+            Err(_) => Err(StoreError::Io {
+                action: "look at",
+                path: self.inner.options.dir.display().to_string(),
+                message: "the disk does not answer".to_owned(),
+            }),
+        }
+    }
+
+    fn figures(&self) -> Result<StoreStats, StoreError> {
         let layout = Layout::of(&self.inner.options.dir);
         let segments = segment::list(&layout.journal)?;
         let mut journal_bytes = 0;
         for first in &segments {
             journal_bytes += segment::bytes(&segment::path(&layout.journal, *first))?;
         }
-        let durable = *self.inner.appender.durable().borrow();
+        let durable = self.inner.durable();
         let applied = self.inner.views.applied().borrow().clone();
         Ok(StoreStats {
             journal_bytes,
             segments: segments.len() as u64,
             last_n: durable.tail.n,
             applied_n: applied.n,
+            indexed_n: self.inner.index.reaches(),
             last_sync_micros: durable.last_sync_micros,
             syncs: durable.syncs,
-            trouble: self.inner.trouble().or(applied.error),
+            trouble: self
+                .inner
+                .trouble()
+                .or(applied.error)
+                .or_else(|| self.stuck().map(|stuck| stuck.error())),
         })
+    }
+
+    /// What does not come back from a call at present.
+    pub fn stuck(&self) -> Option<Stuck> {
+        let inner = &self.inner;
+        let parts = [
+            (StuckPart::Journal, inner.appender.calls().longest()),
+            (StuckPart::Views, inner.views.stuck().unwrap_or_default()),
+            (StuckPart::Index, inner.index.calls.longest()),
+        ];
+        // A commit of the index may have much to write.
+        let limit = |part| if part == StuckPart::Index { GIVEN_UP } else { TOLD_AFTER };
+        parts
+            .into_iter()
+            .find(|(part, lasts)| *lasts >= limit(*part))
+            .map(|(part, lasts)| Stuck { part, lasts })
     }
 
     /// Reads rows and journal on a blocking thread, after the views have caught up.
@@ -280,18 +369,101 @@ impl Store {
         &self,
         read: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        // Rows that were opened meanwhile may have to catch up once more.
-        let openings = loop {
-            let before = self.inner.views.openings();
-            self.settle().await?;
-            if self.inner.views.openings() == before {
-                break before;
+        self.read_within(None, read).await
+    }
+
+    /// Looks something up: in the views on disk, and where they fail, do not answer or lag, in rows made in memory from
+    /// the journal. Nothing that the journal knows waits for sled.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        look: impl Fn(&Inner, &Reads<'_>) -> Result<T, StoreError> + Send + Sync + 'static,
+    ) -> Result<T, StoreError> {
+        let look = Arc::new(look);
+        let on_disk = Arc::clone(&look);
+        let is_aside = self.inner.is_aside();
+        let patience = if is_aside { LITTLE_PATIENCE } else { PATIENCE };
+        let read = self.read_within(Some(patience), move |inner| inner.reads(|reads| on_disk(inner, &reads)));
+        match read.await {
+            Err(error) if self.inner.is_of_views(&error) => self.look_aside(look).await,
+            result => {
+                if is_aside && let Ok(mut aside) = self.inner.aside.try_lock() {
+                    *aside = None;
+                    self.inner.is_aside.store(false, Ordering::Release);
+                    tracing::info!("the views answer again");
+                }
+                result
+            }
+        }
+    }
+
+    async fn look_aside<T: Send + 'static>(
+        &self,
+        look: Arc<impl Fn(&Inner, &Reads<'_>) -> Result<T, StoreError> + Send + Sync + 'static>,
+    ) -> Result<T, StoreError> {
+        // One at a time: they are made while the first one looks.
+        let mut aside = self.inner.aside.clone().lock_owned().await;
+        let inner = self.inner.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            if !inner.is_aside.swap(true, Ordering::AcqRel) {
+                tracing::warn!(
+                    "the views do not answer; what is asked of them is read from the journal until they do"
+                );
+            }
+            let rows = aside.get_or_insert_with(|| Aside::new(&Layout::of(&inner.options.dir).journal));
+            let tail = inner.durable().tail;
+            let result =
+                rows.up_to(&tail).and_then(|db| look(&inner, &Reads { db, journal: &inner.journal }));
+            if result.is_err() {
+                // Half applied, perhaps.
+                *aside = None;
+            }
+            result
+        });
+        done.await
+            .unwrap_or_else(|_panic| Err(view_error("reading the journal panicked; the log says where")))
+    }
+
+    /// Reads the views on disk. `patience`: how long they may lag, and be busy; without, only a sled that is stuck is not
+    /// waited for.
+    async fn read_within<T: Send + 'static>(
+        &self,
+        patience: Option<Duration>,
+        read: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if self.inner.views.stuck().is_some() {
+            return Err(no_answer());
+        }
+        let ready = async {
+            let reader = self.inner.readers.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+            // Rows that were opened meanwhile may have to catch up once more.
+            loop {
+                let before = self.inner.views.openings();
+                self.settle().await?;
+                if self.inner.views.openings() == before {
+                    return Ok((reader, before));
+                }
             }
         };
+        let (reader, openings) = match patience {
+            Some(patience) => {
+                tokio::time::timeout(patience, ready).await.unwrap_or_else(|_| Err(no_answer()))?
+            }
+            None => ready.await?,
+        };
         let inner = self.inner.clone();
-        let done = tokio::task::spawn_blocking(move || read(&inner)).await;
-        let result = done
-            .unwrap_or_else(|_panic| Err(view_error("reading it panicked; the log says where".to_owned())));
+        let mut done = tokio::task::spawn_blocking(move || {
+            let _reader = reader;
+            read(&inner)
+        });
+        let result = loop {
+            match tokio::time::timeout(LOOK_EVERY, &mut done).await {
+                Ok(Ok(result)) => break result,
+                Ok(Err(_panic)) => break Err(view_error("reading it panicked; the log says where")),
+                // Its thread is left behind.
+                Err(_) if self.inner.views.stuck().is_some() => return Err(no_answer()),
+                Err(_) => {}
+            }
+        };
         // What is wrong with the search index says nothing of the rows.
         if let Err(StoreError::View { view: SLED, .. }) = &result {
             self.inner.views.suspect();
@@ -299,9 +471,51 @@ impl Store {
         }
         // Part of what there is must not be taken for all of it. Nothing is wrong with the rows as they are now.
         if result.is_ok() && self.inner.views.openings() != openings {
-            return Err(view_error("it was made anew while it was read; ask again".to_owned()));
+            return Err(view_error("it was made anew while it was read; ask again"));
         }
         result
+    }
+}
+
+/// What sled is said to do when it is not waited for any longer.
+fn no_answer() -> StoreError {
+    view_error("it does not answer")
+}
+
+/// A part of the store that does not come back from a call into the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stuck {
+    /// Which.
+    pub part: StuckPart,
+    /// For how long.
+    pub lasts: Duration,
+}
+
+/// The parts that may be stuck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StuckPart {
+    /// Nothing is accepted.
+    Journal,
+    /// Rows are read from the journal.
+    Views,
+    /// What is said now is not found.
+    Index,
+}
+
+impl Stuck {
+    /// It will not come back: only the end of the process ends its thread.
+    pub fn is_given_up(&self) -> bool {
+        self.lasts >= GIVEN_UP
+    }
+
+    /// What it is to those who ask how the store is.
+    pub fn error(&self) -> StoreError {
+        let message = format!("the disk has not answered for {} s", self.lasts.as_secs());
+        match self.part {
+            StuckPart::Journal => StoreError::Io { action: "write", path: "the journal".to_owned(), message },
+            StuckPart::Views => view_error(message),
+            StuckPart::Index => StoreError::View { view: "index", message },
+        }
     }
 }
 
@@ -323,7 +537,29 @@ impl Inner {
         read: impl FnOnce(Reads<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let db = self.views.db()?;
-        read(Reads { db: &db, journal: &self.journal })
+        let result = read(Reads { db: &db, journal: &self.journal });
+        self.views.release(db);
+        result
+    }
+
+    /// Whether the views on disk are why something could not be read.
+    fn is_of_views(&self, error: &StoreError) -> bool {
+        match error {
+            StoreError::View { view, .. } => *view == SLED,
+            StoreError::DiskFull { .. } => true,
+            StoreError::Closed => false,
+            _ => self.views.db().is_err(),
+        }
+    }
+
+    /// Whether what is asked is read from the journal.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.is_aside.load(Ordering::Acquire)
+    }
+
+    /// How far the journal is durable.
+    pub(crate) fn durable(&self) -> Durable {
+        *self.appender.durable().borrow()
     }
 
     /// Whether work over whole segments may go on.
@@ -340,14 +576,17 @@ impl Inner {
         self.lock.lock().clone()
     }
 
-    /// Ends the index before the views that it reads. A thread that is gone already gets no message.
-    fn end_threads(&self) {
-        let _ = self.tasks.send(Task::Close);
-        if let Some(indexer) = self.indexer.lock().take() {
-            join(indexer);
-        }
+    /// Ends the index before the views that it reads. A thread that is gone already gets no message. False: one does not
+    /// end in time.
+    fn end_threads(&self) -> bool {
+        self.index.end();
+        // One that has its queue full sees that it is to end before it takes the next task.
+        let _ = self.tasks.try_send(Task::Close);
+        let indexer = self.indexer.lock().take();
+        let index_ended = indexer.is_none_or(ends_in_time);
         let _ = self.commands.send(Command::Close);
-        self.threads.lock().drain(..).for_each(join);
+        let threads: Vec<_> = self.threads.lock().drain(..).collect();
+        threads.into_iter().fold(index_ended, |all, thread| ends_in_time(thread) && all)
     }
 }
 
@@ -365,8 +604,24 @@ fn spawn(
     spawned.map_err(io_error("start a thread for", std::path::Path::new(name)))
 }
 
-fn join(thread: JoinHandle<()>) {
-    if thread.join().is_err() {
-        tracing::error!("a thread of the store panicked");
+/// Waits for the end of a thread. One that does not end is left behind.
+fn ends_in_time(thread: JoinHandle<()>) -> bool {
+    let (tell, ended) = sync_channel(1);
+    let join = move || {
+        // Nobody waits any more: no error.
+        let _ = tell.send(thread.join().is_err());
+    };
+    if let Err(error) = std::thread::Builder::new().name("join".to_owned()).spawn(join) {
+        tracing::warn!(%error, "cannot wait for a thread of the store");
+        return false;
+    }
+    match ended.recv_timeout(THREAD_PATIENCE) {
+        Ok(panicked) => {
+            if panicked {
+                tracing::error!("a thread of the store panicked");
+            }
+            true
+        }
+        Err(_) => false,
     }
 }

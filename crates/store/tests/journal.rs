@@ -180,7 +180,7 @@ async fn segments_follow_each_other_and_read_as_one() {
     for i in 0..6 {
         chat.turn(&format!("m{i}"), "hello there", "hi").await;
     }
-    let stats = store.stats().unwrap();
+    let stats = store.stats().await.unwrap();
     assert!(stats.segments > 4, "{stats:?}");
     assert_eq!(stats.last_n, chat.state.last_n);
     store.close().await;
@@ -222,7 +222,7 @@ async fn concurrent_appends_share_syncs_and_keep_their_groups_together() {
     }
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=600).collect::<Vec<u64>>());
-    let syncs = store.stats().unwrap().syncs;
+    let syncs = store.stats().await.unwrap().syncs;
     assert!(syncs < 200, "{syncs} syncs for 200 appends that waited together");
     store.close().await;
 }

@@ -75,15 +75,15 @@ async fn old_segments_are_compressed_and_read_as_before() {
     let before = said(&store).await;
     let plain = names(home.path());
     assert!(plain.len() > 4, "{plain:?}");
-    let bytes = |store: &Store| store.stats().unwrap().journal_bytes;
-    let whole = bytes(&store);
+    let bytes = async |store: &Store| store.stats().await.unwrap().journal_bytes;
+    let whole = bytes(&store).await;
 
     assert_eq!(compress(&store, 0, false).await.0.segments, 0, "off");
     let (dry, _) = compress(&store, 150, true).await;
     assert!(dry.segments > 1 && names(home.path()) == plain);
     let (done, _) = compress(&store, 150, false).await;
     assert_eq!(done, dry, "it comes to what was said before");
-    assert!(done.bytes_after * 5 < done.bytes_before && bytes(&store) < whole, "{done:?}");
+    assert!(done.bytes_after * 5 < done.bytes_before && bytes(&store).await < whole, "{done:?}");
     let now = names(home.path());
     assert_eq!(now.iter().filter(|name| name.ends_with(".jsonl.gz")).count() as u64, done.segments);
     assert!(now.last().unwrap().ends_with(".jsonl"), "the one that is written stays");

@@ -6,11 +6,12 @@ mod common;
 
 use std::fs;
 
-use cairn_core::event::Event;
-use cairn_core::message::Entry;
-use cairn_core::ports::{Hit, HitKind, Query, Search};
+use cairn_core::event::{Event, NewRecord};
+use cairn_core::ids::Seq;
+use cairn_core::message::{Entry, Part};
+use cairn_core::ports::{Hit, HitKind, Journal, Query, Search};
 use cairn_store::Store;
-use common::{Chat, channel, memory, open, scope};
+use common::{Chat, at, channel, memory, open, scope};
 
 fn query(text: &str) -> Query {
     Query {
@@ -179,4 +180,45 @@ async fn a_damaged_or_deleted_index_is_made_anew_with_the_same_hits() {
         assert_eq!(store.search(query("lighthouse tale 17")).await.unwrap(), before, "{damage}");
         store.close().await;
     }
+}
+
+/// Enough that an index of it is not made in the blink of an eye.
+const MANY: u64 = 20_000;
+
+#[tokio::test]
+async fn an_index_that_is_being_made_answers_with_what_it_has_says_what_it_lacks_and_holds_up_no_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let turn = chat.accept("a", "ana", "tell me about the lighthouse").await;
+    chat.start(&turn, &["a"]).await;
+    let first = chat.reply(&turn, "");
+    let entry = |n: u64| {
+        let text =
+            format!("tale {n} of the lighthouse, long and winding like the stairs that lead up to its lamp");
+        let entry = Entry { seq: Seq(first.seq.0 + n), parts: vec![Part::text(text)], ..first.clone() };
+        NewRecord { channel: Some(channel("main")), at: at(60), event: Event::EntryAdded { entry } }
+    };
+    store.append((0..MANY).map(entry).collect()).await.unwrap();
+    assert!(store.close().await);
+    fs::remove_dir_all(dir.path().join("index")).unwrap();
+
+    let store = open(dir.path());
+    let (_, lacks) = store.found(Query { settled: false, ..query("lighthouse") }).await.unwrap();
+    assert!(lacks > 0 && store.unindexed() > 0, "it has just begun");
+    assert!(store.close().await, "its thread has ended");
+
+    // It goes on from its last commit.
+    let store = open(dir.path());
+    let stats = store.stats().await.unwrap();
+    assert!(stats.indexed_n < stats.last_n, "the stop did not wait for all of it");
+    loop {
+        let (hits, lacks) = store.found(query("tale 19999")).await.unwrap();
+        if lacks == 0 {
+            assert!(hits[0].text.contains("tale 19999 "), "{hits:?}");
+            break;
+        }
+    }
+    assert_eq!(store.unindexed(), 0);
+    store.close().await;
 }

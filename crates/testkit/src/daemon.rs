@@ -89,6 +89,14 @@ impl Daemon {
         if status.success() { Ok(()) } else { Err(io::Error::other("no such process")) }
     }
 
+    /// Waits for its end, however long.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub async fn wait(&mut self) -> io::Result<std::process::ExitStatus> {
+        self.child.wait().await
+    }
+
     /// Waits for its end.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ const BUSY_RETRY_SECS: u64 = 5;
 
 /// Longest that a channel waits for the views to say whether a message was seen: they may be on their way from the
 /// journal, which takes a while, and the open turn must not wait for that.
-const VIEWS_LIMIT: Duration = Duration::from_secs(2);
+const VIEWS_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the daemon does meanwhile.
 const BEHIND: &str = "bringing its views up to the journal";

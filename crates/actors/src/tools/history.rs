@@ -15,6 +15,12 @@ const READ_MAX: usize = 50;
 /// A page of `history_read` ends with the entry that brings it over so many bytes.
 const PAGE_BYTES: usize = 200_000;
 
+/// An index that lacks more records of the journal is being made, not just a little behind.
+const UNINDEXED_MAX: u64 = 1_000;
+
+/// What a search in such an index says.
+const INCOMPLETE: &str = "\n(incomplete: the search index is being made; search again later)";
+
 /// Longest excerpt of a hit, in characters.
 const HIT_MAX_CHARS: usize = 1_500;
 
@@ -38,12 +44,14 @@ impl Toolbox {
                 format!("[{number} | {} | {who}] {}", short_time(hit.at), shorten(&hit.text, HIT_MAX_CHARS))
             })
             .collect();
+        let is_incomplete = self.shared.deps.search.unindexed() > UNINDEXED_MAX;
+        let note = if is_incomplete { INCOMPLETE } else { "" };
         if lines.is_empty() {
-            return Ok(Found::own("nothing found".to_owned()));
+            return Ok(Found::own(format!("nothing found{note}")));
         }
         // A hit quotes its neighbours, too.
         let voices = self.cell.read(|conversation| conversation.heard.clone());
-        Ok(Found { text: lines.join("\n"), voices, events: Vec::new() })
+        Ok(Found { text: lines.join("\n") + note, voices, events: Vec::new() })
     }
 
     /// Word for word: what is too large for the window is the result guard's.

@@ -238,7 +238,7 @@ pub struct Query {
     pub scopes: Vec<Scope>,
     /// Most results.
     pub limit: usize,
-    /// Wait until everything journalled so far can be found. The command line asks for it; the model does not.
+    /// Wait a little, until everything journalled so far can be found. The command line asks for it; the model does not.
     pub settled: bool,
 }
 
@@ -246,6 +246,11 @@ pub struct Query {
 pub trait Search: Send + Sync + 'static {
     /// Best first.
     fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>>;
+
+    /// Records of the journal whose words are not in the index yet: many, while it is made anew.
+    fn unindexed(&self) -> u64 {
+        0
+    }
 }
 
 /// Which memories.

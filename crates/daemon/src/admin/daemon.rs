@@ -117,6 +117,9 @@ pub struct StoreStatus {
     pub last: u64,
     /// Number of the last event that the views show.
     pub applied: u64,
+    /// Number of the last event whose words a search finds.
+    #[serde(default)]
+    pub indexed: u64,
     /// Why the journal or the views cannot be written or read; a full disk has messages refused until there is room.
     pub error: Option<String>,
 }
@@ -128,7 +131,7 @@ pub(super) async fn health(State(admin): State<Shared>) -> Response {
         Some(house) => (house.is_ready(), house.health().state),
         None => (false, "stopped"),
     };
-    let trouble = admin.store.stats().map_or_else(Some, |stats| stats.trouble);
+    let trouble = admin.store.stats().await.map_or_else(Some, |stats| stats.trouble);
     let (code, reason) = match trouble {
         None if ready => {
             return Json(json!({ "status": "ok", "platforms": statuses(&admin.adapters) })).into_response();
@@ -143,7 +146,7 @@ pub(super) async fn health(State(admin): State<Shared>) -> Response {
 
 /// `GET /v1/status`.
 pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
-    let stats = admin.store.stats()?;
+    let stats = admin.store.stats().await?;
     let health = admin.house.as_ref().map(cairn_actors::House::health);
     let identity = &admin.identity;
     let up = admin.clock.now().duration_since(identity.started_at);
@@ -155,6 +158,7 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
         segments: stats.segments,
         last: stats.last_n,
         applied: stats.applied_n,
+        indexed: stats.indexed_n,
         error: trouble.map(|error| error.to_string()),
     };
     let stopped = StatusRecord {

@@ -50,7 +50,7 @@ pub(super) async fn metrics(State(admin): State<Shared>) -> Result<Response, Api
         ));
     };
     zeros(&admin);
-    now(&admin, house);
+    now(&admin, house).await;
     let stored = tokio::time::timeout(PATIENCE, stored(&admin, meters)).await;
     metrics::gauge!("cairn_scrape_ok").set(truth(matches!(stored, Ok(Ok(())))));
     models(&admin, house).await;
@@ -82,7 +82,7 @@ fn zeros(admin: &Admin) {
 }
 
 /// What is known without asking the store.
-fn now(admin: &Admin, house: &House) {
+async fn now(admin: &Admin, house: &House) {
     let health = house.health();
     metrics::gauge!("cairn_channels_awake").set(health.awake as f64);
     metrics::gauge!("cairn_turns_open").set(health.turns as f64);
@@ -98,7 +98,7 @@ fn now(admin: &Admin, house: &House) {
                 .set(truth(status.state == state));
         }
     }
-    let stats = admin.store.stats();
+    let stats = admin.store.stats().await;
     let is_well = stats.as_ref().is_ok_and(|stats| stats.trouble.is_none());
     metrics::gauge!("cairn_ready").set(truth(house.is_ready() && is_well));
     if let Ok(stats) = stats {

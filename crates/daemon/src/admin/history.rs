@@ -2,9 +2,10 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use cairn_core::ids::Seq;
 use cairn_core::memory::Scope;
-use cairn_core::ports::{Archive, Hit, HitKind, Query, Search};
+use cairn_core::ports::{Archive, HitKind, Query};
 use cairn_core::tokens::Correction;
 use cairn_platforms::local::ApiError;
 use serde::Deserialize;
@@ -67,12 +68,15 @@ pub(super) async fn history(
     Ok(Json(records))
 }
 
+/// Header of a search's answer: records of the journal whose words are not in the index yet. Not there: all are.
+pub(crate) const UNINDEXED: &str = "cairn-unindexed";
+
 /// `GET /v1/channels/{C}/search`: best first.
 pub(super) async fn search(
     State(admin): State<Shared>,
     channel: Segment,
     query: Params<SearchParams>,
-) -> Result<Json<Vec<Hit>>, ApiError> {
+) -> Result<Response, ApiError> {
     let channel = admin.resolve(&segment(channel)?)?;
     let SearchParams { q, limit: asked, kind } = params(query)?;
     let limit = limit(asked)?;
@@ -84,8 +88,12 @@ pub(super) async fn search(
     // Also for a channel that was never seen: an unknown channel is an error, not an empty result.
     admin.conversation(&channel).await?;
     let scopes = vec![Scope::Agent, Scope::learnt_in(&channel, None)];
-    let hits = admin.store.search(Query { channel, text, kind, scopes, limit, settled: true }).await?;
-    Ok(Json(hits))
+    let query = Query { channel, text, kind, scopes, limit, settled: true };
+    let (hits, lacks) = admin.store.found(query).await?;
+    Ok(match lacks {
+        0 => Json(hits).into_response(),
+        lacks => ([(UNINDEXED, lacks.to_string())], Json(hits)).into_response(),
+    })
 }
 
 fn hit_kind(name: &str) -> Result<HitKind, ApiError> {

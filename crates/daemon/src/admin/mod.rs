@@ -43,6 +43,7 @@ use crate::roster::Roster;
 
 pub(crate) use daemon::agents as agent_statuses;
 pub use daemon::{AgentStatus, ChainStatus, StatusRecord};
+pub(crate) use history::UNINDEXED;
 pub use mcp::{ServerRecord, ServerView};
 pub use outbox::{OutboxCounts, OutboxRecord};
 pub use pairings::PairingRecord;

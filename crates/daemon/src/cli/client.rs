@@ -67,6 +67,17 @@ impl Client {
         self.call(Method::GET, path, None::<&()>).await.map(|(_, record)| record)
     }
 
+    /// `GET`, with what one of the answer's headers says.
+    pub(crate) async fn get_with_header<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        header: &str,
+    ) -> Result<(T, Option<String>), CallError> {
+        let response = self.send(request(Method::GET, path, None::<&()>, "application/json")?).await?;
+        let said = response.headers().get(header).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        read(response).await.map(|record| (record, said))
+    }
+
     /// `POST` with a JSON body.
     pub(crate) async fn post<T: DeserializeOwned>(
         &self,
@@ -85,11 +96,7 @@ impl Client {
     ) -> Result<(StatusCode, T), CallError> {
         let response = self.send(request(method, path, body, "application/json")?).await?;
         let status = response.status();
-        let bytes = whole(response).await?;
-        let record = serde_json::from_slice(&bytes).map_err(|error| {
-            CallError::Broken(format!("cannot read its answer ({error}); is it of another version?"))
-        })?;
-        Ok((status, record))
+        read(response).await.map(|record| (status, record))
     }
 
     /// `POST` with a JSON body, answered by events.
@@ -157,6 +164,12 @@ async fn over_socket(path: &Path, request: Request<Body>) -> Result<Response<Bod
     tokio::spawn(connection);
     let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
     Ok(response.map(Body::new))
+}
+
+async fn read<T: DeserializeOwned>(response: Response<Body>) -> Result<T, CallError> {
+    serde_json::from_slice(&whole(response).await?).map_err(|error| {
+        CallError::Broken(format!("cannot read its answer ({error}); is it of another version?"))
+    })
 }
 
 async fn whole(response: Response<Body>) -> Result<Vec<u8>, CallError> {

@@ -226,7 +226,7 @@ impl Session {
         match self.inside {
             Inside::Nothing => {}
             Inside::Reader(reader) => reader.close().await,
-            Inside::Daemon(daemon) => daemon.stop().await,
+            Inside::Daemon(daemon) => drop(daemon.stop().await),
         }
     }
 

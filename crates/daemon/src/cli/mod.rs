@@ -62,6 +62,8 @@ pub mod exit {
     pub const NOT_FOUND: u8 = 4;
     /// The store is damaged.
     pub const DAMAGED: u8 = 5;
+    /// Something in the daemon hung, mostly because the disk does not answer: it is to be started again.
+    pub const HUNG: u8 = 6;
 }
 
 /// A chat bot that never freezes and never forgets: it answers while it compacts.
@@ -87,7 +89,8 @@ agent/platform/chat[/thread].
 
 Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the state is in use
 by another daemon, 4 no such channel, memory, range, code, person, delivery,
-artifact, server, tool or request, 5 damaged store."
+artifact, server, tool or request, 5 damaged store, 6 a part of the daemon
+hung and ended it: start it again (systemd does)."
 )]
 struct Cli {
     #[command(flatten)]

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::table::Table;
 use super::text::{columns, counted, cut, grouped, minute, one_line, percent, plain};
 use super::{ChannelArg, Global, out, outbox, platforms, values};
-use crate::admin::{AgentStatus, StatusRecord};
+use crate::admin::{AgentStatus, StatusRecord, UNINDEXED};
 use crate::records::{ChannelRecord, EntryRecord, Wakefulness};
 
 /// Arguments of `status`.
@@ -216,8 +216,13 @@ pub(crate) async fn search(global: Global, args: SearchArgs) -> Result<(), Failu
     let session = surroundings.reading().await?;
     let params = [("q", Some(args.query)), ("limit", Some(args.limit.to_string())), ("kind", args.kind)];
     let path = with_params(&channel_path(&channel, "search"), &params);
-    let hits = session.client.get::<Vec<Hit>>(&path).await.map_err(Failure::from);
-    let hits = session.finish(hits).await?;
+    let found = session.client.get_with_header::<Vec<Hit>>(&path, UNINDEXED).await.map_err(Failure::from);
+    let (hits, lacks) = session.finish(found).await?;
+    if let Some(lacks) = lacks {
+        out::note(&format!(
+            "note: incomplete: the index is being made, and what {lacks} records of the journal say is not in it yet"
+        ));
+    }
     if global.json {
         return out::json(&hits);
     }

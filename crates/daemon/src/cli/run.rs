@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
 
 use clap::Args;
 use sd_notify::NotifyState;
@@ -73,7 +75,45 @@ enum End {
     Stop,
     /// To begin anew within the process.
     Anew,
+    /// With its process, which has threads that never come back.
+    Hung,
 }
+
+/// What a stop may take beyond the time of its turns. With the 30 s that those have unless configured, this is less than
+/// the unit's TimeoutStopSec.
+const STOP_LIMIT: Duration = Duration::from_secs(14);
+
+/// Ends the process when a stop takes too long, whatever hangs. Dropping it calls it off.
+struct Deadline {
+    _called_off: SyncSender<()>,
+}
+
+impl Deadline {
+    fn start(limit: Duration) -> Self {
+        let (called_off, wait) = sync_channel(0);
+        let watch = move || {
+            if wait.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            // Whoever reads the log may be what hangs.
+            let tell = || {
+                tracing::error!(
+                    "the stop takes too long; the process ends, what was accepted is in the journal"
+                )
+            };
+            drop(std::thread::Builder::new().spawn(tell));
+            std::thread::park_timeout(LAST_WORDS);
+            std::process::exit(exit::HUNG.into());
+        };
+        if let Err(error) = std::thread::Builder::new().name("deadline".to_owned()).spawn(watch) {
+            tracing::warn!(%error, "nothing ends this stop should it hang");
+        }
+        Self { _called_off: called_off }
+    }
+}
+
+/// Time to write the last line of the log.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// `cairn run`.
 pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
@@ -101,25 +141,33 @@ pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
         match once(&surroundings, &global, &live, &control, meters, &mut signals).await? {
             End::Stop => return Ok(()),
             End::Anew => tracing::info!("beginning anew"),
+            End::Hung => {
+                return Err(Failure::new(
+                    exit::HUNG,
+                    "a part of the daemon hung",
+                    "start it again, as systemd does; when it happens again, look at the disk",
+                ));
+            }
         }
     }
 }
 
-/// The figures end last: they tell how the stop goes.
-async fn stop_all(daemon: Daemon, outside: Outside) {
-    daemon.stop().await;
+/// The figures end last: they tell how the stop goes. False: a part of the store does not end.
+async fn stop_all(daemon: Daemon, outside: Outside) -> bool {
+    let ended = daemon.stop().await;
     outside.stop().await;
+    ended
 }
 
 /// Waits for the end, and for what signals make of it: the first turns a new beginning into a stop, the next one cuts off.
-async fn stopped(end: End, stop: impl Future<Output = ()>, signals: &mut Signals) -> Result<End, Failure> {
+async fn stopped(end: End, stop: impl Future<Output = bool>, signals: &mut Signals) -> Result<End, Failure> {
     let mut end = end;
     let mut stop = pin!(systemd::with_time("stopping: turns under way get their time", stop));
     loop {
         tokio::select! {
-            () = &mut stop => return Ok(end),
+            ended = &mut stop => return Ok(if ended || matches!(end, End::Stop) { end } else { End::Hung }),
             signal = signals.stop() => match end {
-                End::Anew => {
+                End::Anew | End::Hung => {
                     tracing::info!("stopping for good: {signal}; once more to stop at once");
                     systemd::tell(&[NotifyState::Stopping]);
                     end = End::Stop;
@@ -174,7 +222,7 @@ async fn once(
         "ready"
     );
     systemd::tell(&[NotifyState::Ready]);
-    let service = Service::start(&daemon);
+    let service = Service::start(&daemon, &control.life);
     let outside = Outside::start(meters, listener, daemon.outside());
     let end = loop {
         tokio::select! {
@@ -191,8 +239,14 @@ async fn once(
                 systemd::tell_reloading();
                 break End::Anew;
             }
+            () = control.life.given_up() => {
+                tracing::error!("stopping: a part of the daemon hangs, only a new process is rid of it");
+                systemd::tell(&[NotifyState::Stopping]);
+                break End::Hung;
+            }
         }
     };
+    let _deadline = Deadline::start(daemon.grace() + STOP_LIMIT);
     service.stop().await;
     let end = stopped(end, stop_all(daemon, outside), signals).await?;
     if matches!(end, End::Stop) {

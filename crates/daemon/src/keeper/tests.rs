@@ -94,7 +94,7 @@ async fn words_go_by_their_age_as_far_as_nothing_needs_them() {
 #[tokio::test]
 async fn segments_are_compressed_with_all_their_words() {
     let place = Place::new().await;
-    let whole = place.store.stats().unwrap().journal_bytes;
+    let whole = place.store.stats().await.unwrap().journal_bytes;
     let settings = RetentionSettings { journal_mib: 1, ..RetentionSettings::default() };
     assert_eq!(
         place.pass(settings.clone(), false).await,

@@ -5,6 +5,7 @@
 
 mod backup;
 mod damage;
+mod disk;
 mod formats;
 mod home;
 mod memory;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use cairn_core::event::{Event, Record};
@@ -26,6 +27,9 @@ use crate::views::{Views, memories};
 const COMMIT_EVERY: Duration = Duration::from_secs(2);
 const COMMIT_DOCS: usize = 2000;
 
+/// At the end merges get no longer.
+const MERGE_LIMIT: Duration = Duration::from_secs(1);
+
 /// After a failure the index is tried again this often.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -41,10 +45,12 @@ pub(crate) enum Task {
     Wake,
     /// Commit what the views show now.
     Settle {
+        /// The record that whoever asks wants to find.
+        upto: u64,
         /// Where to say how it went.
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
-    /// Commit and end.
+    /// Commit what is not yet, unless that takes long, and end.
     Close,
 }
 
@@ -69,11 +75,13 @@ impl Indexer {
     /// An indexer that reads on from where the index reaches.
     pub(crate) fn new(
         index: Arc<SearchIndex>,
-        at: Checkpoint,
+        at: Option<Checkpoint>,
         views: Arc<Views>,
         journal: Arc<Reader>,
         durable: watch::Receiver<Durable>,
     ) -> Self {
+        let is_broken = at.is_none();
+        let at = at.unwrap_or_default();
         let follower = Follower::new(&index.journal, at);
         Self {
             index,
@@ -86,14 +94,14 @@ impl Indexer {
             uncommitted: 0,
             first_uncommitted: None,
             committed: at,
-            is_broken: false,
-            is_told: false,
+            is_broken,
+            is_told: is_broken,
         }
     }
 
     /// Runs until it is closed or nobody is left who could wake it.
     pub(crate) fn run(mut self, tasks: &Receiver<Task>) {
-        loop {
+        while self.index.goes_on().is_ok() {
             let due = self.step(false).is_ok() && self.first_uncommitted.is_none();
             let task = match self.first_uncommitted {
                 _ if self.is_broken => tasks.recv_timeout(RETRY),
@@ -103,17 +111,32 @@ impl Indexer {
             };
             match task {
                 Ok(Task::Wake) | Err(RecvTimeoutError::Timeout) => {}
-                Ok(Task::Settle { reply }) => {
+                // Those who waited while it caught up are answered by one commit.
+                Ok(Task::Settle { upto, reply }) => {
+                    let there = self.index.reaches() >= upto;
                     // Nobody waits any more: no error.
-                    let _ = reply.send(self.step(true));
+                    let _ = reply.send(if there { Ok(()) } else { self.step(true) });
                 }
                 Ok(Task::Close) | Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        // A failure has been logged; the next start reads on from the last commit.
-        if self.step(true).is_ok()
-            && let Some(writer) = self.writer.take()
-            && let Err(error) = writer.wait_merging_threads()
+        self.finish();
+    }
+
+    /// Commits when it has caught up: else the next start goes on from the last commit. Nobody waits for an index.
+    fn finish(mut self) {
+        let caught_up = catch_unwind(AssertUnwindSafe(|| self.catch_up()));
+        if self.is_broken || !matches!(caught_up, Ok(Ok(()))) {
+            return;
+        }
+        if let Err(error) = self.commit() {
+            tracing::warn!(%error, "the last words were not indexed; the next start does that");
+        }
+        let Some(writer) = self.writer.take() else { return };
+        let (tell, merged) = sync_channel(1);
+        let merge = move || drop(tell.send(writer.wait_merging_threads()));
+        if std::thread::Builder::new().name("index merge".to_owned()).spawn(merge).is_ok()
+            && let Ok(Err(error)) = merged.recv_timeout(MERGE_LIMIT)
         {
             tracing::warn!(%error, "a merge of the search index failed; the next start goes on");
         }
@@ -123,7 +146,8 @@ impl Indexer {
     fn step(&mut self, commit: bool) -> Result<(), StoreError> {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             if self.is_broken {
-                self.start_over()?;
+                let calls = Arc::clone(&self.index);
+                calls.calls.within(|| self.start_over())?;
             }
             // Nothing can be read from views that are being mended; they wake this thread when they are.
             let mended = self.views.applied().borrow().error.is_none();
@@ -131,7 +155,11 @@ impl Indexer {
                 self.catch_up()?;
             }
             let due = self.first_uncommitted.is_some_and(|first| first.elapsed() >= COMMIT_EVERY);
-            if commit || due { self.commit() } else { Ok(()) }
+            if commit || due {
+                self.commit()?;
+            }
+            self.note_reach();
+            Ok(())
         }));
         let error = match outcome {
             Ok(Ok(())) => {
@@ -166,13 +194,22 @@ impl Indexer {
         let applied = self.views.applied().borrow().n;
         let tail = self.durable.borrow().tail;
         while self.follower.checkpoint().n < applied.min(tail.n) {
+            self.index.goes_on()?;
             let Some((record, _)) = self.follower.next(&tail)? else { break };
             self.take(&record)?;
             if self.uncommitted >= COMMIT_DOCS {
                 self.commit()?;
+                self.note_reach();
             }
         }
         Ok(())
+    }
+
+    /// Says how far the words can be found.
+    fn note_reach(&self) {
+        let all = self.first_uncommitted.is_none();
+        let n = if all { self.follower.checkpoint().n } else { self.committed.n };
+        self.index.reaches.fetch_max(n, Ordering::AcqRel);
     }
 
     fn take(&mut self, record: &Record) -> Result<(), StoreError> {
@@ -295,11 +332,13 @@ impl Indexer {
 
     fn write(&mut self, write: Write) -> Result<(), StoreError> {
         let term = Term::from_field_text(self.index.fields.key, &write.key);
+        let index = Arc::clone(&self.index);
         let writer = self.writer()?;
         if write.replaces {
             writer.delete_term(term);
         }
-        writer.add_document(write.doc).map_err(|error| index_error(&error))?;
+        // It waits for those that write when they have enough before them.
+        index.calls.within(|| writer.add_document(write.doc)).map_err(|error| index_error(&error))?;
         self.uncommitted += 1;
         self.note_uncommitted();
         Ok(())
@@ -338,10 +377,15 @@ impl Indexer {
         let payload =
             Payload { format: FORMAT, n: at.n, at: (position.segment, position.offset, position.len) };
         let payload = serde_json::to_string(&payload).map_err(|error| index_failure(error.to_string()))?;
-        let mut prepared = self.writer()?.prepare_commit().map_err(|error| index_error(&error))?;
-        prepared.set_payload(&payload);
-        prepared.commit().map_err(|error| index_error(&error))?;
-        self.index.parts()?.1.reload().map_err(|error| index_error(&error))?;
+        let index = Arc::clone(&self.index);
+        let writer = self.writer()?;
+        let commit = || {
+            let mut prepared = writer.prepare_commit()?;
+            prepared.set_payload(&payload);
+            prepared.commit().map(drop)
+        };
+        index.calls.within(commit).map_err(|error| index_error(&error))?;
+        index.parts()?.1.reload().map_err(|error| index_error(&error))?;
         self.committed = at;
         self.uncommitted = 0;
         self.first_uncommitted = None;

@@ -8,22 +8,30 @@ mod score;
 mod search;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use cairn_core::ports::StoreError;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use tantivy::directory::MmapDirectory;
-use tantivy::{Index, IndexReader, ReloadPolicy};
+use tantivy::directory::error::OpenReadError;
+use tantivy::{Index, IndexReader, ReloadPolicy, TantivyError};
 
 pub(crate) use indexer::{Indexer, Task};
 use schema::Fields;
 
+use crate::calls::Calls;
 use crate::disk::{make_dir, remove_dir};
 use crate::journal::open::{Checkpoint, holds};
 use crate::journal::segment::Position;
+use crate::views::db::is_of_the_machine;
 
 /// Version of the documents; an index of another version is made anew.
 const FORMAT: u32 = 1;
+
+/// What is said last is taken in at the end, if that takes no longer.
+const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// An index with what reads it.
 type Opened = (Index, IndexReader);
@@ -64,19 +72,18 @@ pub(crate) struct SearchIndex {
     heap_bytes: usize,
     fields: Fields,
     open: RwLock<Option<Opened>>,
+    /// The last record whose words can be found.
+    reaches: AtomicU64,
+    /// When the indexer is to end, at the latest.
+    ends_at: RwLock<Option<Instant>>,
+    /// Its calls into tantivy.
+    pub(crate) calls: Calls,
 }
 
 impl SearchIndex {
-    /// The index in that folder; one that is damaged, of another version or ahead of the journal is made anew.
-    /// Returns up to where it reaches.
-    ///
-    /// # Errors
-    /// Not even a fresh one can be made.
-    pub(crate) fn open(
-        dir: &Path,
-        journal: &Path,
-        heap_bytes: usize,
-    ) -> Result<(Self, Checkpoint), StoreError> {
+    /// The index in that folder, with how far it reaches; one that is damaged, of another version or ahead of the journal
+    /// is made anew. One that cannot be opened now is tried again by the indexer: until then nothing is found.
+    pub(crate) fn open(dir: &Path, journal: &Path, heap_bytes: usize) -> (Self, Option<Checkpoint>) {
         let fields = Fields::new();
         let index = Self {
             dir: dir.to_owned(),
@@ -84,14 +91,38 @@ impl SearchIndex {
             heap_bytes,
             fields,
             open: RwLock::default(),
+            reaches: AtomicU64::new(0),
+            ends_at: RwLock::default(),
+            calls: Calls::default(),
         };
-        let at = index.reopen()?;
-        Ok((index, at))
+        let opened = index.calls.within(|| index.reopen());
+        if let Err(error) = &opened {
+            tracing::error!(%error, "the search index cannot be opened; trying again, nothing else is affected");
+        }
+        (index, opened.ok())
     }
 
-    /// Opens what is there, or makes it anew.
+    /// The last record whose words can be found.
+    pub(crate) fn reaches(&self) -> u64 {
+        self.reaches.load(Ordering::Acquire)
+    }
+
+    /// Has the indexer leave what it is at after a moment: the next start goes on from the last commit.
+    pub(crate) fn end(&self) {
+        *self.ends_at.write() = Some(Instant::now() + END_LIMIT);
+    }
+
+    /// Whether work on it may go on.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`]: it may not.
+    fn goes_on(&self) -> Result<(), StoreError> {
+        let is_over = self.ends_at.read().is_some_and(|at| Instant::now() >= at);
+        if is_over { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
+    /// Opens what is there, or makes it anew. What was open answers until then.
     fn reopen(&self) -> Result<Checkpoint, StoreError> {
-        *self.open.write() = None;
         let (opened, at) = match self.try_open() {
             Ok(Some((opened, at))) if holds(&self.journal, &at) => (opened, at),
             Ok(None) => (self.fresh()?, Checkpoint::default()),
@@ -102,12 +133,15 @@ impl SearchIndex {
                 );
                 (self.fresh()?, Checkpoint::default())
             }
+            // Nothing is wrong with its files.
+            Err(error @ StoreError::Io { .. }) => return Err(error),
             Err(error) => {
                 tracing::warn!(%error, "the search index is damaged; making it anew from the journal");
                 (self.fresh()?, Checkpoint::default())
             }
         };
         *self.open.write() = Some(opened);
+        self.reaches.store(at.n, Ordering::Release);
         Ok(at)
     }
 
@@ -140,7 +174,7 @@ impl SearchIndex {
     }
 
     fn parts(&self) -> Result<Opened, StoreError> {
-        self.open.read().clone().ok_or_else(|| index_failure("it is being made anew"))
+        self.open.read().clone().ok_or_else(|| index_failure("it cannot be opened; the log says why"))
     }
 }
 
@@ -150,8 +184,18 @@ fn with_reader(index: Index) -> Result<Opened, StoreError> {
     Ok((index, reader))
 }
 
-fn index_error(error: &tantivy::TantivyError) -> StoreError {
-    index_failure(error.to_string())
+fn index_error(error: &TantivyError) -> StoreError {
+    let of_the_system = match error {
+        TantivyError::IoError(error) => Some(error),
+        TantivyError::OpenReadError(OpenReadError::IoError { io_error, .. }) => Some(io_error),
+        _ => None,
+    };
+    match of_the_system {
+        Some(error) if is_of_the_machine(error) => {
+            StoreError::Io { action: "open", path: "the search index".to_owned(), message: error.to_string() }
+        }
+        _ => index_failure(error.to_string()),
+    }
 }
 
 fn index_failure(message: impl Into<String>) -> StoreError {

@@ -45,7 +45,9 @@ impl SearchIndex {
         if words.is_empty() || places.is_empty() || query.limit == 0 {
             return Ok(Vec::new());
         }
-        let searcher = self.parts()?.1.searcher();
+        // Without an index nothing is found, and whoever asks is told how much is not in it.
+        let Some((_, reader)) = self.open.read().clone() else { return Ok(Vec::new()) };
+        let searcher = reader.searcher();
         let mut candidates = self.candidates(&searcher, &words, &places, query)?;
         weigh_days(&mut candidates);
         candidates

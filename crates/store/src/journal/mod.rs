@@ -18,6 +18,7 @@ use cairn_core::event::{NewRecord, Record};
 use cairn_core::ports::StoreError;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::calls::Calls;
 use crate::disk::Disk;
 use open::Tail;
 pub(crate) use writer::Durable;
@@ -32,6 +33,7 @@ pub(crate) struct Appender {
     durable: watch::Receiver<Durable>,
     closed: Arc<AtomicBool>,
     trouble: Trouble,
+    calls: Arc<Calls>,
 }
 
 impl Appender {
@@ -48,7 +50,7 @@ impl Appender {
     ) -> Result<(Self, JoinHandle<()>), StoreError> {
         let (requests, queue) = mpsc::channel(QUEUE);
         let (publish, durable) = watch::channel(Durable { tail, ..Durable::default() });
-        let trouble = Trouble::default();
+        let (trouble, calls) = (Trouble::default(), Arc::<Calls>::default());
         let writer = Writer {
             dir: dir.to_owned(),
             disk,
@@ -57,17 +59,23 @@ impl Appender {
             durable: publish,
             on_durable,
             trouble: trouble.clone(),
+            calls: Arc::clone(&calls),
         };
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || writer.run(queue))
             .map_err(crate::disk::io_error("start the writer of", dir))?;
-        Ok((Self { requests, durable, closed: Arc::default(), trouble }, thread))
+        Ok((Self { requests, durable, closed: Arc::default(), trouble, calls }, thread))
     }
 
     /// Why the last write failed, when it did.
     pub(crate) fn trouble(&self) -> Option<StoreError> {
         self.trouble.lock().clone()
+    }
+
+    /// The writer's calls into the disk.
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
     }
 
     /// What was in the way is known to be gone.

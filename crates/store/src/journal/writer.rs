@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::line;
 use super::open::Tail;
 use super::segment;
+use crate::calls::Calls;
 use crate::disk::{AppendFile, Disk, io_error, sync_dir};
 
 /// Most bytes of one group; a larger single append is a group of its own.
@@ -62,6 +63,8 @@ pub(crate) struct Writer {
     pub(crate) on_durable: Box<dyn Fn() + Send>,
     /// Why the last write failed; none: it did not.
     pub(crate) trouble: Trouble,
+    /// Its calls into the disk.
+    pub(crate) calls: Arc<Calls>,
 }
 
 /// Why the journal cannot be written at present.
@@ -114,7 +117,8 @@ impl Writer {
             }
         }
         let started = Instant::now();
-        match self.write(&mut tail, first_n, &out) {
+        let calls = Arc::clone(&self.calls);
+        match calls.within(|| self.write(&mut tail, first_n, &out)) {
             Ok(()) => {
                 let took = started.elapsed();
                 metrics::histogram!("cairn_journal_sync_seconds").record(took.as_secs_f64());

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use super::memories;
 use super::rows::Meta;
 use super::{Views, open_checked};
 use crate::journal::Durable;
+use crate::journal::open::Tail;
 use crate::journal::reader::Follower;
 
 /// Rows written together at most, so that readers see progress.
@@ -68,7 +70,8 @@ impl Applier {
         on_applied: Box<dyn Fn() + Send>,
     ) -> Self {
         let follower = Follower::new(&journal, meta.checkpoint());
-        Self { views, journal, durable, on_applied, follower, meta, is_broken: false, closing: Weak::new() }
+        let is_broken = views.db.read().is_none();
+        Self { views, journal, durable, on_applied, follower, meta, is_broken, closing: Weak::new() }
     }
 
     /// Runs until it is closed or nobody is left who could wake it.
@@ -114,10 +117,13 @@ impl Applier {
             tracing::error!(%error, applied = self.meta.n, "the views cannot be written; trying again, the journal goes on");
         }
         self.is_broken = true;
-        if let Some(db) = self.views.db.write().take() {
-            self.closing = Arc::downgrade(&db);
-        }
+        // Told first: sled may not come back from being closed.
         self.views.applied.send_modify(|applied| applied.error = Some(error));
+        let db = self.views.db.write().take();
+        if let Some(db) = db {
+            self.closing = Arc::downgrade(&db);
+            self.views.release(db);
+        }
     }
 
     /// Closes sled when its rows are not sound, so that it is made anew.
@@ -131,7 +137,8 @@ impl Applier {
         if self.closing.strong_count() > 0 {
             return Err(view_error(STILL_READ));
         }
-        let (db, meta) = open_checked(&self.views.dir, self.views.cache_bytes, &self.journal)?;
+        let views = &self.views;
+        let (db, meta) = open_checked(&views.dir, views.cache_bytes, &self.journal, &views.calls)?;
         self.follower = Follower::new(&self.journal, meta.checkpoint());
         self.meta = meta;
         self.views.show(db, &self.meta);
@@ -150,22 +157,12 @@ impl Applier {
         let db = self.views.db()?;
         loop {
             let tail = self.durable.borrow().tail;
-            if self.follower.checkpoint().n >= tail.n {
+            if self.follower.checkpoint().n >= tail.n || self.views.ending.load(Ordering::Acquire) {
                 return Ok(());
             }
-            let mut changes = Changes::new(&db);
-            let mut meta = self.meta.clone();
-            let mut of_memories = false;
-            while changes.len() < BATCH_ROWS {
-                let Some((record, position)) = self.follower.next(&tail)? else { break };
-                apply(&mut changes, &mut meta, &record, position)?;
-                of_memories |= memories::is_changed_by(&record.event);
-            }
-            changes.write(&mut meta)?;
-            if of_memories {
+            if apply_next(&db, &mut self.follower, &mut self.meta, &tail)? {
                 self.views.memories_changed();
             }
-            self.meta = meta;
             self.publish();
         }
     }
@@ -189,11 +186,36 @@ impl Applier {
     fn finish(&mut self) {
         self.step();
         let db = self.views.db.write().take();
-        if let Some(Err(error)) = db.as_deref().map(Db::flush) {
-            tracing::warn!(%error, "the views could not be flushed; the next start applies the journal again");
+        if let Some(db) = db {
+            if let Err(error) = db.flush() {
+                tracing::warn!(%error, "the views could not be flushed; the next start applies the journal again");
+            }
+            self.views.release(db);
         }
-        drop(db);
         self.views.applied.send_modify(|applied| applied.closed = true);
         (self.on_applied)();
     }
+}
+
+/// Applies what follows, up to some number of rows. Returns whether a memory changed.
+///
+/// # Errors
+/// The journal is damaged, or the rows cannot be written.
+pub(crate) fn apply_next(
+    db: &Db,
+    follower: &mut Follower,
+    meta: &mut Meta,
+    tail: &Tail,
+) -> Result<bool, StoreError> {
+    let mut changes = Changes::new(db);
+    let mut next = meta.clone();
+    let mut of_memories = false;
+    while changes.len() < BATCH_ROWS {
+        let Some((record, position)) = follower.next(tail)? else { break };
+        apply(&mut changes, &mut next, &record, position)?;
+        of_memories |= memories::is_changed_by(&record.event);
+    }
+    changes.write(&mut next)?;
+    *meta = next;
+    Ok(of_memories)
 }
