@@ -233,6 +233,11 @@ impl House {
         self.shared.set_agents(agents);
     }
 
+    /// Waits until a model has answered; at once where one has since this was asked last.
+    pub async fn model_answered(&self) {
+        self.shared.models.answers.notified().await;
+    }
+
     /// Bounds, times and prices from here on. How many messages are admitted at once stays as it began.
     pub fn set_limits(&self, limits: HouseLimits, talk: TalkLimits, prices: BTreeMap<String, Price>) {
         self.shared.set_limits(limits, talk, prices);

@@ -10,6 +10,7 @@ use cairn_core::tokens::Correction;
 use cairn_core::window::has_room;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::agent::AgentRuntime;
 use crate::figures;
@@ -26,12 +27,14 @@ struct Known {
 pub(crate) struct Models {
     known: Mutex<BTreeMap<String, Known>>,
     cool_downs: Mutex<CoolDowns>,
+    /// Told whenever a model has answered.
+    pub(crate) answers: Notify,
 }
 
 impl Models {
     /// Nothing is known yet.
     pub(crate) fn new(cool_downs: CoolDowns) -> Self {
-        Self { known: Mutex::default(), cool_downs: Mutex::new(cool_downs) }
+        Self { known: Mutex::default(), cool_downs: Mutex::new(cool_downs), answers: Notify::new() }
     }
 
     /// Other pauses from here on; those under way end as they began.
@@ -59,6 +62,7 @@ impl Models {
 
     /// A call of a model succeeded.
     pub(crate) fn answered(&self, model: &str) {
+        self.answers.notify_one();
         let mut known = self.known.lock();
         if let Some(known) = known.get_mut(model).filter(|known| known.health.trouble.is_some()) {
             known.health.answered();

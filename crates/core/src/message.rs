@@ -1,5 +1,7 @@
 //! What a conversation is made of: entries, their parts, tool calls, and messages not yet in a turn.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -76,6 +78,23 @@ pub struct ToolCall {
     pub name: String,
     /// The arguments; a JSON string holding the raw text when the model wrote invalid JSON.
     pub arguments: serde_json::Value,
+}
+
+impl ToolCall {
+    /// Its arguments by name: texts as they are, anything else as JSON. Arguments that are no object have one, without
+    /// a name.
+    pub(crate) fn fields(&self) -> Vec<(&str, Cow<'_, str>)> {
+        fn text(value: &serde_json::Value) -> Cow<'_, str> {
+            value.as_str().map_or_else(|| value.to_string().into(), Cow::Borrowed)
+        }
+        match &self.arguments {
+            serde_json::Value::Null => Vec::new(),
+            serde_json::Value::Object(fields) => {
+                fields.iter().map(|(key, value)| (key.as_str(), text(value))).collect()
+            }
+            other => vec![("", text(other))],
+        }
+    }
 }
 
 /// One item of a channel's history. Immutable once in the journal.

@@ -22,6 +22,8 @@ pub struct ChatRequest {
     pub messages: Vec<ChatMessage>,
     /// Tools that the model may call.
     pub tools: Vec<ToolDef>,
+    /// None of them may be called for this answer. They are listed all the same: they are part of the stable prefix.
+    pub last_call: bool,
     /// Most tokens of the answer.
     pub max_output_tokens: u64,
 }
@@ -74,8 +76,9 @@ pub enum ChatMessage {
         /// Pictures of it, for models that take pictures; the text names them.
         images: Vec<Part>,
     },
-    /// Volatile context at the tail (recalled memories, the clock), marked as data in its own text. Wire formats
-    /// merge it into the user's message before it, or send it as a user's message.
+    /// Volatile context at the tail (recalled memories, the clock), marked as data in its own text. Wire formats put it
+    /// at the very end of the message before it, a person's or the last result; where there is none, it is a user's
+    /// message.
     Context {
         /// The text.
         text: String,

@@ -114,7 +114,7 @@ fn of_end(
     }
     let words = match (end.outcome, &end.summary) {
         (RunOutcome::Committed, Some(summary)) if summary.made_by == MADE_BY_DIGEST => DIGESTED,
-        (RunOutcome::Failed | RunOutcome::Rejected, _) => FAILED,
+        (RunOutcome::Failed, _) => FAILED,
         _ => return None,
     };
     // After the clock was set back nobody knows how long ago the last one was.
@@ -146,7 +146,11 @@ pub fn report(end: &RunEnd) -> String {
             format!("Compaction `{}` had nothing left to do.", end.run)
         }
         (RunOutcome::Cancelled, _) => format!("Compaction `{}` was cancelled.", end.run),
-        (RunOutcome::Rejected | RunOutcome::Failed, _) => format!(
+        (RunOutcome::Rejected, _) => format!(
+            "Compaction `{}` was not worth it: a summary would free next to nothing, so the conversation is as it was.",
+            end.run
+        ),
+        (RunOutcome::Failed, _) => format!(
             "Compaction `{}` failed; the conversation is as it was. Whoever runs me finds the reason in the log.",
             end.run
         ),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::tool::closest;
+
 /// When a window that was only discovered is too small to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -117,15 +119,17 @@ pub struct ResultGuardSettings {
     pub artifact_days: u32,
     /// Most MiB that the artifacts of a channel take: over it, those that were read longest ago expire; 0: no limit.
     pub artifact_mib: u64,
-    /// Classes of tools by their names; what is not named is as the tool says.
+    /// Classes of tools: by `TOOL`, `SERVER/TOOL`, `SERVER/*` or `*`; what is not named is as the tool says.
     pub classes: BTreeMap<String, ResultClass>,
 }
 
 impl ResultGuardSettings {
-    /// The class of a tool: as it is configured, or as a built-in tool is; `None` leaves it to the tool.
+    /// The class of a tool: as the entry says that names it most closely, or as a built-in tool is; `None` leaves it to the
+    /// tool. `tool`: the name that models know it by.
     pub fn class(&self, tool: &str) -> Option<ResultClass> {
         let built_in = (tool == "history_read").then_some(ResultClass::KeepRecent);
-        self.classes.get(tool).copied().or(built_in)
+        let entry = closest(self.classes.keys(), tool).and_then(|(entry, _)| self.classes.get(entry));
+        entry.copied().or(built_in)
     }
 }
 
@@ -153,4 +157,35 @@ pub enum IdentifierPolicy {
     Anonymize,
     /// The model does as it likes.
     Off,
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const OFFLOAD: ResultClass = ResultClass::AlwaysOffload;
+    const RECENT: ResultClass = ResultClass::KeepRecent;
+
+    #[rstest]
+    #[case(&[("browse", OFFLOAD)], "web__browse", Some(OFFLOAD))]
+    #[case(&[("web/browse", OFFLOAD)], "web__browse", Some(OFFLOAD))]
+    #[case(&[("web/*", OFFLOAD)], "web__browse", Some(OFFLOAD))]
+    #[case(&[("web__browse", OFFLOAD)], "web__browse", Some(OFFLOAD))]
+    #[case(&[("browse", OFFLOAD)], "browse", Some(OFFLOAD))]
+    #[case(&[("web/*", OFFLOAD), ("web/browse", RECENT)], "web__browse", Some(RECENT))]
+    #[case(&[("web/*", OFFLOAD), ("browse", RECENT)], "web__browse", Some(RECENT))]
+    #[case(&[("other/browse", OFFLOAD)], "web__browse", None)]
+    #[case(&[], "history_read", Some(RECENT))]
+    #[case(&[("history_read", OFFLOAD)], "history_read", Some(OFFLOAD))]
+    fn a_class_takes_the_names_that_people_see(
+        #[case] classes: &[(&str, ResultClass)],
+        #[case] tool: &str,
+        #[case] class: Option<ResultClass>,
+    ) {
+        let classes = classes.iter().map(|(entry, class)| ((*entry).to_owned(), *class)).collect();
+        let settings = ResultGuardSettings { classes, ..ResultGuardSettings::default() };
+        assert_eq!(settings.class(tool), class);
+    }
 }

@@ -148,6 +148,9 @@ pub struct ToolUse {
     /// The approval that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalId>,
+    /// The entry of `always_allow` by which nobody was asked, although the call would have needed an approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_by: Option<String>,
 }
 
 /// Which calls of the log are meant.
@@ -207,15 +210,69 @@ pub fn offered_name(server: &str, tool: &str) -> Option<String> {
     (!tool.is_empty() && is_name(&name)).then_some(name)
 }
 
-/// Whether a list of tools names that tool. A tool of a server is named `SERVER/TOOL`, all of a server's `SERVER/*`; others by
-/// their name.
-pub fn is_listed<'a>(list: impl IntoIterator<Item = &'a String>, server: Option<&str>, tool: &str) -> bool {
-    list.into_iter().any(|listed| match server {
-        Some(server) => {
-            listed.split_once('/').is_some_and(|(of, name)| of == server && (name == "*" || name == tool))
-        }
-        None => listed == tool,
-    })
+/// How closely an entry of a list names a tool, the loosest first. Of several entries the closest counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Closeness {
+    /// `*`: every tool.
+    Any,
+    /// `SERVER/*`: every tool of that server.
+    Server,
+    /// `TOOL`: the tool of that name, whichever server has it.
+    Name,
+    /// `SERVER/TOOL`, or the name of a tool that is not a server's: this tool and no other.
+    Exact,
+}
+
+/// How an entry of a list names a tool, if it does. `offered`: the name that models know the tool by, which is accepted as
+/// an entry, too.
+pub fn closeness(entry: &str, offered: &str) -> Option<Closeness> {
+    if entry == "*" {
+        return Some(Closeness::Any);
+    }
+    if entry == offered {
+        return Some(Closeness::Exact);
+    }
+    let (server, tool) = offered.split_once(SERVER_SEPARATOR)?;
+    match entry.split_once('/') {
+        Some((of, "*")) if of == server => Some(Closeness::Server),
+        Some((of, name)) if of == server && name == tool => Some(Closeness::Exact),
+        None if entry == tool => Some(Closeness::Name),
+        Some(_) | None => None,
+    }
+}
+
+/// The entry of a list that names a tool most closely.
+pub fn closest<'a>(
+    entries: impl IntoIterator<Item = &'a String>,
+    offered: &str,
+) -> Option<(&'a String, Closeness)> {
+    let named = entries.into_iter().filter_map(|entry| Some((entry, closeness(entry, offered)?)));
+    named.max_by_key(|(_, closeness)| *closeness)
+}
+
+/// The server that an entry of a list is about, whether or not there is one.
+pub fn server_of(entry: &str) -> Option<&str> {
+    entry.split_once('/').or_else(|| entry.split_once(SERVER_SEPARATOR)).map(|(server, _)| server)
+}
+
+/// Whether an entry could name a tool at all: `*`, `TOOL`, `SERVER/TOOL` or `SERVER/*`.
+pub fn is_entry(entry: &str) -> bool {
+    match entry.split_once('/') {
+        None => entry == "*" || is_name(entry),
+        Some((server, tool)) => is_name(server) && (tool == "*" || is_name(tool)),
+    }
+}
+
+/// A tool's name for people: `SERVER/TOOL`, or the name of one that is not a server's.
+pub fn shown_name(offered: &str) -> String {
+    offered.replacen(SERVER_SEPARATOR, "/", 1)
+}
+
+/// Whether an agent's list of tools grants it that tool: a server's tool has to be named with its server.
+pub fn is_granted<'a>(list: impl IntoIterator<Item = &'a String>, offered: &str) -> bool {
+    let granted =
+        |entry: &String| matches!(closeness(entry, offered), Some(Closeness::Server | Closeness::Exact));
+    list.into_iter().any(granted)
 }
 
 #[cfg(test)]
@@ -256,22 +313,92 @@ mod tests {
     }
 
     #[rstest]
-    #[case(&["files/*"], Some("files"), "read", true)]
-    #[case(&["files/read"], Some("files"), "read", true)]
-    #[case(&["files/read"], Some("files"), "write", false)]
-    #[case(&["files/*"], Some("file"), "read", false)]
-    #[case(&["fetch"], None, "fetch", true)]
-    #[case(&["fetch"], Some("fetch"), "fetch", false)]
-    #[case(&["*"], Some("files"), "read", false)]
-    #[case(&[], Some("files"), "read", false)]
-    fn a_list_names_tools(
-        #[case] list: &[&str],
+    #[case("*", "files__read", Some(Closeness::Any))]
+    #[case("*", "history_read", Some(Closeness::Any))]
+    #[case("files/*", "files__read", Some(Closeness::Server))]
+    #[case("read", "files__read", Some(Closeness::Name))]
+    #[case("files/read", "files__read", Some(Closeness::Exact))]
+    #[case("files__read", "files__read", Some(Closeness::Exact))]
+    #[case("history_read", "history_read", Some(Closeness::Exact))]
+    #[case("files/_read", "files___read", Some(Closeness::Exact))]
+    #[case("files/a__b", "files__a__b", Some(Closeness::Exact))]
+    #[case("files/write", "files__read", None)]
+    #[case("file/*", "files__read", None)]
+    #[case("files", "files__read", None)]
+    #[case("files/", "files__read", None)]
+    #[case("files/re*", "files__read", None)]
+    #[case("*/read", "files__read", None)]
+    #[case("Read", "files__read", None)]
+    #[case("history/read", "history_read", None)]
+    #[case("", "files__read", None)]
+    fn an_entry_names_tools_as_people_and_as_models_know_them(
+        #[case] entry: &str,
+        #[case] offered: &str,
+        #[case] named: Option<Closeness>,
+    ) {
+        assert_eq!(closeness(entry, offered), named);
+    }
+
+    #[test]
+    fn the_closest_entry_counts_wherever_it_stands() {
+        let list = |entries: &[&str]| entries.iter().map(ToString::to_string).collect::<Vec<_>>();
+        for entries in [["*", "files/*", "read", "files/read"], ["files/read", "read", "files/*", "*"]] {
+            for (n, closest_is) in [(4, "files/read"), (3, "read"), (2, "files/*"), (1, "*")] {
+                let rank = |entry: &&str| closeness(entry, "files__read").unwrap();
+                let mut entries = entries;
+                entries.sort_by_key(rank);
+                let entries = list(&entries[..n]);
+                assert_eq!(closest(&entries, "files__read").unwrap().0, closest_is);
+            }
+        }
+        assert_eq!(closest(&list(&["other/*", "write"]), "files__read"), None);
+    }
+
+    #[rstest]
+    #[case("*", true, None)]
+    #[case("browse", true, None)]
+    #[case("web/browse", true, Some("web"))]
+    #[case("web/*", true, Some("web"))]
+    #[case("web__browse", true, Some("web"))]
+    #[case("web/", false, Some("web"))]
+    #[case("/browse", false, Some(""))]
+    #[case("web/browse/it", false, Some("web"))]
+    #[case("web/br*", false, Some("web"))]
+    #[case("br*", false, None)]
+    #[case("", false, None)]
+    fn what_can_name_no_tool_is_no_entry(
+        #[case] entry: &str,
+        #[case] fits: bool,
         #[case] server: Option<&str>,
-        #[case] tool: &str,
-        #[case] listed: bool,
+    ) {
+        assert_eq!((is_entry(entry), server_of(entry)), (fits, server));
+    }
+
+    #[rstest]
+    #[case(&["files/*"], "files__read", true)]
+    #[case(&["files/read"], "files__read", true)]
+    #[case(&["files/read"], "files__write", false)]
+    #[case(&["files/*"], "file__read", false)]
+    #[case(&["fetch"], "fetch", true)]
+    #[case(&["fetch"], "fetch__fetch", false)]
+    #[case(&["fetch", "fetch/*"], "fetch__fetch", true)]
+    #[case(&["*"], "files__read", false)]
+    #[case(&[], "files__read", false)]
+    fn an_agent_is_granted_what_its_list_names_with_its_server(
+        #[case] list: &[&str],
+        #[case] offered: &str,
+        #[case] granted: bool,
     ) {
         let list: Vec<String> = list.iter().map(ToString::to_string).collect();
-        assert_eq!(is_listed(&list, server, tool), listed);
+        assert_eq!(is_granted(&list, offered), granted);
+    }
+
+    #[rstest]
+    #[case("files__read", "files/read")]
+    #[case("files__a__b", "files/a__b")]
+    #[case("memory_save", "memory_save")]
+    fn people_see_a_servers_tool_below_its_server(#[case] offered: &str, #[case] shown: &str) {
+        assert_eq!(shown_name(offered), shown);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::conversation::Conversation;
 use crate::memory::{Memory, Scope};
 use crate::message::{Entry, Role};
-use crate::tool::Effect;
+use crate::tool::{Closeness, Effect, closest};
 
 /// Most people who are told apart by name; more of them count as unknown people.
 pub const PEOPLE_MAX: usize = 64;
@@ -118,11 +118,18 @@ pub struct TrustSettings {
     pub approvers: BTreeSet<String>,
     /// Seconds after which a request for a yes is void.
     pub approval_secs: u64,
+    /// Calls that need no yes: `SERVER/TOOL`, `SERVER/*`, a tool's name, or `*`.
+    pub always_allow: BTreeSet<String>,
 }
 
 impl Default for TrustSettings {
     fn default() -> Self {
-        Self { trusted: BTreeSet::new(), approvers: BTreeSet::new(), approval_secs: 300 }
+        Self {
+            trusted: BTreeSet::new(),
+            approvers: BTreeSet::new(),
+            approval_secs: 300,
+            always_allow: BTreeSet::new(),
+        }
     }
 }
 
@@ -140,6 +147,13 @@ impl TrustSettings {
     /// They may say yes in a chat.
     pub fn may_approve(&self, person: &str) -> bool {
         names(&self.approvers, person)
+    }
+
+    /// The entry of `always_allow` by which a call needs no yes. `exact`: the tool has to be named by itself, since it
+    /// destroys something or remembers.
+    pub fn allowed_by(&self, tool: &str, exact: bool) -> Option<&str> {
+        let (entry, closeness) = closest(&self.always_allow, tool)?;
+        (!exact || closeness == Closeness::Exact).then_some(entry)
     }
 
     /// Why a call has to wait for a yes while the window holds those voices; `None`: it has not.
@@ -238,6 +252,26 @@ mod tests {
         let voices = Voices::of_window(&conversation(entries), []);
         assert_eq!(trust().objection(Effect::Changes, &voices).is_some(), asks, "{voices:?}");
         assert_eq!(trust().objection(Effect::Reads, &voices), None);
+    }
+
+    #[rstest]
+    #[case(&["files/write"], "files__write", Some("files/write"), Some("files/write"))]
+    #[case(&["files/*"], "files__write", Some("files/*"), None)]
+    #[case(&["write"], "files__write", Some("write"), None)]
+    #[case(&["*"], "files__write", Some("*"), None)]
+    #[case(&["*", "files/write"], "files__write", Some("files/write"), Some("files/write"))]
+    #[case(&["memory_save"], "memory_save", Some("memory_save"), Some("memory_save"))]
+    #[case(&["notes/*"], "files__write", None, None)]
+    #[case(&[], "files__write", None, None)]
+    fn what_is_always_allowed_needs_no_yes_and_what_destroys_has_to_be_named_by_itself(
+        #[case] always_allow: &[&str],
+        #[case] tool: &str,
+        #[case] allowed_by: Option<&str>,
+        #[case] if_exact: Option<&str>,
+    ) {
+        let always_allow = always_allow.iter().map(ToString::to_string).collect();
+        let trust = TrustSettings { always_allow, ..TrustSettings::default() };
+        assert_eq!((trust.allowed_by(tool, false), trust.allowed_by(tool, true)), (allowed_by, if_exact));
     }
 
     #[test]

@@ -368,20 +368,19 @@ fn pins() -> (ServerPin, ServerPin) {
 fn tools() -> Vec<Event> {
     let arguments = serde_json::json!({ "path": "/srv/notes.txt" });
     let caused_by = BTreeSet::from(["telegram/7".to_owned()]);
-    let used = |outcome, error: Option<&str>, approval: Option<&str>| {
-        Event::ToolUsed(ToolUse {
-            turn: "t1".into(),
-            call: "c1".into(),
-            tool: "files__write".into(),
-            effect: Effect::Changes,
-            caused_by: caused_by.clone(),
-            arguments: arguments.clone(),
-            outcome,
-            error: error.map(Into::into),
-            duration_ms: 12,
-            bytes: 40,
-            approval: approval.map(Into::into),
-        })
+    let used = |outcome, error: Option<&str>, approval: Option<&str>| ToolUse {
+        turn: "t1".into(),
+        call: "c1".into(),
+        tool: "files__write".into(),
+        effect: Effect::Changes,
+        caused_by: caused_by.clone(),
+        arguments: arguments.clone(),
+        outcome,
+        error: error.map(Into::into),
+        duration_ms: 12,
+        bytes: 40,
+        approval: approval.map(Into::into),
+        allowed_by: None,
     };
     let approval = Approval {
         id: "k7p2xm".into(),
@@ -406,14 +405,18 @@ fn tools() -> Vec<Event> {
     };
     vec![
         Event::EntryAdded { entry: Entry { role: Role::Tool, ..result } },
-        used(ToolOutcome::Done, None, Some("k7p2xm")),
-        used(ToolOutcome::TimedOut, Some("it took longer than 60 s"), None),
+        Event::ToolUsed(used(ToolOutcome::Done, None, Some("k7p2xm"))),
+        Event::ToolUsed(used(ToolOutcome::TimedOut, Some("it took longer than 60 s"), None)),
         Event::ApprovalAsked { approval },
         settled(ApprovalOutcome::Granted, Some("telegram/7")),
         settled(ApprovalOutcome::Expired, None),
         Event::ServerApproved { pin: pins().0 },
         Event::ServerApproved { pin: pins().1 },
         Event::ServerRevoked { server: "files".into() },
+        Event::ToolUsed(ToolUse {
+            allowed_by: Some("files/*".into()),
+            ..used(ToolOutcome::Done, None, None)
+        }),
     ]
 }
 

@@ -1,5 +1,7 @@
 //! The roster: the agents' settings and models, made from the configuration on first use.
 
+pub mod windows;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +20,8 @@ use crate::config::{AgentConfig, Config, Live, Loaded};
 use crate::models;
 use crate::toolshed::Toolshed;
 
-/// How long a model's server may take to say how large its window is. It is asked at the start, and by
-/// reloads until it has answered.
+/// How long a model's server may take to say how large its window is. It is asked at the start, and again until it has
+/// answered ([`windows`]).
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The agents of a configuration.
@@ -72,20 +74,6 @@ impl Roster {
         self.live.now().config.agents.iter().map(|agent| agent.id.clone()).collect()
     }
 
-    /// Tools that agents name a class of results for and nobody offers, with their agents.
-    pub fn unknown_classes(&self) -> Vec<(AgentId, String)> {
-        let loaded = self.live.now();
-        let agents = loaded.config.agents.iter();
-        agents
-            .flat_map(|agent| {
-                let offered = self.tools.defs(agent);
-                let classes = agent.result_guard.classes.keys();
-                let unknown = classes.filter(move |name| !offered.iter().any(|tool| tool.name == **name));
-                unknown.map(|name| (agent.id.clone(), name.clone())).collect::<Vec<_>>()
-            })
-            .collect()
-    }
-
     /// Whether that agent is configured.
     pub fn knows(&self, id: &AgentId) -> bool {
         self.live.now().config.agent(id.as_str()).is_some()
@@ -132,6 +120,38 @@ impl Roster {
         Ok(agents.filter_map(|agent| self.runtime(&loaded.config, agent, &reached)).collect())
     }
 
+    /// Whether a server has not said yet how large the window of its model is, or that it lists none.
+    pub fn lacks_windows(&self) -> bool {
+        let reached = self.reached.lock().clone();
+        reached.is_some_and(|(loaded, reached)| {
+            lacking(&loaded.config, &reached.models, &reached.listed).next().is_some()
+        })
+    }
+
+    /// Asks those servers once more. True: one has said so now, and whoever holds agents is to have them anew.
+    pub async fn ask_again(&self) -> bool {
+        let Some((loaded, reached)) = self.reached.lock().clone() else { return false };
+        let listed = discovered(&loaded.config, &reached.models, reached.listed.clone()).await;
+        let found: Vec<_> = listed.iter().filter(|(id, _)| !reached.listed.contains_key(*id)).collect();
+        if found.is_empty() {
+            return false;
+        }
+        for (model, window) in found {
+            tracing::info!(model, window, "the model's server has been asked for its window");
+        }
+        let reached = Arc::new(Reached { models: reached.models.clone(), listed });
+        {
+            let mut kept = self.reached.lock();
+            // A reload meanwhile has asked by itself.
+            if !kept.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, &loaded)) {
+                return false;
+            }
+            *kept = Some((Arc::clone(&loaded), Arc::clone(&reached)));
+        }
+        self.warn_of_all(&loaded.config, &reached);
+        true
+    }
+
     /// Has the house's agents be as configuration and tools have them now.
     ///
     /// # Errors
@@ -161,13 +181,21 @@ impl Roster {
         }
         let kept = before.map(|(before, reached)| kept(before, &reached.listed, loaded)).unwrap_or_default();
         let listed = discovered(config, &models, kept).await;
+        for model in lacking(config, &models, &listed).filter(|_| self.told.is_some()) {
+            tracing::warn!(
+                model,
+                "the model's server does not answer yet: how large its window is will be asked when it does; \
+                 context_window of the model says so at once"
+            );
+        }
         let reached = Reached { models, listed };
-        config
-            .agents
-            .iter()
-            .filter_map(|agent| self.runtime(config, agent, &reached))
-            .for_each(|it| self.warn_of_windows(&it));
+        self.warn_of_all(config, &reached);
         Ok(reached)
+    }
+
+    fn warn_of_all(&self, config: &Config, reached: &Reached) {
+        let agents = config.agents.iter().filter_map(|agent| self.runtime(config, agent, reached));
+        agents.for_each(|agent| self.warn_of_windows(&agent));
     }
 
     fn runtime(&self, config: &Config, agent: &AgentConfig, reached: &Reached) -> Option<AgentRuntime> {
@@ -220,39 +248,43 @@ fn kept(before: &Loaded, listed: &Listed, now: &Loaded) -> Listed {
     listed.iter().filter(|(id, _)| is_same(id)).map(|(id, window)| (id.clone(), *window)).collect()
 }
 
-/// What the servers of the models say how large their windows are, where no agent gets by without: those of whom nothing
-/// is known are asked, all at once, each of them once.
+/// Models whose windows are not known although an agent needs them: neither configuration nor server has said.
+fn lacking<'a>(
+    config: &'a Config,
+    models: &'a BTreeMap<String, Arc<dyn ChatModel>>,
+    known: &'a Listed,
+) -> impl Iterator<Item = &'a str> {
+    let needed = |id: &str| {
+        config.agents.iter().any(|agent| agent.context_window.is_none() && used(agent).contains(&id))
+    };
+    let unknown = models.iter().filter(move |(id, model)| {
+        model.info().context_window.is_none() && needed(id) && !known.contains_key(*id)
+    });
+    unknown.map(|(id, _)| id.as_str())
+}
+
+/// What the servers of the models say how large their windows are: those of whom nothing is known are asked, all at once,
+/// each of them once.
 async fn discovered(
     config: &Config,
     models: &BTreeMap<String, Arc<dyn ChatModel>>,
     mut known: Listed,
 ) -> Listed {
-    let needed = |id: &str| {
-        config.agents.iter().any(|agent| agent.context_window.is_none() && used(agent).contains(&id))
-    };
-    let asked = models.iter().filter(|(id, model)| {
-        model.info().context_window.is_none() && needed(id) && !known.contains_key(*id)
-    });
-    let answers = asked.map(|(id, model)| async move { Some((id.clone(), discover(model.as_ref()).await?)) });
+    let asked = lacking(config, models, &known);
+    let answers =
+        asked.map(|id| async move { Some((id.to_owned(), discover(models.get(id)?.as_ref()).await?)) });
     let answers = join_all(answers).await;
     known.extend(answers.into_iter().flatten());
     known
 }
 
-/// `None`: the server does not answer, and is asked again by the next reload.
+/// `None`: the server does not answer, and is asked again.
 async fn discover(model: &dyn ChatModel) -> Option<Option<u64>> {
     let answer = tokio::time::timeout(DISCOVERY_TIMEOUT, model.discover_window()).await;
     match answer {
         Ok(Ok(window)) => Some(window),
-        Ok(Err(error @ Unanswered)) => {
-            tracing::debug!(model = %model.info().id, %error, "the next reload asks again");
-            None
-        }
-        Err(_elapsed) => {
-            tracing::warn!(
-                model = %model.info().id,
-                "the model's server does not say how large its window is; set context_window of the model"
-            );
+        Ok(Err(Unanswered)) | Err(_) => {
+            tracing::debug!(model = %model.info().id, "the model's server does not say how large its window is");
             None
         }
     }

@@ -1,6 +1,6 @@
 //! The toolshed: all tools that agents' models may call, as they are now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,14 @@ use cairn_actors::{BadTool, all_tools, effect_of_builtin};
 use cairn_core::mcp::Pins;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::{Clock, Tool, Toolset};
-use cairn_core::tool::{Effect, SERVER_SEPARATOR, is_listed};
+use cairn_core::tool::{Effect, SERVER_SEPARATOR, is_entry, is_granted, server_of};
 use cairn_tools::fetch::{BadFetch, Fetch, FetchSettings};
 use cairn_tools::mcp::{Reach, ServerSettings, Servers, Surroundings};
 use secrecy::SecretString;
 
-use crate::config::{AgentConfig, Environment as _, FetchConfig, Loaded, McpConfig, ProcessEnvironment};
+use crate::config::{
+    AgentConfig, Config, Environment as _, FetchConfig, Loaded, McpConfig, ProcessEnvironment,
+};
 
 /// The name of the tool that reads from the web.
 const FETCH: &str = "fetch";
@@ -74,6 +76,17 @@ impl Toolshed {
         &self.servers
     }
 
+    /// What `classes` and `always_allow` of agents name and nobody has, by what is approved now; in words.
+    pub fn unmatched(&self, config: &Config) -> BTreeSet<String> {
+        let approved = |server: &str| {
+            let pin = self.servers.pin(server)?;
+            Some(pin.tools.into_iter().map(|tool| tool.name).collect())
+        };
+        let known = KnownTools::new(config, &self.linked, approved);
+        // Linked tools were checked when this was made.
+        known.map_or_else(|_bad_tool| BTreeSet::new(), |known| known.unmatched(&config.agents))
+    }
+
     /// What an agent's model may call: always in the same order, so that its prompt stays the same.
     pub fn defs(&self, agent: &AgentConfig) -> Vec<ToolDef> {
         self.listed(agent).into_iter().map(|(def, _, _)| def).collect()
@@ -89,19 +102,99 @@ impl Toolshed {
                 None => (def.clone(), "built-in".to_owned(), effect_of_builtin(&def.name)),
             })
             .collect();
-        if let Some(fetch) = self.fetch.as_ref().filter(|_| is_listed(&agent.tools, None, FETCH)) {
+        if let Some(fetch) = self.fetch.as_ref().filter(|_| is_granted(&agent.tools, FETCH)) {
             out.push((fetch.def(), "built-in".to_owned(), fetch.effect()));
         }
         let offered = self.servers.offered();
         let mut offered: Vec<_> = offered
             .into_iter()
-            .filter(|offered| is_listed(&agent.tools, Some(&offered.server), &offered.tool))
+            .filter(|offered| is_granted(&agent.tools, &offered.def.name))
             .map(|offered| (offered.def, offered.server, offered.effect))
             .collect();
         offered.sort_by(|(a, _, _), (b, _, _)| a.name.cmp(&b.name));
         out.extend(offered);
         out
     }
+}
+
+/// The tools that there are, to find entries of agents' lists that name none.
+#[derive(Debug)]
+pub struct KnownTools {
+    /// Those of no server.
+    own: BTreeSet<String>,
+    /// What is approved of each server; `None`: nothing, or nobody could tell.
+    servers: BTreeMap<String, Option<BTreeSet<String>>>,
+}
+
+impl KnownTools {
+    /// The tools of a configuration. `approved`: what is approved of a server, by its id.
+    ///
+    /// # Errors
+    /// A linked tool cannot be offered.
+    pub fn new(
+        config: &Config,
+        linked: &[Arc<dyn Tool>],
+        approved: impl Fn(&str) -> Option<BTreeSet<String>>,
+    ) -> Result<Self, BadTool> {
+        let mut own: BTreeSet<_> = all_tools(linked)?.into_iter().map(|def| def.name).collect();
+        own.extend(config.fetch.enabled.then(|| FETCH.to_owned()));
+        let servers = config.mcp.iter().map(|server| (server.id.clone(), approved(&server.id))).collect();
+        Ok(Self { own, servers })
+    }
+
+    /// What `classes` and `always_allow` of these agents name and nobody has, in words, each once. What a server has of
+    /// which nothing is known is not judged.
+    pub fn unmatched(&self, agents: &[AgentConfig]) -> BTreeSet<String> {
+        let told = |(key, entry): (&str, &String)| match self.find(entry) {
+            Found::Missing(why) => Some(format!("`{key}` names \"{entry}\", and {why}; nothing comes of it")),
+            Found::There | Found::Unknown => None,
+        };
+        agents.iter().flat_map(entries).filter_map(told).collect()
+    }
+
+    /// Whether an entry names what a server may have of which nothing is known.
+    pub fn is_open(&self, agents: &[AgentConfig]) -> bool {
+        agents.iter().flat_map(entries).any(|(_, entry)| matches!(self.find(entry), Found::Unknown))
+    }
+
+    fn find(&self, entry: &str) -> Found {
+        if entry == "*" || self.own.contains(entry) || !is_entry(entry) {
+            // What is no entry at all was told with the file.
+            return Found::There;
+        }
+        let Some(server) = server_of(entry) else {
+            let has = |tools: &Option<BTreeSet<String>>| tools.as_ref().map(|tools| tools.contains(entry));
+            let answers: Vec<_> = self.servers.values().map(has).collect();
+            return match answers {
+                answers if answers.contains(&Some(true)) => Found::There,
+                answers if answers.contains(&None) => Found::Unknown,
+                _ => Found::Missing("there is no tool of that name".to_owned()),
+            };
+        };
+        let tool = entry[server.len()..].trim_start_matches('/');
+        let tool = tool.strip_prefix(SERVER_SEPARATOR).unwrap_or(tool);
+        match self.servers.get(server) {
+            None if entry.contains('/') => Found::There,
+            None => Found::Missing(format!("there is no server `{server}` in [[mcp]]")),
+            Some(_) if tool == "*" => Found::There,
+            Some(None) => Found::Unknown,
+            Some(Some(tools)) if tools.contains(tool) => Found::There,
+            Some(Some(_)) => Found::Missing(format!("no tool `{tool}` of `{server}` is approved")),
+        }
+    }
+}
+
+enum Found {
+    There,
+    Unknown,
+    /// Why there is none.
+    Missing(String),
+}
+
+/// The entries of an agent's lists that name tools, with their keys; those of `tools` are checked with the file.
+fn entries(agent: &AgentConfig) -> impl Iterator<Item = (&str, &String)> {
+    let classes = agent.result_guard.classes.keys().map(|entry| ("classes", entry));
+    classes.chain(agent.trust.always_allow.iter().map(|entry| ("always_allow", entry)))
 }
 
 impl Toolset for Toolshed {
@@ -150,6 +243,7 @@ fn fetch_settings(fetch: &FetchConfig) -> FetchSettings {
 /// A server with its secrets. `state`: the state folder, which has its working folder.
 fn settings(loaded: &Loaded, server: &McpConfig, state: &Path) -> ServerSettings {
     let secrets = loaded.mcp_secrets(&server.id);
+    let struck_out = secrets.env.values().chain(secrets.headers.values()).cloned().collect();
     let with = |plain: &BTreeMap<String, String>, secret: BTreeMap<String, SecretString>| {
         let plain = plain.iter().map(|(name, value)| (name.clone(), SecretString::from(value.clone())));
         plain.chain(secret).collect::<BTreeMap<_, _>>()
@@ -171,6 +265,7 @@ fn settings(loaded: &Loaded, server: &McpConfig, state: &Path) -> ServerSettings
     ServerSettings {
         id: server.id.clone(),
         reach,
+        secrets: struck_out,
         start_timeout: Duration::from_secs(server.start_timeout_secs),
         call_timeout: Duration::from_secs(server.timeout_secs),
         message_bytes_max: (server.max_message_mib as usize) << 20,

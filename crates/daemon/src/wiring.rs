@@ -26,6 +26,7 @@ use crate::networks::{self, BadNetwork, Networks};
 use crate::registry::DaemonRegistry;
 use crate::reload::{ReloadDeps, Reloader, SetLevel};
 use crate::roster::Roster;
+use crate::roster::windows::WindowWatch;
 use crate::socket::{self, Home, Socket, SocketError};
 use crate::toolshed::{BadToolshed, Toolshed};
 
@@ -73,6 +74,11 @@ impl Tools {
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         Self(tools.into_iter().collect())
     }
+
+    /// Each of them.
+    pub(crate) fn all(&self) -> &[Arc<dyn Tool>] {
+        &self.0
+    }
 }
 
 impl std::fmt::Debug for Tools {
@@ -106,6 +112,7 @@ pub struct Daemon {
     reloader: Option<Arc<Reloader>>,
     live: Live,
     daily: Daily,
+    windows: WindowWatch,
 }
 
 impl Daemon {
@@ -144,9 +151,7 @@ impl Daemon {
         let registry = Arc::new(registry(&store, &clock).await?);
         let roster = roster(&store, live, state, tools, registry.pins(), &clock)?;
         let roster = Arc::new(if control.is_some() { roster } else { roster.silent() });
-        for (agent, tool) in roster.unknown_classes() {
-            tracing::warn!(%agent, tool, "result_guard.classes names a tool that there is not; check its name");
-        }
+        warn_of_unmatched(&roster, &loaded);
         let Networks { adapters, chats } = match control {
             Some(_) => networks::adapters(&loaded, &(Arc::clone(&registry) as Arc<dyn Registry>))?,
             None => Networks::default(),
@@ -189,7 +194,20 @@ impl Daemon {
             Ok(socket) => {
                 let adapters = Adapters::start(adapters, &ports);
                 let (live, daily) = (live.clone(), Daily::start(store.clone(), live.clone(), daily_clock));
-                Ok(Self { store, house, roster, router, outside, socket, adapters, reloader, live, daily })
+                let windows = WindowWatch::start(Arc::clone(&roster), house.clone());
+                Ok(Self {
+                    store,
+                    house,
+                    roster,
+                    router,
+                    outside,
+                    socket,
+                    adapters,
+                    reloader,
+                    live,
+                    daily,
+                    windows,
+                })
             }
             Err(error) => {
                 house.shutdown(Duration::ZERO).await;
@@ -236,10 +254,17 @@ impl Daemon {
         // Backups and passes of retention that were asked for break off: nothing of theirs comes behind the stop.
         self.store.end_maintenance();
         self.daily.stop().await;
+        self.windows.stop().await;
         self.house.shutdown(grace).await;
         self.roster.tools().servers().close().await;
         self.socket.close(SOCKET_GRACE).await;
         self.store.close().await;
+    }
+}
+
+fn warn_of_unmatched(roster: &Roster, loaded: &Loaded) {
+    for warning in roster.tools().unmatched(&loaded.config) {
+        tracing::warn!("{warning}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! From a request to the events of its answer, whatever the wire format.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 
 use cairn_core::model::{ModelError, ModelEvent};
 
-use crate::failure::{self, Refusal};
+use crate::failure::{self, Refusal, Remedy};
 use crate::options::Timeouts;
 use crate::server::{Server, causes};
 use crate::sse;
@@ -78,7 +79,7 @@ impl Bounds {
 /// A request on its way.
 pub(crate) struct Call {
     pub(crate) server: Arc<Server>,
-    /// The body; `stream` and `stream_options` are set by whether the server streams.
+    /// The body as it is for a server that refuses nothing of it.
     pub(crate) body: Value,
     /// Most tokens of the answer.
     pub(crate) max_output_tokens: u64,
@@ -108,43 +109,97 @@ enum Opened {
     Whole(String),
 }
 
-/// Opens the answer. A server that refuses to stream is asked once more for a whole answer, and when it gives one, for
-/// whole answers from then on.
+/// Opens the answer. What a server refuses and a request can do without is left out, and once that has got an answer, from
+/// then on.
 async fn open(call: Call) -> Result<Opened, ModelError> {
     let Call { server, mut body, .. } = call;
-    let streaming = server.streams();
-    if !streaming {
-        ask_whole(&mut body);
+    for remedy in [Remedy::NoStream, Remedy::NoToolChoice, Remedy::ShortIds] {
+        if server.needs(remedy) {
+            apply(remedy, &mut body);
+        }
     }
-    let refusal = match send(&server, &body, streaming).await {
-        Ok(opened) => return Ok(opened),
-        Err(refusal) => refusal,
-    };
-    if !(streaming && refusal.of_streaming) {
-        return Err(typed(refusal, &body));
-    }
-    ask_whole(&mut body);
-    let opened = send(&server, &body, false).await.map_err(|refusal| typed(refusal, &body))?;
-    server.stop_streaming("it refuses to stream");
-    Ok(opened)
-}
-
-fn ask_whole(body: &mut Value) {
-    body["stream"] = false.into();
-    if let Some(body) = body.as_object_mut() {
-        body.remove("stream_options");
+    let mut tried = Vec::new();
+    loop {
+        let refusal = match send(&server, &body).await {
+            Ok(opened) => {
+                tried.into_iter().for_each(|remedy| server.learn(remedy, "it refused the request otherwise"));
+                return Ok(opened);
+            }
+            Err(refusal) => refusal,
+        };
+        match refusal.remedy {
+            Some(remedy) if !tried.contains(&remedy) && apply(remedy, &mut body) => tried.push(remedy),
+            _ => return Err(typed(refusal, &body)),
+        }
     }
 }
 
-/// A request without tools cannot be refused for its tools.
+/// Changes a request so that it does without something. False: there was nothing of it.
+fn apply(remedy: Remedy, body: &mut Value) -> bool {
+    let Some(fields) = body.as_object_mut() else { return false };
+    match remedy {
+        Remedy::NoStream => {
+            fields.remove("stream_options");
+            fields.insert("stream".to_owned(), false.into()) == Some(true.into())
+        }
+        Remedy::NoToolChoice => fields.remove("tool_choice").is_some(),
+        Remedy::ShortIds => fields.get_mut("messages").is_some_and(shorten_ids),
+    }
+}
+
+/// Gives calls, and with them their results, ids of nine characters. False: all have them.
+fn shorten_ids(messages: &mut Value) -> bool {
+    const IDS: [&str; 3] = ["id", "tool_call_id", "tool_use_id"];
+    match messages {
+        Value::Array(list) => list.iter_mut().map(shorten_ids).filter(|any| *any).count() > 0,
+        Value::Object(fields) => {
+            let mut any = false;
+            for (name, value) in fields {
+                any |= match value {
+                    Value::String(id) if IDS.contains(&name.as_str()) => shorten_id(id),
+                    Value::Array(_) if matches!(name.as_str(), "tool_calls" | "content") => {
+                        shorten_ids(value)
+                    }
+                    _ => false,
+                };
+            }
+            any
+        }
+        _ => false,
+    }
+}
+
+fn shorten_id(id: &mut String) -> bool {
+    if id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return false;
+    }
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    *id = format!("{:09x}", hasher.finish() & 0xf_ffff_ffff);
+    true
+}
+
+/// A request without tools cannot be refused for its tools, nor one without results for them.
 fn typed(refusal: Refusal, body: &Value) -> ModelError {
     match refusal.error {
+        ModelError::NoTools(text) if failure::is_of_roles(&text) && !has_results(body) => {
+            ModelError::BadRequest(text)
+        }
         ModelError::NoTools(text) if body.get("tools").is_none() => ModelError::BadRequest(text),
         error => error,
     }
 }
 
-async fn send(server: &Server, body: &Value, streaming: bool) -> Result<Opened, Refusal> {
+fn has_results(body: &Value) -> bool {
+    let messages = body["messages"].as_array().into_iter().flatten();
+    let blocks = |message: &Value| message["content"].as_array().cloned().unwrap_or_default();
+    messages.into_iter().any(|message| {
+        message["role"] == "tool" || blocks(message).iter().any(|block| block["type"] == "tool_result")
+    })
+}
+
+async fn send(server: &Server, body: &Value) -> Result<Opened, Refusal> {
+    let streaming = body["stream"] == true;
     let Timeouts { connect, first, idle } = server.options.timeouts;
     let response = match tokio::time::timeout(first, server.post(body)?.send()).await {
         Ok(Ok(response)) => response,
@@ -175,7 +230,7 @@ async fn send(server: &Server, body: &Value, streaming: bool) -> Result<Opened, 
         Some(_) | None => {
             let text = whole(response, first, idle).await?;
             if streaming && is_answer(&text) {
-                server.stop_streaming("it was asked to stream and answered whole");
+                server.learn(Remedy::NoStream, "it was asked to stream and answered whole");
             }
             Ok(Opened::Whole(text))
         }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use cairn_core::model::{ModelError, ModelInfo};
 use cairn_core::ports::Unanswered;
 
+use crate::failure::Remedy;
 use crate::options::{BadModel, ServerOptions};
 
 /// A daemon that starts does not wait longer for a server that may be down.
@@ -55,7 +56,8 @@ pub(crate) struct Server {
     path: &'static [&'static str],
     headers: HeaderMap,
     client: OnceLock<Result<Client, String>>,
-    streams: AtomicBool,
+    /// By [`Remedy`]: whether it is known to be needed.
+    remedies: [AtomicBool; 3],
 }
 
 impl fmt::Debug for Server {
@@ -89,23 +91,34 @@ impl Server {
             images: options.images,
             tools: options.tools,
         };
-        let streams = AtomicBool::new(options.stream);
+        let remedies = [AtomicBool::new(!options.stream), AtomicBool::default(), AtomicBool::default()];
         let path = format.path;
-        Ok(Self { options, info, base_url, path, headers, client: OnceLock::new(), streams })
+        Ok(Self { options, info, base_url, path, headers, client: OnceLock::new(), remedies })
     }
 
-    /// Whether answers are asked for piece by piece.
-    pub(crate) fn streams(&self) -> bool {
-        self.streams.load(Ordering::Relaxed)
+    /// Whether the server must be asked so.
+    pub(crate) fn needs(&self, remedy: Remedy) -> bool {
+        self.remedies[remedy as usize].load(Ordering::Relaxed)
     }
 
-    /// Asks for whole answers from now on: the server does not stream. `why`: what it did.
-    pub(crate) fn stop_streaming(&self, why: &'static str) {
-        if self.streams.swap(false, Ordering::Relaxed) {
-            tracing::info!(
-                model = %self.info.id, why,
+    /// Asks so from now on. `why`: what the server did.
+    pub(crate) fn learn(&self, remedy: Remedy, why: &'static str) {
+        if self.remedies[remedy as usize].swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let model = &self.info.id;
+        match remedy {
+            Remedy::NoStream => tracing::info!(
+                %model, why,
                 "the model's server does not stream; it is asked for whole answers (stream = false says so at once)"
-            );
+            ),
+            Remedy::NoToolChoice => tracing::info!(
+                %model, why,
+                "the model's server takes no tool_choice: the last round of a turn forbids tools in words alone"
+            ),
+            Remedy::ShortIds => {
+                tracing::info!(%model, why, "ids of calls are sent to the model's server with nine characters");
+            }
         }
     }
 

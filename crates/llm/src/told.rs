@@ -1,6 +1,13 @@
-//! Calls and results in words, where a format or a model takes them in no other way.
+//! Words of our own in a request: calls and results where a format or a model takes them in no other way, and what keeps
+//! people and the model taking turns.
 
 use cairn_core::message::ToolCall;
+
+/// Stands first where the conversation in sight begins with the model's words: a person must speak first.
+pub(crate) const GOES_ON: &str = "(the conversation goes on)";
+
+/// Stands for the model's words where a person speaks after the results of tools: the turn was stopped, or failed.
+pub(crate) const NO_ANSWER: &str = "(no answer was given)";
 
 /// A call.
 pub(crate) fn call(call: &ToolCall) -> String {

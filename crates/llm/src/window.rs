@@ -1,6 +1,9 @@
 //! The window as servers list it.
 
+use cairn_core::ports::Unanswered;
 use serde_json::Value;
+
+use crate::server::Server;
 
 /// Where servers list the window in use: vLLM, LM Studio (loaded, then largest), OpenRouter, Anthropic
 /// and others.
@@ -16,6 +19,27 @@ const LISTED: &[&str] = &[
     "/max_context_window_tokens",
     "/max_input_tokens",
 ];
+
+/// The window that a model was trained with; llama.cpp may have been started with a smaller one.
+const TRAINED: &str = "/meta/n_ctx_train";
+
+/// Asks the server for its list of models; `None` when that does not name the window.
+pub(crate) async fn of_list(server: &Server) -> Result<Option<u64>, Unanswered> {
+    let list = server.get(server.address(&["models"])).await?;
+    let Some(model) = list.as_ref().and_then(|list| entry_of(list, &server.options.model)) else {
+        return Ok(None);
+    };
+    let trained = match (listed_window(model), number(model, TRAINED)) {
+        (Some(window), _) => return Ok(Some(window)),
+        (None, Some(trained)) => trained,
+        (None, None) => return Ok(None),
+    };
+    let mut props = server.base_url().clone();
+    props.set_path("/props");
+    let props = server.get(props).await.ok().flatten();
+    let in_use = props.and_then(|props| number(&props, "/default_generation_settings/n_ctx"));
+    Ok(Some(in_use.unwrap_or(trained)))
+}
 
 /// The model's entry in a list; a list of one needs no name.
 pub(crate) fn entry_of<'a>(list: &'a Value, model: &str) -> Option<&'a Value> {

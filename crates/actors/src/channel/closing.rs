@@ -231,6 +231,7 @@ pub(super) fn close_calls(shared: &Shared, conversation: &Conversation, reason: 
             duration_ms: 0,
             bytes: 0,
             approval: approval.map(|approval| approval.id.clone()),
+            allowed_by: None,
         }));
         events.push(Event::EntryAdded { entry });
     }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, RunEnd, RunOutcome, Trigger};
-use cairn_core::model::ModelError;
-use cairn_core::ports::StoreError;
+use cairn_core::event::{Event, NewRecord, Run, RunEnd, RunOutcome, Trigger, Work};
+use cairn_core::ids::{RunId, Seq};
+use cairn_core::model::{ChatRequest, ModelError, Purpose};
+use cairn_core::ports::{Journal as _, StoreError};
 use cairn_core::tier::Tier;
+use jiff::Timestamp;
 
 use super::common::model::{Kind, Plan, words};
 use super::common::*;
@@ -126,6 +128,111 @@ async fn a_summary_cut_off_changes_nothing_and_the_next_succeeds() {
 async fn a_malformed_summary_changes_nothing_and_the_next_succeeds() {
     let bad = || Plan::Text("<tool_call>memory_save</tool_call>".to_owned());
     a_bad_attempt_changes_nothing(vec![bad(), bad()]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_of_something_else_changes_nothing_and_the_next_succeeds() {
+    let other = || Plan::Text("## Goal\n- Maria trains her dog Rex for the agility contest.".to_owned());
+    a_bad_attempt_changes_nothing(vec![other(), other()]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_frees_next_to_nothing_is_asked_for_again_and_never_committed() {
+    let leaving = {
+        let world = World::new();
+        let live = world.start().await;
+        let _never = world.model.hold(Kind::Run);
+        live.fill_until_run(&world).await;
+        let (sealed, (from, to)) = (live.snapshot().await, live.snapshot().await.sealed_range().unwrap());
+        let leaving = sealed.live.iter().filter(|entry| (from..=to).contains(&entry.seq));
+        leaving.map(|entry| entry.text()).collect::<Vec<_>>()
+    };
+    let world = World::new();
+    let live = world.start().await;
+    // All that was said, and hardly less about who said it.
+    let text = format!("## Critical context\n- {}", leaving.join("\n- then Ann said: "));
+    world.model.plan(Kind::Run, Plan::Text(text));
+    live.fill_until_run(&world).await;
+    world.store.until(1, is_run_ended).await;
+    let corrected = words(&world.model.requests(Kind::Run)[1]);
+    assert!(corrected.contains("to be worth what leaves for it"), "{corrected}");
+    let end = &ends(&world)[0];
+    assert_eq!(
+        (end.outcome, end.summary.as_ref().unwrap().made_by.as_str()),
+        (RunOutcome::Committed, "fake")
+    );
+    assert!(end.tokens_after * 10 < end.tokens_before * 9, "{end:?}");
+}
+
+/// A run over two short turns, as an earlier program began it.
+async fn over_two_short_turns() -> World {
+    let world = World::new();
+    let live = world.start().await;
+    for n in 0..4 {
+        live.ask(&format!("m{n}"), "and by the lake?").await;
+    }
+    let run = Run {
+        id: RunId::from("r1"),
+        trigger: Trigger::Threshold,
+        tier: Tier::Background,
+        work: Work::Sealed,
+        from_seq: Seq(1),
+        to_seq: Seq(4),
+        messages: 4,
+        instruction: None,
+        started_at: Timestamp::UNIX_EPOCH,
+        attempt: 1,
+        retry_at: None,
+        tokens_before: 100,
+        checkpoint: None,
+        tell: false,
+        failure: None,
+    };
+    let begun =
+        NewRecord { channel: Some(local()), at: Timestamp::UNIX_EPOCH, event: Event::RunStarted { run } };
+    let after = world.killed();
+    after.store.append(vec![begun]).await.unwrap();
+    after
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_not_even_a_digest_is_worth_ends_rejected_and_is_not_repeated() {
+    let world = over_two_short_turns().await;
+    let live = world.start().await;
+    world.store.until(1, is_run_ended).await;
+    let end = &ends(&world)[0];
+    assert_eq!((end.outcome, &end.summary), (RunOutcome::Rejected, &None));
+    assert!(end.reason.as_ref().unwrap().contains("next to nothing would be freed"), "{:?}", end.reason);
+    assert_eq!(live.snapshot().await.live.len(), 8, "all is where it was");
+    tokio::time::sleep(Duration::from_secs(86_400)).await;
+    assert_eq!(world.store.count(is_run_started), 1);
+    assert_eq!(live.ask("next", "still there?").await, "re: still there?");
+    check_coverage(&world.conversation());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_run_sees_the_newest_earlier_summary_and_merges_do_not() {
+    let world = World::new();
+    let live = world.start().await;
+    let mut earlier = String::new();
+    for n in 0..3 {
+        let n_asked = world.model.requests(Kind::Run).len();
+        live.fill_until_run(&world).await;
+        world.store.until(n + 1, is_run_ended).await;
+        let request = words(&world.model.requests(Kind::Run)[n_asked]);
+        assert_eq!(request.contains("<summaries-earlier>"), n > 0, "{request}");
+        assert!(request.contains(&earlier), "{earlier} is not in {request}");
+        earlier = ends(&world)[n].summary.as_ref().unwrap().text.clone();
+    }
+    let is_merge = |request: &&ChatRequest| matches!(request.purpose, Purpose::Merge { .. });
+    for n in 0.. {
+        live.ask(&format!("m{n}"), &chatter(n)).await;
+        settle().await;
+        let requests = world.model.requests(Kind::Run);
+        let Some(merge) = requests.iter().find(is_merge) else { continue };
+        assert!(!words(merge).contains("<summaries-earlier>"));
+        break;
+    }
 }
 
 #[tokio::test(start_paused = true)]

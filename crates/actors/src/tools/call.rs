@@ -23,6 +23,8 @@ use crate::tasks::Ended;
 pub(crate) enum Verdict {
     /// It can be made.
     Ready,
+    /// It would have to wait for a person's yes, and can be made by this entry of `always_allow`.
+    Allowed(String),
     /// It has to wait for a person's yes, for this reason.
     Asks(String),
     /// It is not made, for this reason.
@@ -96,7 +98,19 @@ impl Toolbox {
         } else {
             settings.trust.objection(effect, voices)
         };
-        (effect, objection.map_or(Verdict::Ready, Verdict::Asks))
+        let verdict = match objection {
+            None => Verdict::Ready,
+            Some(reason) => match settings.trust.allowed_by(&call.name, self.must_be_named(&call.name)) {
+                Some(entry) => Verdict::Allowed(entry.to_owned()),
+                None => Verdict::Asks(reason),
+            },
+        };
+        (effect, verdict)
+    }
+
+    /// Whether `always_allow` has to name a tool by itself: it destroys something, or what it saves outlives the talk.
+    fn must_be_named(&self, tool: &str) -> bool {
+        tool == MEMORY_SAVE || self.other(tool).is_some_and(|tool| tool.is_destructive())
     }
 
     /// Calls a tool. `room`: what is free for its result.

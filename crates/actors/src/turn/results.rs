@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use cairn_core::event::Event;
-use cairn_core::ids::ApprovalId;
 use cairn_core::memory::{Grounds, Memory};
 use cairn_core::message::{Role, ToolCall};
 use cairn_core::ports::TurnFailure;
@@ -33,6 +32,8 @@ struct Planned<'a> {
     /// Why it is not made.
     refused: Option<String>,
     asked: Option<Asked<'a>>,
+    /// The entry of `always_allow` by which nobody is asked.
+    allowed_by: Option<String>,
 }
 
 /// A call that has ended.
@@ -86,21 +87,14 @@ impl Turn {
             let mut entry = draft_entry(Role::Tool, self.args.shared.now());
             entry.parts.clone_from(&used.output.parts);
             entry.tool_call_id = Some(call.id.clone());
-            events.push(Event::ToolUsed(self.noted(&call, effect, &used, 0, None)));
+            events.push(Event::ToolUsed(self.noted(&call, effect, &used, 0)));
             events.push(Event::EntryAdded { entry });
         }
         self.step(events).await
     }
 
     /// A call for the log of calls.
-    fn noted(
-        &self,
-        call: &ToolCall,
-        effect: Effect,
-        used: &Used,
-        duration_ms: u64,
-        approval: Option<ApprovalId>,
-    ) -> ToolUse {
+    fn noted(&self, call: &ToolCall, effect: Effect, used: &Used, duration_ms: u64) -> ToolUse {
         let turn =
             self.args.cell.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
         ToolUse {
@@ -114,7 +108,8 @@ impl Turn {
             error: used.error.as_deref().map(logged_error),
             duration_ms,
             bytes: used.output.words().len() as u64,
-            approval,
+            approval: None,
+            allowed_by: None,
         }
     }
 
@@ -135,16 +130,21 @@ impl Turn {
         let mut planned: Vec<Planned<'_>> = Vec::with_capacity(calls.len());
         for (ordinal, call) in calls.into_iter().enumerate() {
             let (effect, verdict) = tools.weigh(&call, &voices, &grounds);
+            let mut allowed_by = None;
             let refused = match verdict {
                 _ if ordinal >= CALLS_MAX => Some(format!("more than {CALLS_MAX} calls at once; make fewer")),
                 Verdict::Ready => None,
+                Verdict::Allowed(entry) => {
+                    allowed_by = Some(entry);
+                    None
+                }
                 Verdict::Refused(reason) => Some(reason),
                 Verdict::Asks(reason) => {
                     reasons.push((ordinal, reason));
                     None
                 }
             };
-            planned.push(Planned { ordinal, call, effect, refused, asked: None });
+            planned.push(Planned { ordinal, call, effect, refused, asked: None, allowed_by });
         }
         let wishes: Vec<_> =
             reasons.iter().map(|(ordinal, reason)| (&planned[*ordinal].call, reason.as_str())).collect();
@@ -167,11 +167,16 @@ impl Turn {
         room: &cairn_core::result_guard::Room,
         permits: &Semaphore,
     ) -> Result<Done, TurnFailure> {
-        let Planned { ordinal, call, effect, refused, asked } = planned;
+        let Planned { ordinal, call, effect, refused, asked, allowed_by } = planned;
         let approval = asked.as_ref().map(|asked| asked.approval.id.clone());
         let mut refusal = refused.map(|reason| (ToolOutcome::Refused, reason));
         if let Some(asked) = asked {
             refusal = self.answer(asked).await?;
+        }
+        if let Some(entry) = &allowed_by {
+            tracing::info!(channel = %self.args.cell.id, tool = call.name, entry,
+                "a call that needs an approval is made by always_allow");
+            metrics::counter!("cairn_approvals_total", "outcome" => "always_allowed").increment(1);
         }
         let mut duration_ms = 0;
         let used = match refusal {
@@ -187,7 +192,7 @@ impl Turn {
             }
         };
         self.args.cell.hub.tool(&call.name, if used.error.is_some() { "failed" } else { "done" });
-        let noted = self.noted(&call, effect, &used, duration_ms, approval);
+        let noted = ToolUse { approval, allowed_by, ..self.noted(&call, effect, &used, duration_ms) };
         Ok(Done { call, used, noted })
     }
 

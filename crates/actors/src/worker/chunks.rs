@@ -5,9 +5,9 @@ use std::sync::Arc;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::sections::{MergePlan, added_to, carried_on, join, plan_merge};
 use cairn_core::compaction::{
-    Beside, Brief, Draft, Rejection, Room, Source, check, earlier_summary, entry_tokens, identifiers_beside,
-    masked, mend, next_chunk, request_tokens, review, split_memories, summary_tokens, text_limit,
-    with_left_out,
+    Beside, Brief, Draft, Rejection, Room, Source, check, earlier_summary, earlier_within, entry_tokens,
+    fit_identifiers, identifiers_beside, masked, mend, next_chunk, request_tokens, review, split_memories,
+    summary_tokens, text_limit, with_left_out,
 };
 use cairn_core::event::{Checkpoint, Work};
 use cairn_core::memory::{DraftMemory, Grounds};
@@ -36,22 +36,27 @@ struct Held<'a> {
     tools: bool,
     room: Option<Room>,
     source: Source,
-    source_tokens: u64,
+    /// Tokens that the summary may take in the window.
+    most: u64,
 }
 
 impl Job {
     /// The summary by that model.
     pub(super) async fn by(&self, candidate: &Candidate) -> Result<Draft, Stop> {
-        match self.run.work {
-            Work::Merge { .. } => self.merge(candidate).await,
-            Work::Sealed | Work::Truncated => self.chunks(candidate).await,
-        }
+        let draft = match self.run.work {
+            Work::Merge { .. } => self.merge(candidate).await?,
+            Work::Sealed | Work::Truncated => self.chunks(candidate).await?,
+        };
+        let most = self.most_tokens(&self.sources.entries);
+        fit_identifiers(draft, most).map_err(|rejection| self.refused(candidate, &rejection))
     }
 
     async fn chunks(&self, candidate: &Candidate) -> Result<Draft, Stop> {
         let entries = &self.sources.entries;
         let mut reader = AgentSettings::clone(&candidate.settings);
-        let source = Source::of_entries(entries, self.wishes(&reader));
+        let earlier = self.cell.read(|conversation| earlier_summary(conversation, &self.run));
+        let earlier = earlier.filter(|_| !is_extractive(candidate));
+        let source = Source::of_entries(entries, self.wishes(&reader).chain(earlier.as_deref()));
         let mut overflows = 0;
         loop {
             let done = self.done.lock().clone();
@@ -62,7 +67,8 @@ impl Job {
                 return Ok(self.finished(done.clone()));
             }
             let tools = self.takes_tools(candidate);
-            let step = self.step(candidate, &reader, rest, done.as_ref(), tools, &source)?;
+            let shown = Shown { done: done.as_ref(), earlier: earlier.as_deref(), source: &source };
+            let step = self.step(candidate, &reader, rest, tools, &shown)?;
             let n = step.n;
             match self.ask(step.request, step.held).await {
                 Ok((text, memories)) => {
@@ -99,28 +105,31 @@ impl Job {
         candidate: &'a Candidate,
         reader: &AgentSettings,
         rest: &[Arc<Entry>],
-        done: Option<&Checkpoint>,
         tools: bool,
-        source: &Source,
+        shown: &Shown<'_>,
     ) -> Result<Step<'a>, Stop> {
         let extracts = is_extractive(candidate);
         let brief = self.brief(reader, tools);
-        let mut beside = Beside { so_far: done.map(|done| done.text.as_str()), earlier: None };
+        let mut beside = Beside { so_far: shown.done.map(|done| done.text.as_str()), earlier: None };
         let (mut room, mut script) = self.read(&brief, &beside, rest, extracts)?;
         let mut n = if extracts { rest.len() } else { next_chunk(rest, script.sizes(), &room) };
-        let earlier = self.cell.read(|conversation| earlier_summary(conversation, &self.run, reader));
-        if n < rest.len() && done.is_none() {
-            beside.earlier = earlier.as_deref();
+        // What goes in one request goes in one with the earlier summary, too.
+        let taken: u64 = script.sizes().iter().sum();
+        let spare = if n == rest.len() { room.whole().saturating_sub(taken) } else { u64::MAX };
+        let earlier = shown.earlier.filter(|_| shown.done.is_none());
+        let earlier = earlier.and_then(|text| earlier_within(text, reader, spare));
+        if let Some(earlier) = earlier.as_deref() {
+            beside.earlier = Some(earlier);
             (room, script) = self.read(&brief, &beside, rest, extracts)?;
             n = next_chunk(rest, script.sizes(), &room);
         }
-        let covered = n + self.sources.entries.len() - rest.len();
-        let source_tokens = entry_tokens(&self.sources.entries[..covered]);
-        let target = text_limit(&self.agent, self.sizes.summary(source_tokens));
+        let covered = &self.sources.entries[..n + self.sources.entries.len() - rest.len()];
+        let most = self.most_tokens(covered);
+        let target = text_limit(&self.agent, self.sizes.summary(entry_tokens(covered).min(most)));
         let request = brief.summarise(rest[..n].into(), &script, &beside, target);
-        let source = source.clone().holding(extracts, n == rest.len()).capped(target);
+        let source = shown.source.clone().holding(extracts, n == rest.len()).capped(target);
         let left_out = if extracts { Vec::new() } else { script.left_out(rest, n) };
-        let held = Held { candidate, tools, room: (!extracts).then_some(room), source, source_tokens };
+        let held = Held { candidate, tools, room: (!extracts).then_some(room), source, most };
         Ok(Step { n, request, held, left_out })
     }
 
@@ -211,12 +220,13 @@ impl Job {
     pub(super) fn finished(&self, done: Checkpoint) -> Draft {
         let entries = &self.sources.entries;
         let entries = &entries[..entries.partition_point(|entry| entry.seq <= done.to_seq)];
+        let text = with_left_out(&self.sizes, &done.text, entries, &done.left_out);
         let draft = Draft {
-            text: with_left_out(&self.sizes, &done.text, entries, &done.left_out),
+            identifiers: identifiers_beside(&self.agent, &self.sizes, entries, &[], &text),
+            text,
             made_by: done.made_by,
             memories: self.of_people(done.memories),
             dates: entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at)),
-            identifiers: identifiers_beside(&self.agent, &self.sizes, entries, &[]),
             to_seq: Some(done.to_seq),
             reason: None,
         };
@@ -246,7 +256,7 @@ impl Job {
         let target = text_limit(&self.agent, self.sizes.merge(source_tokens));
         let MergePlan { copied, asked } = plan_merge(sources, target);
         let draft = |text: String, made_by: String| {
-            let identifiers = identifiers_beside(&self.agent, &self.sizes, &[], sources);
+            let identifiers = identifiers_beside(&self.agent, &self.sizes, &[], sources, &text);
             masked(Draft { text, made_by, identifiers, ..Draft::default() }, self.mask.as_ref())
         };
         if asked.is_empty() {
@@ -271,15 +281,23 @@ impl Job {
             tools: true,
             room: (!extracts).then_some(room),
             source: Source::of_summaries(sources, self.wishes(reader)).holding(extracts, true).capped(left),
-            source_tokens,
+            most: self.most_tokens(&[]),
         };
         let (text, _none) = self.ask(request, held).await?;
         Ok(draft(join(&copied, &text), candidate.model.info().id.clone()))
     }
 
+    /// What it wrote cannot be used.
+    fn refused(&self, candidate: &Candidate, rejection: &Rejection) -> Stop {
+        let model = &candidate.model.info().id;
+        tracing::warn!(channel = %self.cell.id, run = %self.run.id, model = %model, rejection = rejection.code(),
+            "a summary was refused");
+        Stop::model(format!("{model}: {rejection}"))
+    }
+
     /// Asks for a summary until it can be used, with one correction; what can be mended then is.
     async fn ask(&self, request: ChatRequest, held: Held<'_>) -> Result<(String, Vec<DraftMemory>), Stop> {
-        let Held { candidate, tools, room, source, source_tokens } = held;
+        let Held { candidate, tools, room, source, most } = held;
         let mut talk = Talk { job: self, candidate, request, room, memories: Vec::new() };
         let mut corrected = is_extractive(candidate);
         let mut listed = Vec::new();
@@ -292,7 +310,7 @@ impl Job {
                 listed = if memories.is_empty() { listed } else { memories };
             }
             let rejected =
-                if said.cut_off { Some(Rejection::Truncated) } else { rejection(&text, source_tokens) };
+                if said.cut_off { Some(Rejection::Truncated) } else { rejection(&text, &source, most) };
             let faults = if rejected.is_some() { Vec::new() } else { review(&text, &source) };
             let words: Vec<String> = match &rejected {
                 Some(rejection) => vec![rejection.to_string()],
@@ -309,15 +327,14 @@ impl Job {
                 corrected = true;
                 continue;
             }
-            let model = &candidate.model.info().id;
-            let refused = |rejection: Rejection| Stop::model(format!("{model}: {rejection}"));
             if let Some(rejection) = rejected {
-                return Err(refused(rejection));
+                return Err(self.refused(candidate, &rejection));
             }
-            let mended = mend(&text, &faults, &source).map_err(refused)?;
-            if let Some(rejection) = rejection(&mended, source_tokens) {
-                return Err(refused(rejection));
+            let mended = mend(&text, &faults, &source).map_err(|error| self.refused(candidate, &error))?;
+            if let Some(rejection) = rejection(&mended, &source, most) {
+                return Err(self.refused(candidate, &rejection));
             }
+            let model = &candidate.model.info().id;
             for fault in &faults {
                 tracing::info!(channel = %self.cell.id, run = %self.run.id, model = %model, fault = fault.code(),
                     "a summary was mended");
@@ -329,6 +346,13 @@ impl Job {
     }
 }
 
+/// What the author of a summary is shown beside a transcript.
+struct Shown<'a> {
+    done: Option<&'a Checkpoint>,
+    earlier: Option<&'a str>,
+    source: &'a Source,
+}
+
 /// A request, and what its answer is held against.
 struct Step<'a> {
     /// Entries that it covers.
@@ -338,7 +362,7 @@ struct Step<'a> {
     left_out: Vec<cairn_core::ids::Seq>,
 }
 
-fn rejection(text: &str, source_tokens: u64) -> Option<Rejection> {
+fn rejection(text: &str, source: &Source, most: u64) -> Option<Rejection> {
     let draft = Draft { text: text.to_owned(), ..Draft::default() };
-    check(&draft, source_tokens).err()
+    check(&draft, source, most).err()
 }

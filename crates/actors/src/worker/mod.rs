@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::identifiers::Mask;
-use cairn_core::compaction::{Draft, digest_draft, mask_for};
+use cairn_core::compaction::{Draft, digest_draft, fit_identifiers, mask_for, most_tokens};
 use cairn_core::event::{Checkpoint, Run, RunOutcome, Work};
 use cairn_core::ids::SummaryId;
 use cairn_core::message::Entry;
@@ -243,6 +243,12 @@ impl Job {
         Err(Given::Over(format!("no model can make a summary: {reason}")))
     }
 
+    /// Most tokens that the summary of these entries, or of the run's summaries, may take in the window.
+    fn most_tokens(&self, entries: &[Arc<Entry>]) -> u64 {
+        let Self { agent, run, sources, .. } = self;
+        self.cell.read(|conversation| most_tokens(conversation, agent, run, entries, &sources.summaries))
+    }
+
     /// Whether a call may be made: there is time, and the hour's tokens are not used up.
     fn may_call(&self, candidate: &Candidate) -> Result<(), Stop> {
         if self.effort.left().is_zero() {
@@ -285,12 +291,20 @@ impl Job {
         metrics::counter!("cairn_digests_total").increment(1);
         let mut run = self.run.clone();
         run.checkpoint = self.done.lock().clone();
+        let most = self.most_tokens(&self.sources.entries);
+        // What an emergency left without a summary gets one in any case.
+        let is_owed = matches!(run.work, Work::Truncated);
         let digest = tokio::task::spawn_blocking(move || {
             let Self { cell, agent, sizes, sources, .. } = &self;
-            digest_draft(&cell.id, agent, sizes, &run, &sources.entries, &sources.summaries)
+            let draft = digest_draft(&cell.id, agent, sizes, &run, &sources.entries, &sources.summaries);
+            if is_owed { Ok(draft) } else { fit_identifiers(draft, most) }
         });
         match digest.await {
-            Ok(draft) => Ok(Made { draft: Draft { reason: Some(why), ..draft } }),
+            Ok(Ok(draft)) => Ok(Made { draft: Draft { reason: Some(why), ..draft } }),
+            Ok(Err(rejection)) => {
+                let reason = format!("next to nothing would be freed, not even by a digest: {rejection}");
+                Err(Failure { reason, retry_after_ms: None, outcome: Some(RunOutcome::Rejected) })
+            }
             Err(_panic) => Err(Failure::attempt("the digest failed; the log says where".to_owned())),
         }
     }

@@ -1,8 +1,11 @@
 //! What the result of a run is worth.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::condense::condense;
+use super::extract::HEAD_TOKENS;
 use super::plan::{BACKOFF_MAX, backoff};
 use super::sections::fit;
 use super::{Draft, Next, after};
@@ -11,9 +14,19 @@ use crate::conversation::Conversation;
 use crate::event::{Event, Run, RunEnd, RunOutcome, Work};
 use crate::ids::{RunId, Seq, SummaryId};
 use crate::memory::{DraftMemory, MemorySave, Scope, Source};
+use crate::message::Entry;
 use crate::summary::{MADE_BY_DIGEST, StackSizes, Summary};
 use crate::tokens::estimate;
-use crate::window::{measure, summary_tokens};
+use crate::window::{Lookup, guide_tokens, measure, summary_tokens};
+
+/// Share of what leaves the window that a run frees at the least: each commit costs the provider's cache.
+const FREED_SHARE: f64 = 0.1;
+
+/// Fewest tokens that a summary is to have for its words and its identifiers: so much a digest needs, too.
+const LEAST_TOKENS: u64 = 64;
+
+/// Tokens of what leads the list of identifiers.
+const LIST_TOKENS: u64 = 8;
 
 /// Why a draft is not fit to be a summary.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,14 +34,19 @@ pub enum Rejection {
     /// It has no words.
     #[error("the summary is empty")]
     Empty,
-    /// It is as long as what it stands for, or longer.
-    #[error("the summary has {summary} tokens, its source {source_tokens}")]
+    /// Next to nothing would be freed by it.
+    #[error(
+        "the summary takes {summary} tokens of the window; to be worth what leaves for it, it may take {most}"
+    )]
     Grown {
-        /// Tokens of the summary.
+        /// Tokens of the summary as the window has it.
         summary: u64,
-        /// Tokens of its source.
-        source_tokens: u64,
+        /// Most that it may take.
+        most: u64,
     },
+    /// It is about something else, or about nothing.
+    #[error("the summary shares next to no words with its source")]
+    Unrelated,
     /// The model was cut off.
     #[error("the summary was cut off at the token limit")]
     Truncated,
@@ -40,11 +58,25 @@ pub enum Rejection {
     Invented(String),
 }
 
-/// Checks a draft against its source (estimated tokens, before correction).
+impl Rejection {
+    /// Its name in logs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Grown { .. } => "grown",
+            Self::Unrelated => "unrelated",
+            Self::Truncated => "truncated",
+            Self::Malformed(_) => "malformed",
+            Self::Invented(_) => "invented",
+        }
+    }
+}
+
+/// Checks a draft against its source. `most`: tokens that it may take in the window, as [`most_tokens`] has them.
 ///
 /// # Errors
 /// Why it is not fit.
-pub fn check(draft: &Draft, source_tokens: u64) -> Result<(), Rejection> {
+pub fn check(draft: &Draft, source: &super::Source, most: u64) -> Result<(), Rejection> {
     let text = bare(&draft.text);
     if text.trim().is_empty() {
         return Err(Rejection::Empty);
@@ -61,11 +93,69 @@ pub fn check(draft: &Draft, source_tokens: u64) -> Result<(), Rejection> {
     if text.lines().all(super::sections::is_hollow) {
         return Err(Rejection::Malformed("it has headings and nothing under them"));
     }
-    let summary = u64::from(estimate(text));
-    if summary >= source_tokens {
-        return Err(Rejection::Grown { summary, source_tokens });
+    if !source.shares_words(text) {
+        return Err(Rejection::Unrelated);
     }
-    Ok(())
+    check_size(draft, most)
+}
+
+/// Checks that the window has room to win by a draft, with its head and its identifiers. Identifiers that are too many go,
+/// the oldest first.
+///
+/// # Errors
+/// It would free next to nothing.
+pub fn fit_identifiers(mut draft: Draft, most: u64) -> Result<Draft, Rejection> {
+    loop {
+        match check_size(&draft, most) {
+            Ok(()) => return Ok(draft),
+            Err(rejection) if draft.identifiers.is_empty() => return Err(rejection),
+            Err(_) => drop(draft.identifiers.remove(0)),
+        }
+    }
+}
+
+fn check_size(draft: &Draft, most: u64) -> Result<(), Rejection> {
+    let mut tokens = u64::from(estimate(bare(&draft.text))) + HEAD_TOKENS;
+    if !draft.identifiers.is_empty() {
+        tokens += u64::from(estimate(&draft.identifiers.join(", "))) + LIST_TOKENS;
+    }
+    if tokens > most { Err(Rejection::Grown { summary: tokens, most }) } else { Ok(()) }
+}
+
+/// Most tokens that a summary may take in the window with its head and its identifiers, before correction: what leaves
+/// for it, but for a tenth, and but for the line that leads the first summary. What an emergency took out of the
+/// window needs only be longer than its summary.
+pub fn most_tokens(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    run: &Run,
+    entries: &[Arc<Entry>],
+    sources: &[Summary],
+) -> u64 {
+    match run.work {
+        Work::Truncated => super::entry_tokens(entries) + HEAD_TOKENS,
+        Work::Merge { .. } => worth(super::summary_tokens(sources)),
+        Work::Sealed => {
+            let leaving = entries.iter().map(|entry| conversation.weight(entry)).sum();
+            sealed_worth(conversation, agent, leaving)
+        }
+    }
+}
+
+/// Most tokens of a summary for which so many of the live history leave.
+fn sealed_worth(conversation: &Conversation, agent: &AgentSettings, leaving: u64) -> u64 {
+    let is_first = conversation.stack.items().is_empty();
+    let lead = if is_first { guide_tokens(Lookup::of(&agent.tools)) } else { 0 };
+    worth(leaving).saturating_sub(lead)
+}
+
+fn worth(leaving: u64) -> u64 {
+    (leaving as f64 * (1.0 - FREED_SHARE)) as u64
+}
+
+/// So little of the live history leaves the window that no summary of it would free anything.
+pub(super) fn is_too_little(conversation: &Conversation, agent: &AgentSettings, leaving: u64) -> bool {
+    sealed_worth(conversation, agent, leaving) < HEAD_TOKENS + LEAST_TOKENS
 }
 
 /// The text without the label that the window puts before it and some models repeat.

@@ -25,7 +25,7 @@ const IDENTIFIER_SHARE: f64 = 0.2;
 const IDENTIFIER_SOURCE_SHARE: f64 = 0.1;
 
 /// Tokens of a summary's head in the window, roughly.
-const HEAD_TOKENS: u64 = 36;
+pub(super) const HEAD_TOKENS: u64 = 36;
 
 /// Tokens that a message which was left out gets in the summary, at most: a share of the summary's room.
 const LEFT_OUT_SHARE: f64 = 0.25;
@@ -46,12 +46,14 @@ pub fn masked(draft: Draft, mask: Option<&Mask>) -> Draft {
     Draft { text: mask.apply(&draft.text), memories: memories.collect(), identifiers: Vec::new(), ..draft }
 }
 
-/// The identifiers that stand beside a summary of these entries, or of a merge of these summaries.
+/// The identifiers that stand beside a summary of these entries, or of a merge of these summaries; `text`: the summary,
+/// which need not have them twice.
 pub fn identifiers_beside(
     agent: &AgentSettings,
     sizes: &StackSizes,
     entries: &[Arc<Entry>],
     sources: &[Summary],
+    text: &str,
 ) -> Vec<String> {
     if agent.compaction.identifiers != IdentifierPolicy::Preserve {
         return Vec::new();
@@ -65,9 +67,9 @@ pub fn identifiers_beside(
     };
     let budget = (most as f64 * IDENTIFIER_SHARE).min(source as f64 * IDENTIFIER_SOURCE_SHARE) as u32;
     if sources.is_empty() {
-        identifiers::of_entries(entries, budget)
+        identifiers::of_entries(entries, text, budget)
     } else {
-        identifiers::of_summaries(sources, budget)
+        identifiers::of_summaries(sources, text, budget)
     }
 }
 
@@ -120,9 +122,9 @@ pub(super) fn merge_draft(agent: &AgentSettings, sizes: &StackSizes, sources: &[
         text = texts.join("\n");
     }
     Draft {
+        identifiers: identifiers_beside(agent, sizes, &[], sources, &text),
         text,
         made_by: MADE_BY_DIGEST.to_owned(),
-        identifiers: identifiers_beside(agent, sizes, &[], sources),
         ..Draft::default()
     }
 }
@@ -152,14 +154,8 @@ fn entries_draft(
         }
     }
     let dates = entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at));
-    Draft {
-        text,
-        made_by: MADE_BY_DIGEST.to_owned(),
-        memories,
-        dates,
-        identifiers: identifiers_beside(agent, sizes, entries, &[]),
-        ..Draft::default()
-    }
+    let identifiers = identifiers_beside(agent, sizes, entries, &[], &text);
+    Draft { text, made_by: MADE_BY_DIGEST.to_owned(), memories, dates, identifiers, ..Draft::default() }
 }
 
 fn digest_budget(agent: &AgentSettings, sizes: &StackSizes, source_tokens: u64) -> u32 {

@@ -23,7 +23,7 @@ use crate::event::{Event, Record};
 use crate::ids::Seq;
 use crate::memory::DraftMemory;
 
-pub use commit::{Rejection, check, commit, fail_attempt, give_up};
+pub use commit::{Rejection, check, commit, fail_attempt, fit_identifiers, give_up, most_tokens};
 pub(crate) use emergency::fewest;
 pub use emergency::{emergency, emergency_on_overflow};
 pub use extract::{
@@ -38,7 +38,7 @@ pub use save::{memory_save_tool, parse_memory, split_memories};
 pub use stages::{Room, next_chunk};
 pub use transcript::{
     Beside, Brief, INSTRUCTION_MAX_CHARS, InstructionTooLong, Script, check_instruction, earlier_summary,
-    request_tokens,
+    earlier_within, request_tokens,
 };
 
 /// What an attempt of a run has made.

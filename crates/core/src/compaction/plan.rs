@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::commit::is_too_little;
 use super::condense::condense;
 use super::{after, give_up};
 use crate::agent::AgentSettings;
@@ -96,8 +97,9 @@ pub fn over_budget(conversation: &Conversation, agent: &AgentSettings, now: Time
 }
 
 /// What a person's request for a compaction leads to: `RunStarted`, or `RunQueued` behind what is under way or was asked for before;
-/// `None` when there is nothing to compact beside what is under way: all but the last turn is summarised. An instruction that
-/// differs from that of the run under way is always queued. `tell`: the chat is told how it ends.
+/// `None` when there is nothing to compact beside what is under way: all but the last turn is summarised, or too short for a
+/// summary. An instruction that differs from that of the run under way is always queued. `tell`: the chat is told how it
+/// ends.
 pub fn request_manual(
     conversation: &Conversation,
     agent: &AgentSettings,
@@ -283,19 +285,34 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The oldest of these turns, up to `target` messages, cut at the nearest turn boundary, at least one turn.
+    /// The oldest of these turns, up to `target` messages, cut at the nearest turn boundary, at least one turn; more where
+    /// that would free nothing, or did not when it was tried; none where all would not.
     fn sealed(&self, trigger: Trigger, candidates: &[Span], target: f64) -> Option<Run> {
-        let mut n_messages = 0.0;
+        let tried = self.rejected(trigger);
+        let is_worth = |messages: u64, tokens: u64| {
+            messages > tried && !is_too_little(self.conversation, self.agent, tokens)
+        };
+        let (mut messages, mut tokens) = (0, 0);
         let mut to_seq = None;
         for span in candidates {
-            let with = n_messages + span.messages as f64;
-            if to_seq.is_some() && (with - target).abs() > (n_messages - target).abs() {
+            let with = messages + span.messages;
+            let is_enough = (with as f64 - target).abs() > (messages as f64 - target).abs();
+            if to_seq.is_some() && is_enough && is_worth(messages, tokens) {
                 break;
             }
-            n_messages = with;
+            messages = with;
+            tokens += span.tokens;
             to_seq = Some(span.to_seq);
         }
-        Some(self.run(trigger, Work::Sealed, candidates.first()?.from_seq, to_seq?))
+        let run = self.run(trigger, Work::Sealed, candidates.first()?.from_seq, to_seq?);
+        is_worth(messages, tokens).then_some(run)
+    }
+
+    /// Messages of the last run when it was not worth its summary. What somebody asks for is tried again.
+    fn rejected(&self, trigger: Trigger) -> u64 {
+        let last = self.conversation.outcomes.back();
+        let last = last.filter(|last| last.outcome == RunOutcome::Rejected && trigger != Trigger::Manual);
+        last.map_or(0, |last| last.messages)
     }
 
     fn threshold(&self) -> Option<Run> {

@@ -98,4 +98,4 @@ pub fn next_chunk(entries: &[Arc<Entry>], sizes: &[u64], room: &Room) -> usize {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

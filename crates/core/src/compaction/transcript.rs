@@ -4,24 +4,66 @@ use std::collections::BinaryHeap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::identifiers::Mask;
+use super::identifiers::{Mask, errors};
 use super::save::{LIST_PROMPT, memory_save_tool};
 use super::stages::Room;
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::event::Run;
 use crate::ids::{ChannelId, Seq};
-use crate::message::{Entry, Part, Role, text_of};
+use crate::message::{Entry, Part, Role, ToolCall, text_of};
 use crate::model::{ChatMessage, ChatRequest, Purpose};
 use crate::summary::Summary;
 use crate::tokens::estimate;
 use crate::window::{cut_middle, escape_name, escape_text, short_date, short_time};
 
-/// Longest tool result in a transcript, in characters: tool mechanics are not worth more.
-const RESULT_MAX_CHARS: usize = 400;
+/// What a transcript shows of a tool's result, in characters: its head and its tail, where outputs say how they ended.
+const RESULT_CHARS: (usize, usize) = (350, 250);
+
+/// The same of a result with an error in it.
+const FAILED_CHARS: (usize, usize) = (450, 500);
+
+/// Error messages that are quoted from between the two.
+const QUOTED_ERRORS: usize = 2;
+
+/// What a transcript shows of a call's arguments, in characters.
+const CALL_CHARS: usize = 300;
+
+/// The same of one argument.
+const ARGUMENT_CHARS: usize = 80;
+
+/// The same of one that says what the call was about.
+const TELLING_CHARS: usize = 200;
+
+/// Names of such arguments. They come first.
+const TELLING: [&str; 14] = [
+    "path",
+    "file",
+    "file_path",
+    "filename",
+    "command",
+    "cmd",
+    "query",
+    "url",
+    "pattern",
+    "name",
+    "id",
+    "from",
+    "to",
+    "title",
+];
 
 /// Longest instruction that a run takes, in characters.
 pub const INSTRUCTION_MAX_CHARS: usize = 4_000;
+
+/// The earlier summary takes this part of the window at most: one in so many tokens.
+const EARLIER_SHARE: u64 = 8;
+
+/// Fewest tokens of an earlier summary that says something.
+const EARLIER_LEAST: u64 = 64;
+
+/// Tokens of what leads a text beside the transcript, roughly.
+const BESIDE_TOKENS: u64 = 40;
 
 /// Tokens of the frame of a request beside its texts, roughly.
 const FRAME_TOKENS: u64 = 120;
@@ -101,7 +143,8 @@ impl Brief<'_> {
     pub fn room(&self, beside: &Beside<'_>) -> Room {
         let blocks: u64 = self.system(true).iter().map(|block| u64::from(estimate(block))).sum();
         let texts = [beside.so_far, beside.earlier];
-        let texts: u64 = texts.into_iter().flatten().map(|text| u64::from(estimate(text)) + 40).sum();
+        let texts: u64 =
+            texts.into_iter().flatten().map(|text| u64::from(estimate(text)) + BESIDE_TOKENS).sum();
         let tool =
             if self.tools { u64::from(estimate(&memory_save_tool().parameters.to_string())) + 60 } else { 0 };
         Room::new(self.reader, blocks + texts + tool + FRAME_TOKENS, self.correction)
@@ -171,11 +214,12 @@ impl Brief<'_> {
             );
         }
         if let Some(earlier) = beside.earlier {
+            let earlier = self.mask.map_or_else(|| earlier.to_owned(), |mask| mask.apply(earlier));
             let _ = write!(
                 text,
                 "\n\n<summaries-earlier>\n{}\n</summaries-earlier>\n\nThat summary stands already for what was said \
                  before: use it to understand the transcript, and repeat nothing of it.",
-                escape_text(earlier)
+                escape_text(&earlier)
             );
         }
         let save = if self.tools {
@@ -216,22 +260,29 @@ impl Brief<'_> {
             messages: vec![ChatMessage::User { parts: vec![Part::text(text)] }],
             tools,
             // Calls of tools and reasoning take their part of the answer, too: the size is asked for in words.
+            last_call: false,
             max_output_tokens: self.reader.window.output_reserve_tokens,
         }
     }
 }
 
-/// The newest summary of the stack that is older than the run, for a long run's first chunk; of a very long one the
-/// ends.
-pub fn earlier_summary(conversation: &Conversation, run: &Run, reader: &AgentSettings) -> Option<String> {
+/// The newest summary of the stack that is older than the run.
+pub fn earlier_summary(conversation: &Conversation, run: &Run) -> Option<String> {
     let earlier = conversation.stack.summaries().filter(|summary| summary.to_seq < run.from_seq).last()?;
-    let most = reader.window.window_tokens / 8;
-    let tokens = u64::from(estimate(&earlier.text)).max(1);
-    Some(if tokens > most {
-        cut_middle(&earlier.text, most as f64 / tokens as f64)
-    } else {
-        earlier.text.clone()
-    })
+    Some(earlier.text.clone())
+}
+
+/// The earlier summary as a request has room for it beside its transcript: of a very long one the ends, nothing where
+/// next to nothing would be left. `spare`: what the transcript leaves free.
+pub fn earlier_within(text: &str, reader: &AgentSettings, spare: u64) -> Option<String> {
+    let most = (reader.window.window_tokens / EARLIER_SHARE).min(spare.saturating_sub(BESIDE_TOKENS));
+    let tokens = u64::from(estimate(text)).max(1);
+    if tokens <= most {
+        return Some(text.to_owned());
+    }
+    // The note in its middle takes some, too.
+    let cut = cut_middle(text, most as f64 / tokens as f64 * 0.9);
+    (most >= EARLIER_LEAST && u64::from(estimate(&cut)) <= most).then_some(cut)
 }
 
 /// Estimated tokens of a request of a run.
@@ -293,18 +344,62 @@ fn line(entry: &Entry) -> Option<String> {
         Role::Assistant => {
             let mut line = format!("[assistant | {time}] {}", escape_text(&text));
             for call in &entry.tool_calls {
-                let _ = write!(line, " (called {})", escape_name(&call.name));
+                let _ = write!(line, " (called {})", called(call));
             }
             (!text.is_empty() || !entry.tool_calls.is_empty()).then_some(line)
         }
-        Role::Tool => {
-            let mut short: String = text.chars().take(RESULT_MAX_CHARS).collect();
-            if short.len() < text.len() {
-                short.push('…');
-            }
-            Some(format!("[tool | {time}] {}", escape_text(&short)))
-        }
+        Role::Tool => Some(format!("[tool | {time}] {}", result(&text))),
     }
+}
+
+/// A call as the transcript shows it: its name and its arguments, on one line.
+fn called(call: &ToolCall) -> String {
+    let mut text = escape_name(&call.name);
+    let mut fields = call.fields();
+    fields.sort_by_key(|(key, _)| TELLING.iter().position(|telling| telling == key).unwrap_or(TELLING.len()));
+    let mut left = CALL_CHARS;
+    for (idx, (key, value)) in fields.iter().enumerate() {
+        let most = if TELLING.contains(key) { TELLING_CHARS } else { ARGUMENT_CHARS };
+        let value = match ends(value, most * 2 / 3, most / 3) {
+            Some((head, tail, _)) => format!("{head} … {tail}"),
+            None => value.to_string(),
+        };
+        let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+        let chars = key.chars().count() + value.chars().count() + 4;
+        if chars > left {
+            let _ = write!(text, "; … {} more", fields.len() - idx);
+            break;
+        }
+        left -= chars;
+        let _ = match (idx, *key) {
+            (0, "") => write!(text, ": {value}"),
+            (0, key) => write!(text, ": {}={value}", escape_name(key)),
+            (_, key) => write!(text, "; {}={value}", escape_name(key)),
+        };
+    }
+    text
+}
+
+/// A result as the transcript shows it: whole when it is short, else its head and its tail, with the errors between.
+fn result(text: &str) -> String {
+    let has_error = text.starts_with("error: ") || errors(text).next().is_some();
+    let (head, tail) = if has_error { FAILED_CHARS } else { RESULT_CHARS };
+    let Some((head, tail, between)) = ends(text, head, tail) else { return escape_text(text).into_owned() };
+    let between_text = &text[head.len()..text.len() - tail.len()];
+    let mut note = format!("[… {between} characters");
+    for error in errors(between_text).take(QUOTED_ERRORS) {
+        let _ = write!(note, "; {error}");
+    }
+    format!("{}\n{} …]\n{}", escape_text(head), note, escape_text(tail))
+}
+
+/// Head and tail of a text that has more characters than both, and how many stand between them.
+fn ends(text: &str, head: usize, tail: usize) -> Option<(&str, &str, usize)> {
+    // A few more are not worth a note.
+    let between =
+        text.chars().count().checked_sub(head + tail).filter(|between| *between > (head + tail) / 10)?;
+    let at = |n: usize| text.char_indices().nth(n).map_or(text.len(), |(at, _)| at);
+    Some((&text[..at(head)], &text[at(head + between)..], between))
 }
 
 fn merge_text(sources: &[Summary], limit: u64) -> String {
@@ -324,3 +419,6 @@ fn merge_text(sources: &[Summary], limit: u64) -> String {
     );
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -204,11 +204,11 @@ impl Room {
         } else if summary.level == 0 {
             let entries = self.readable(summary.from_seq, summary.to_seq);
             summary.text = render(&digest(&entries, budget - of_identifiers));
-            summary.identifiers = identifiers::of_entries(&entries, of_identifiers);
+            summary.identifiers = identifiers::of_entries(&entries, &summary.text, of_identifiers);
         } else {
             let sources = self.sources(summary);
             summary.text = digest_summaries(&sources, budget - of_identifiers);
-            summary.identifiers = identifiers::of_summaries(&sources, of_identifiers);
+            summary.identifiers = identifiers::of_summaries(&sources, &summary.text, of_identifiers);
         }
         if summary.text.trim().is_empty() {
             NOTHING_LEFT.clone_into(&mut summary.text);

@@ -377,6 +377,7 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
             duration_ms: 1,
             bytes: 9,
             approval: None,
+            allowed_by: None,
         }),
     );
     let (left, eraser) = book.erase(ANNA);

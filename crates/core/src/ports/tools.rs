@@ -27,6 +27,11 @@ pub trait Tool: Send + Sync + 'static {
         Effect::Changes
     }
 
+    /// It is marked as destroying something: nobody is asked about a call only where it is named by itself.
+    fn is_destructive(&self) -> bool {
+        false
+    }
+
     /// Longest that a call may take; `None`: as long as the configuration allows all tools.
     fn time_limit(&self) -> Option<Duration> {
         None

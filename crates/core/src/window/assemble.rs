@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::fit::{self, Draft};
 use super::measure::{stack_tokens, system_tokens, tools_tokens};
-use super::render::{guide_text, marker_text, summary_text, tail_text, tail_tokens, user_parts};
+use super::render::{
+    escape_result, guide_text, marker_text, summary_text, tail_text, tail_tokens, user_parts,
+};
 use super::{Assembled, Lookup, Tail};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
@@ -80,6 +82,7 @@ pub fn assemble(
         system,
         messages,
         tools: agent.tools.clone(),
+        last_call: tail.last_call,
         max_output_tokens: agent.window.output_reserve_tokens,
     };
     Ok(Assembled {
@@ -169,7 +172,8 @@ fn settle(out: &mut Vec<ChatMessage>, owed: &mut Vec<Owed<'_>>) {
     out.extend(owed.drain(..).map(|Owed { call_id, result }| match result {
         Some(entry) => {
             let images = entry.parts.iter().filter(|part| matches!(part, Part::Image { .. }));
-            ChatMessage::Tool { call_id, text: text_of(&entry.parts), images: images.cloned().collect() }
+            let text = escape_result(&text_of(&entry.parts)).into_owned();
+            ChatMessage::Tool { call_id, text, images: images.cloned().collect() }
         }
         None => ChatMessage::Tool { call_id, text: NO_RESULT.to_owned(), images: Vec::new() },
     }));

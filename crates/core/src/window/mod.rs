@@ -16,7 +16,7 @@ pub use assemble::{AssembleError, assemble, question};
 pub(crate) use fit::cut_middle;
 pub use measure::{has_room, least_tokens, measure};
 pub(crate) use measure::{system_tokens, tools_tokens};
-pub(crate) use render::IMAGE_TOKENS;
+pub(crate) use render::{IMAGE_TOKENS, guide_tokens};
 pub use render::{
     Lookup, entry_tokens, escape_name, escape_text, guide_text, is_invisible, marker_text, marker_tokens,
     pending_tokens, short_date, short_time, summary_text, summary_tokens, tail_tokens,

@@ -88,6 +88,22 @@ pub fn escape_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The result of a tool, with a backslash before every line that begins like the volatile context: that stands at the end
+/// of the last result, and no result may pass for it.
+pub(crate) fn escape_result(text: &str) -> Cow<'_, str> {
+    let forged = |line: &str| {
+        let line = line.trim_start().as_bytes();
+        ["<context>", "</context>"]
+            .iter()
+            .any(|tag| line.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag.as_bytes())))
+    };
+    if !text.lines().any(forged) {
+        return Cow::Borrowed(text);
+    }
+    let lines = text.split('\n').map(|line| if forged(line) { format!("\\{line}") } else { line.to_owned() });
+    Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
+}
+
 fn is_our_header(line: &str) -> bool {
     let Some(rest) = line.strip_prefix('[') else { return false };
     let begins = |ours: &str| rest.get(..ours.len()).is_some_and(|start| start.eq_ignore_ascii_case(ours));
@@ -193,7 +209,7 @@ pub fn guide_text(lookup: Lookup) -> String {
     match lookup {
         Lookup { reads: true, searches } => {
             text.push_str(
-                " Where the exact words matter, read the messages behind a summary with history_read, by its numbers",
+                " Where the exact words matter, read the messages behind a summary with history_read",
             );
             text.push_str(if searches { ", or find them with history_search" } else { "" });
             text.push_str("; look at the latest first.");

@@ -190,7 +190,7 @@ fn undo_archives_the_last_turn_and_the_one_before_it() {
 fn undone_turns_stay_archived_under_summaries_markers_and_new() {
     let mut sim = roomy();
     for (idx, text) in ["one", "two", "three", "four", "five"].iter().enumerate() {
-        sim.turn(text, "yes");
+        sim.turn(&text.repeat(200), "yes");
         if idx == 1 {
             sim.undo().unwrap();
         }
@@ -223,7 +223,7 @@ fn undone_turns_stay_archived_under_summaries_markers_and_new() {
 fn a_turn_that_is_summarised_or_about_to_be_cannot_be_undone() {
     let mut sim = roomy();
     for n in 0..4 {
-        sim.turn(&format!("message {n}"), "yes");
+        sim.turn(&format!("message {n}").repeat(60), "yes");
     }
     sim.manual();
     sim.undo().unwrap();
@@ -241,7 +241,7 @@ fn what_a_run_learns_in_a_private_chat_is_the_persons_own() {
     let mut sim = roomy();
     sim.conversation = cairn_core::conversation::Conversation::new("main/telegram/77".parse().unwrap());
     let author = cairn_core::message::Author { id: "telegram/77".to_owned(), name: "Ana".to_owned() };
-    let mut pending = sim.pending("I like tea");
+    let mut pending = sim.pending(&"I like tea. ".repeat(60));
     (pending.author, pending.direct) = (author, true);
     sim.journal(Event::Accepted(pending));
     sim.start_turn();

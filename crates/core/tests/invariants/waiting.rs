@@ -122,9 +122,9 @@ fn too_many_messages_are_a_run_below_every_threshold() {
     let mut sim = Sim::new(40_000);
     sim.agent.compaction.reserve_ratio = 0.0;
     sim.agent.compaction.max_messages = 20;
-    (0..10).for_each(|_| sim.turn("and?", "yes"));
+    (0..10).for_each(|_| sim.turn(LONG, "yes"));
     assert_eq!(due(&sim), Decision::Idle, "20 are not more than 20");
-    sim.turn("and?", "yes");
+    sim.turn(LONG, "yes");
     assert_eq!(sim.tier(), Tier::Calm);
     let run = sim.watch().unwrap();
     assert_eq!((run.trigger, run.messages), (Trigger::Messages, 8), "then 30 % of 20 are free");
@@ -147,7 +147,7 @@ fn so_many_messages_are_kept_in_sight_however_small_and_no_turn_has_its_own_run(
     sim.agent.compaction.max_messages = most;
     let mut runs = 0;
     for _ in 0..300 {
-        sim.turn(LONG, "yes");
+        sim.turn(&LONG.repeat(4), "yes");
         while let Some(run) = sim.watch() {
             runs += u32::from(run.trigger == Trigger::Messages);
             sim.commit("They agreed.");
@@ -284,7 +284,7 @@ fn an_instruction_behind_a_run_that_was_asked_for_makes_its_summary_again() {
 #[test]
 fn an_instruction_with_nothing_new_makes_the_newest_summary_again() {
     let mut sim = Sim::new(200_000);
-    (0..3).for_each(|_| sim.turn(LONG, LONG));
+    (0..3).for_each(|_| sim.turn(&LONG.repeat(4), LONG));
     asked(&mut sim, None).unwrap();
     sim.commit("Flats.");
     let again = asked(&mut sim, Some("prices")).unwrap();

@@ -1,19 +1,30 @@
 //! `cairn config`: the configuration, checked or shown.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::json;
 
+use super::connect::Surroundings;
 use super::failure::Failure;
-use super::{Global, out};
-use crate::config::{Config, Loaded, ProcessEnvironment};
+use super::{Global, out, who};
+use crate::admin::ServerRecord;
+use crate::config::{Config, Loaded, ProcessEnvironment, state_dir};
+use crate::toolshed::KnownTools;
 
 /// Subcommands of `config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Check a config file; exit code 2 and the fault with its line when it is wrong
-    #[command(after_help = "Examples:\n  cairn config check\n  cairn config check /etc/cairn/config.toml")]
+    #[command(after_help = "\
+Examples:
+  cairn config check
+  cairn config check /etc/cairn/config.toml
+
+Warns of what works and is probably not meant, such as entries of `classes`
+and `always_allow` that no tool has for a name. Which tools a server has is
+known once it is approved.")]
     Check {
         /// The file [default: the one that the daemon would read]
         #[arg(value_name = "FILE")]
@@ -34,21 +45,11 @@ the config file:
 }
 
 /// `cairn config …`.
-pub(crate) fn config(global: Global, command: ConfigCommand) -> Result<(), Failure> {
+pub(crate) async fn config(global: Global, command: ConfigCommand) -> Result<(), Failure> {
     match command {
         ConfigCommand::Check { file } => {
-            let loaded = load(&file.or(global.config))?;
-            loaded.check_tokens()?;
-            if global.json {
-                let file = loaded.file.as_ref().map(|file| file.display().to_string());
-                return out::json(&json!({ "ok": true, "file": file, "warnings": loaded.warnings }));
-            }
-            for warning in &loaded.warnings {
-                out::note(&format!("warning: {warning}"));
-            }
-            let name =
-                loaded.file.map_or_else(|| "built-in defaults".to_owned(), |f| f.display().to_string());
-            out::line(&format!("{name}: fine"))
+            let file = file.or_else(|| global.config.clone());
+            check(&global, load(&file)?).await
         }
         ConfigCommand::Schema => out::json(&crate::config::schema()),
         ConfigCommand::Show => {
@@ -56,6 +57,70 @@ pub(crate) fn config(global: Global, command: ConfigCommand) -> Result<(), Failu
             if global.json { out::json(&loaded.config) } else { out::raw(loaded.show().as_bytes()) }
         }
     }
+}
+
+async fn check(global: &Global, mut loaded: Loaded) -> Result<(), Failure> {
+    loaded.check_tokens()?;
+    let (unmatched, not_checked) = unmatched_tools(global, &loaded).await?;
+    loaded.warnings.extend(unmatched);
+    if global.json {
+        let file = loaded.file.as_ref().map(|file| file.display().to_string());
+        return out::json(&json!({ "ok": true, "file": file, "warnings": loaded.warnings }));
+    }
+    for warning in &loaded.warnings {
+        out::note(&format!("warning: {warning}"));
+    }
+    not_checked.iter().for_each(|note| out::note(note));
+    let name = loaded.file.map_or_else(|| "built-in defaults".to_owned(), |f| f.display().to_string());
+    out::line(&format!("{name}: fine"))
+}
+
+/// Entries of `classes` and `always_allow` that name no tool, and what could not be checked of them: which tools servers
+/// have is known from their approvals alone, which are in the state.
+async fn unmatched_tools(
+    global: &Global,
+    loaded: &Loaded,
+) -> Result<(BTreeSet<String>, Option<String>), Failure> {
+    let config = &loaded.config;
+    let known = |servers: &[ServerRecord]| {
+        let record = |id: &str| servers.iter().find(|of| of.status.server == id && of.status.approved);
+        let approved = |id: &str| Some(record(id)?.tools.iter().cloned().collect());
+        KnownTools::new(config, global.tools.all(), approved)
+            .map_err(|error| Failure::failed(error.to_string(), ""))
+    };
+    let by_file = known(&[])?;
+    if !by_file.is_open(&config.agents) {
+        return Ok((by_file.unmatched(&config.agents), None));
+    }
+    let (servers, not_checked) = match approved_servers(global, loaded).await {
+        Ok(servers) => (servers, None),
+        Err(Failure::Said { message, .. }) => {
+            let what =
+                "whether servers have the tools that `classes` and `always_allow` name was not checked";
+            (Vec::new(), Some(format!("note: {what}: {message}")))
+        }
+        Err(failure) => return Err(failure),
+    };
+    Ok((known(&servers)?.unmatched(&config.agents), not_checked))
+}
+
+/// The servers with what is approved of them: as a running daemon says, else as the state has it.
+async fn approved_servers(global: &Global, loaded: &Loaded) -> Result<Vec<ServerRecord>, Failure> {
+    let state = state_dir(global.state.as_deref(), &ProcessEnvironment)?;
+    let surroundings = Surroundings::of(loaded.clone(), state, global);
+    let state = &surroundings.state;
+    if surroundings.running().await.is_none() {
+        if !state.is_there() {
+            return Ok(Vec::new());
+        }
+        // Opening it would leave files that its owner cannot read.
+        if let Some(owner) = who::other_owner(&state.path) {
+            return Err(Failure::failed(format!("no daemon runs, and the state belongs to {owner}"), ""));
+        }
+    }
+    let session = surroundings.reading().await?;
+    let records = session.client.get::<Vec<ServerRecord>>("/v1/mcp").await.map_err(Failure::from);
+    session.finish(records).await
 }
 
 fn load(file: &Option<PathBuf>) -> Result<Loaded, Failure> {

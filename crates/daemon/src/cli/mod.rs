@@ -274,7 +274,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Outbox(command) => Box::pin(outbox::outbox(global, command)).await,
         Command::Reload(args) => Box::pin(reload::reload(global, args)).await,
         Command::Store(command) => Box::pin(store::store(global, command)).await,
-        Command::Config(command) => config::config(global, command),
+        Command::Config(command) => Box::pin(config::config(global, command)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(global, args)).await,
         Command::Init(args) => init::init(global, args),
         Command::Completions(args) => papers::completions(&args),

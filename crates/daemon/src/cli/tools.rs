@@ -22,8 +22,9 @@ Examples:
 
 `reads`: it only reads. `changes`: it may change something, so that a call
 waits for a yes while the window holds text of people who are not trusted, or
-results of tools. Tools of servers are listed once they are approved (`cairn
-mcp`) and named among the `tools` of an agent.")]
+results of tools, unless `always_allow` names it. Tools of servers are listed
+once they are approved (`cairn mcp`) and named among the `tools` of an
+agent.")]
     List {
         /// Only those of this agent
         #[arg(long, value_name = "A")]
@@ -37,7 +38,8 @@ Examples:
   cairn tools log --tool files__write_file --limit 20 --json
 
 Outcomes: done, failed, refused (no such tool, wrong arguments, not allowed),
-denied, expired, timed_out, stopped.")]
+denied, expired, timed_out, stopped. A call that was made without an approval
+that it would have needed is marked (always_allow); --json names the entry.")]
     Log {
         /// Only those of this channel
         #[arg(long, value_name = "C")]
@@ -142,7 +144,10 @@ async fn log(surroundings: &Surroundings, global: &Global, path: &str) -> Result
             record.channel.to_string(),
             caused_by.join(", "),
             one_line(&used.tool),
-            used.outcome.name().to_owned(),
+            match &used.allowed_by {
+                Some(_) => format!("{} (always_allow)", used.outcome.name()),
+                None => used.outcome.name().to_owned(),
+            },
             grouped(used.duration_ms),
             what,
         ]);

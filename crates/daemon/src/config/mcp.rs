@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use cairn_core::tool::is_entry;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -243,14 +244,9 @@ pub(super) fn check_agent(
     servers: &[McpConfig],
     fetch: &FetchConfig,
 ) {
-    let tables = [at.to_vec(), key_path!["defaults"].to_vec()];
-    let place = |check: &Check<'_, '_>, key: &str| {
-        let paths = tables.iter().map(|table| below(table, key));
-        paths.into_iter().find(|path| check.source.sets(path)).unwrap_or_else(|| below(at, key))
-    };
     let id = &agent.id;
     for tool in &agent.tools {
-        let path = place(check, "tools");
+        let path = place(check, at, "tools");
         match tool.split_once('/') {
             Some((server, _)) if !servers.iter().any(|known| known.id == server) => {
                 let message =
@@ -275,27 +271,61 @@ pub(super) fn check_agent(
             }
         }
     }
-    let trust = &agent.trust;
+    check_trust(check, at, agent, servers);
+    // Files of earlier versions have entries that name nothing.
+    for entry in agent.result_guard.classes.keys() {
+        if let Some((message, hint)) = wrong_entry("classes", entry, servers) {
+            let warning = format!("{message}; {hint}");
+            if !check.warnings.contains(&warning) {
+                check.warnings.push(warning);
+            }
+        }
+    }
+}
+
+/// The key of an agent's table, or of `[defaults]` where it is set there.
+fn place(check: &Check<'_, '_>, at: &[Seg], key: &str) -> Vec<Seg> {
+    let mut paths = [at.to_vec(), key_path!["defaults"].to_vec()].into_iter().map(|table| below(&table, key));
+    paths.find(|path| check.source.sets(path)).unwrap_or_else(|| below(at, key))
+}
+
+fn check_trust(check: &mut Check<'_, '_>, at: &[Seg], agent: &AgentConfig, servers: &[McpConfig]) {
+    let (id, trust) = (&agent.id, &agent.trust);
+    let path = place(check, at, "trust");
     for (key, people) in [("trusted", &trust.trusted), ("approvers", &trust.approvers)] {
         for person in people {
             let is_person = person.split_once('/').is_some_and(|(platform, user)| {
                 ["local", "discord", "telegram"].contains(&platform) && !user.is_empty()
             });
             if !is_person {
-                let mut path = place(check, "trust");
-                path.push(Seg::from(key));
                 let message = format!("agent `{id}`: `{key}` has \"{person}\", which names nobody");
                 check.wrong(
-                    &path,
+                    &below(&path, key),
                     message,
                     "write PLATFORM/USER, such as \"telegram/12345\", or \"local/*\"",
                 );
             }
         }
     }
-    let mut path = place(check, "trust");
-    path.push(Seg::from("approval_secs"));
-    check.within(&path, trust.approval_secs, 10, 86_400, "seconds");
+    check.within(&below(&path, "approval_secs"), trust.approval_secs, 10, 86_400, "seconds");
+    for entry in &trust.always_allow {
+        if let Some((message, hint)) = wrong_entry("always_allow", entry, servers) {
+            check.wrong(&below(&path, "always_allow"), format!("agent `{id}`: {message}"), hint);
+        }
+    }
+}
+
+/// Why an entry of a list can name no tool, as far as the file tells, and what to do.
+fn wrong_entry(key: &str, entry: &str, servers: &[McpConfig]) -> Option<(String, &'static str)> {
+    if !is_entry(entry) {
+        let hint = "write a tool's name, \"SERVER/TOOL\", \"SERVER/*\" or \"*\"";
+        return Some((format!("`{key}` has \"{entry}\", which names no tool"), hint));
+    }
+    let (server, _) = entry.split_once('/')?;
+    (!servers.iter().any(|known| known.id == server)).then(|| {
+        let message = format!("`{key}` names tools of the server `{server}`, which is not in [[mcp]]");
+        (message, "correct the name, or add the server")
+    })
 }
 
 /// Reads the secrets of a server. One that should be there and is not is a warning: the server is run without it.

@@ -78,6 +78,7 @@ overlay! {
             trusted: BTreeSet<String>,
             approvers: BTreeSet<String>,
             approval_secs: u64,
+            always_allow: BTreeSet<String>,
         }
         optional {}
     }

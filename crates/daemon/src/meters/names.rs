@@ -40,7 +40,7 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Counter, "cairn_admin_connections_total", "Connections of the admin address by outcome; slow: closed, it took too long"),
     (Gauge, "cairn_agent_models_well", "Models of an agent's chain that may be asked and have answered since they failed last"),
     (Counter, "cairn_amendments_total", "Edits and deletions of messages that were taken in"),
-    (Counter, "cairn_approvals_total", "Requests for a person's yes that ended"),
+    (Counter, "cairn_approvals_total", "Requests for a person's yes that ended, and calls made without one by always_allow"),
     (Counter, "cairn_artifact_bytes_total", "Bytes of results that were kept as artifacts"),
     (Counter, "cairn_artifacts_expired_total", "Artifacts that expired unread"),
     (Counter, "cairn_artifacts_lost_total", "Large results that could not be kept"),

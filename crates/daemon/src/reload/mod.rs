@@ -133,6 +133,7 @@ impl Reloader {
             reloaded.warnings.push(format!("the next start would fail: {error}"));
         }
         let merged = Arc::new(merged(&old, new.clone()));
+        reloaded.warnings.extend(deps.roster.tools().unmatched(&merged.config));
         (reloaded.changed, reloaded.needs_restart) =
             changes(&old, &merged).into_iter().partition(|change| is_live(&change.key));
         reloaded.needs_restart.extend(changes(&merged, &new));

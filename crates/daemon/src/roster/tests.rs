@@ -123,6 +123,23 @@ async fn a_server_that_is_in_trouble_is_asked_again() {
 }
 
 #[tokio::test]
+async fn a_server_that_did_not_answer_is_asked_until_it_does() {
+    let server = Server::start(json!({ "id": "m", "context_length": 16_500 })).await;
+    server.status.store(503, Ordering::SeqCst);
+    let config = loaded(&server.config());
+    let roster = roster(&config);
+    assert!(!roster.lacks_windows(), "nobody has asked for an agent yet");
+    assert_eq!(window(&roster, &config).await, (128_000, WindowSource::Defaults));
+    assert!(roster.lacks_windows());
+    assert!(!roster.ask_again().await, "it is in trouble still");
+    server.status.store(200, Ordering::SeqCst);
+    assert!(roster.ask_again().await);
+    assert_eq!(window(&roster, &config).await, (16_500, WindowSource::Server));
+    assert!(!roster.lacks_windows() && !roster.ask_again().await);
+    assert_eq!(server.asked(), 3);
+}
+
+#[tokio::test]
 async fn what_was_learnt_is_kept_while_nobody_needs_it() {
     let server = Server::start(json!({ "id": "m", "context_length": 16_500 })).await;
     let text = server.config();

@@ -56,7 +56,7 @@ impl House {
         let request = self.model.requests_of(Kind::Reply).pop().unwrap();
         let messages = request["messages"].as_array().unwrap().clone();
         let told = messages.into_iter().rfind(|message| message["role"] == "tool").unwrap();
-        told["content"].as_str().unwrap().to_owned()
+        cairn_testkit::model::lasting_text_of(&told)
     }
 
     async fn get(&self, path: &str) -> Value {

@@ -75,6 +75,7 @@ async fn when_the_model_of_a_run_is_down_the_digest_stands_in() {
     assert_eq!((&ended["outcome"], &ended["made_by"]), (&"committed".into(), &"digest".into()), "{ended}");
     let context = house.context().await;
     assert_eq!(context["summaries"][0]["made_by"], "digest");
+    assert_eq!(context["summaries"][0]["provisional"], true, "{context}");
     assert!(context["summaries"][0]["text"].as_str().unwrap().contains("Lisbon"), "{context}");
     house.check_places().await;
 }

@@ -1,6 +1,6 @@
 //! Results of tools give way before any message is summarised.
 
-use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_testkit::model::{Answer, FakeModel, Kind, lasting_text_of};
 use serde_json::{Value, json};
 
 use crate::house::{House, LONG, words};
@@ -15,10 +15,13 @@ async fn read_again(house: &House) {
     house.say("what did we say at the beginning?").await;
 }
 
-/// The messages of a request that go on from turn to turn: all but what stands at the tail.
+/// The messages of a request without what stands at the tail: those go on from turn to turn.
 fn lasting(request: &Value) -> Vec<Value> {
-    let messages = request["messages"].as_array().unwrap();
-    messages[..messages.len() - 1].to_vec()
+    let mut messages = request["messages"].as_array().unwrap().clone();
+    for message in messages.iter_mut().filter(|message| message["content"].is_string()) {
+        message["content"] = lasting_text_of(message).into();
+    }
+    messages
 }
 
 #[tokio::test(flavor = "multi_thread")]

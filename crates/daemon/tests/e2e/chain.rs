@@ -108,6 +108,36 @@ async fn words_of_a_model_that_broke_are_taken_back() {
     assert!(!history.contains("these words"), "{history}");
 }
 
+/// The server of a machine that boots answers later than the daemon.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_that_could_not_be_asked_for_is_known_once_the_server_answers() {
+    for provider in ["openai", "anthropic"] {
+        let home = home::new();
+        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let config = home.config(&format!(
+            "[[models]]\nid = \"late\"\nprovider = \"{provider}\"\nbase_url = \"http://{address}/v1\"\nmodel = \"late\"\n\
+             max_output_tokens = 1024\n\n[[agents]]\nid = \"main\"\nmodels = [\"late\"]\n"
+        ));
+        let daemon = home.daemon(Some(&config)).await;
+        assert_eq!(chain(&home)[0]["window_tokens"], 128_000, "{provider}");
+        let log = std::fs::read_to_string(home.state().join("daemon.log")).unwrap();
+        assert!(log.contains("how large its window is will be asked"), "{log}");
+        let model = FakeModel::builder().address(address).advertise(48_000).start().await;
+        let (status, reply) = daemon.client().say("main", "hello").await.unwrap();
+        assert_eq!(status, 200, "{reply}");
+        let known = async {
+            while chain(&home)[0]["window_source"] != "server" {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), known).await.unwrap();
+        assert_eq!(chain(&home)[0]["window_tokens"], 48_000, "{provider}");
+        let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
+        assert_eq!(context["window_tokens"], 48_000, "the conversation has it, too: {context}");
+        model.assert_clean();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_whose_server_lists_a_small_window_is_passed_over() {
     let (home, second) = (home::new(), FakeModel::start().await);

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use cairn_testkit::discord::FakeDiscord;
-use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_testkit::model::{Answer, FakeModel, Kind, Seen};
 use cairn_testkit::telegram::FakeTelegram;
 use serde_json::Value;
 
@@ -281,6 +281,36 @@ async fn a_model_that_its_server_does_not_list_is_a_warning_though_it_answers() 
     let setup = Setup::with(model, FakeDiscord::start().await).await;
     setup.finds(0, "model fake", "ok", &["answers"]);
     setup.finds(0, "model fake", "warning", &["`fake` is not among them", "the server's list"]);
+}
+
+/// A server that refuses, in these words, every request that has the result of a tool.
+async fn refusing_results(status: u16, words: &'static str) -> Setup {
+    let refuse = move |seen: &Seen| {
+        let mut messages = seen.body["messages"].as_array().unwrap().iter();
+        messages.any(|message| message["role"] == "tool").then(|| Answer::error(status, words))
+    };
+    let model = FakeModel::builder().expect_stable_prefix(false).respond(refuse).start().await;
+    Setup::with(model, FakeDiscord::start().await).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_chat_template_refuses_of_a_conversation_with_a_tool_is_told_with_its_remedy() {
+    let gemma =
+        refusing_results(500, "Conversation roles must alternate user/assistant/user/assistant/...").await;
+    let told = &["refuses the results of tools", "must alternate", "tools = false"];
+    gemma.finds(0, "model fake", "warning", told);
+    gemma.change("id = \"fake\"\n", "id = \"fake\"\ntools = false\n");
+    let findings = gemma.findings(0);
+    let of_model: Vec<_> = findings.iter().filter(|one| one["check"] == "model fake").collect();
+    assert!(
+        of_model.iter().all(|one| one["remedy"].as_str().is_none_or(|it| !it.contains("tools"))),
+        "{of_model:?}"
+    );
+    gemma.model.assert_clean();
+    let other = refusing_results(500, "Value is not callable: null at row 1, column 72").await;
+    other.finds(1, "model fake", "failed", &["refuses a conversation", "not callable", "chat template"]);
+    let none = refusing_results(400, "registry.ollama.ai/library/llama3:latest does not support tools").await;
+    none.finds(0, "model fake", "warning", &["takes no tools", "tools = false"]);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn echo(seen: &Seen) -> Option<Answer> {
     if seen.kind == Kind::Compaction {
         return Some(refuse(400));
     }
-    let (_, rest) = asked.split_once("refuse with ")?;
+    let (_, rest) = asked.rsplit_once("refuse with ")?;
     rest.get(..3)?.parse().ok().map(refuse)
 }
 

@@ -115,6 +115,17 @@ async fn what_a_child_says_on_its_standard_error_holds_nobody_up_and_can_be_read
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn secrets_are_struck_out_of_what_a_child_says_and_plain_variables_are_not() {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "was found\n").unwrap();
+    let keys = format!("env = {{ TOPIC = \"licence\" }}\nenv_from_file = {{ KEY = {:?} }}", secret.path());
+    let script = Script::default().fault("exit-at-start");
+    let house = Plan::none().server("files", Over::Stdio, script, &keys).unapproved().start().await;
+    let shown = house.cairn(&["mcp", "show", "files"]).stderr;
+    assert!(shown.contains("no licence ***"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn headers_with_secrets_reach_the_server_and_no_other_place() {
     let elsewhere = FakeMcp::start_http().await;
     let script = Script::default().requires("authorization", "Bearer a-secret-key");

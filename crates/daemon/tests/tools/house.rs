@@ -1,6 +1,7 @@
 //! A daemon with MCP servers and a fake model, in a folder of its own.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -210,6 +211,13 @@ impl House {
         Self { folder, model, daemon, servers }
     }
 
+    /// Stops the daemon as systemd does; configuration and state stay.
+    pub(crate) async fn stop(self) -> tempfile::TempDir {
+        let Self { folder, daemon, .. } = self;
+        assert!(daemon.stop().await.unwrap().success());
+        folder
+    }
+
     /// Stops the daemon as systemd does and starts it again.
     pub(crate) async fn restart(self) -> Self {
         let Self { folder, model, daemon, servers } = self;
@@ -220,21 +228,7 @@ impl House {
 
     /// A command of the binary.
     pub(crate) fn cairn(&self, args: &[&str]) -> Run {
-        let output = Command::new(cairn())
-            .args(args)
-            .arg("--state")
-            .arg(self.folder.path().join("state"))
-            .arg("--config")
-            .arg(self.folder.path().join("config.toml"))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        }
+        command(self.folder.path(), args, "")
     }
 
     /// Approves a server as it is now.
@@ -276,9 +270,9 @@ impl House {
     pub(crate) fn told(&self) -> Vec<String> {
         let request = self.model.requests_of(Kind::Reply).pop().unwrap();
         let messages = request["messages"].as_array().unwrap();
-        let newest = messages.rsplit(|message| message["role"] == "assistant").next().unwrap();
+        let newest = messages.rsplit(|message| message["tool_calls"].is_array()).next().unwrap();
         let results = newest.iter().filter(|message| message["role"] == "tool");
-        results.map(cairn_testkit::model::text_of).collect()
+        results.map(cairn_testkit::model::lasting_text_of).collect()
     }
 
     /// The tools that the newest request offered.
@@ -337,6 +331,26 @@ impl House {
             server.log().assert_clean();
         }
     }
+}
+
+/// A command of the binary, with configuration and state in that folder.
+pub(crate) fn command(folder: &Path, args: &[&str], input: &str) -> Run {
+    let mut child = Command::new(cairn())
+        .args(args)
+        .arg("--state")
+        .arg(folder.join("state"))
+        .arg("--config")
+        .arg(folder.join("config.toml"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that reads nothing may be gone by now.
+    let _closed = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Run { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 async fn run(folder: &Path) -> Daemon {

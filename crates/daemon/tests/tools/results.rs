@@ -4,7 +4,7 @@ use cairn_testkit::mcp::{PNG, Script};
 use cairn_testkit::model::Kind;
 use serde_json::json;
 
-use crate::house::{Over, Plan};
+use crate::house::{ANNA, Over, Plan};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_content_reaches_the_model_as_what_it_is() {
@@ -41,4 +41,14 @@ async fn a_large_result_stays_out_of_the_window() {
     let told = house.call("files__big", json!({ "bytes": 3_000_000 })).await;
     assert!(told.len() < 1_000_000 && told.contains("truncated"), "{} bytes", told.len());
     house.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_class_counts_for_a_tool_by_the_name_that_people_see() {
+    for entry in ["files/big", "files/*", "big"] {
+        let more = format!("{ANNA}\n\n[agents.result_guard]\nclasses = {{ {entry:?} = \"always_offload\" }}");
+        let house = Plan::one(Over::Stdio, Script::default()).trust(&more).start().await;
+        let told = house.call("files__big", json!({ "bytes": 9_000 })).await;
+        assert!(told.contains("artifact a1") && told.len() <= 2_000, "{entry}: {} bytes", told.len());
+    }
 }

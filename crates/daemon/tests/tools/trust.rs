@@ -1,10 +1,10 @@
 //! What may be done without asking, who is asked, and what becomes of the answer.
 
 use cairn_testkit::mcp::Script;
-use cairn_testkit::model::{FakeModel, Hostile, Kind};
+use cairn_testkit::model::{Answer, FakeModel, Hostile, Kind};
 use serde_json::{Value, json};
 
-use crate::house::{Over, Plan};
+use crate::house::{Over, Plan, command};
 
 const NOBODY: [(String, Value); 0] = [];
 
@@ -51,6 +51,84 @@ async fn a_no_is_told_to_the_model_and_nothing_is_done() {
     assert!(house.told()[0].contains("error"), "{:?}", house.told());
     assert_eq!(house.files().effects(), NOBODY);
     assert_eq!(house.tool_log().await[0]["outcome"], "denied");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_always_allowed_needs_no_yes_and_the_log_says_why() {
+    for (entry, tool) in [("files/*", "unmarked"), ("unmarked", "unmarked"), ("files/write", "write")] {
+        let trust = format!("always_allow = [\"{entry}\"]\napproval_secs = 10");
+        let house = Plan::one(Over::Stdio, Script::default()).trust(&trust).start().await;
+        house.call(&format!("files__{tool}"), json!({ "text": "x" })).await;
+        assert_eq!(house.files().effects(), [(tool.to_owned(), json!({ "text": "x" }))], "{entry}");
+        house.call("files__echo", json!({ "text": "x" })).await;
+        let log = house.tool_log().await;
+        let call = |tool: &str| log.iter().find(|call| call["tool"] == format!("files__{tool}")).unwrap();
+        assert_eq!((&call(tool)["allowed_by"], &call(tool)["outcome"]), (&json!(entry), &json!("done")));
+        assert_eq!(call("echo")["allowed_by"], Value::Null, "it would have needed none");
+        let shown = house.cairn(&["tools", "log"]).stdout;
+        assert_eq!(shown.matches("done (always_allow)").count(), 1, "{shown}");
+        house.assert_clean();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_destroys_is_asked_for_unless_it_is_named_by_itself() {
+    let trust = "always_allow = [\"files/*\", \"write\", \"*\"]";
+    let house = Plan::one(Over::Stdio, Script::default()).trust(trust).start().await;
+    let (mut events, asked) = house.asked("files__write", json!({ "text": "x" })).await;
+    assert_eq!(house.settle(&asked, false).await, 200);
+    events.wait_for("reply", |_| true).await.unwrap();
+    assert_eq!(house.files().effects(), NOBODY);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nobody_can_be_asked_a_call_is_denied_at_once_and_it_is_said_how_to_allow_it() {
+    let house = Plan::one(Over::Stdio, Script::default()).trust("").start().await;
+    house.script(&[("files__write", json!({ "text": "x" }))]);
+    house.model.push(Kind::Reply, Answer::text("Good night."));
+    let run = command(house.folder.path(), &["chat", "--user", "bob"], "please write\ngood night\n");
+    assert_eq!((run.code, run.stdout.as_str()), (1, "I see.\nGood night.\n"), "{run:?}");
+    let told: Vec<&str> = run.stderr.lines().collect();
+    assert!(told[0].starts_with("error: line 1: files/write was not called"), "{run:?}");
+    assert!(
+        told[1].contains("always_allow = [\"files/write\"]") && told[1].contains("agent `main`"),
+        "{run:?}"
+    );
+    assert_eq!(told.len(), 2, "{run:?}");
+    assert_eq!(house.files().effects(), NOBODY);
+    assert_eq!(house.tool_log().await[0]["outcome"], "denied");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_that_name_no_tool_are_told_by_a_check_with_and_without_a_daemon() {
+    let more = "\nalways_allow = [\"files/echo\", \"files/wriet\", \"files/*\", \"memory_save\", \"unmarked\"]\n\n\
+                [agents.result_guard]\nclasses = { \"files/big\" = \"keep_recent\", big = \"auto\", \"files__big\" = \"auto\", \
+                \"*\" = \"auto\", history_read = \"auto\", \"web/browse\" = \"auto\", \"files/bg\" = \"auto\", brwose = \"auto\" }\n";
+    let house = Plan::one(Over::Stdio, Script::default()).trust(more).start().await;
+    let check = |folder: &std::path::Path| {
+        let run = command(folder, &["config", "check", "--json"], "");
+        assert_eq!(run.code, 0, "{run:?}");
+        run.json()["warnings"].as_array().unwrap().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let warnings = check(house.folder.path());
+    for (n, (named, why)) in [
+        ("`classes` names tools of the server `web`", "not in [[mcp]]"),
+        ("`always_allow` names \\\"files/wriet\\\"", "no tool `wriet` of `files` is approved"),
+        ("`classes` names \\\"brwose\\\"", "no tool of that name"),
+        ("`classes` names \\\"files/bg\\\"", "no tool `bg` of `files` is approved"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert!(warnings[n].contains(named) && warnings[n].contains(why), "{warnings:?}");
+    }
+    assert_eq!(warnings.len(), 4, "{warnings:?}");
+    house.cairn(&["mcp", "revoke", "files"]);
+    let unknown = check(house.folder.path());
+    assert_eq!(unknown.len(), 1, "what a server has that is not approved is not judged: {unknown:?}");
+    house.approve("files");
+    let folder = house.stop().await;
+    assert_eq!(check(folder.path()), warnings);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! The loop of a turn: calls beside each other, wrong calls, an end, cancellation.
 
 use cairn_testkit::mcp::Script;
-use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_testkit::model::{Answer, FakeModel, Kind, Seen, lasting_text_of, text_of};
 use serde_json::{Value, json};
 
 use crate::house::{Over, Plan};
@@ -68,6 +68,75 @@ async fn a_turn_ends_after_its_rounds() {
     let n = house.files().calls("echo").len();
     assert!((4..=5).contains(&n), "{n} calls; {status} {answer}");
     assert!(answer.to_string().contains("rounds") || answer.to_string().contains('5'), "{status} {answer}");
+    house.assert_clean();
+}
+
+/// Who speaks in a request after the system, message by message.
+fn roles(request: &Value) -> String {
+    let messages = request["messages"].as_array().unwrap().iter();
+    let role = |message: &Value| message["role"].as_str().unwrap()[..1].to_owned();
+    messages.map(role).collect::<String>().trim_start_matches('s').to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_channel_goes_on_behind_calls_a_stop_and_failures_though_the_template_is_strict() {
+    let house = Plan::one(Over::Stdio, Script::default()).model(FakeModel::builder()).start().await;
+    house.call("files__echo", json!({ "text": "one" })).await;
+    let requests = house.model.requests_of(Kind::Reply);
+    assert_eq!(roles(&requests[1]), "uat");
+    let result = text_of(&requests[1]["messages"][3]);
+    assert!(result.contains("<context>\nFrom the system") && result.ends_with("</context>"), "{result}");
+    // Stopped behind a result.
+    house.model.push(Kind::Reply, Answer::call("files__hang", json!({})));
+    let mut events = house.talk("please wait").await;
+    house.files().wait_for_calls("hang", 1).await;
+    let (status, _) = house.client().ask("POST", "/v1/channels/main/stop", &Value::Null).await.unwrap();
+    assert!(status.is_success(), "{status}");
+    events.wait_for("error", |_| true).await.unwrap();
+    // Failed twice.
+    for text in ["are you there?", "hello?"] {
+        house.model.push(Kind::Reply, Answer::error(400, "no"));
+        assert_ne!(house.client().say("main", text).await.unwrap().0, 200);
+    }
+    house.say("and now?").await;
+    house.call("files__echo", json!({ "text": "two" })).await;
+    let request = house.model.requests_of(Kind::Reply).pop().unwrap();
+    assert_eq!(roles(&request), "uatauatauauat");
+    let asked = lasting_text_of(&request["messages"][9]);
+    for text in ["are you there?", "hello?", "and now?"] {
+        assert!(asked.contains(&format!("] {text}")), "{asked}");
+    }
+    house.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_whose_template_knows_no_results_goes_on_with_calls_in_words() {
+    let refuse = |seen: &Seen| {
+        let has_result = seen.body["messages"].as_array().unwrap().iter().any(|it| it["role"] == "tool");
+        has_result.then(|| {
+            Answer::error(500, "Conversation roles must alternate user/assistant/user/assistant/...")
+        })
+    };
+    let model = FakeModel::builder().expect_stable_prefix(false).respond(refuse);
+    let house = Plan::one(Over::Stdio, Script::default()).model(model).start().await;
+    house.model.push(Kind::Reply, Answer::call("files__echo", json!({ "text": "one" })));
+    house.say("please look").await;
+    let request = house.model.requests_of(Kind::Reply).pop().unwrap();
+    assert_eq!(roles(&request), "uau");
+    assert!(text_of(&request["messages"][3]).starts_with("[result of files__echo]"), "{request}");
+    assert!(request.get("tools").is_none());
+    house.say("and on").await;
+    house.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_round_forbids_calls_and_the_request_before_it_does_not() {
+    let house = Plan::one(Over::Stdio, Script::default()).agent("max_rounds = 2").start().await;
+    house.call("files__echo", json!({ "text": "one" })).await;
+    let requests = house.model.requests_of(Kind::Reply);
+    assert_eq!((&requests[0]["tool_choice"], &requests[1]["tool_choice"]), (&Value::Null, &json!("none")));
+    assert_eq!(requests[0]["tools"], requests[1]["tools"], "the prefix stays");
+    assert!(text_of(requests[1]["messages"].as_array().unwrap().last().unwrap()).contains("No more tools"));
     house.assert_clean();
 }
 

@@ -18,7 +18,7 @@ use cairn_core::ports::{ChatModel, Unanswered};
 use crate::answer::{self, Call};
 use crate::options::{BadModel, ServerOptions};
 use crate::server::{Format, Server};
-use crate::window::listed_window;
+use crate::window::{self, listed_window};
 
 /// The version of the format that we speak.
 const VERSION: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
@@ -55,10 +55,14 @@ impl Anthropic {
         &self.server
     }
 
-    /// Asks the server about the model; `None` when it does not name the window.
+    /// Asks the server about the model, and where it tells of none alone, for its list; `None` when neither names the
+    /// window.
     async fn ask_window(&self) -> Result<Option<u64>, Unanswered> {
         let address = self.server.address(&["models", &self.server.options.model]);
-        Ok(self.server.get(address).await?.as_ref().and_then(listed_window))
+        match self.server.get(address).await?.as_ref().and_then(listed_window) {
+            Some(window) => Ok(Some(window)),
+            None => window::of_list(&self.server).await,
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! A request in the words of Anthropic's messages.
 //!
 //! Roles alternate there: neighbours of one role are blocks of one message. A block, once sent, is sent again byte for
-//! byte; what is volatile is a block of its own at the end.
+//! byte; what is volatile is a block of its own at the end, or stands in the last result: words behind a result make
+//! models end their answer, and servers that translate the format put them before it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,9 +18,6 @@ use crate::told;
 
 /// Stands where a server would refuse a block without words.
 const NO_WORDS: &str = "(no text)";
-
-/// Stands first where the conversation in sight begins with the model's words: a person must speak first.
-const GOES_ON: &str = "(the conversation goes on)";
 
 /// Pictures that the format takes.
 const PICTURES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
@@ -52,6 +50,9 @@ pub(super) fn body(options: &ServerOptions, request: &ChatRequest) -> Value {
     if tools {
         let tool = |tool: &cairn_core::model::ToolDef| json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters});
         body["tools"] = request.tools.iter().map(tool).collect();
+        if request.last_call {
+            body["tool_choice"] = json!({"type": "none"});
+        }
     }
     body
 }
@@ -89,6 +90,12 @@ struct Block {
     value: Value,
 }
 
+impl Block {
+    fn is_result(&self) -> bool {
+        self.value["type"] == "tool_result"
+    }
+}
+
 /// The conversation on its way to the wire.
 #[derive(Default)]
 struct Talk {
@@ -106,11 +113,7 @@ impl Talk {
             ChatMessage::User { parts } => self.user(parts),
             ChatMessage::Assistant { text, tool_calls } => self.assistant(text, tool_calls),
             ChatMessage::Tool { call_id, text, images } => self.result(call_id, text, images),
-            ChatMessage::Context { text } => {
-                if let Some(value) = text_block(text) {
-                    self.blocks.push(Block { speaker: Speaker::User, volatile: true, value });
-                }
-            }
+            ChatMessage::Context { text } => self.context(text),
         }
     }
 
@@ -118,7 +121,28 @@ impl Talk {
         self.blocks.push(Block { speaker, volatile: false, value });
     }
 
+    /// What is volatile. The last result holds it, where there is one; no breakpoint stands on that result then.
+    fn context(&mut self, text: &str) {
+        let Some(value) = text_block(text) else { return };
+        match self.blocks.last_mut().filter(|last| last.is_result()) {
+            Some(result) => {
+                let mut parts = match result.value["content"].take() {
+                    Value::Array(parts) => parts,
+                    words => vec![json!({"type": "text", "text": words})],
+                };
+                // Some servers join the texts of a result without anything between them.
+                parts.push(json!({"type": "text", "text": format!("\n\n{text}")}));
+                result.value["content"] = parts.into();
+                result.volatile = true;
+            }
+            None => self.blocks.push(Block { speaker: Speaker::User, volatile: true, value }),
+        }
+    }
+
     fn user(&mut self, parts: &[Part]) {
+        if self.blocks.last().is_some_and(Block::is_result) {
+            self.say(Speaker::Assistant, json!({"type": "text", "text": told::NO_ANSWER}));
+        }
         let mut said = false;
         for part in parts {
             let words = || text_block(&cairn_core::message::text_of(std::slice::from_ref(part)));
@@ -201,7 +225,8 @@ impl Talk {
 
     /// The other two breakpoints: the last block before the volatile tail, and where the request before this one had
     /// its last: before the model's latest words. The server looks back over a few blocks only, so that a turn
-    /// with many calls would otherwise find nothing. The tail has none: it is never read again.
+    /// with many calls would otherwise find nothing. The tail has none: it is never read again. A result that ended the
+    /// request before this one held the tail then, so that the breakpoint stood before it.
     fn mark(&mut self, mark: &Value) {
         let Some(last) = self.blocks.iter().rposition(|block| !block.volatile) else { return };
         let before = &self.blocks[..=last];
@@ -209,6 +234,7 @@ impl Talk {
         let asked = answer.and_then(|answer| {
             before[..answer].iter().rposition(|block| block.speaker == Speaker::User && !block.volatile)
         });
+        let asked = asked.map(|idx| if before[idx].is_result() { idx.saturating_sub(1) } else { idx });
         for idx in [Some(last), asked].into_iter().flatten() {
             self.blocks[idx].value["cache_control"] = mark.clone();
         }
@@ -217,7 +243,7 @@ impl Talk {
     fn into_messages(self) -> Vec<Value> {
         let mut messages: Vec<(Speaker, Vec<Value>)> = Vec::new();
         if self.blocks.first().is_some_and(|block| block.speaker == Speaker::Assistant) {
-            messages.push((Speaker::User, vec![json!({"type": "text", "text": GOES_ON})]));
+            messages.push((Speaker::User, vec![json!({"type": "text", "text": told::GOES_ON})]));
         }
         for block in self.blocks {
             match messages.last_mut() {

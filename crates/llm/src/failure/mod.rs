@@ -14,18 +14,29 @@ use cairn_core::model::ModelError;
 /// Longest message of a server that is passed on, in characters.
 const MESSAGE_MAX: usize = 600;
 
-/// A refusal: what it means, and whether it may be for the streaming alone.
+/// A refusal: what it means, and what of the request it may be for.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Refusal {
     pub(crate) error: ModelError,
-    /// The server says that it does not stream.
-    pub(crate) of_streaming: bool,
+    /// The server may take the same request asked otherwise.
+    pub(crate) remedy: Option<Remedy>,
 }
 
 impl From<ModelError> for Refusal {
     fn from(error: ModelError) -> Self {
-        Self { error, of_streaming: false }
+        Self { error, remedy: None }
     }
+}
+
+/// What some servers refuse although the request can be asked without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Answers piece by piece.
+    NoStream,
+    /// `tool_choice`.
+    NoToolChoice,
+    /// Ids of calls that do not have nine letters or digits: Mistral's, and chat templates of its models.
+    ShortIds,
 }
 
 /// What a status other than success means.
@@ -40,10 +51,23 @@ pub(crate) fn from_status(status: u16, headers: &HeaderMap, body: &[u8]) -> Refu
     } else {
         format!("HTTP {status}: {}", said.message)
     };
-    let of_streaming = matches!(status, 400..=499 | 501)
-        && !said.is_overflow()
-        && (said.param == "stream" || wording::is_no_streaming(&said.plain));
-    Refusal { error: typed(status, message, &said, retry_after(headers)), of_streaming }
+    let remedy = if said.is_overflow() {
+        None
+    } else if said.param == "tool_choice" || wording::is_no_tool_choice(&said.plain) {
+        Some(Remedy::NoToolChoice)
+    } else if wording::is_short_ids(&said.plain) {
+        Some(Remedy::ShortIds)
+    } else {
+        let of_streaming = said.param == "stream" || wording::is_no_streaming(&said.plain);
+        (matches!(status, 400..=499 | 501) && of_streaming).then_some(Remedy::NoStream)
+    };
+    Refusal { error: typed(status, message, &said, retry_after(headers)), remedy }
+}
+
+/// Whether words of a server say that roles must take turns. Requests do, so that the results of tools are what the chat
+/// template does not take.
+pub(crate) fn is_of_roles(said: &str) -> bool {
+    wording::is_of_roles(&wording::plain(said))
 }
 
 /// The error that an error object in a successful answer stands for. `error` is the object itself, what holds it, or
@@ -89,7 +113,9 @@ fn typed(status: u16, message: String, said: &Said, retry_after: Option<Duration
         429 => ModelError::RateLimited { message, retry_after },
         413 => ModelError::ContextOverflow { message, limit: said.limit().filter(|_| said.is_overflow()) },
         _ if said.is_overflow() => ModelError::ContextOverflow { message, limit: said.limit() },
-        _ if wording::is_no_tools(&said.plain) => ModelError::NoTools(message),
+        _ if wording::is_no_tools(&said.plain) || wording::is_of_roles(&said.plain) => {
+            ModelError::NoTools(message)
+        }
         _ if said.kind.contains("throttl") => ModelError::RateLimited { message, retry_after },
         404 => ModelError::BadRequest(format!(
             "{message}; check `model` and `base_url`, which mostly ends in /v1"

@@ -145,6 +145,21 @@ pub(super) fn is_no_tools(plain: &str) -> bool {
     NO_TOOLS.iter().any(|words| plain.contains(words))
 }
 
+/// Whether a plain text says that the roles of messages must take turns, as the chat templates of Gemma and Mistral do.
+pub(super) fn is_of_roles(plain: &str) -> bool {
+    plain.contains("roles must alternate")
+}
+
+/// Whether a plain text is about `tool_choice`. It may err: the request is then tried once without.
+pub(super) fn is_no_tool_choice(plain: &str) -> bool {
+    plain.contains("tool_choice") || plain.contains("tool choice")
+}
+
+/// Whether a plain text says that ids of calls must have nine characters: Mistral, and chat templates of its models.
+pub(super) fn is_short_ids(plain: &str) -> bool {
+    plain.contains("tool call id") && (plain.contains("length 9") || plain.contains("length of 9"))
+}
+
 /// Whether a plain text says that the server does not stream. It may err: the request is then tried once without.
 pub(super) fn is_no_streaming(plain: &str) -> bool {
     let names_it = plain

@@ -57,6 +57,7 @@ fn request(purpose: Purpose, messages: Vec<ChatMessage>) -> ChatRequest {
         system: vec!["prompt".to_owned()],
         messages,
         tools: vec![memory_save_tool()],
+        last_call: false,
         max_output_tokens: 500,
     }
 }

@@ -2,7 +2,6 @@
 
 mod assemble;
 mod request;
-mod window;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use cairn_core::ports::{ChatModel, Unanswered};
 use crate::answer::{self, Call};
 use crate::options::{BadModel, ServerOptions};
 use crate::server::{Format, Server};
+use crate::window;
 
 /// A model behind an OpenAI-compatible server.
 pub struct OpenAi {
@@ -69,7 +69,7 @@ impl ChatModel for OpenAi {
     }
 
     fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>> {
-        Box::pin(async { self.window.get_or_try_init(|| self.ask_window()).await.copied() })
+        Box::pin(async { self.window.get_or_try_init(|| window::of_list(&self.server)).await.copied() })
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {

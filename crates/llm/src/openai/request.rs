@@ -1,4 +1,8 @@
 //! A request in the words of OpenAI's chat completions.
+//!
+//! Chat templates of many models are strict: after the system message people and the model take turns, people begin, and
+//! only the model speaks after the results of tools. So neighbours of one role become one message, and what is volatile
+//! stands at the very end of the last one.
 
 use std::collections::HashMap;
 
@@ -13,21 +17,25 @@ use crate::told;
 /// Stands where a server would refuse a message without words.
 const NO_WORDS: &str = "(no text)";
 
+/// What the model says before the pictures of its calls' results, which only a user's message may hold.
+const PICTURES_FOLLOW: &str = "(the pictures of these results follow)";
+
 /// The body of a request.
 pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatRequest) -> Value {
-    let mut messages = Vec::with_capacity(request.messages.len() + 1);
+    let tools = options.tools && !request.tools.is_empty();
+    let mut talk = Talk { images: options.images, tools, ..Talk::default() };
     let blocks: Vec<&str> =
         request.system.iter().map(String::as_str).filter(|block| !block.trim().is_empty()).collect();
     if !blocks.is_empty() {
-        messages.push(json!({"role": "system", "content": blocks.join("\n\n")}));
+        talk.messages.push(json!({"role": "system", "content": blocks.join("\n\n")}));
     }
-    let tools = options.tools && !request.tools.is_empty();
-    for draft in drafts(&request.messages, options.images && tools) {
-        messages.extend(draft.into_wire(options.images, tools));
+    for message in &request.messages {
+        talk.take(message);
     }
+    talk.show_pictures();
     let mut body = json!({
         "model": options.model,
-        "messages": messages,
+        "messages": talk.messages,
         "stream": options.stream,
     });
     body[limit_key] = request.max_output_tokens.into();
@@ -44,121 +52,161 @@ pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatReque
                 }})
             })
             .collect();
+        if request.last_call {
+            body["tool_choice"] = "none".into();
+        }
     }
     body
 }
 
-/// A message on its way to the wire, volatile context merged into it.
-enum Draft<'a> {
-    User {
-        parts: &'a [Part],
-        context: Vec<&'a str>,
-    },
-    Assistant {
-        text: &'a str,
-        tool_calls: &'a [ToolCall],
-    },
-    Tool {
-        call_id: &'a str,
-        name: Option<&'a str>,
-        text: &'a str,
-        images: &'a [Part],
-    },
-    /// Results are words alone in this format: the pictures of a round's results follow the last of them.
-    Pictures {
-        of: Vec<Shown<'a>>,
-    },
+/// The conversation on its way to the wire.
+#[derive(Default)]
+struct Talk<'a> {
+    images: bool,
+    /// The request has tools; without them calls of the past are told in words, as servers refuse them.
+    tools: bool,
+    messages: Vec<Value>,
+    /// Names of tools by the ids of their calls.
+    names: HashMap<&'a str, &'a str>,
+    /// Pictures of the results of this round. Results are words alone in this format: the pictures follow the last.
+    shown: Vec<Shown<'a>>,
 }
 
 /// The pictures of one result.
 struct Shown<'a> {
     call_id: &'a str,
-    name: Option<&'a str>,
     images: &'a [Part],
 }
 
-/// `pictures`: those of results are sent after them.
-fn drafts(messages: &[ChatMessage], pictures: bool) -> Vec<Draft<'_>> {
-    let mut drafts: Vec<Draft<'_>> = Vec::with_capacity(messages.len());
-    let mut names: HashMap<&str, &str> = HashMap::new();
-    let mut shown: Vec<Shown<'_>> = Vec::new();
-    for message in messages {
-        if !shown.is_empty() && !matches!(message, ChatMessage::Tool { .. }) {
-            drafts.push(Draft::Pictures { of: std::mem::take(&mut shown) });
+impl<'a> Talk<'a> {
+    fn take(&mut self, message: &'a ChatMessage) {
+        if !matches!(message, ChatMessage::Tool { .. }) {
+            self.show_pictures();
         }
         match message {
-            ChatMessage::User { parts } => drafts.push(Draft::User { parts, context: Vec::new() }),
-            ChatMessage::Assistant { text, tool_calls } => {
-                names.extend(tool_calls.iter().map(|call| (call.id.as_str(), call.name.as_str())));
-                drafts.push(Draft::Assistant { text, tool_calls });
-            }
-            ChatMessage::Tool { call_id, text, images } => {
-                let name = names.get(call_id.as_str()).copied();
-                drafts.push(Draft::Tool { call_id, name, text, images });
-                if pictures && !images.is_empty() {
-                    shown.push(Shown { call_id, name, images });
-                }
-            }
-            ChatMessage::Context { text } => match drafts.last_mut() {
-                Some(Draft::User { context, .. }) => context.push(text),
-                // What is sent of pictures stays as it is from request to request.
-                Some(Draft::Assistant { .. } | Draft::Tool { .. } | Draft::Pictures { .. }) | None => {
-                    drafts.push(Draft::User { parts: &[], context: vec![text] });
-                }
-            },
+            ChatMessage::User { parts } => self.user(user_content(parts, self.images), told::NO_ANSWER),
+            ChatMessage::Assistant { text, tool_calls } => self.assistant(text, tool_calls),
+            ChatMessage::Tool { call_id, text, images } => self.result(call_id, text, images),
+            ChatMessage::Context { text } => self.context(text),
         }
     }
-    if !shown.is_empty() {
-        drafts.push(Draft::Pictures { of: shown });
+
+    /// The role of the last message.
+    fn last_role(&self) -> &str {
+        self.messages.last().and_then(|last| last["role"].as_str()).unwrap_or_default()
     }
-    drafts
+
+    /// What a person says. `bridge`: what the model said before it, where results stand there.
+    fn user(&mut self, content: Value, bridge: &str) {
+        if self.last_role() == "tool" {
+            self.messages.push(json!({"role": "assistant", "content": bridge}));
+        }
+        match self.messages.last_mut() {
+            Some(last) if last["role"] == "user" => last["content"] = joined(last["content"].take(), content),
+            _ => self.messages.push(json!({"role": "user", "content": content})),
+        }
+    }
+
+    fn assistant(&mut self, text: &str, calls: &'a [ToolCall]) {
+        self.names.extend(calls.iter().map(|call| (call.id.as_str(), call.name.as_str())));
+        let mut lines: Vec<String> = Vec::new();
+        if !text.is_empty() {
+            lines.push(text.to_owned());
+        }
+        let mut wired: Vec<Value> = Vec::new();
+        if self.tools {
+            wired.extend(calls.iter().map(wire_call));
+        } else {
+            lines.extend(calls.iter().map(told::call));
+        }
+        if lines.is_empty() && wired.is_empty() {
+            return;
+        }
+        if matches!(self.last_role(), "" | "system") {
+            self.user(told::GOES_ON.into(), "");
+        }
+        let content = if lines.is_empty() { Value::Null } else { lines.join("\n").into() };
+        let goes_on = |last: &Value| last["role"] == "assistant" && last.get("tool_calls").is_none();
+        if !self.messages.last().is_some_and(goes_on) {
+            self.messages.push(json!({"role": "assistant", "content": null}));
+        }
+        let Some(last) = self.messages.last_mut() else { return };
+        last["content"] = joined(last["content"].take(), content);
+        if !wired.is_empty() {
+            last["tool_calls"] = wired.into();
+        }
+    }
+
+    fn result(&mut self, call_id: &'a str, text: &str, images: &'a [Part]) {
+        if self.tools {
+            let text = if text.is_empty() { NO_WORDS } else { text };
+            self.messages.push(json!({"role": "tool", "tool_call_id": call_id, "content": text}));
+            if self.images && !images.is_empty() {
+                self.shown.push(Shown { call_id, images });
+            }
+            return;
+        }
+        let mut parts = vec![Part::text(told::result(self.names.get(call_id).copied(), text))];
+        if self.images {
+            parts.extend_from_slice(images);
+        }
+        self.user(user_content(&parts, self.images), "");
+    }
+
+    /// The pictures of a round's results, once its last result is there. They stay as they are from request to request.
+    fn show_pictures(&mut self) {
+        let mut parts = Vec::new();
+        for Shown { call_id, images } in std::mem::take(&mut self.shown) {
+            parts.push(Part::text(told::pictures(self.names.get(call_id).copied(), call_id)));
+            parts.extend_from_slice(images);
+        }
+        if !parts.is_empty() {
+            self.user(user_content(&parts, true), PICTURES_FOLLOW);
+        }
+    }
+
+    /// What is volatile goes to the end of the last message, a result too: a person's message behind a result would be
+    /// taken for a new question, and is refused by strict templates.
+    fn context(&mut self, text: &str) {
+        match self.messages.last_mut() {
+            Some(last) if last["role"] == "tool" => {
+                last["content"] = joined(last["content"].take(), text.into());
+            }
+            _ => self.user(text.into(), ""),
+        }
+    }
 }
 
-impl Draft<'_> {
-    /// `tools`: the request has tools; without them calls of the past are told in words, as servers refuse them.
-    fn into_wire(self, images: bool, tools: bool) -> Option<Value> {
-        match self {
-            Self::User { parts, context } => {
-                Some(json!({"role": "user", "content": user_content(parts, &context, images)}))
+/// Two contents as one, the first unchanged at its beginning.
+fn joined(first: Value, second: Value) -> Value {
+    match (first, second) {
+        (Value::Null, other) | (other, Value::Null) => other,
+        (Value::String(first), Value::String(second)) => format!("{first}\n\n{second}").into(),
+        (first, second) => {
+            let mut parts = parts_of(first);
+            let mut rest = parts_of(second).into_iter().peekable();
+            if let (Some(Value::String(last)), Some(Value::String(next))) = (
+                parts.last_mut().and_then(|part| part.get_mut("text")),
+                rest.peek().and_then(|part| part.get("text")),
+            ) {
+                *last = format!("{last}\n\n{next}");
+                rest.next();
             }
-            Self::Assistant { text, tool_calls } if tools && !tool_calls.is_empty() => {
-                let content = if text.is_empty() { Value::Null } else { text.into() };
-                let calls: Vec<Value> = tool_calls.iter().map(wire_call).collect();
-                Some(json!({"role": "assistant", "content": content, "tool_calls": calls}))
-            }
-            Self::Assistant { text, tool_calls } => {
-                let mut lines: Vec<String> = Vec::new();
-                if !text.is_empty() {
-                    lines.push(text.to_owned());
-                }
-                lines.extend(tool_calls.iter().map(told::call));
-                (!lines.is_empty()).then(|| json!({"role": "assistant", "content": lines.join("\n")}))
-            }
-            Self::Tool { call_id, text, .. } if tools => {
-                let text = if text.is_empty() { NO_WORDS } else { text };
-                Some(json!({"role": "tool", "tool_call_id": call_id, "content": text}))
-            }
-            Self::Tool { name, text, images: pictures, .. } => {
-                let mut parts = vec![Part::text(told::result(name, text))];
-                if images {
-                    parts.extend_from_slice(pictures);
-                }
-                Some(json!({"role": "user", "content": user_content(&parts, &[], images)}))
-            }
-            Self::Pictures { of } => {
-                let mut parts = Vec::new();
-                for Shown { call_id, name, images } in of {
-                    parts.push(Part::text(told::pictures(name, call_id)));
-                    parts.extend_from_slice(images);
-                }
-                Some(json!({"role": "user", "content": user_content(&parts, &[], true)}))
-            }
+            parts.extend(rest);
+            parts.into()
         }
+    }
+}
+
+fn parts_of(content: Value) -> Vec<Value> {
+    match content {
+        Value::Array(parts) => parts,
+        words => vec![json!({"type": "text", "text": words})],
     }
 }
 
 /// One string as long as there are only words, since some servers take nothing else; parts once there is a picture.
-fn user_content(parts: &[Part], context: &[&str], images: bool) -> Value {
+fn user_content(parts: &[Part], images: bool) -> Value {
     let mut content: Vec<Value> = Vec::new();
     let mut words = String::new();
     for part in parts {
@@ -175,12 +223,6 @@ fn user_content(parts: &[Part], context: &[&str], images: bool) -> Value {
                 words.push_str(&cairn_core::message::text_of(std::slice::from_ref(part)));
             }
         }
-    }
-    for text in context {
-        if !words.is_empty() {
-            words.push_str("\n\n");
-        }
-        words.push_str(text);
     }
     if content.is_empty() {
         let blank = words.trim().is_empty();
@@ -211,6 +253,7 @@ fn wire_call(call: &ToolCall) -> Value {
 mod tests {
     use cairn_core::ids::{AgentId, ChannelId};
     use cairn_core::model::{Purpose, ToolDef};
+    use rstest::rstest;
 
     use super::*;
 
@@ -221,6 +264,7 @@ mod tests {
             system: Vec::new(),
             messages,
             tools: Vec::new(),
+            last_call: false,
             max_output_tokens: 100,
         }
     }
@@ -277,25 +321,106 @@ mod tests {
         assert!(whole.get("tools").is_none() && whole.get("stream_options").is_none());
     }
 
+    fn said(text: &str) -> ChatMessage {
+        ChatMessage::Assistant { text: text.to_owned(), tool_calls: Vec::new() }
+    }
+
+    fn calls(text: &str, ids: &[&str]) -> ChatMessage {
+        let call = |id: &&str| ToolCall { id: (*id).to_owned(), name: "f".to_owned(), arguments: json!({}) };
+        ChatMessage::Assistant { text: text.to_owned(), tool_calls: ids.iter().map(call).collect() }
+    }
+
+    fn result(id: &str, text: &str) -> ChatMessage {
+        ChatMessage::Tool { call_id: id.to_owned(), text: text.to_owned(), images: Vec::new() }
+    }
+
+    fn hi(text: &str) -> ChatMessage {
+        user(vec![Part::text(text)])
+    }
+
+    /// Each message's role, its words, and its calls.
+    fn shape(sent: &Value) -> Vec<String> {
+        let one = |message: &Value| {
+            let words = message["content"].as_str().unwrap_or_default();
+            let calls = message["tool_calls"].as_array().into_iter().flatten();
+            let calls: String =
+                calls.map(|call| format!("+{}", call["id"].as_str().unwrap_or_default())).collect();
+            format!("{}: {words}{calls}", message["role"].as_str().unwrap_or_default())
+        };
+        sent.as_array().unwrap().iter().map(one).collect()
+    }
+
+    #[rstest]
+    #[case::a_first_message(vec![hi("a"), context("t")], &["user: a\n\nt"])]
+    #[case::nothing_but_the_tail(vec![context("t")], &["user: t"])]
+    #[case::people_twice(vec![hi("a"), hi("b"), context("t")], &["user: a\n\nb\n\nt"])]
+    #[case::the_model_first(
+        vec![said("b"), hi("c"), context("t")],
+        &["user: (the conversation goes on)", "assistant: b", "user: c\n\nt"]
+    )]
+    #[case::the_model_twice(
+        vec![hi("a"), said("b"), calls("c", &["1"]), result("1", "x"), context("t")],
+        &["user: a", "assistant: b\n\nc+1", "tool: x\n\nt"]
+    )]
+    #[case::the_model_last(vec![hi("a"), said("b"), context("t")], &["user: a", "assistant: b", "user: t"])]
+    #[case::a_round_of_tools(
+        vec![hi("a"), calls("", &["1", "2"]), result("1", "x"), result("2", ""), context("t")],
+        &["user: a", "assistant: +1+2", "tool: x", "tool: (no text)\n\nt"]
+    )]
+    #[case::a_turn_after_one(
+        vec![hi("a"), calls("", &["1"]), result("1", "x"), said("b"), hi("c"), context("t")],
+        &["user: a", "assistant: +1", "tool: x", "assistant: b", "user: c\n\nt"]
+    )]
+    #[case::a_turn_that_ended_with_a_result(
+        vec![hi("a"), calls("", &["1"]), result("1", "x"), hi("b"), hi("c"), context("t")],
+        &["user: a", "assistant: +1", "tool: x", "assistant: (no answer was given)", "user: b\n\nc\n\nt"]
+    )]
+    fn people_and_the_model_take_turns_and_the_tail_ends_the_last_message(
+        #[case] talk: Vec<ChatMessage>,
+        #[case] expected: &[&str],
+    ) {
+        assert_eq!(shape(&messages(&options(), talk)), expected);
+    }
+
+    /// What is sent once is sent again: all messages but the last, and the last up to its tail.
     #[test]
-    fn context_joins_the_users_message_before_it_or_is_one() {
-        let sent = messages(
-            &options(),
-            vec![user(vec![Part::text("a")]), user(vec![Part::text("b")]), context("now")],
-        );
-        assert_eq!(sent, json!([{"role": "user", "content": "a"}, {"role": "user", "content": "b\n\nnow"}]));
-        assert_eq!(messages(&options(), vec![context("now")]), json!([{"role": "user", "content": "now"}]));
-        let sent = messages(
-            &ServerOptions { images: true, ..options() },
-            vec![user(vec![Part::text("a"), image()]), context("now")],
-        );
+    fn a_conversation_goes_on_byte_for_byte() {
+        let steps = [
+            vec![hi("a")],
+            vec![hi("b")],
+            vec![calls("look", &["1"]), result("1", "x")],
+            vec![calls("", &["2", "3"]), result("2", "y"), result("3", "z")],
+            vec![hi("stopped")],
+            vec![said("c"), hi("d")],
+        ];
+        let mut talk = Vec::new();
+        let mut before: Option<Vec<Value>> = None;
+        for step in steps {
+            talk.extend(step);
+            let mut asked = talk.clone();
+            asked.push(context("TAIL"));
+            let Value::Array(now) = messages(&options(), asked) else { panic!("no messages") };
+            if let Some((last, rest)) = before.as_ref().and_then(|before| before.split_last()) {
+                assert_eq!(rest, &now[..rest.len()]);
+                let (was, is) = (&last["content"], &now[rest.len()]["content"]);
+                let lasting = was.as_str().and_then(|words| words.strip_suffix("\n\nTAIL")).unwrap();
+                assert!(is.as_str().unwrap().starts_with(lasting), "{was} became {is}");
+            }
+            before = Some(now);
+        }
+    }
+
+    #[test]
+    fn neighbours_with_pictures_are_parts_of_one_message() {
+        let sees = ServerOptions { images: true, ..options() };
+        let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+        let words = |text: &str| json!({"type": "text", "text": text});
+        let sent = messages(&sees, vec![user(vec![Part::text("a"), image()]), context("now")]);
+        assert_eq!(sent[0]["content"], json!([words("a"), picture, words("now")]));
+        let talk = vec![hi("a"), user(vec![Part::text("b"), image()]), hi("c"), context("now")];
         assert_eq!(
-            sent[0]["content"],
-            json!([
-                {"type": "text", "text": "a"},
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
-                {"type": "text", "text": "now"},
-            ])
+            messages(&sees, talk),
+            json!([{"role": "user", "content": [words("a\n\nb"), picture, words("c\n\nnow")]}])
         );
     }
 
@@ -327,13 +452,16 @@ mod tests {
         assert_eq!(sent[1]["tool_calls"][0]["function"]["arguments"], r#"{"a":1}"#);
         assert_eq!(sent[1]["tool_calls"][1]["function"]["arguments"], r#"{"raw":"{oops"}"#);
         assert_eq!(sent[2], json!({"role": "tool", "tool_call_id": "1", "content": NO_WORDS}));
-        assert_eq!(sent[4], json!({"role": "user", "content": "now"}));
+        assert_eq!(sent[3]["content"], "bad\n\nnow");
         let told = messages(&ServerOptions { tools: false, ..options() }, talk());
         assert_eq!(
             told[1],
             json!({"role": "assistant", "content": "[called f {\"a\":1}]\n[called f \"{oops\"]"})
         );
-        assert_eq!(told[3], json!({"role": "user", "content": "[result of f]\nbad"}));
+        assert_eq!(
+            told[2],
+            json!({"role": "user", "content": "[result of f]\n\n\n[result of f]\nbad\n\nnow"})
+        );
         // The same where the request has no tools: it was found out that the model takes none.
         assert_eq!(body(&options(), "max_tokens", &request(talk()))["messages"], told);
     }
@@ -363,34 +491,37 @@ mod tests {
         let words = |text: &str| json!({"type": "text", "text": text});
         let after = json!({"role": "user", "content": [
             words("[pictures of the result of f, call 1]"), picture, picture,
-            words("[pictures of the result of f, call 3]"), picture,
+            words("[pictures of the result of f, call 3]"), picture, words("now"),
         ]});
         let sent = messages(&sees, pictured());
         let roles: Vec<&str> =
             sent.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
-        assert_eq!(roles, ["user", "assistant", "tool", "tool", "tool", "user", "user"]);
+        assert_eq!(roles, ["user", "assistant", "tool", "tool", "tool", "assistant", "user"]);
         assert_eq!(sent[2], json!({"role": "tool", "tool_call_id": "1", "content": "1 [image: a.png]"}));
-        assert_eq!(sent[5], after);
-        assert_eq!(sent[6]["content"], "now");
+        assert_eq!(sent[5]["content"], PICTURES_FOLLOW);
+        assert_eq!(sent[6], after);
+        let mut after = after;
+        after["content"].as_array_mut().unwrap().pop();
         // The next request repeats them byte for byte, before what came after them.
         let mut next = pictured();
         next.pop();
         next.push(ChatMessage::Assistant { text: "seen".to_owned(), tool_calls: Vec::new() });
         let next = messages(&sees, next);
         assert_eq!(next.as_array().unwrap()[..6], sent.as_array().unwrap()[..6]);
-        assert_eq!(next[6]["content"], "seen");
+        assert_eq!(next[6], after);
+        assert_eq!(next[7]["content"], "seen");
         // At the end of a request, too.
         let mut last = pictured();
         last.pop();
-        assert_eq!(messages(&sees, last)[5], after);
+        assert_eq!(messages(&sees, last)[6], after);
     }
 
     #[test]
     fn pictures_of_results_are_words_where_the_model_does_not_see() {
         let sent = messages(&options(), pictured());
-        assert_eq!(sent.as_array().unwrap().len(), 6);
+        assert_eq!(sent.as_array().unwrap().len(), 5);
         assert!(!sent.to_string().contains("AAAA"), "{sent}");
-        assert_eq!(sent[4]["content"], "3 [image: a.png]");
+        assert_eq!(sent[4]["content"], "3 [image: a.png]\n\nnow");
     }
 
     #[test]
@@ -399,9 +530,12 @@ mod tests {
         let sent = messages(&sees, pictured());
         assert_eq!(sent[2]["content"][0]["text"], "[result of f]\n1 [image: a.png]");
         assert_eq!(sent[2]["content"][1]["type"], "image_url");
-        assert_eq!(sent[2]["content"].as_array().unwrap().len(), 3);
-        assert_eq!(sent[3], json!({"role": "user", "content": "[result of f]\n2 [image: a.png]"}));
-        assert_eq!(sent.as_array().unwrap().len(), 6);
+        assert_eq!(
+            sent[2]["content"][3]["text"],
+            "[result of f]\n2 [image: a.png]\n\n[result of f]\n3 [image: a.png]"
+        );
+        assert_eq!(sent[2]["content"].as_array().unwrap().len(), 6);
+        assert_eq!(sent.as_array().unwrap().len(), 3);
     }
 
     #[test]

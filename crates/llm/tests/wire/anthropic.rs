@@ -7,6 +7,8 @@ use cairn_testkit::model::{Answer, FakeModel, Kind, Rule, Wire, Wording};
 use secrecy::SecretString;
 use serde_json::json;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use super::*;
 
 fn claude(base_url: &str, stream: bool) -> Anthropic {
@@ -112,6 +114,36 @@ async fn the_window_is_what_the_server_says_of_the_model() {
     assert_eq!(claude(&server.base_url(), true).discover_window().await, Ok(Some(200_000)));
     let silent = FakeModel::start().await;
     assert_eq!(claude(&silent.base_url(), true).discover_window().await, Ok(None));
+}
+
+/// llama.cpp's server speaks the format and tells of its model in a list alone.
+#[tokio::test]
+async fn the_window_is_found_in_a_list_where_the_server_has_nothing_else() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let n = socket.read(&mut request).await.unwrap();
+            let path =
+                String::from_utf8_lossy(&request[..n]).split(' ').nth(1).unwrap_or_default().to_owned();
+            let (status, body) = match path.as_str() {
+                "/v1/models" => {
+                    (200, json!({"data": [{"id": "qwen.gguf", "meta": {"n_ctx_train": 131_072}}]}))
+                }
+                "/props" => (200, json!({"default_generation_settings": {"n_ctx": 8_192}})),
+                _ => (404, json!({"error": {"message": "File Not Found"}})),
+            };
+            let body = body.to_string();
+            let head = format!(
+                "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                body.len()
+            );
+            socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        }
+    });
+    let model = claude(&format!("http://{address}/v1"), true);
+    assert_eq!(model.discover_window().await, Ok(Some(8_192)));
 }
 
 #[tokio::test]

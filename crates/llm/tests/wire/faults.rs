@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cairn_llm::{BadModel, OpenAi, Timeouts};
-use cairn_testkit::model::{Answer, FakeModel, Kind, Wording};
+use cairn_testkit::model::{Answer, FakeModel, Kind, Seen, Wording};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -211,4 +211,76 @@ fn addresses_and_keys_that_cannot_be_used_are_refused() {
     let key = Some(secrecy::SecretString::from("a\nb"));
     let options = ServerOptions { api_key: key, ..ServerOptions::new("m", "http://host/v1", "x") };
     assert!(matches!(OpenAi::new(options), Err(BadModel::ApiKey { .. })));
+}
+
+/// A question, a call with its result, and that no more calls are made.
+fn with_a_result(id: &str) -> ChatRequest {
+    let call = ToolCall { id: id.to_owned(), name: "find".to_owned(), arguments: json!({}) };
+    let mut request = ChatRequest { tools: vec![find()], last_call: true, ..request("x") };
+    request.messages.extend([
+        ChatMessage::Assistant { text: String::new(), tool_calls: vec![call] },
+        ChatMessage::Tool { call_id: id.to_owned(), text: "found".to_owned(), images: Vec::new() },
+        ChatMessage::Context { text: "now".to_owned() },
+    ]);
+    request
+}
+
+#[tokio::test]
+async fn the_last_call_forbids_tools_and_lists_them() {
+    let server = FakeModel::start().await;
+    ask(&model(&server.base_url(), true), with_a_result("call_1")).await.unwrap();
+    let sent = server.requests().pop().unwrap();
+    assert_eq!((&sent["tool_choice"], sent["tools"].as_array().unwrap().len()), (&json!("none"), 1));
+    ask(&model(&server.base_url(), true), ChatRequest { last_call: false, ..with_a_result("call_1") })
+        .await
+        .unwrap();
+    assert!(server.requests().pop().unwrap().get("tool_choice").is_none());
+    server.assert_clean();
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_tool_choice_is_asked_without_it() {
+    let refuse = |seen: &Seen| {
+        let words = "deepseek-reasoner does not support this tool_choice";
+        (!seen.body["tool_choice"].is_null()).then(|| Answer::error(400, words))
+    };
+    let server = FakeModel::builder().respond(refuse).start().await;
+    let model = model(&server.base_url(), true);
+    for _ in 0..2 {
+        assert_eq!(ask(&model, with_a_result("call_1")).await.unwrap().text, "echo: x");
+    }
+    let chosen: Vec<bool> = server.requests().iter().map(|body| body["tool_choice"] == "none").collect();
+    assert_eq!(chosen, [true, false, false], "it is left out once it was refused");
+    assert!(server.requests().iter().all(|body| body["tools"].is_array()));
+}
+
+#[tokio::test]
+async fn a_server_that_wants_short_ids_of_calls_gets_them() {
+    let fits = |id: &serde_json::Value| id.as_str().is_some_and(|id| id.len() == 9);
+    let refuse = move |seen: &Seen| {
+        let words = "Tool call IDs should be alphanumeric strings with length 9!";
+        let messages = &seen.body["messages"];
+        let (call, result) = (&messages[2]["tool_calls"][0]["id"], &messages[3]["tool_call_id"]);
+        assert_eq!(call, result);
+        (!fits(call)).then(|| Answer::error(500, words))
+    };
+    let server = FakeModel::builder().expect_stable_prefix(false).respond(refuse).start().await;
+    let model = model(&server.base_url(), true);
+    for id in ["functions.find:0", "functions.find:1", "abc123XYZ"] {
+        assert_eq!(ask(&model, with_a_result(id)).await.unwrap().text, "echo: x", "{id}");
+    }
+    let sent = server.requests();
+    assert_eq!(sent.len(), 4, "one refusal is enough");
+    assert_ne!(sent[1]["messages"][3]["tool_call_id"], sent[2]["messages"][3]["tool_call_id"]);
+    assert_eq!(sent[3]["messages"][3]["tool_call_id"], "abc123XYZ", "what fits stays");
+    server.assert_clean();
+}
+
+#[tokio::test]
+async fn a_chat_template_that_knows_no_results_is_one_of_a_model_without_tools() {
+    let words = "Conversation roles must alternate user/assistant/user/assistant/...";
+    let server = FakeModel::builder().fault(Answer::error(500, words)).start().await;
+    let model = model(&server.base_url(), true);
+    assert_eq!(ask(&model, with_a_result("call_1")).await.unwrap_err().code(), "no_tools");
+    assert_eq!(ask(&model, request("x")).await.unwrap_err().code(), "bad_request", "no tools, no results");
 }

@@ -21,6 +21,7 @@ fn request(text: &str) -> ChatRequest {
         system: vec!["prompt".to_owned()],
         messages: vec![ChatMessage::User { parts: vec![Part::text(text)] }],
         tools: Vec::new(),
+        last_call: false,
         max_output_tokens: 100,
     }
 }

@@ -15,7 +15,7 @@ and Anthropic's messages (provider = \"anthropic\"), both at the same base_url.
   --reply-delay SECONDS    wait before each reply (default 0)
   --compaction-delay SECONDS   wait before each summary (default 0)
   --o200k                  count tokens exactly instead of by estimate
-  --lenient                refuse nothing
+  --lenient                refuse nothing but roles that do not take turns
   --wording SERVER         refuse requests over --window in the words of: openai, openai-newer, openrouter, vllm,
                            llama.cpp, ollama, lmstudio, anthropic, anthropic-sum, gemini, bedrock, xai, cohere, tgi,
                            mistral (default: the wire format's own)

@@ -27,7 +27,8 @@ pub enum Rule {
     Empty,
     /// A call is followed by its result, a result follows its call, before anything else is said.
     Parted,
-    /// People and the model take turns (Anthropic's format alone).
+    /// People and the model take turns, people begin, and only the model speaks after results. Chat templates of Mistral
+    /// and Gemma refuse what does not; no server is so lenient that it takes it.
     Roles,
     /// At most four breakpoints, none on what is never read again (Anthropic's format alone).
     Cache,
@@ -57,6 +58,41 @@ pub(super) fn check(request: &Value) -> Result<(), (Rule, String)> {
     }
     check_pairs(messages)
 }
+
+/// What strict chat templates refuse. Mistral's count neither results nor messages with calls, Gemma's all messages: both
+/// hold here.
+pub(super) fn check_roles(request: &Value) -> Result<(), (Rule, String)> {
+    let messages = messages(request);
+    let talk = messages.iter().enumerate().skip_while(|(_, message)| role(message) == "system");
+    let mut counted = 0;
+    let mut before = "";
+    for (idx, message) in talk {
+        let fault = |why: &str| Err((Rule::Roles, format!("{ALTERNATE} Message {idx} {why}")));
+        let now = role(message);
+        let expected = if counted % 2 == 0 { "user" } else { "assistant" };
+        match (before, now) {
+            ("user" | "assistant", _) if before == now => {
+                return fault(&format!("is another one of the {now}'s"));
+            }
+            ("tool", "user") => return fault("is a person's, behind the result of a tool"),
+            ("", "assistant" | "tool") => return fault("is the first, and not a person's"),
+            _ => {}
+        }
+        before = now;
+        if !matches!(now, "user" | "assistant") || !calls(message).is_empty() {
+            continue;
+        }
+        if now != expected {
+            return fault(&format!("is the {now}'s, where the {expected}'s was expected"));
+        }
+        counted += 1;
+    }
+    Ok(())
+}
+
+/// As the templates say it.
+const ALTERNATE: &str = "After the optional system message, conversation roles must alternate \
+                         user/assistant/user/assistant/...";
 
 fn check_message(idx: usize, message: &Value) -> Result<(), (Rule, String)> {
     let shape = |text: &str| Err((Rule::Shape, format!("message {idx} {text}")));

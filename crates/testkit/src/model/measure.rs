@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tiktoken_rs::o200k_base_singleton;
 
-use super::wire::messages;
+use super::wire::{lasting, messages, role, text_of};
 
 /// How tokens are counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,7 +63,7 @@ impl Count {
         Self::FRAME_TOKENS + content + calls.iter().map(call).sum::<u64>()
     }
 
-    /// Tokens of the tool definitions, then of each message.
+    /// Tokens of the tool definitions, then of each message, its volatile end apart.
     fn pieces(self, request: &Value) -> Vec<(u64, u64)> {
         let tools = request.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let tool = |tool: &Value| {
@@ -77,7 +77,22 @@ impl Count {
         };
         let tools_tokens = tools.iter().map(tool).sum();
         let mut pieces = vec![(hash(&json!(tools)), tools_tokens)];
-        pieces.extend(messages(request).iter().map(|message| (hash(message), self.message(message))));
+        for message in messages(request) {
+            let tokens = self.message(message);
+            let text = text_of(message);
+            let lasting = lasting(&text);
+            // The volatile end of a message is a piece of its own: what stands before it is read from the cache again.
+            if matches!(role(message), "user" | "tool") && lasting.len() < text.len() {
+                let rest = self.tokens(&text[lasting.len()..]).min(tokens);
+                let calls = message.get("tool_call_id").map(Value::to_string);
+                pieces.push((hash(&json!([role(message), calls, lasting])), tokens - rest));
+                pieces.push((hash(&json!(text[lasting.len()..])), rest));
+            } else {
+                let calls = message.get("tool_call_id").map(Value::to_string);
+                let calls = calls.or_else(|| message.get("tool_calls").map(Value::to_string));
+                pieces.push((hash(&json!([role(message), calls, text])), tokens));
+            }
+        }
         pieces
     }
 }

@@ -48,7 +48,7 @@ pub use answer::Answer;
 pub use check::{Rule, Violation};
 pub use hostile::{Hostile, all_arguments};
 pub use measure::Count;
-pub use wire::{last_user_text, memory_save_call, text_of, tool_names};
+pub use wire::{last_user_text, lasting_text_of, memory_save_call, text_of, tool_names};
 pub use wording::Wording;
 
 /// What a request is for.
@@ -198,7 +198,8 @@ impl Builder {
         self
     }
 
-    /// Refuses nothing: for servers that stand in for a real one in load runs.
+    /// Refuses nothing but what chat templates refuse ([`Rule::Roles`]): for servers that stand in for a real one in load
+    /// runs.
     pub fn lenient(mut self) -> Self {
         self.strict = false;
         self

@@ -1,11 +1,12 @@
 //! Whether a conversation's requests go on from each other, as prompt caches need it.
 //!
-//! A request without its volatile context (text from `<context>` on, in any user's message) is a list of messages. Two
-//! requests with the same system message and the same first user's message are of one conversation. A request that
-//! has words of the assistant must begin with all messages of some earlier request of its conversation; one without
-//! begins a conversation anew. A new system message (a compaction) or a new first message (an emergency, `/new`)
-//! makes another conversation, so nothing is compared across them. A request may also part from the others at a result of
-//! a tool that has been pruned: that is a batch of pruning.
+//! A request without its volatile context (text from `<context>` on, at the end of a person's message or of a result) is a
+//! list of pieces: a line of people or of the model, the calls of a message, a result. Neighbours of one role are one message,
+//! which grows when another comes, so that messages are not compared as such. Two requests with the same system message and
+//! the same first line of people are of one conversation. A request that has words of the assistant must begin with all
+//! pieces of some earlier request of its conversation; one without begins a conversation anew. A new system message (a
+//! compaction) or a new first line (an emergency, `/new`) makes another conversation, so nothing is compared across them. A
+//! request may also part from the others at a result of a tool that has been pruned: that is a batch of pruning.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,10 +28,15 @@ pub(super) struct Conversations {
 impl Conversations {
     /// Takes in a reply's request.
     pub(super) fn take(&mut self, request: &Value) -> Result<(), String> {
-        let messages: Vec<&Value> =
-            messages(request).iter().filter(|message| !is_volatile(message)).collect();
-        let hashes: Vec<u64> = messages.iter().map(|message| hash(message)).collect();
-        let n_lead = messages.iter().take_while(|message| role(message) != "user").count() + 1;
+        let messages = messages(request);
+        let pieces: Vec<(usize, u64)> = messages
+            .iter()
+            .enumerate()
+            .flat_map(|(idx, message)| pieces(message).into_iter().map(move |piece| (idx, piece)))
+            .collect();
+        let hashes: Vec<u64> = pieces.iter().map(|(_, hash)| *hash).collect();
+        let is_persons = |idx: usize| role(&messages[idx]) == "user";
+        let n_lead = pieces.iter().take_while(|(idx, _)| !is_persons(*idx)).count() + 1;
         let key = hash_of(&hashes[..n_lead.min(hashes.len())]);
         let branches = self.branches.entry(key).or_default();
         let goes_on = messages.iter().any(|message| role(message) == "assistant");
@@ -45,15 +51,16 @@ impl Conversations {
                 let shared =
                     |branch: &Vec<u64>| branch.iter().zip(&hashes).take_while(|(a, b)| a == b).count();
                 let at = branches.iter().map(shared).max().unwrap_or(0);
-                let text = messages.get(at).map(|message| text_of(message)).unwrap_or_default();
-                if messages.get(at).is_some_and(|message| role(message) == "tool") && is_pruned(&text) {
+                let message = pieces.get(at).map(|(idx, _)| &messages[*idx]);
+                let text = message.map(text_of).unwrap_or_default();
+                if message.is_some_and(|message| role(message) == "tool") && is_pruned(&text) {
                     branches.retain(|branch| shared(branch) < at);
                     branches.push(hashes);
                     return Ok(());
                 }
                 let head: String = text.chars().take(120).collect();
                 return Err(format!(
-                    "from message {at} on it does not go on from any earlier request: {head:?}"
+                    "from piece {at} on it does not go on from any earlier request: {head:?}"
                 ));
             }
             None => {}
@@ -71,17 +78,16 @@ fn is_pruned(text: &str) -> bool {
     [SHRUNK_NOTICE, CLEARED_NOTICE, CUT_NOTICE].iter().any(|notice| text.contains(notice))
 }
 
-fn is_volatile(message: &Value) -> bool {
-    role(message) == "user"
-        && message.get("content").is_some_and(Value::is_string)
-        && lasting(&text_of(message)).is_empty()
-}
-
-fn hash(message: &Value) -> u64 {
-    let text = text_of(message);
-    let text = if role(message) == "user" { lasting(&text) } else { &text };
-    let rest = |key: &str| message.get(key).map(Value::to_string);
-    hash_of(&(role(message), text, rest("tool_calls"), rest("tool_call_id")))
+/// What a message is made of, as hashes.
+fn pieces(message: &Value) -> Vec<u64> {
+    let (role, text) = (role(message), text_of(message));
+    if role == "tool" {
+        return vec![hash_of(&(role, lasting(&text), message["tool_call_id"].to_string()))];
+    }
+    let text = if role == "user" { lasting(&text) } else { &text };
+    let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let calls = message.get("tool_calls").map(Value::to_string);
+    lines.map(|line| hash_of(&(role, line))).chain(calls.map(|calls| hash_of(&calls))).collect()
 }
 
 fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_core::model::Usage;
 use serde_json::{Value, json};
 
-use super::check::{Rule, Violation, check};
+use super::check::{Rule, Violation, check, check_roles};
 use super::measure::Input;
 use super::{Answer, Kind, Seen, Shared, State, Streaming, Wire, Wording, anthropic, wire};
 
@@ -71,8 +71,7 @@ pub(super) fn take(shared: &Arc<Shared>, arrived: Arrived) -> Taken {
             None => state.cache.take(builder.count, &seen.body, counts),
         };
         let refusal = lack(builder, &seen);
-        let refusal = refusal
-            .or_else(|| if builder.strict { refuse(builder, state, &seen, input, versioned) } else { None });
+        let refusal = refusal.or_else(|| refuse(builder, state, &seen, input, versioned));
         (seen, input, refusal)
     });
     let flight = Flight { shared: shared.clone(), kind, ended: false };
@@ -110,16 +109,10 @@ fn refuse(
 ) -> Option<Answer> {
     let wanted = ["max_tokens", "max_completion_tokens"].iter().find_map(|key| seen.body.get(key)?.as_u64());
     let wanted = wanted.unwrap_or(0);
-    let by_format = seen.raw.as_ref().map_or(Ok(()), |raw| anthropic::check(raw, seen.kind, versioned));
-    let found = by_format.and_then(|()| check(&seen.body)).and_then(|()| match builder.window {
-        Some(window) if input.tokens + wanted > window => {
-            Err((Rule::Window, format!("{} tokens and {wanted} of the answer, {window} fit", input.tokens)))
-        }
-        _ if builder.stable_prefix && seen.kind == Kind::Reply => {
-            state.conversations.take(&seen.body).map_err(|text| (Rule::Prefix, text))
-        }
-        _ => Ok(()),
-    });
+    let found = match builder.strict {
+        true => check_all(builder, state, seen, input.tokens, (wanted, versioned)),
+        false => roles(seen),
+    };
     let (rule, text) = found.err()?;
     let refusal = match (rule, builder.window, seen.wire) {
         (Rule::Window, Some(window), wire) => {
@@ -138,6 +131,35 @@ fn refuse(
     };
     state.violations.push(Violation { n: seen.n, rule, text });
     Some(refusal)
+}
+
+/// No template takes what does not take turns, however lenient the server is.
+fn roles(seen: &Seen) -> Result<(), (Rule, String)> {
+    match &seen.raw {
+        Some(raw) => anthropic::check_roles(raw),
+        None => check_roles(&seen.body),
+    }
+}
+
+fn check_all(
+    builder: &super::Builder,
+    state: &mut State,
+    seen: &Seen,
+    tokens: u64,
+    (wanted, versioned): (u64, bool),
+) -> Result<(), (Rule, String)> {
+    seen.raw.as_ref().map_or(Ok(()), |raw| anthropic::check(raw, seen.kind, versioned))?;
+    check(&seen.body)?;
+    roles(seen)?;
+    match builder.window {
+        Some(window) if tokens + wanted > window => {
+            Err((Rule::Window, format!("{tokens} tokens and {wanted} of the answer, {window} fit")))
+        }
+        _ if builder.stable_prefix && seen.kind == Kind::Reply => {
+            state.conversations.take(&seen.body).map_err(|text| (Rule::Prefix, text))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Adds up what is used.
@@ -181,8 +203,13 @@ fn usual(shared: &Arc<Shared>, seen: &Seen) -> Answer {
                 state.n_summaries += 1;
                 state.n_summaries
             };
+            // A summary has words of its source.
+            let request = wire::last_user_text(&seen.body);
+            let first = request.split_once("] ").map_or("", |(_, said)| said);
+            let first: Vec<&str> = first.split_whitespace().take(8).collect();
             Answer::text(format!(
-                "## Critical context\n- fake summary {n}: people talked, and nothing was left open."
+                "## Critical context\n- fake summary {n}: people talked, and nothing was left open.\n- First: {}",
+                first.join(" ")
             ))
         }
     }

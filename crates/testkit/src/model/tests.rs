@@ -80,6 +80,12 @@ async fn a_malformed_request_is_refused_and_recorded() {
         (json!([user("x"), call("a"), result("b"), result("a")]), Rule::Parted),
         (json!([user("x"), call("a"), picture("tool")]), Rule::Shape),
         (json!([user("x"), call("a"), picture("user"), result("a")]), Rule::Parted),
+        (json!([user("x"), user("y")]), Rule::Roles),
+        (json!([user("x"), said("y"), said("z")]), Rule::Roles),
+        (json!([said("x"), user("y")]), Rule::Roles),
+        (json!([user("x"), call("a"), result("a"), user("y")]), Rule::Roles),
+        (json!([user("x"), call("a"), result("a"), picture("user")]), Rule::Roles),
+        (json!([user("x"), said("y"), call("a"), result("a"), said("z")]), Rule::Roles),
     ];
     for (messages, rule) in cases {
         let model = FakeModel::start().await;
@@ -87,13 +93,19 @@ async fn a_malformed_request_is_refused_and_recorded() {
         let rules: Vec<Rule> = model.violations().iter().map(|violation| violation.rule).collect();
         assert_eq!((status, rules), (400, vec![rule]), "{messages}: {body}");
     }
+    // No server is so lenient that it takes what its template refuses.
+    let model = FakeModel::builder().lenient().start().await;
+    let (status, body) = post(&model, &request(json!([user("x"), user("y")]))).await;
+    assert_eq!(status, 400, "{body}");
+    assert!(body.contains("roles must alternate"), "{body}");
     let model = FakeModel::start().await;
     let fine =
         json!([{"role": "system", "content": "s"}, user("x"), call("a"), result("a"), said("y"), user("z")]);
     let (status, body) = post(&model, &request(fine)).await;
     assert_eq!(status, 200, "{body}");
     let (status, body) =
-        post(&model, &request(json!([user("see"), call("a"), result("a"), picture("user")]))).await;
+        post(&model, &request(json!([user("see"), call("a"), result("a"), said("look"), picture("user")])))
+            .await;
     assert_eq!(status, 200, "{body}");
     assert!(body.contains("echo: see"), "{body}");
     model.assert_clean();
@@ -125,12 +137,23 @@ async fn a_changed_prefix_is_refused_and_volatile_context_is_not_part_of_it() {
         said("b"),
         user("two"),
         call("c"),
-        result("c"),
-        user("<context>x</context>")
+        {"role": "tool", "tool_call_id": "c", "content": "done\n\n<context>\nx\n</context>"}
     ]))
     .await;
     ok(json!([system, user("hi"), said("b"), user("two"), call("c"), result("c"), said("d"), user("e")]))
         .await;
+    // What a person says behind an answer that failed joins the message before it.
+    ok(json!([
+        system,
+        user("hi"),
+        said("b"),
+        user("two"),
+        call("c"),
+        result("c"),
+        said("d"),
+        user("e\n\nf")
+    ]))
+    .await;
     // A new system block is a compaction: nothing to compare with.
     ok(json!([{"role": "system", "content": "s\n\nsummary"}, user("hi"), said("changed"), user("one")]))
         .await;

@@ -35,19 +35,32 @@ pub(super) fn lasting(text: &str) -> &str {
     at.map_or(text, |at| &text[..at]).trim_end()
 }
 
+/// All words of a message but the volatile context at its end.
+pub fn lasting_text_of(message: &Value) -> String {
+    lasting(&text_of(message)).to_owned()
+}
+
 /// What stands before pictures of a result, which are sent as a person's message.
 const PICTURES: &str = "[pictures of the result of ";
 
-/// The newest words of a user in a request, without the volatile context and without the `[Name | time]` before them.
+/// The newest words of a user in a request, without the volatile context and without the `[Name | time]` before them. Of
+/// several in one message those of the last.
 pub fn last_user_text(request: &Value) -> String {
     let texts = messages(request).iter().rev().filter(|message| role(message) == "user").map(text_of);
-    let texts = texts.map(|text| lasting(&text).to_owned()).filter(|text| !text.is_empty());
-    let mut texts = texts.filter(|text| !text.starts_with(PICTURES));
-    let text = texts.next().unwrap_or_default();
-    match text.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
-        Some((header, words)) if header.contains(" | ") => words.to_owned(),
-        _ => text,
-    }
+    let mut texts = texts.map(|text| lasting(&text).to_owned()).filter(|text| !text.is_empty());
+    texts.find_map(|text| newest(&text).map(str::to_owned)).unwrap_or_default()
+}
+
+/// What follows the last `[Name | time]` that begins a line; all of a text without one, unless pictures are all of it.
+fn newest(text: &str) -> Option<&str> {
+    let begins = |at: usize| at == 0 || text[..at].ends_with('\n');
+    let words = |at: usize| {
+        let (header, words) = text[at + 1..].split_once("] ")?;
+        (header.contains(" | ") && !header.contains('\n')).then_some(words)
+    };
+    let headed =
+        text.match_indices('[').filter(|(at, _)| begins(*at)).filter_map(|(at, _)| words(at)).next_back();
+    headed.or_else(|| (!text.starts_with(PICTURES)).then_some(text))
 }
 
 /// The names of the tools that a request offers.

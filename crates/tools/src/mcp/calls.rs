@@ -7,7 +7,8 @@ use std::time::Duration;
 use cairn_core::tool::ToolOutput;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, ClientResult,
-    ErrorCode, ErrorData, JsonObject, RequestId, ServerNotification, ServerRequest, ServerResult,
+    ErrorCode, ErrorData, JsonObject, PingRequest, RequestId, ServerNotification, ServerRequest,
+    ServerResult,
 };
 use rmcp::service::{NotificationContext, PeerRequestOptions, RequestContext, Service, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
@@ -25,6 +26,9 @@ const REASON_WAIT: Duration = Duration::from_secs(2);
 
 /// Longest that a server's being told of a cancelled call may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest wait for an answer to a ping.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Characters of what a server says of an error.
 const WORDS_MAX: usize = 2_000;
@@ -53,6 +57,13 @@ pub(super) enum Called {
     Ended(Result<ToolOutput, McpError>),
     /// The server did not take it: the session is over. It may be made again over another link.
     Expired,
+    /// The connection was lost.
+    Lost {
+        /// It may have reached the server, and been carried out.
+        sent: bool,
+        /// In words.
+        reason: String,
+    },
 }
 
 impl Link {
@@ -79,7 +90,10 @@ impl Link {
             answer = asked => answer,
             cause = self.wire.broken() => {
                 told.request = None;
-                return Called::Ended(Err(self.broken(cause.reason)));
+                return match cause.is_loss() {
+                    true => Called::Lost { sent: true, reason: cause.reason },
+                    false => Called::Ended(Err(self.broken(cause.reason))),
+                };
             }
             () = tokio::time::sleep(limit) => {
                 let secs = limit.as_secs();
@@ -110,10 +124,21 @@ impl Link {
             self.wire.break_off(Cause::quiet("expired", "its session is over"));
             return Called::Expired;
         }
-        Called::Ended(Err(match error {
-            ServiceError::McpError(error) => McpError::Refused(self.said(&error)),
-            other => self.broken(self.why(other).await),
-        }))
+        if let ServiceError::McpError(error) = &error {
+            return Called::Ended(Err(McpError::Refused(self.said(error))));
+        }
+        let was_cut = match http_error(&error) {
+            Some(HttpError::Unreached(_)) => Some(false),
+            Some(HttpError::Lost(_) | HttpError::Broken(_)) => Some(true),
+            Some(_) => None,
+            None => (!self.wire.has_trouble()).then_some(true),
+        };
+        let is_closed = matches!(error, ServiceError::TransportClosed | ServiceError::TransportSend(_));
+        let reason = self.why(error).await;
+        match was_cut.filter(|_| is_closed && self.wire.cause().is_none_or(|cause| cause.is_loss())) {
+            Some(sent) => Called::Lost { sent, reason },
+            None => Called::Ended(Err(self.broken(reason))),
+        }
     }
 
     /// An error in the server's own words.
@@ -150,6 +175,24 @@ impl Link {
         }
         let cause = tokio::time::timeout(REASON_WAIT, self.wire.broken()).await;
         cause.map_or_else(|_elapsed| "the connection ended".to_owned(), |cause| cause.reason)
+    }
+}
+
+impl Link {
+    /// Asks whether the server is still there; one that is not ends the connection.
+    pub(super) async fn probe(&self) {
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        match tokio::time::timeout(PROBE_TIMEOUT, self.peer.send_request(ping)).await {
+            Ok(Err(error)) if is_expired(&error) => {
+                self.wire.break_off(Cause::quiet("expired", "its session is over"));
+            }
+            Ok(Err(error)) => {
+                let reason = self.why(error).await;
+                tracing::debug!(server = self.server, reason, "a server does not answer a ping");
+            }
+            // An answer, or one that is late: calls will tell.
+            Ok(Ok(_)) | Err(_) => {}
+        }
     }
 }
 

@@ -31,6 +31,10 @@ const UNAPPROVED_LIFE: Duration = Duration::from_secs(60);
 /// Shortest time between two lists that the server asks for.
 const LIST_AGAIN: Duration = Duration::from_secs(1);
 
+/// Said of a server of the transport before streamable HTTP.
+const OLD_SSE: &str = "it speaks the old transport HTTP+SSE (of 2024-11-05), which is not supported; set `url` to its address for \
+                       streamable HTTP, which often ends in /mcp";
+
 /// Longest wait for all that a child wrote to its standard error.
 const LAST_WORDS_WAIT: Duration = Duration::from_millis(200);
 
@@ -244,6 +248,7 @@ async fn watch(server: &Arc<Server>, link: &Arc<Link>, mut process: Option<&mut 
                     Err(_reason) => {}
                 }
             }
+            () = link.wire.doubted() => link.probe().await,
             () = tokio::time::sleep(UNAPPROVED_LIFE), if unapproved => {
                 if !server.is_approved() && link.calls.load(Ordering::Relaxed) == 0 {
                     return Cause::quiet("unapproved", "it was looked at and not approved");
@@ -294,7 +299,14 @@ async fn why_no_greeting(
         ClientInitializeError::ConnectionClosed(_) => end_of(wire, process).await,
         ClientInitializeError::TransportError { error, .. } => {
             match error.error.downcast_ref::<StreamableHttpError<HttpError>>() {
-                Some(StreamableHttpError::Client(error)) => Cause::failure(error.kind(), error.to_string()),
+                Some(StreamableHttpError::Client(error)) => match &server.settings.reach {
+                    Reach::Http { url, headers }
+                        if error.is_of_old_sse() && http::speaks_old_sse(url, headers).await =>
+                    {
+                        Cause::failure("old_sse", OLD_SSE)
+                    }
+                    _ => Cause::failure(error.kind(), error.to_string()),
+                },
                 Some(other) => {
                     Cause::failure("protocol", wire.take_trouble().unwrap_or_else(|| other.to_string()))
                 }

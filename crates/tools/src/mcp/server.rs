@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cairn_core::mcp::{Drift, ServerPin, ServerSource, changes_of_source, compare};
-use cairn_core::tool::ToolOutput;
+use cairn_core::tool::{Effect, ToolOutput};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use rmcp::model::JsonObject;
@@ -26,6 +26,9 @@ use super::wire::Cause;
 
 /// A server that has run for so long counts as well again.
 const WELL_AFTER: Duration = Duration::from_secs(60);
+
+/// A server that has failed for so long is said to be failing.
+const FAILING_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// What those who wait for a start are told.
 pub(super) type Started = Option<Result<Arc<Link>, McpError>>;
@@ -65,6 +68,16 @@ struct State {
     failures: u32,
     reason: Option<String>,
     retry: Option<(Instant, Timestamp)>,
+    trouble: Option<Trouble>,
+}
+
+/// What has failed since anything went well.
+struct Trouble {
+    since: Timestamp,
+    last: Timestamp,
+    /// A call did: that the server starts is no proof of its being well.
+    of_calls: bool,
+    reason: String,
 }
 
 impl Server {
@@ -76,10 +89,7 @@ impl Server {
         tasks: TaskTracker,
         closing: CancellationToken,
     ) -> Self {
-        let secrets = match &settings.reach {
-            Reach::Stdio { env, .. } => Secrets::of(env),
-            Reach::Http { headers, .. } => Secrets::of(headers),
-        };
+        let secrets = Secrets::of(&settings.secrets);
         let state = State {
             phase: Phase::Idle,
             pin,
@@ -88,6 +98,7 @@ impl Server {
             failures: 0,
             reason: None,
             retry: None,
+            trouble: None,
         };
         let source = settings.source();
         let stderr = LastLines::default();
@@ -123,9 +134,11 @@ impl Server {
             Phase::Running(link) => Some(link),
             Phase::Idle | Phase::Starting(_) | Phase::Failed | Phase::Stopped => None,
         };
+        let failing = state.failing(self.around.clock.now());
         ServerStatus {
             server: self.id().to_owned(),
             state: match &state.phase {
+                _ if failing.is_some() => ServerState::Failing,
                 Phase::Idle => ServerState::Idle,
                 Phase::Starting(_) => ServerState::Starting,
                 Phase::Running(_) => ServerState::Running,
@@ -134,7 +147,7 @@ impl Server {
             },
             approved: state.pin.is_some(),
             drift: state.drift.clone().or_else(|| state.drift_of_source(&self.source)),
-            reason: state.reason.clone(),
+            reason: state.reason.clone().or_else(|| failing.map(|trouble| trouble.reason.clone())),
             retry_at: state.retry.filter(|(until, _)| *until > Instant::now()).map(|(_, at)| at),
             failures: state.failures,
             pid: link.and_then(|link| link.pid),
@@ -154,24 +167,69 @@ impl Server {
         tool: &str,
         arguments: JsonObject,
     ) -> Result<ToolOutput, McpError> {
-        self.admit(tool, false)?;
-        // Only a session can be over: a child's arguments are not kept.
-        let again = matches!(self.settings.reach, Reach::Http { .. }).then(|| arguments.clone());
-        let limit = self.settings.call_timeout;
-        let (link, _fresh) = self.link(false).await?;
-        self.admit_as_shown(tool, &link).await?;
-        if let Called::Ended(outcome) = link.call(tool, arguments, limit).await {
-            return outcome;
+        let outcome = self.call_until_it_ends(tool, arguments).await;
+        match &outcome {
+            Ok(_) | Err(McpError::Refused(_)) => self.state.lock().trouble = None,
+            Err(error @ (McpError::Broken { .. } | McpError::TimedOut { .. })) => {
+                self.state.lock().note_trouble(self.around.clock.now(), true, error.to_string());
+            }
+            // A start that failed is noted where it did.
+            Err(
+                McpError::Unknown(_)
+                | McpError::Blocked { .. }
+                | McpError::Start { .. }
+                | McpError::Down { .. },
+            ) => {}
         }
-        let (link, _fresh) = self.link(false).await?;
-        self.admit_as_shown(tool, &link).await?;
-        match link.call(tool, again.unwrap_or_default(), limit).await {
-            Called::Ended(outcome) => outcome,
-            Called::Expired => {
-                let reason = "its sessions do not last".to_owned();
-                Err(McpError::Broken { server: self.id().to_owned(), reason })
+        outcome
+    }
+
+    /// Over HTTP a session that is over is begun again, once, and so is a connection that was lost. The call is repeated with
+    /// it where it cannot have been carried out, or where carrying it out twice does no more than once.
+    async fn call_until_it_ends(
+        self: &Arc<Self>,
+        tool: &str,
+        mut arguments: JsonObject,
+    ) -> Result<ToolOutput, McpError> {
+        self.admit(tool, false)?;
+        let is_remote = matches!(self.settings.reach, Reach::Http { .. });
+        let broken = |reason: String| Err(McpError::Broken { server: self.id().to_owned(), reason });
+        let (mut was_over, mut was_lost) = (false, false);
+        loop {
+            let (link, _fresh) = self.link(was_lost).await?;
+            self.admit_as_shown(tool, &link).await?;
+            // A child is asked once.
+            let given = if is_remote { arguments.clone() } else { std::mem::take(&mut arguments) };
+            match link.call(tool, given, self.settings.call_timeout).await {
+                Called::Ended(outcome) => return outcome,
+                Called::Expired if was_over => return broken("its sessions do not last".to_owned()),
+                Called::Expired => was_over = true,
+                Called::Lost { sent, reason } if is_remote => {
+                    if sent && !self.may_repeat(tool) {
+                        return broken(format!(
+                            "{reason}; the call may have been carried out, and is not repeated: look before you repeat it"
+                        ));
+                    }
+                    if was_lost {
+                        return broken(reason);
+                    }
+                    tracing::info!(
+                        server = self.id(),
+                        tool,
+                        "the connection to a server was lost; the call is made again"
+                    );
+                    was_lost = true;
+                }
+                Called::Lost { reason, .. } => return broken(reason),
             }
         }
+    }
+
+    /// Carrying out a call twice does no more than once: the tool, as approved, only reads or says so of itself.
+    fn may_repeat(&self, tool: &str) -> bool {
+        let state = self.state.lock();
+        let tool = state.pin.as_ref().and_then(|pin| pin.tool(tool));
+        tool.is_some_and(|tool| tool.effect() == Effect::Reads || tool.idempotent == Some(true))
     }
 
     /// Looks at it anew, approved or not.
@@ -292,6 +350,7 @@ impl Server {
         state.compare(self.id());
         state.reason = None;
         state.retry = None;
+        state.trouble.take_if(|trouble| !trouble.of_calls);
         state.phase = Phase::Running(link);
     }
 
@@ -318,6 +377,7 @@ impl Server {
             SignedDuration::try_from(pause).ok().and_then(|pause| at.checked_add(pause).ok()).unwrap_or(at);
         state.retry = Some((Instant::now() + pause, at));
         state.reason = Some(cause.in_full());
+        state.note_trouble(self.around.clock.now(), false, cause.in_full());
         state.phase = Phase::Failed;
         let failures = state.failures;
         tracing::debug!(server = self.id(), reason = cause.reason, "what a server failed with");
@@ -374,6 +434,28 @@ impl State {
             metrics::counter!("cairn_mcp_blocked_total", "server" => server.to_owned()).increment(1);
         }
         self.drift = drift;
+    }
+
+    fn note_trouble(&mut self, now: Timestamp, of_calls: bool, reason: String) {
+        let before = self.trouble.take();
+        self.trouble = Some(Trouble {
+            since: before.as_ref().map_or(now, |before| before.since),
+            last: now,
+            of_calls: of_calls || before.is_some_and(|before| before.of_calls),
+            reason,
+        });
+    }
+
+    /// What has failed for a minute: of one that answers, calls over that time; one that does not answer need not be asked
+    /// again for it.
+    fn failing(&self, now: Timestamp) -> Option<&Trouble> {
+        let trouble = self.trouble.as_ref()?;
+        let until = match &self.phase {
+            Phase::Failed | Phase::Starting(_) => now,
+            Phase::Idle | Phase::Running(_) => trouble.last,
+            Phase::Stopped => return None,
+        };
+        (until.duration_since(trouble.since) >= FAILING_AFTER).then_some(trouble)
     }
 
     /// What is known to have changed before the server is asked.

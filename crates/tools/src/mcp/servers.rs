@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use cairn_core::mcp::{Pins, ServerPin, ServerSource};
 use cairn_core::ports::{Clock, Tool, Toolset};
-use cairn_core::tool::Effect;
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -146,8 +145,8 @@ impl Servers {
                     tracing::warn!(server = server.id(), tool = pin.name, name, "a tool's name is taken");
                     continue;
                 }
-                let effect: Effect = pin.effect();
-                let tool = RemoteTool { server: server.clone(), name: pin.name, def, effect };
+                let (effect, destructive) = (pin.effect(), pin.destructive == Some(true));
+                let tool = RemoteTool { server: server.clone(), name: pin.name, def, effect, destructive };
                 tools.insert(name, Arc::new(tool));
             }
         }

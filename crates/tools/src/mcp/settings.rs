@@ -43,6 +43,8 @@ pub struct ServerSettings {
     pub id: String,
     /// How it is reached.
     pub reach: Reach,
+    /// The values that are secrets: they are struck out of what it says.
+    pub secrets: Vec<SecretString>,
     /// Longest that a start may take: until it has listed its tools.
     pub start_timeout: Duration,
     /// Longest that one call may take.

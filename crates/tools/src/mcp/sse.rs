@@ -66,7 +66,8 @@ fn check(data: &str) -> Result<(), HttpError> {
     Ok(())
 }
 
-/// The events of an answer. The first thing that is wrong ends the stream; why is kept in `wire`, too.
+/// The events of an answer. The first thing that is wrong ends the stream; why is kept in `wire`, too, unless the connection
+/// is what broke.
 pub(super) fn events(
     response: reqwest::Response,
     max: usize,
@@ -85,11 +86,18 @@ pub(super) fn events(
     });
     checked
         .inspect(move |event| {
-            if let Err(error) = event {
+            if let Err(error) = event
+                && !is_break(error)
+            {
                 wire.keep_trouble(words(error));
             }
         })
         .boxed()
+}
+
+fn is_break(error: &SseError) -> bool {
+    let SseError::Body(error) = error else { return false };
+    matches!(error.downcast_ref(), Some(HttpError::Broken(_)))
 }
 
 fn words(error: &SseError) -> String {

@@ -16,6 +16,8 @@ pub enum ServerState {
     Running,
     /// It failed; it is started again when it is next needed, after a pause.
     Failed,
+    /// It has failed for a minute or longer, and nothing has gone well since.
+    Failing,
     /// The daemon stops.
     Stopped,
 }
@@ -28,6 +30,7 @@ impl ServerState {
             Self::Starting => "starting",
             Self::Running => "running",
             Self::Failed => "failed",
+            Self::Failing => "failing",
             Self::Stopped => "stopped",
         }
     }

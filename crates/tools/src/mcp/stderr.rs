@@ -1,6 +1,6 @@
 //! What a child writes to its standard error: always read, its last lines kept.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -24,9 +24,9 @@ const SECRET_MIN: usize = 6;
 pub(super) struct Secrets(Vec<SecretString>);
 
 impl Secrets {
-    /// The values of variables or headers. Words such as `true` are none.
-    pub(super) fn of(values: &BTreeMap<String, SecretString>) -> Self {
-        let long = values.values().filter(|value| value.expose_secret().len() >= SECRET_MIN);
+    /// Words such as `true` are none.
+    pub(super) fn of(values: &[SecretString]) -> Self {
+        let long = values.iter().filter(|value| value.expose_secret().len() >= SECRET_MIN);
         Self(long.cloned().collect())
     }
 
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     async fn read(bytes: Vec<u8>) -> Vec<String> {
-        let secrets = BTreeMap::from([("KEY".to_owned(), SecretString::from("s3cret-value"))]);
+        let secrets = [SecretString::from("s3cret-value")];
         let kept = LastLines::default();
         kept.clone().read(bytes.as_slice(), "files".to_owned(), Secrets::of(&secrets)).await;
         kept.lines()

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::server::Server;
+use super::settings::Reach;
 use super::status::McpError;
 
 /// A tool of an approved server, from its pin.
@@ -24,6 +25,8 @@ pub(super) struct RemoteTool {
     pub def: ToolDef,
     /// What calling it does.
     pub effect: Effect,
+    /// Its server marks it as destroying something.
+    pub destructive: bool,
 }
 
 impl Tool for RemoteTool {
@@ -35,10 +38,16 @@ impl Tool for RemoteTool {
         self.effect
     }
 
-    /// That of a call; where the server has to be started for it, with the time of a start.
+    fn is_destructive(&self) -> bool {
+        self.destructive
+    }
+
+    /// That of a call; where the server may have to be started for it, or its session begun again, with the time of a start.
     fn time_limit(&self) -> Option<Duration> {
         let settings = &self.server.settings;
-        let start = if self.server.is_running() { Duration::ZERO } else { settings.start_timeout };
+        let is_child = matches!(settings.reach, Reach::Stdio { .. });
+        let start =
+            if is_child && self.server.is_running() { Duration::ZERO } else { settings.start_timeout };
         Some(settings.call_timeout + start)
     }
 

@@ -40,6 +40,11 @@ impl Cause {
         Self { kind, reason: reason.into(), quiet: true, last_words: None }
     }
 
+    /// The connection was lost, or its session: with another one the server may be as well as before.
+    pub(super) fn is_loss(&self) -> bool {
+        matches!(self.kind, "lost" | "unreached" | "closed" | "expired")
+    }
+
     /// In words, with the last ones of the server.
     pub(super) fn in_full(&self) -> String {
         match &self.last_words {
@@ -68,6 +73,7 @@ struct Inner {
     gone: CancellationToken,
     silent: CancellationToken,
     changed: Notify,
+    doubted: Notify,
     list: watch::Sender<Announced>,
     trouble: Mutex<Option<String>>,
 }
@@ -126,6 +132,16 @@ impl Wire {
         self.0.changed.notified().await;
     }
 
+    /// Something has failed beside the calls: whether the server is still there has to be found out.
+    pub(super) fn doubt(&self) {
+        self.0.doubted.notify_one();
+    }
+
+    /// Waits until that is so.
+    pub(super) async fn doubted(&self) {
+        self.0.doubted.notified().await;
+    }
+
     /// How often it said so up to now: the list that is asked for from here on answers that.
     pub(super) fn announced(&self) -> u64 {
         self.0.list.borrow().said
@@ -146,6 +162,11 @@ impl Wire {
     /// Keeps what went wrong with one answer, for the call that will hear only that it broke off.
     pub(super) fn keep_trouble(&self, reason: String) {
         *self.0.trouble.lock() = Some(reason);
+    }
+
+    /// Whether something was kept.
+    pub(super) fn has_trouble(&self) -> bool {
+        self.0.trouble.lock().is_some()
     }
 
     /// What was kept of late.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cairn_core::ids::ChannelId;
 use cairn_core::mcp::{Pins, ServerPin};
-use cairn_core::ports::{Clock, Toolset as _};
+use cairn_core::ports::Toolset as _;
 use cairn_core::tool::ToolOutput;
 use cairn_testkit::clock::TestClock;
 use cairn_tools::mcp::{Reach, ServerSettings, Servers, Surroundings};
@@ -70,7 +70,10 @@ impl Traces {
         settings(Reach::Stdio {
             command: "sh".to_owned(),
             args: vec![script.to_owned(), self.0.path().display().to_string()],
-            env: BTreeMap::from([("TOKEN".to_owned(), SecretString::from("s3cret-value"))]),
+            env: BTreeMap::from([
+                ("TOKEN".to_owned(), SecretString::from("s3cret-value")),
+                ("MODE".to_owned(), SecretString::from("read-write")),
+            ]),
             cwd: self.cwd(),
             own_cwd: false,
             memory_mib: 512,
@@ -88,6 +91,7 @@ pub(crate) fn settings(reach: Reach) -> ServerSettings {
     ServerSettings {
         id: "shell".to_owned(),
         reach,
+        secrets: vec![SecretString::from("s3cret-value"), SecretString::from("Bearer s3cret-token")],
         start_timeout: PATIENCE,
         call_timeout: PATIENCE,
         message_bytes_max: 100_000,
@@ -97,8 +101,11 @@ pub(crate) fn settings(reach: Reach) -> ServerSettings {
 }
 
 pub(crate) fn servers(settings: ServerSettings, pin: Option<ServerPin>) -> Servers {
+    servers_at(settings, pin, Arc::new(TestClock::default()))
+}
+
+pub(crate) fn servers_at(settings: ServerSettings, pin: Option<ServerPin>, clock: Arc<TestClock>) -> Servers {
     let pins = Pins(pin.into_iter().map(|pin| (pin.server.clone(), pin)).collect());
-    let clock: Arc<dyn Clock> = Arc::new(TestClock::default());
     Servers::new(
         vec![settings],
         pins,
@@ -108,7 +115,11 @@ pub(crate) fn servers(settings: ServerSettings, pin: Option<ServerPin>) -> Serve
 
 /// The same, after an operator has approved what it shows.
 pub(crate) async fn approved(settings: ServerSettings) -> Servers {
-    let servers = servers(settings, None);
+    approved_at(settings, Arc::new(TestClock::default())).await
+}
+
+pub(crate) async fn approved_at(settings: ServerSettings, clock: Arc<TestClock>) -> Servers {
+    let servers = servers_at(settings, None, clock);
     let pin = servers.inspect("shell").await.unwrap().pin;
     servers.set_pin("shell", Some(pin));
     servers

@@ -10,7 +10,7 @@ if [ -e "$dir/stubborn" ]; then
     trap '' TERM
 fi
 if [ -e "$dir/broken" ]; then
-    echo "no such module s3cret-value" >&2
+    echo "no such module s3cret-value in mode read-write" >&2
     exit 7
 fi
 while :; do

@@ -52,7 +52,10 @@ async fn a_child_gets_what_is_configured_and_no_more() {
     let names: Vec<&str> =
         env.lines().filter_map(|line| line.split_whitespace().last()?.split('=').next()).collect();
     assert!(env.contains("s3cret-value"));
-    assert!(names.iter().all(|name| ["TOKEN", "PWD", "OLDPWD", "SHLVL", "_"].contains(name)), "{env}");
+    assert!(
+        names.iter().all(|name| ["TOKEN", "MODE", "PWD", "OLDPWD", "SHLVL", "_"].contains(name)),
+        "{env}"
+    );
     let limits =
         std::fs::read_to_string(format!("/proc/{}/limits", servers.status()[0].pid.unwrap())).unwrap();
     let hard = |name: &str| {
@@ -219,7 +222,7 @@ async fn a_server_that_does_not_start_is_let_alone_for_longer_and_longer() {
     let servers = servers(settings, None);
     for (failures, pause) in [(1, 1_000), (2, 2_000), (3, 3_000)] {
         let error = servers.inspect("shell").await.unwrap_err();
-        let expected = "does not start: it ended with exit code 7; its last words: no such module ***";
+        let expected = "does not start: it ended with exit code 7; its last words: no such module *** in mode read-write";
         assert!(error.to_string().contains(expected), "{error}");
         let status = servers.status().remove(0);
         assert_eq!((status.state, status.failures), (ServerState::Failed, failures));

@@ -21,14 +21,12 @@ impl Mask {
         Self { channel: channel.to_string() }
     }
 
-    /// The text with placeholders. Placeholders stay as they are.
+    /// The text with placeholders. Placeholders stay as they are, and so do the words of an error message around what it
+    /// names.
     pub fn apply(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut end = 0;
-        for found in find(text) {
-            if found.at < end {
-                continue;
-            }
+        for found in find(text).into_iter().filter(|found| found.kind != Kind::Error) {
             out.push_str(&text[end..found.at]);
             out.push_str(&self.placeholder(found.kind, found.text));
             end = found.at + found.text.len();

@@ -3,14 +3,17 @@
 mod mask;
 mod scan;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
 
 use crate::message::Entry;
 use crate::summary::Summary;
 use crate::tokens::estimate;
 
 pub use mask::Mask;
-pub(crate) use scan::find;
+pub(crate) use scan::{errors, find};
 
 /// What sort of identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,34 +46,37 @@ impl Kind {
     }
 }
 
-/// Most that the recurrence of an identifier counts: beyond, the newer one goes first.
-const RECURS_MAX: u32 = 3;
+/// Longest identifier that is listed, in characters. A longer one is left out: half an address is another address.
+const LISTED_CHARS: usize = 200;
 
-/// The identifiers of a text in the order of their first appearance, each once; what stands within an error message
-/// belongs to it.
+/// The identifiers of a text in the order of their first appearance, each once: an error message, and what stands
+/// within it, too.
 pub fn extract(text: &str) -> Vec<(Kind, &str)> {
     let mut seen = std::collections::HashSet::new();
-    let mut end = 0;
-    let mut outer = find(text);
-    outer.retain(|found| {
-        let is_outer = found.at >= end;
-        end = end.max(found.at + found.text.len());
-        is_outer
-    });
-    outer.into_iter().filter(|found| seen.insert(found.text)).map(|found| (found.kind, found.text)).collect()
+    find(text)
+        .into_iter()
+        .filter(|found| seen.insert(found.text))
+        .map(|found| (found.kind, found.text))
+        .collect()
 }
 
-/// The identifiers of entries that are worth most, within so many tokens: those that recur first, then the newest; in
-/// the order in which they first appear. Deleted messages have none.
-pub fn of_entries(entries: &[std::sync::Arc<Entry>], budget_tokens: u32) -> Vec<String> {
+/// The identifiers of entries that a summary's text does not have and that are worth most, within so many tokens: the
+/// rare and the late ones first, and whichever still fits; in the order in which they first appear. Deleted messages
+/// have none.
+pub fn of_entries(entries: &[Arc<Entry>], summary: &str, budget_tokens: u32) -> Vec<String> {
     let texts: Vec<String> =
         entries.iter().filter(|entry| !entry.is_deleted()).map(|entry| words(entry)).collect();
-    best(texts.iter().map(|text| extract(text).into_iter().map(|(_, text)| text).collect()), budget_tokens)
+    let found = texts.iter().map(|text| extract(text).into_iter().map(|(_, text)| text).collect());
+    best(&found.collect::<Vec<_>>(), summary, budget_tokens)
 }
 
-/// The identifiers of summaries that are merged, within so many tokens.
-pub fn of_summaries(sources: &[Summary], budget_tokens: u32) -> Vec<String> {
-    best(sources.iter().map(|source| source.identifiers.iter().map(String::as_str).collect()), budget_tokens)
+/// The identifiers of summaries that are merged, of their lists and of their texts, as [`of_entries`].
+pub fn of_summaries(sources: &[Summary], summary: &str, budget_tokens: u32) -> Vec<String> {
+    let found = sources.iter().map(|source| {
+        let listed = source.identifiers.iter().map(String::as_str);
+        listed.chain(extract(&source.text).into_iter().map(|(_, text)| text)).collect()
+    });
+    best(&found.collect::<Vec<_>>(), summary, budget_tokens)
 }
 
 /// All that an entry says, the arguments of its calls included.
@@ -79,37 +85,75 @@ pub(crate) fn words(entry: &Entry) -> String {
     for call in &entry.tool_calls {
         text.push('\n');
         text.push_str(&call.name);
-        text.push(' ');
-        text.push_str(&call.arguments.to_string());
+        for (key, value) in call.fields() {
+            let _ = write!(text, "\n{key} {value}");
+        }
     }
     text
 }
 
+/// Where an identifier stands in its source.
 #[derive(Clone, Copy)]
 struct Standing {
     first: usize,
+    /// The last text that has it, and how many have it.
     last: usize,
-    count: u32,
+    n_texts: u32,
 }
 
-fn best<'a>(texts: impl Iterator<Item = Vec<&'a str>>, budget_tokens: u32) -> Vec<String> {
+impl Standing {
+    /// Rare and late ones go first: what is said often a summary names by itself, and what is said last is needed next.
+    fn worth(&self, n_texts: usize) -> f64 {
+        f64::from(self.n_texts).recip() + self.last as f64 / n_texts as f64
+    }
+}
+
+fn best(texts: &[Vec<&str>], summary: &str, budget_tokens: u32) -> Vec<String> {
     let mut standings: HashMap<&str, Standing> = HashMap::new();
-    for (n, text) in texts.flatten().enumerate() {
-        let standing = standings.entry(text).or_insert(Standing { first: n, last: n, count: 0 });
-        standing.last = n;
-        standing.count = (standing.count + 1).min(RECURS_MAX);
+    let n_texts = texts.len();
+    let each = texts.iter().enumerate().flat_map(|(idx, text)| text.iter().map(move |found| (idx, *found)));
+    for (first, (idx, text)) in each.enumerate() {
+        let standing = standings.entry(text).or_insert(Standing { first, last: idx, n_texts: 1 });
+        standing.n_texts += u32::from(standing.last != idx);
+        standing.last = idx;
     }
     let mut ranked: Vec<(&str, Standing)> = standings.into_iter().collect();
-    ranked.sort_unstable_by_key(|(_, standing)| std::cmp::Reverse((standing.count, standing.last)));
+    ranked.retain(|(text, _)| text.chars().nth(LISTED_CHARS).is_none() && !stands_in(summary, text));
+    let cost = |text: &str| estimate(text) + 1;
+    // A long one has to be worth more, but not by as much as it is longer.
+    let weight = |(text, standing): &(&str, Standing)| standing.worth(n_texts) / f64::from(cost(text)).sqrt();
+    ranked.sort_by_cached_key(|found| (Reverse((weight(found) * 1e6) as u64), Reverse(found.1.first)));
     let mut left = budget_tokens;
-    ranked.retain(|(text, _)| {
-        let cost = estimate(text) + 1;
-        let fits = cost <= left;
-        left -= if fits { cost } else { 0 };
-        fits
-    });
-    ranked.sort_unstable_by_key(|(_, standing)| standing.first);
-    ranked.into_iter().map(|(text, _)| text.to_owned()).collect()
+    let mut kept: Vec<(&str, Standing)> = Vec::new();
+    for (text, standing) in ranked {
+        // What an error message names stands there already.
+        if cost(text) > left || kept.iter().any(|(other, _)| stands_in(other, text)) {
+            continue;
+        }
+        left -= cost(text);
+        kept.retain(|(within, _)| {
+            let is_within = stands_in(text, within);
+            left += if is_within { cost(within) } else { 0 };
+            !is_within
+        });
+        kept.push((text, standing));
+    }
+    kept.sort_unstable_by_key(|(_, standing)| standing.first);
+    kept.into_iter().map(|(text, _)| text.to_owned()).collect()
+}
+
+/// The identifier stands in the text by itself, not as a part of another one.
+fn stands_in(text: &str, identifier: &str) -> bool {
+    let joins = |c: char| matches!(c, '.' | '-' | '/' | '\\' | '_');
+    text.match_indices(identifier).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let mut behind = text[at + identifier.len()..].chars();
+        let next = behind.next();
+        let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_inside = before.is_some_and(|c| goes_on(c) || joins(c))
+            || next.is_some_and(|c| goes_on(c) || joins(c) && behind.next().is_some_and(goes_on));
+        !is_inside
+    })
 }
 
 #[cfg(test)]

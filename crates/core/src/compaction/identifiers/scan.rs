@@ -13,8 +13,8 @@ pub(crate) struct Found<'a> {
     pub(crate) at: usize,
 }
 
-/// Longest error message that counts as one, in bytes.
-const ERROR_MAX: usize = 200;
+/// Most characters of an error message: what tells it from others stands at its beginning.
+const ERROR_CHARS: usize = 120;
 
 /// What an exact error message begins with.
 const ERRORS: [&str; 8] =
@@ -53,7 +53,9 @@ pub(crate) fn find(text: &str) -> Vec<Found<'_>> {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
         }
-        find_error(line, at, &mut found);
+        if let Some((start, text)) = error(line) {
+            found.push(Found { kind: Kind::Error, text, at: at + start });
+        }
         find_words(line, at, fenced, &mut found);
         at += line.len();
     }
@@ -61,19 +63,24 @@ pub(crate) fn find(text: &str) -> Vec<Found<'_>> {
     found
 }
 
-fn find_error<'a>(line: &'a str, at: usize, found: &mut Vec<Found<'a>>) {
+/// The error messages of a text, a line each.
+pub(crate) fn errors(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(error).map(|(_, message)| message)
+}
+
+/// The error message of a line, and where it begins.
+fn error(line: &str) -> Option<(usize, &str)> {
     let lower = line.to_ascii_lowercase();
-    let Some(start) = ERRORS.iter().filter_map(|mark| lower.find(mark)).min() else { return };
+    let start = ERRORS.iter().filter_map(|mark| lower.find(mark)).min()?;
     // `TypeError: x` and `E0308 error: x` begin with their word, not in the middle of it.
     let start = line[..start]
         .rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .map_or(0, |idx| idx + line[idx..].chars().next().map_or(1, char::len_utf8));
     let rest = &line[start..];
-    let message = rest[..rest.floor_char_boundary(ERROR_MAX)].trim_end().trim_end_matches(['`', '"', '\'']);
+    let end = rest.char_indices().nth(ERROR_CHARS).map_or(rest.len(), |(end, _)| end);
+    let message = rest[..end].trim_end().trim_end_matches(['`', '"', '\'']);
     // The mark alone says nothing.
-    if message.split_whitespace().count() > 2 {
-        found.push(Found { kind: Kind::Error, text: message, at: at + start });
-    }
+    (message.split_whitespace().count() > 2).then_some((start, message))
 }
 
 fn find_words<'a>(line: &'a str, at: usize, fenced: bool, found: &mut Vec<Found<'a>>) {
@@ -130,8 +137,18 @@ fn windows_path(rest: &str) -> Option<Taken> {
     if !begins {
         return None;
     }
-    let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '|' | '`' | ','));
-    let path = rest[..end.unwrap_or(rest.len())].trim_end_matches(['.', ')', ';', ':']);
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '|' | '`' | ',');
+    let mut path = &rest[..rest.find(ends).unwrap_or(rest.len())];
+    // Scripts without gaps go on right behind a name; folders may have such names, too.
+    if let Some(gapless) = path.find(|c: char| !c.is_ascii() && !c.is_alphanumeric()) {
+        path = &path[..gapless];
+    }
+    if let Some((stem, extension)) = path.rsplit_once('.') {
+        let n_ascii = extension.bytes().take_while(u8::is_ascii_alphanumeric).count();
+        let is_name = (1..=8).contains(&n_ascii) && !extension[n_ascii..].starts_with(|c: char| c.is_ascii());
+        path = if is_name { &path[..stem.len() + 1 + n_ascii] } else { path };
+    }
+    let path = path.trim_end_matches(['.', ')', ';', ':']);
     (path.len() > 3).then_some((Some(Kind::Path), path.len()))
 }
 
@@ -159,6 +176,15 @@ fn word(rest: &str, in_code: bool) -> Taken {
     }
     if rest[trimmed.len()..].starts_with("()") && is_name(trimmed) {
         return (Some(Kind::Function), trimmed.len() + 2);
+    }
+    // `file:src/main.rs`: the word before the colon is none of it.
+    if let Some((lead, tail)) = trimmed.split_once(':')
+        && lead.starts_with(|c: char| c.is_ascii_alphabetic())
+        && lead.bytes().all(|b| b.is_ascii_alphanumeric())
+        && !tail.starts_with(':')
+        && kind_of(tail, in_code).is_some()
+    {
+        return (None, lead.len() + 1);
     }
     (kind_of(trimmed, in_code), trimmed.len())
 }

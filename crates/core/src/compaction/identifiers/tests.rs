@@ -1,9 +1,11 @@
 //! What counts as an identifier, in English, code, JSON and Chinese.
 
 use rstest::rstest;
+use serde_json::json;
 
 use super::*;
-use crate::ids::ChannelId;
+use crate::ids::{ChannelId, Generation, Seq};
+use crate::message::{Part, Role, ToolCall};
 
 fn found(text: &str) -> String {
     let list: Vec<String> =
@@ -42,7 +44,15 @@ fn found(text: &str) -> String {
 )]
 #[case::camel_in_code("`fooBar` but not iPhone", "function=fooBar")]
 #[case::call("then main() ends", "function=main()")]
-#[case::error("It said error: cannot open /tmp/a.txt today", "error=error: cannot open /tmp/a.txt today")]
+#[case::error(
+    "It said error: cannot open /tmp/a.txt today",
+    "error=error: cannot open /tmp/a.txt today path=/tmp/a.txt"
+)]
+#[case::after_a_word(
+    "file:src/main.rs sha256:08843fe9 std::fs",
+    "path=src/main.rs id=08843fe9 function=std::fs"
+)]
+#[case::windows_in_chinese(r"打开C:\文档\a.txt文件，然后", r"path=C:\文档\a.txt")]
 #[case::exception("ValueError: bad value 3", "error=ValueError: bad value 3")]
 #[case::no_message("an error: none", "")]
 #[case::json(r#"{"path":"/var/log/a.log","id":"PROJ-7","n":3}"#, "path=/var/log/a.log id=PROJ-7")]
@@ -57,16 +67,118 @@ fn identifiers_are_found_by_their_shape(#[case] text: &str, #[case] expected: &s
     assert_eq!(found(text), expected);
 }
 
+fn entry(role: Role, text: &str, calls: &[(&str, serde_json::Value)]) -> Arc<Entry> {
+    let call = |(name, arguments): &(&str, serde_json::Value)| ToolCall {
+        id: "c1".to_owned(),
+        name: (*name).to_owned(),
+        arguments: arguments.clone(),
+    };
+    let mut entry = Entry::lost(Seq(1), &"t1".into(), Generation::default(), jiff::Timestamp::UNIX_EPOCH);
+    (entry.role, entry.parts) = (role, vec![Part::text(text)]);
+    entry.tool_calls = calls.iter().map(call).collect();
+    entry.tokens = crate::window::entry_tokens(&entry);
+    Arc::new(entry)
+}
+
+fn said(texts: &[&str]) -> Vec<Arc<Entry>> {
+    texts.iter().map(|text| entry(Role::User, text, &[])).collect()
+}
+
 #[test]
-fn those_that_recur_come_first_then_the_newest_in_the_order_of_the_source() {
-    let texts = ["/a/one.rs and /a/two.rs", "/a/three.rs", "/a/one.rs and /a/four.rs"];
-    let list =
-        |budget| best(texts.iter().map(|text| extract(text).into_iter().map(|(_, t)| t).collect()), budget);
+fn the_rare_and_the_late_come_first_and_whichever_fits_stays() {
+    let entries = said(&["/a/one.rs and /a/two.rs", "/a/three.rs", "/a/one.rs and /a/four.rs", "/a/one.rs"]);
+    let list = |budget| of_entries(&entries, "", budget);
     assert_eq!(list(1_000), ["/a/one.rs", "/a/two.rs", "/a/three.rs", "/a/four.rs"]);
     let cost = estimate("/a/one.rs") + 1;
-    assert_eq!(list(cost), ["/a/one.rs"]);
-    assert_eq!(list(cost * 2), ["/a/one.rs", "/a/four.rs"]);
+    assert_eq!(list(cost), ["/a/four.rs"], "late, and said once");
+    assert_eq!(list(cost * 2), ["/a/three.rs", "/a/four.rs"]);
     assert!(list(0).is_empty());
+    let long = format!("see https://example.org/{}/long.html", "very-".repeat(20));
+    let entries = said(&["/a/one.rs", &long]);
+    assert_eq!(of_entries(&entries, "", cost), ["/a/one.rs"], "what is too large leaves room to others");
+    let endless = format!("see https://example.org/{} and /a/one.rs", "very-".repeat(100));
+    assert_eq!(of_entries(&said(&[&endless]), "", 1_000), ["/a/one.rs"], "half an address is another one");
+}
+
+#[test]
+fn what_the_summary_has_takes_no_room_in_the_list() {
+    let entries = said(&["src/lib.rs, src/lib.rs.bak and v1.2, then lib.rs, PROJ-7"]);
+    let summary = "## Progress\n- v1.2.3 is built from `src/lib.rs`, for PROJ-7.";
+    assert_eq!(of_entries(&entries, summary, 1_000), ["src/lib.rs.bak", "v1.2", "lib.rs"]);
+}
+
+#[test]
+fn an_error_is_listed_by_its_beginning_and_what_it_names_competes_by_itself() {
+    let error = format!("error: cannot open /srv/plans/lake.md: {}", "the disk said no ".repeat(50));
+    let entries = said(&[&format!("{error}\nnext line"), "the plan is PROJ-9"]);
+    let listed = of_entries(&entries, "", 1_000);
+    assert_eq!(listed.len(), 2, "the path stands in the message already: {listed:?}");
+    assert!(
+        listed[0].starts_with("error: cannot open /srv/plans/lake.md: the disk") && listed[0].len() <= 120
+    );
+    let few = of_entries(&entries, "", estimate("/srv/plans/lake.md") + estimate("PROJ-9") + 2);
+    assert_eq!(few, ["/srv/plans/lake.md", "PROJ-9"], "without room for the message");
+}
+
+/// A day of coding: each piece of work has its ticket, its files, a commit, numbers, and an error on the way.
+fn coding_session(n_works: usize) -> Vec<Arc<Entry>> {
+    let mut entries = Vec::new();
+    for n in 0..n_works {
+        let (file, test) = (format!("src/part{n}/engine_{n}.rs"), format!("tests/part{n}_test.rs"));
+        entries.push(entry(
+            Role::User,
+            &format!("Please look at CAIRN-{}: the export is wrong.", 400 + n),
+            &[],
+        ));
+        let calls = [
+            ("read_file", json!({ "path": file })),
+            ("run", json!({ "command": format!("cargo test -p part{n}") })),
+        ];
+        entries.push(entry(Role::Assistant, "I look at it.", &calls));
+        entries.push(entry(
+            Role::Tool,
+            &format!("pub fn export_part_{n}() {{\n{}}}", "    write(row);\n".repeat(20)),
+            &[],
+        ));
+        let error = format!(
+            "{}error[E0{}]: mismatched types in the expression that was written for the rows of the export, expected a \
+             reference to a slice of rows but found an iterator over owned rows, see {file}:{} for the place\n{}",
+            "   Compiling things\n".repeat(12),
+            300 + n,
+            17 + n,
+            "   | more\n".repeat(9)
+        );
+        entries.push(entry(Role::Tool, &error, &[]));
+        let calls = [("edit_file", json!({ "path": file, "new": "rows.iter()".repeat(20) }))];
+        entries.push(entry(
+            Role::Assistant,
+            &format!("The rows in {file} were moved; {test} covers it."),
+            &calls,
+        ));
+        entries.push(entry(Role::Tool, "ok", &[]));
+        let commit = format!("{:07x}a", 0x51_7c3_u64 * (n as u64 + 3));
+        entries.push(entry(
+            Role::Assistant,
+            &format!("Done in commit {commit}: {} ms instead of 90 ms.", 12 + n),
+            &[],
+        ));
+    }
+    entries
+}
+
+#[test]
+fn most_identifiers_of_a_long_session_are_kept() {
+    let entries = coding_session(14);
+    let all: std::collections::HashSet<String> = entries
+        .iter()
+        .flat_map(|entry| {
+            extract(&words(entry)).iter().map(|(_, text)| (*text).to_owned()).collect::<Vec<_>>()
+        })
+        .collect();
+    let source: u32 = entries.iter().map(|entry| entry.tokens).sum();
+    let listed = of_entries(&entries, "", source * 7 / 100).join(", ");
+    let n_kept = all.iter().filter(|identifier| stands_in(&listed, identifier)).count();
+    assert!(all.len() > 100 && n_kept * 3 >= all.len() * 2, "{n_kept} of {}: {listed}", all.len());
 }
 
 #[test]
@@ -76,6 +188,7 @@ fn a_placeholder_is_the_same_for_the_same_identifier_in_one_channel() {
     let text = "Open /etc/hosts.conf, then /etc/hosts.conf again; error: no such file /x/y.z here";
     let masked = here.apply(text);
     assert!(!masked.contains("/etc") && !masked.contains("/x/y"), "{masked}");
+    assert!(masked.contains("; error: no such file <path-") && masked.ends_with("> here"), "{masked}");
     let placeholder = masked.split(' ').nth(1).unwrap().trim_end_matches(',');
     assert!(placeholder.starts_with("<path-") && placeholder.len() == "<path-123456>".len(), "{placeholder}");
     assert_eq!(masked.matches(placeholder).count(), 2);

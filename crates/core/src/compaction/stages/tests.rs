@@ -8,7 +8,7 @@ use crate::agent::{WindowSize, WindowSource};
 use crate::ids::{AgentId, Generation, Seq, TurnId};
 use crate::message::{Part, ToolCall};
 
-fn agent(window_tokens: u64, output_reserve_tokens: u64) -> AgentSettings {
+pub(in crate::compaction) fn agent(window_tokens: u64, output_reserve_tokens: u64) -> AgentSettings {
     AgentSettings {
         id: AgentId::from("main"),
         system_prompt: String::new(),

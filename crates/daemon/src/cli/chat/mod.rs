@@ -22,8 +22,9 @@ Examples:
   cairn chat --channel ops --user ann
   echo 'What did we decide?' | cairn chat   a line a message, replies in order
 
-Piped, the exit code is 1 if any turn failed; with --json each reply is one
-line of JSON.")]
+Piped, a call that needs an approval is denied at once, since nobody can be
+asked; the exit code is 1 if that happened or if any turn failed. With --json
+each reply is one line of JSON.")]
 pub(crate) struct ChatArgs {
     /// The agent to talk to [default: the first]
     #[arg(long, value_name = "A")]

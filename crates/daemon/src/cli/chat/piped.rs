@@ -1,16 +1,19 @@
 //! Piped input: one message a line, replies on stdout in order.
 
+use cairn_core::tool::shown_name;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
 use super::Talk;
 use super::turn::NoAnswer;
 use crate::cli::failure::Failure;
+use crate::cli::text::one_line;
 use crate::cli::{exit, out};
 
 /// Bytes of a line that are kept; one more than any limit of a message may be, so that the daemon refuses it.
 const LINE_MAX_BYTES: usize = (64 << 20) + 1;
 
-/// Sends each line and prints each reply. A line that cannot be answered is told on stderr, and the next one follows.
+/// Sends each line and prints each reply. A line that cannot be answered is told on stderr, and the next one follows; so is
+/// a call that was denied, since it needs an approval.
 pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(), Failure> {
     let mut input = BufReader::new(input);
     let mut line_no = 0_u64;
@@ -23,7 +26,14 @@ pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(
             out::note("hint: convert the input to UTF-8");
             continue;
         };
-        match talk.ask(&text).await {
+        let mut n_denied = 0;
+        let answer = talk.ask(&text, |approval| {
+            n_denied += 1;
+            tell_denied(line_no, &approval.tool, talk.channel.agent().as_str());
+        });
+        let answer = answer.await;
+        all_answered &= n_denied == 0;
+        match answer {
             Ok(reply) if talk.json => out::json_line(&reply)?,
             Ok(reply) => out::line(&reply.reply)?,
             Err(NoAnswer::Refused(error)) => {
@@ -35,6 +45,18 @@ pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(
         }
     }
     if all_answered { Ok(()) } else { Err(Failure::Silent(exit::FAILED)) }
+}
+
+/// Says what was not done, and how it can be allowed.
+fn tell_denied(line_no: u64, tool: &str, agent: &str) {
+    let tool = one_line(&shown_name(tool));
+    out::note(&format!(
+        "error: line {line_no}: {tool} was not called: it needs an approval, and nobody can be asked where the input is piped"
+    ));
+    out::note(&format!(
+        "hint: to allow it always, set always_allow = [\"{tool}\"] in [agents.trust] of the agent `{agent}` or in \
+         [defaults.trust]; to be asked, run `cairn chat` on a terminal"
+    ));
 }
 
 /// The next line without its end (LF or CRLF); `None` after the last. What is beyond the limit is dropped.

@@ -99,18 +99,19 @@ impl Talk {
         }
     }
 
-    /// Sends a message and waits for its whole answer.
-    pub(super) async fn ask(&self, text: &str) -> Result<Reply, NoAnswer> {
+    /// Sends a message and waits for its whole answer. Nobody is there to approve a call: one that asks is denied at once,
+    /// and told.
+    pub(super) async fn ask(&self, text: &str, mut denied: impl FnMut(&Approval)) -> Result<Reply, NoAnswer> {
         let mut pieces = self.say(text).await?;
         while let Some(piece) = pieces.next().await {
             match piece? {
                 Piece::Reply(reply) => return Ok(reply),
                 Piece::Failed(detail) => return Err(NoAnswer::Refused(detail)),
-                Piece::Approval(approval) => out::note(&format!(
-                    "a call of {} waits for a yes: `cairn tools approve {1}` or `cairn tools deny {1}`",
-                    one_line(&approval.tool),
-                    approval.id
-                )),
+                Piece::Approval(approval) => {
+                    if self.decide(&approval.id, false).await? {
+                        denied(&approval);
+                    }
+                }
                 Piece::Waiting(why) => out::note(&one_line(&why)),
                 Piece::Delta(_) | Piece::Restarted | Piece::Tool { .. } => {}
             }

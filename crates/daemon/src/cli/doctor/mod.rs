@@ -33,9 +33,10 @@ Examples:
   cairn doctor --json | jq '.[] | select(.state == \"failed\")'
   sudo cairn doctor     of the service: it has the configuration in /etc/cairn
 
-Checks configuration, prompts, permissions, disk, state, models (a call of one
-token each, which may cost a little), clock, bots on chat networks, servers of
-tools, and the systemd unit. Nothing is changed, and a running daemon goes on.
+Checks configuration, prompts, permissions, disk, state, models (two calls of
+one token each, one of them a short conversation with a tool, which may cost a
+little), clock, bots on chat networks, servers of tools, and the systemd unit.
+Nothing is changed, and a running daemon goes on.
 
 Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 2
 the configuration is wrong, 5 the store is damaged.")]

@@ -1,16 +1,18 @@
-//! The models: is the server there, is the key taken, how large is the window, does a call of one token get an answer.
+//! The models: is the server there, is the key taken, how large is the window, does a call of one token get an answer, does
+//! a conversation with the result of a tool.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::ids::{AgentId, ChannelId};
-use cairn_core::message::Part;
-use cairn_core::model::{ChatMessage, ChatRequest, ModelError, ModelEvent, Purpose};
+use cairn_core::message::{Part, ToolCall};
+use cairn_core::model::{ChatMessage, ChatRequest, ModelError, ModelEvent, Purpose, ToolDef};
 use cairn_core::ports::{ChatModel, Clock as _};
 use cairn_llm::{Anthropic, BadModel, Look, OpenAi, Timeouts};
 use futures::StreamExt as _;
 use futures::future::join_all;
 use jiff::SignedDuration;
+use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use super::Asking;
@@ -95,6 +97,8 @@ struct Asked {
     offset: Option<SignedDuration>,
     /// How long the call took; none: no answer in time.
     called: Option<Result<Duration, ModelError>>,
+    /// What came of a conversation with the result of a tool, where the call got an answer; none: no answer in time.
+    talked: Option<Result<(), ModelError>>,
     limit: Duration,
 }
 
@@ -116,24 +120,64 @@ impl Asked {
         let offset = look.date.map(|date| date.duration_since(now));
         let window = if look.answered { client.discover_window().await.unwrap_or_default() } else { None };
         let began = Instant::now();
-        let called = timeout(limit, call(client.as_ref())).await.ok();
+        let called = timeout(limit, call(client.as_ref(), vec![user("Say yes.")])).await.ok();
         let called = called.map(|result| result.map(|()| began.elapsed()));
-        Ok(Self { look, window, offset, called, limit })
+        let talked = match &called {
+            Some(Ok(_)) => timeout(limit, call(client.as_ref(), conversation())).await.ok(),
+            Some(Err(_)) | None => None,
+        };
+        Ok(Self { look, window, offset, called, talked, limit })
     }
 }
 
+fn user(text: &str) -> ChatMessage {
+    ChatMessage::User { parts: vec![Part::text(text)] }
+}
+
+/// All that the conversations of a daemon have in them: a turn with a call and its result, one that was stopped behind a
+/// result, and one that waits for the answer to a result. The ids are as the strictest templates want them.
+fn conversation() -> Vec<ChatMessage> {
+    let round = |id: &str| {
+        let call = ToolCall { id: id.to_owned(), name: CLOCK.to_owned(), arguments: json!({}) };
+        let result = "noon".to_owned();
+        [
+            ChatMessage::Assistant { text: String::new(), tool_calls: vec![call] },
+            ChatMessage::Tool { call_id: id.to_owned(), text: result, images: Vec::new() },
+        ]
+    };
+    let mut messages = vec![user("What time is it?")];
+    messages.extend(round("doctor001"));
+    messages.push(ChatMessage::Assistant { text: "It is noon.".to_owned(), tool_calls: Vec::new() });
+    messages.push(user("And now?"));
+    messages.extend(round("doctor002"));
+    messages.push(user("I did not hear you."));
+    messages.push(user("And now?"));
+    messages.extend(round("doctor003"));
+    messages.push(ChatMessage::Context { text: "Answer in one word.".to_owned() });
+    messages
+}
+
+/// The tool of the conversation.
+const CLOCK: &str = "clock";
+
 /// A call of one token. The first sign of an answer is enough.
-async fn call(client: &dyn ChatModel) -> Result<(), ModelError> {
+async fn call(client: &dyn ChatModel, messages: Vec<ChatMessage>) -> Result<(), ModelError> {
     let agent = AgentId::new("doctor");
     let channel =
         ChannelId::local(&agent, "doctor").map_err(|error| ModelError::BadRequest(error.to_string()))?;
-    let question = "Say yes.".to_owned();
+    let has_calls = messages.iter().any(|message| matches!(message, ChatMessage::Tool { .. }));
+    let clock = ToolDef {
+        name: CLOCK.to_owned(),
+        description: "Tells the time.".to_owned(),
+        parameters: json!({ "type": "object", "properties": {} }),
+    };
     let request = ChatRequest {
         channel,
-        purpose: Purpose::Reply { question: question.clone() },
+        purpose: Purpose::Reply { question: String::new() },
         system: vec!["Answer in one word.".to_owned()],
-        messages: vec![ChatMessage::User { parts: vec![Part::Text { text: question }] }],
-        tools: Vec::new(),
+        messages,
+        tools: if has_calls { vec![clock] } else { Vec::new() },
+        last_call: false,
         max_output_tokens: 1,
     };
     let mut answer = client.stream(request);
@@ -171,9 +215,52 @@ fn judged(loaded: &Loaded, model: &ModelConfig, asked: &Asked, check: &str) -> V
                 }
             };
             found.extend(unlisted(model, asked, check));
+            found.extend(conversing(model, asked, check));
             found
         }
     }
+}
+
+/// It answers a question, and not a conversation with the result of a tool.
+fn conversing(model: &ModelConfig, asked: &Asked, check: &str) -> Option<Finding> {
+    const OTHER: &str =
+        "give the server a chat template that takes it (llama.cpp: --jinja --chat-template-file)";
+    let off = format!("set `tools = false` of the model: calls are then told in words; or {OTHER}");
+    let error = match &asked.talked {
+        Some(Ok(())) => return None,
+        Some(Err(error)) => error,
+        None => &ModelError::Timeout(asked.limit),
+    };
+    Some(match error {
+        ModelError::NoTools(said) if said.contains("lternate") => Finding::warning(
+            check,
+            format!("the model's chat template refuses the results of tools: {said}"),
+            off,
+        ),
+        ModelError::NoTools(said) => Finding::warning(
+            check,
+            format!("the model takes no tools: {said}"),
+            "set `tools = false` of the model, or start its server with tools (llama.cpp: --jinja; vLLM: \
+             --enable-auto-tool-choice)",
+        ),
+        ModelError::RateLimited { .. } | ModelError::Timeout(_) | ModelError::Transport(_) => {
+            Finding::warning(
+                check,
+                format!(
+                    "it answers a question; a conversation with the result of a tool could not be tried: {error}"
+                ),
+                "ask again later, or wait longer by --timeout 120",
+            )
+        }
+        _ => Finding::failed(
+            check,
+            format!(
+                "it answers a question, and refuses a conversation with the result of a tool, as every chat has \
+                 them: {error}"
+            ),
+            if model.tools { off } else { OTHER.to_owned() },
+        ),
+    })
 }
 
 /// It answers, and by the server's list it should not.
@@ -206,6 +293,13 @@ fn late(model: &ModelConfig, asked: &Asked, check: &str) -> Finding {
 fn failed(model: &ModelConfig, asked: &Asked, error: &ModelError, check: &str) -> Finding {
     let found = error.to_string();
     let at = &model.base_url;
+    if found.to_lowercase().contains("system role") {
+        return Finding::failed(
+            check,
+            format!("the model's chat template takes no system message: {found}"),
+            "give the server a chat template that takes one",
+        );
+    }
     match error {
         ModelError::Auth(said) => {
             let remedy = match (&model.api_key_env, &model.api_key_file) {

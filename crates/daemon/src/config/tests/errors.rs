@@ -210,3 +210,31 @@ fn the_caret_stands_below_its_character_after_tabs_and_wide_letters() {
     assert!(message.contains(":2:13: "), "{message}");
     assert!(message.contains("\n   | \t           ^^^^^^^^^^^^^^"), "{message}");
 }
+
+#[rstest]
+#[case("files/", "names no tool")]
+#[case("files/re*", "names no tool")]
+#[case("", "names no tool")]
+#[case("web/browse", "the server `web`, which is not in [[mcp]]")]
+#[case("web/*", "the server `web`, which is not in [[mcp]]")]
+fn an_entry_that_can_name_no_tool_is_refused_where_it_would_allow_and_warned_about_where_it_classes(
+    #[case] entry: &str,
+    #[case] words: &str,
+) {
+    let servers = "\n[[mcp]]\nid = \"files\"\ncommand = \"x\"\n";
+    let message = error(&format!("[defaults.trust]\nalways_allow = [{entry:?}]\n{servers}"));
+    assert!(message.contains(":2:16: ") && message.contains(words), "{message}");
+    let text = format!(
+        "[defaults.result_guard]\nclasses = {{ {entry:?} = \"auto\" }}\n{servers}[[agents]]\nid = \"a\"\n[[agents]]\nid = \"b\"\n"
+    );
+    let warnings = load(&text).unwrap().warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains(words), "once for all agents: {warnings:?}");
+}
+
+#[test]
+fn entries_that_may_name_tools_are_taken() {
+    let entries = "[\"*\", \"files/*\", \"files/read\", \"files__read\", \"read\", \"memory_save\"]";
+    let text =
+        format!("[defaults.trust]\nalways_allow = {entries}\n[[mcp]]\nid = \"files\"\ncommand = \"x\"\n");
+    assert_eq!(load(&text).unwrap().config.agents[0].trust.always_allow.len(), 6);
+}

@@ -28,6 +28,7 @@ fn request(messages: Vec<ChatMessage>) -> ChatRequest {
             description: "d".to_owned(),
             parameters: json!({"type": "object"}),
         }],
+        last_call: false,
         max_output_tokens: 100,
     }
 }
@@ -54,14 +55,19 @@ fn now(text: &str) -> ChatMessage {
     ChatMessage::Context { text: text.to_owned() }
 }
 
-/// Each message's role and its blocks in short; `*` after a block with a breakpoint.
+/// Each message's role and its blocks in short; `*` after a block with a breakpoint, `~` before what a result holds at
+/// its end.
 fn shape(body: &Value) -> Vec<String> {
     let block = |block: &Value| {
         let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
         let words = match block["type"].as_str().unwrap() {
             "text" => text("text"),
             "tool_use" => format!("+{}", text("id")),
-            "tool_result" => format!("={}", text("tool_use_id")),
+            "tool_result" => {
+                let last = block["content"].as_array().and_then(|parts| parts.last()?["text"].as_str());
+                let tail = last.and_then(|text| text.strip_prefix("\n\n"));
+                format!("={}{}", text("tool_use_id"), tail.map(|tail| format!("~{tail}")).unwrap_or_default())
+            }
             other => other.to_owned(),
         };
         let mark = if block.get("cache_control").is_some() { "*" } else { "" };
@@ -96,6 +102,18 @@ fn the_frame_of_a_request() {
     assert_eq!(body(&hour, &request(vec![user("hi")]))["system"][0]["cache_control"]["ttl"], "1h");
 }
 
+#[test]
+fn the_last_call_forbids_tools_and_lists_them() {
+    let last = ChatRequest { last_call: true, ..request(vec![user("a")]) };
+    let sent = body(&options(), &last);
+    assert_eq!(
+        (&sent["tool_choice"], sent["tools"].as_array().unwrap().len()),
+        (&json!({"type": "none"}), 1)
+    );
+    let without = body(&options(), &ChatRequest { tools: Vec::new(), ..last });
+    assert!(without.get("tool_choice").is_none(), "a choice without tools is refused");
+}
+
 #[rstest]
 #[case::a_first_message(vec![user("a"), now("t")], &["user: a* t"])]
 #[case::neighbours_are_blocks(vec![user("a"), user("b"), now("t")], &["user: a b* t"])]
@@ -105,11 +123,23 @@ fn the_frame_of_a_request() {
 )]
 #[case::a_tool_round(
     vec![user("a"), calls("b", &["1", "2"]), result("1", "x"), result("2", "y"), now("t")],
-    &["user: a*", "assistant: b +1 +2", "user: =1 =2* t"]
+    &["user: a*", "assistant: b +1 +2", "user: =1* =2~t"]
+)]
+#[case::a_round_with_one_call(
+    vec![user("a"), calls("", &["1"]), result("1", "x"), now("t")],
+    &["user: a*", "assistant: +1*", "user: =1~t"]
+)]
+#[case::a_second_round(
+    vec![user("a"), calls("", &["1"]), result("1", "x"), calls("", &["2"]), result("2", "y"), now("t")],
+    &["user: a", "assistant: +1*", "user: =1", "assistant: +2*", "user: =2~t"]
+)]
+#[case::a_turn_that_ended_with_a_result(
+    vec![user("a"), calls("", &["1"]), result("1", "x"), user("b"), now("t")],
+    &["user: a", "assistant: +1*", "user: =1", "assistant: (no answer was given)", "user: b* t"]
 )]
 #[case::after_a_tool_round(
     vec![user("a"), calls("", &["1"]), result("1", "x"), said("b"), user("c"), now("t")],
-    &["user: a", "assistant: +1", "user: =1*", "assistant: b", "user: c* t"]
+    &["user: a", "assistant: +1*", "user: =1", "assistant: b", "user: c* t"]
 )]
 #[case::the_model_first(vec![said("b"), user("c"), now("t")], &["user: (the conversation goes on)", "assistant: b", "user: c* t"])]
 #[case::the_model_twice(vec![user("a"), said("b"), said("c"), now("t")], &["user: a*", "assistant: b c*", "user: t"])]
@@ -147,12 +177,12 @@ fn pictures_of_a_result_stand_in_its_block() {
     let picture = |media_type: &str| json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": "AAAA"}});
     let words = json!({"type": "text", "text": "[image: a.png]"});
     let sent = body(&options(), &request(talk()));
-    assert_eq!(shape(&sent)[2], "user: =1 =2 =3* t");
+    assert_eq!(shape(&sent)[2], "user: =1 =2* =3~t");
     let results = &sent["messages"][2]["content"];
     assert_eq!(results[0]["content"], json!([words, picture("image/png"), picture("image/jpeg")]));
     assert_eq!(results[1]["content"], "y");
     // Kinds that the format does not take are words.
-    assert_eq!(results[2]["content"], "[image: a.png]");
+    assert_eq!(results[2]["content"], json!([words, {"type": "text", "text": "\n\nt"}]));
 
     let blind = ServerOptions { images: false, ..options() };
     let sent = body(&blind, &request(talk()));
@@ -186,6 +216,9 @@ fn lasting(body: &Value) -> Vec<String> {
     }
     let plain = |mut block: Value| {
         block.as_object_mut().unwrap().remove("cache_control");
+        if block["content"][1]["text"] == "\n\ntail" {
+            block["content"] = block["content"][0]["text"].take();
+        }
         block.to_string()
     };
     let blocks = blocks.into_iter().filter(|block| block["text"] != "tail");

@@ -37,7 +37,11 @@ pub(in super::super) fn check(request: &Value, kind: Kind, versioned: bool) -> C
             return shape("a tool has no name or no `input_schema`");
         }
     }
-    check_roles(messages(request))?;
+    for (idx, message) in messages(request).iter().enumerate() {
+        if list(message, "content").is_empty() {
+            return Err((Rule::Empty, format!("message {idx} has no blocks")));
+        }
+    }
     for (role, block) in blocks(request) {
         check_block(role, block)?;
     }
@@ -45,18 +49,20 @@ pub(in super::super) fn check(request: &Value, kind: Kind, versioned: bool) -> C
     check_marks(request, kind)
 }
 
-/// People and the model take turns, and people begin.
-fn check_roles(messages: &[Value]) -> Checked {
-    for (idx, message) in messages.iter().enumerate() {
+/// People and the model take turns, and people begin. Behind results a person says nothing: models end their answer then, and
+/// servers that translate the format put the words before the results.
+pub(in super::super) fn check_roles(request: &Value) -> Checked {
+    for (idx, message) in messages(request).iter().enumerate() {
+        let fault = |text: String| Err((Rule::Roles, text));
         let expected = if idx % 2 == 0 { "user" } else { "assistant" };
         if role(message) != expected {
-            return Err((
-                Rule::Roles,
-                format!("message {idx} is from `{}`, not `{expected}`", role(message)),
-            ));
+            return fault(format!("message {idx} is from `{}`, not `{expected}`", role(message)));
         }
-        if list(message, "content").is_empty() {
-            return Err((Rule::Empty, format!("message {idx} has no blocks")));
+        let content = list(message, "content");
+        let is_result = |block: &&Value| text(block, "type") == "tool_result";
+        if content.first().is_some_and(|first| is_result(&first)) && !content.iter().all(|it| is_result(&it))
+        {
+            return fault(format!("message {idx} has words behind a result"));
         }
     }
     Ok(())
@@ -173,11 +179,12 @@ fn check_marks(request: &Value, kind: Kind) -> Checked {
     if kind == Kind::Compaction && !marked.is_empty() {
         return cache("a compaction, whose request is never read again, has breakpoints".to_owned());
     }
-    for block in marked {
+    for &block in &marked {
         if block["cache_control"]["type"] != "ephemeral" {
             return cache(format!("a breakpoint is {}", block["cache_control"]));
         }
-        if text(block, "text").starts_with(VOLATILE) {
+        let parts = list(block, "content").iter().chain([*block]);
+        if parts.into_iter().any(|part| text(part, "text").trim_start().starts_with(VOLATILE)) {
             return cache("a breakpoint stands on volatile context".to_owned());
         }
     }

@@ -9,7 +9,7 @@ use super::measure::{Count, Piece};
 use super::wire::messages;
 
 pub(super) use answer::{events, piece, whole};
-pub(super) use check::check;
+pub(super) use check::{check, check_roles};
 
 /// The blocks of a message, as `(role, block)`.
 fn blocks(request: &Value) -> impl Iterator<Item = (&str, &Value)> {

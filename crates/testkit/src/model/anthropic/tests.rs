@@ -79,6 +79,17 @@ async fn results_may_have_pictures_which_weigh_as_such() {
 #[rstest]
 #[case::twice_the_same(json!([user(json!([words("x")])), user(json!([words("y")]))]), Rule::Roles)]
 #[case::the_model_first(json!([said(json!([words("x")]))]), Rule::Roles)]
+#[case::words_behind_a_result(
+    json!([user(json!([words("x")])), said(json!([call("a")])), user(json!([result("a"), words("y")]))]),
+    Rule::Roles
+)]
+#[case::a_breakpoint_on_a_result_with_the_tail(
+    json!([user(json!([words("x")])), said(json!([call("a")])), user(json!([{
+        "type": "tool_result", "tool_use_id": "a", "cache_control": {"type": "ephemeral"},
+        "content": [words("done"), words("\n\n<context>\n10:00\n</context>")],
+    }]))]),
+    Rule::Cache
+)]
 #[case::no_blocks(json!([user(json!([]))]), Rule::Empty)]
 #[case::no_words(json!([user(json!([words(" ")]))]), Rule::Empty)]
 #[case::unanswered(json!([user(json!([words("x")])), said(json!([call("a")]))]), Rule::Parted)]
@@ -152,14 +163,17 @@ async fn a_request_is_shown_in_the_form_of_chat_completions() {
     let messages = json!([
         user(json!([words("[Ana | 2026-01-01 10:00] x")])),
         said(json!([words("wait"), call("a"), call("b")])),
-        user(json!([result("a"), result("b"), words("<context>\nnow\n</context>")])),
+        user(json!([
+            result("a"),
+            shown("b", json!([words("done"), words("\n\n<context>\nnow\n</context>")]))
+        ])),
     ]);
     let (_, body) = post(&model, &request(messages)).await;
     assert!(body.contains("echo: x"), "{body}");
     let seen = model.seen().pop().unwrap();
     assert_eq!((seen.wire, seen.kind), (Wire::Anthropic, Kind::Reply));
     let roles: Vec<_> = seen.body["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
-    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"]);
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool"]);
     assert_eq!(seen.body["messages"][2]["tool_calls"][1]["id"], "b");
     assert_eq!(seen.raw.unwrap()["messages"][1]["role"], "assistant");
     model.assert_clean();

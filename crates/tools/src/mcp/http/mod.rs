@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use parking_lot::Mutex;
 use reqwest::{Client, RequestBuilder, Response};
@@ -36,6 +36,10 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest body that comes with an error.
 const ERROR_BODY_MAX: usize = 64 * 1024;
 
+/// Longest look at whether a server speaks the old transport, and most bytes of its first event.
+const OLD_SSE_TIMEOUT: Duration = Duration::from_secs(3);
+const FIRST_EVENT_MAX: usize = 4 * 1024;
+
 /// Streams opened within this time of one another are opened ever more slowly.
 const STREAM_RUSH: Duration = Duration::from_secs(10);
 
@@ -45,15 +49,24 @@ const STREAM_RETRIES: usize = 5;
 /// What goes wrong with a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HttpError {
-    /// No answer came.
+    /// There is no connection: nothing was sent.
     #[error("it cannot be reached: {0}")]
     Unreached(String),
+    /// The connection was lost before an answer came: what was sent may have arrived.
+    #[error("the connection broke off before an answer came: {0}")]
+    Lost(String),
     /// The answer broke off.
     #[error("its answer broke off: {0}")]
     Broken(String),
     /// The answer is an error.
     #[error("it answers with HTTP {0}{hint}", hint = hint(*.0))]
     Status(StatusCode),
+    /// It wants a login that the daemon cannot do.
+    #[error(
+        "it asks for a login by OAuth (HTTP 401), which is not supported; where it takes a fixed token as well, set it as \
+             `Authorization` in `headers_from_env` or `headers_from_file`"
+    )]
+    OAuth,
     /// One message is too large.
     #[error("it sent a message of more than {0} bytes")]
     TooLarge(usize),
@@ -71,7 +84,7 @@ impl HttpError {
     /// No further request would fare better.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            Self::Unreached(_) => true,
+            Self::Unreached(_) | Self::Lost(_) | Self::OAuth => true,
             // An error of the server's own may be that of one tool; one of a gateway says that nobody is there.
             Self::Status(status) => {
                 matches!(status.as_u16(), 300..=399 | 401 | 403 | 404 | 410 | 502..=504)
@@ -80,10 +93,17 @@ impl HttpError {
         }
     }
 
+    /// A server of the old transport answers the greeting so.
+    pub(super) fn is_of_old_sse(&self) -> bool {
+        matches!(self, Self::Status(status) if matches!(status.as_u16(), 400 | 404 | 405))
+    }
+
     /// For metrics.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Unreached(_) => "unreached",
+            Self::Lost(_) => "lost",
+            Self::OAuth => "oauth",
             Self::Broken(_) => "closed",
             Self::Status(_) => "status",
             Self::TooLarge(_) => "too_large",
@@ -95,7 +115,8 @@ impl HttpError {
 fn hint(status: StatusCode) -> &'static str {
     match status.as_u16() {
         300..=399 => "; redirects are not followed: set `url` to where it leads",
-        401 | 403 => "; look at the server's `headers`",
+        401 => "; look at the server's `headers`: a token is set there, a login by OAuth is not supported",
+        403 => "; look at the server's `headers`",
         404 | 405 | 410 => "; look at the server's `url`",
         _ => "",
     }
@@ -176,7 +197,13 @@ impl Carrier {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Outcome<Response> {
         let request = request.headers(headers.into_iter().collect());
-        request.send().await.map_err(|error| StreamableHttpError::Client(HttpError::Unreached(causes(error))))
+        let sent = request.send().await;
+        let error = match sent {
+            Ok(response) => return Ok(response),
+            Err(error) if error.is_connect() || error.is_builder() => HttpError::Unreached(causes(error)),
+            Err(error) => HttpError::Lost(causes(error)),
+        };
+        Err(StreamableHttpError::Client(error))
     }
 
     /// Waits when streams are opened in a rush: a server that closes each at once shall not keep the daemon busy.
@@ -224,6 +251,15 @@ impl StreamableHttpClient for Carrier {
         }
         if status == StatusCode::NOT_FOUND && in_session {
             return Err(StreamableHttpError::SessionExpired);
+        }
+        if status == StatusCode::BAD_REQUEST && in_session {
+            let body = read(response, ERROR_BODY_MAX.min(self.bytes_max)).await.unwrap_or_default();
+            return match message_of_error(&body) {
+                // Older libraries of servers say so of a session that they do not know, such as after a restart.
+                _ if names_the_session(&body) => Err(StreamableHttpError::SessionExpired),
+                Some(message) => Ok(StreamableHttpPostResponse::Json(message, None)),
+                None => Err(StreamableHttpError::Client(HttpError::Status(status))),
+            };
         }
         let session =
             response.headers().get(HEADER_SESSION_ID).and_then(|id| id.to_str().ok()).map(String::from);
@@ -277,7 +313,8 @@ impl StreamableHttpClient for Carrier {
         if let Some(id) = last_event_id {
             request = request.header(HEADER_LAST_EVENT_ID, id);
         }
-        let response = self.send(request, custom_headers).await?;
+        // Without a stream there are answers to requests alone; whether those still come has to be found out.
+        let response = self.send(request, custom_headers).await.inspect_err(|_error| self.wire.doubt())?;
         let status = response.status();
         if status.is_client_error() || (status.is_success() && !is_kind(&response, EVENT_STREAM_MIME_TYPE)) {
             // Such a stream is an offer that few servers make; without it there are answers to requests alone.
@@ -303,16 +340,53 @@ async fn answer(response: Response, bytes_max: usize) -> Result<ServerJsonRpcMes
         let body = read(response, bytes_max).await?;
         return serde_json::from_slice(&body).map_err(|error| HttpError::Invalid(error.to_string()));
     }
+    if status == StatusCode::UNAUTHORIZED && wants_oauth(&response) {
+        return Err(HttpError::OAuth);
+    }
     let may_say_why = is_kind(&response, JSON_MIME_TYPE) && !matches!(status.as_u16(), 401 | 403 | 429);
     if may_say_why
         && let Ok(body) = read(response, ERROR_BODY_MAX.min(bytes_max)).await
-        && let Ok(message @ JsonRpcMessage::Error(_)) = serde_json::from_slice::<ServerJsonRpcMessage>(&body)
-        && let JsonRpcMessage::Error(error) = &message
-        && error.id.is_some()
+        && let Some(message) = message_of_error(&body)
     {
         return Ok(message);
     }
     Err(HttpError::Status(status))
+}
+
+/// The message of a body that is the error of a request.
+fn message_of_error(body: &[u8]) -> Option<ServerJsonRpcMessage> {
+    let message = serde_json::from_slice::<ServerJsonRpcMessage>(body).ok()?;
+    matches!(&message, JsonRpcMessage::Error(error) if error.id.is_some()).then_some(message)
+}
+
+/// Whether an error is about the session, in whichever words: `No valid session ID provided`, `Unknown mcp-session-id`.
+fn names_the_session(body: &[u8]) -> bool {
+    String::from_utf8_lossy(body).to_lowercase().contains("session")
+}
+
+/// Whether a refusal says where to log in: the metadata of a resource that is protected by OAuth.
+fn wants_oauth(response: &Response) -> bool {
+    let asked = response.headers().get_all(WWW_AUTHENTICATE).iter();
+    asked.filter_map(|value| value.to_str().ok()).any(|value| value.contains("resource_metadata"))
+}
+
+/// Whether there is a server of the transport that streamable HTTP has replaced: its stream begins with the address that
+/// messages go to.
+pub(super) async fn speaks_old_sse(url: &str, headers: &BTreeMap<String, SecretString>) -> bool {
+    let Ok(client) = client(headers) else { return false };
+    let look = async {
+        let request = client.get(url).header(ACCEPT, EVENT_STREAM_MIME_TYPE);
+        let mut response = request.send().await.ok().filter(|response| response.status().is_success())?;
+        if !is_kind(&response, EVENT_STREAM_MIME_TYPE) {
+            return None;
+        }
+        let mut begin = Vec::new();
+        while begin.len() < FIRST_EVENT_MAX && !begin.windows(2).any(|end| end == b"\n\n" || end == b"\n\r") {
+            begin.extend_from_slice(&response.chunk().await.ok()??);
+        }
+        Some(String::from_utf8_lossy(&begin).lines().any(|line| line.trim_end() == "event: endpoint"))
+    };
+    tokio::time::timeout(OLD_SSE_TIMEOUT, look).await.ok().flatten().unwrap_or_default()
 }
 
 /// A body, never more than `max` bytes of it.

@@ -69,6 +69,7 @@ async fn an_answer_is_read_with_the_headers_of_the_settings() {
 #[case(|_| kind("application/json", "{\"jsonrpc\":"), "no valid JSON-RPC")]
 #[case(|_| kind("text/html", "<html>"), "no valid JSON-RPC")]
 #[case(|_| StatusCode::UNAUTHORIZED.into_response(), "HTTP 401 Unauthorized; look at the server's `headers`")]
+#[case(|_| (StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer resource_metadata=\"https://x.test/.well-known/oauth-protected-resource\"")]).into_response(), "a login by OAuth (HTTP 401), which is not supported")]
 #[case(|_| (StatusCode::FOUND, [("location", "http://127.0.0.1:1/")]).into_response(), "redirects are not followed")]
 #[case(|_| StatusCode::NOT_FOUND.into_response(), "look at the server's `url`")]
 #[case(|_| StatusCode::BAD_GATEWAY.into_response(), "HTTP 502")]
