@@ -187,6 +187,7 @@ async fn over_two_short_turns() -> World {
         checkpoint: None,
         tell: false,
         failure: None,
+        replaces: None,
     };
     let begun =
         NewRecord { channel: Some(local()), at: Timestamp::UNIX_EPOCH, event: Event::RunStarted { run } };
