@@ -98,8 +98,8 @@ pub fn over_budget(conversation: &Conversation, agent: &AgentSettings, now: Time
 
 /// What a person's request for a compaction leads to: `RunStarted`, or `RunQueued` behind what is under way or was asked for before;
 /// `None` when there is nothing to compact beside what is under way: all but the last turn is summarised, or too short for a
-/// summary. An instruction that
-/// differs from that of the run under way is always queued. `tell`: the chat is told how it ends.
+/// summary. An instruction that differs from that of the run under way is always queued. `tell`: the chat is told how it
+/// ends.
 pub fn request_manual(
     conversation: &Conversation,
     agent: &AgentSettings,
@@ -285,8 +285,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The oldest of these turns, up to `target` messages, cut at the nearest turn boundary, at least one turn; more where that
-    /// would free nothing, or did not when it was tried; none where all would not.
+    /// The oldest of these turns, up to `target` messages, cut at the nearest turn boundary, at least one turn; more where
+    /// that would free nothing, or did not when it was tried; none where all would not.
     fn sealed(&self, trigger: Trigger, candidates: &[Span], target: f64) -> Option<Run> {
         let tried = self.rejected(trigger);
         let is_worth = |messages: u64, tokens: u64| {

@@ -153,7 +153,7 @@ fn a_run_that_was_not_worth_its_summary_is_not_made_again_until_there_is_more_to
     sim.journal(ended);
     sim.now = sim.now.checked_add(SignedDuration::from_hours(1)).unwrap();
     assert_eq!(compaction::next_run(&sim.conversation, &sim.agent, sim.now), Decision::Idle);
-    assert_eq!(manual(&sim).unwrap().messages, 2, "who asks for it gets it tried");
+    assert_eq!(manual(&sim).unwrap().messages, 4, "who asks for it gets it tried");
     sim.turn("and?", "yes");
     let run = sim.watch().unwrap();
     assert_eq!((run.trigger, run.messages), (Trigger::Threshold, 4), "there is more");

@@ -147,7 +147,7 @@ fn so_many_messages_are_kept_in_sight_however_small_and_no_turn_has_its_own_run(
     sim.agent.compaction.max_messages = most;
     let mut runs = 0;
     for _ in 0..300 {
-        sim.turn(LONG, "yes");
+        sim.turn(&LONG.repeat(4), "yes");
         while let Some(run) = sim.watch() {
             runs += u32::from(run.trigger == Trigger::Messages);
             sim.commit("They agreed.");
@@ -284,7 +284,7 @@ fn an_instruction_behind_a_run_that_was_asked_for_makes_its_summary_again() {
 #[test]
 fn an_instruction_with_nothing_new_makes_the_newest_summary_again() {
     let mut sim = Sim::new(200_000);
-    (0..3).for_each(|_| sim.turn(LONG, LONG));
+    (0..3).for_each(|_| sim.turn(&LONG.repeat(4), LONG));
     asked(&mut sim, None).unwrap();
     sim.commit("Flats.");
     let again = asked(&mut sim, Some("prices")).unwrap();
