@@ -44,7 +44,8 @@ Examples:
 Example:
   cairn store rebuild
 
-It is refused while they alone show records that the journal has lost: see `cairn store verify`.")]
+It is refused while they alone show records that the journal has lost: see
+`cairn store verify`.")]
     Rebuild,
     /// Copy the state to a folder, while the daemon runs or without one
     Backup(backup::BackupArgs),

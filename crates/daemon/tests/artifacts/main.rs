@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cairn_testkit::daemon::Daemon;
-use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_testkit::model::{Answer, FakeModel, Kind, lasting_text_of};
 use cairn_testkit::tools::numbered_lines;
 use serde_json::{Value, json};
 
@@ -209,17 +209,12 @@ async fn ten_large_results_of_one_round_all_show_their_ends() {
     let (status, reply) = house.daemon.client().say("main", "please look").await.unwrap();
     assert_eq!(status, 200, "{reply}");
     let request = house.model.requests_of(Kind::Reply).pop().unwrap();
-    let told: Vec<&str> = request["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .map(|message| message["content"].as_str().unwrap())
-        .collect();
+    let results = request["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool");
+    let told: Vec<String> = results.map(lasting_text_of).collect();
     assert_eq!(told.len(), 10);
     let whole = numbered_lines(49_000);
     for one in told {
-        let (head, note, tail) = in_three(one);
+        let (head, note, tail) = in_three(&one);
         assert!(head.len() > 400 && whole.starts_with(head) && whole.ends_with(tail), "{one}");
         assert!(tail.len() > 400 && note.contains("artifact_read"), "{one}");
     }

@@ -94,7 +94,12 @@ async fn compacting_below_every_threshold_ends_with_its_summary() {
     assert!(end["tokens_after"].as_u64() < end["tokens_before"].as_u64(), "{ended}");
     assert!(words(&house.model.requests_of(Kind::Compaction)[0]).contains("keep the prices"));
     let (status, nothing) = client.ask("POST", path, &json!({ "wait": true })).await.unwrap();
-    assert_eq!((status.as_u16(), &nothing), (200, &json!({ "run": null })));
+    assert_eq!((status.as_u16(), &nothing["run"]), (200, &Value::Null), "{nothing}");
+    assert_eq!(
+        (&nothing["nothing"]["turns"], &nothing["nothing"]["free_messages"]),
+        (&json!(1), &json!(0)),
+        "{nothing}"
+    );
     house.model.assert_clean();
 }
 

@@ -31,7 +31,8 @@ fn log(home: &Home) -> String {
 /// Waits until it answers, or has ended: how.
 async fn ready_or_ended(home: &Home, client: &Client, child: &mut Child) -> Option<ExitStatus> {
     let ready = async {
-        while client.get("/v1/health").await.is_err() {
+        // It may answer that it is not well.
+        while client.ask("GET", "/v1/health", &json!(null)).await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

@@ -198,7 +198,8 @@ pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint, shown: &Shown) -
             let shown_n = shown.last.iter().chain([from]).map(|at| at.n).max();
             cut(&last, aside, &torn, shown_n.unwrap_or_default())?;
         }
-        None => RealDisk.open(&last).and_then(|mut file| file.sync()).map_err(io_error("sync", &last))?,
+        // Opened to be read, so that a journal on a read-only file system can be.
+        None => fs::File::open(&last).and_then(|file| file.sync_data()).map_err(io_error("sync", &last))?,
     }
     sync_dir(dir).map_err(io_error("sync", dir))?;
     Ok(end.tail)

@@ -204,7 +204,8 @@ fn usual(shared: &Arc<Shared>, seen: &Seen) -> Answer {
                 state.n_summaries
             };
             // A summary has words of its source.
-            let request = wire::last_user_text(&seen.body);
+            let asked = wire::messages(&seen.body).iter().find(|message| wire::role(message) == "user");
+            let request = asked.map(wire::text_of).unwrap_or_default();
             let first = request.split_once("] ").map_or("", |(_, said)| said);
             let first: Vec<&str> = first.split_whitespace().take(8).collect();
             Answer::text(format!(

@@ -34,12 +34,12 @@ Examples:
 
 The first candidate is what is configured now. Figures are of a simulation
 with the house's own decisions: no model is called and nothing is changed.
-Runs take as long, and summaries are as large, as the last ones of the channel;
-without any the output says what is assumed. billed: tokens of a turn, answer and runs included, in units of a
-plain input token, by the model's prices or those of its wire format. kept:
-how much of what was said a window still holds, recent words counting more;
-the best is the cheapest that keeps as much as now (within 2 %) with no more
-emergencies.
+Runs take as long, and summaries are as large, as the last ones of the
+channel; without any the output says what is assumed. billed: tokens of a
+turn, answer and runs included, in units of a plain input token, by the
+model's prices or those of its wire format. kept: how much of what was said a
+window still holds, recent words counting more; the best is the cheapest that
+keeps as much as now (within 2 %) with no more emergencies.
 
 In a file a line may also be an answer {\"role\": \"assistant\", \"text\": …}
 or a tool's result {\"role\": \"tool\", \"text\": …}; without any, answers of
