@@ -69,7 +69,7 @@ pub enum Next {
         /// When.
         at: Timestamp,
     },
-    /// Attempts are used up: the digest stands in, for a run that takes one ([`Run::takes_digest`]).
+    /// Attempts are used up: the digest stands in, for a run that takes one ([`crate::event::Run::takes_digest`]).
     Digest,
 }
 

@@ -87,7 +87,7 @@ pub struct Merge {
 }
 
 /// The merge that is due in the background, never across a marker or a provisional summary: `fan_out` of more than
-/// `fan_out` neighbours of one level, lowest level first; above the soft limit see [`next_merge`].
+/// `fan_out` neighbours of one level, lowest level first; above the soft limit see `next_merge`.
 pub fn due_merge(stack: &Stack, sizes: &StackSizes, fan_out: u32) -> Option<Merge> {
     let fan_out = fan_out.max(2) as usize;
     let may = |summary: &Summary| !summary.provisional;
