@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_core::compaction::{self, Decision};
 use cairn_core::event::{Event, Run, Trigger, Work};
 use cairn_core::message::Entry;
-use cairn_core::summary::{StackItem, Summary, stack_cap};
+use cairn_core::summary::{Marker, MarkerKind, StackItem, Summary, stack_cap};
 use cairn_core::tokens::estimate;
 use proptest::prelude::*;
 
@@ -276,4 +276,24 @@ fn a_provisional_summary_is_no_source_of_a_merge() {
     }
     long.settle();
     assert!(long.sim.conversation.stack.summaries().all(|summary| !summary.provisional));
+}
+
+/// As journals of earlier versions have it: the oldest summaries had left the window without a word.
+#[test]
+fn what_stands_behind_a_bare_marker_is_summarised_from_its_entries() {
+    let mut long = Long::new(8_000, 1.0);
+    let mut written = std::iter::repeat(Fate::Written(0.8));
+    for n in 0..60 {
+        long.turn(n);
+        long.look(&mut written);
+    }
+    let (from, to) = long.sim.conversation.stack.items()[0].range();
+    let marker = Marker::new(MarkerKind::Retired, from, to, Vec::new());
+    long.sim.journal(Event::StackRetired { marker });
+    assert_eq!(long.sim.n_markers(), 1);
+    long.settle();
+    assert_eq!(long.sim.n_markers(), 0);
+    let first = long.sim.conversation.stack.summaries().next().unwrap();
+    assert!(first.from_seq == from && !first.text.is_empty());
+    long.sim.check_coverage();
 }
