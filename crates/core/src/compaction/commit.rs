@@ -257,7 +257,9 @@ fn standing(
             let first = stack.summary(sources.first()?)?;
             let last = stack.summary(sources.last()?)?;
             let all_there = sources.iter().all(|id| stack.summary(id).is_some());
-            all_there.then_some((first.from_at, last.to_at, level + 1))
+            // One alone is cut, not merged.
+            let level = level + u32::from(sources.len() > 1);
+            all_there.then_some((first.from_at, last.to_at, level))
         }
         Work::Sealed | Work::Truncated => {
             let overlaps = |summary: &&Summary| {

@@ -46,7 +46,9 @@ fn merge_once(
     let merge = next_merge(stack, fan_out, |summary| summary.provisional)
         .or_else(|| next_merge(stack, fan_out, |_| true))
         .or_else(|| {
-            let too_large = stack.summaries().find(|summary| u64::from(summary.tokens) > sizes.item)?;
+            // The window has shrunk: a correction that creeps up is no reason to cut a word.
+            let is_too_large = |summary: &&Summary| u64::from(summary.tokens) > sizes.item * 5 / 4;
+            let too_large = stack.summaries().find(is_too_large)?;
             Some(Merge { sources: vec![too_large.id.clone()], level: too_large.level })
         })?;
     let sources: Vec<Summary> = merge.sources.iter().filter_map(|id| stack.summary(id)).cloned().collect();
