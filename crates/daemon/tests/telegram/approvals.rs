@@ -33,6 +33,8 @@ async fn asked(rig: &Rig, who: &Person, n: u64) -> Sent {
     rig.model.push(Kind::Reply, Answer::text("I see."));
     let question = rig.ask(who, "please write").await;
     assert!(question.text.contains("files__write") && question.text.contains("\"n\""), "{question:?}");
+    // A reply counts once its question is known to have been sent.
+    rig.delivered().await;
     question
 }
 
