@@ -95,7 +95,14 @@ pub fn due_merge(stack: &Stack, sizes: &StackSizes, fan_out: u32) -> Option<Merg
     if let Some(group) = full.min_by_key(|group| group[0].level) {
         return Some(merge_of(&group[..fan_out]));
     }
-    if stack.tokens() > sizes.soft { next_merge(stack, fan_out, may) } else { None }
+    if stack.tokens() <= sizes.soft {
+        return None;
+    }
+    let merge = next_merge(stack, fan_out, may)?;
+    let levels = || merge.sources.iter().filter_map(|id| stack.summary(id)).map(|summary| summary.level);
+    // Provisional summaries that stand between others leave uneven neighbours: those are not rewritten for that.
+    let waits = levels().any(|level| level + 2 < merge.level) && stack.summaries().any(|summary| summary.provisional);
+    (!waits).then_some(merge)
 }
 
 /// The merge that makes room at the least cost: the oldest neighbours of one level, up to `fan_out` of them; where no two
