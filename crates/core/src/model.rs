@@ -16,7 +16,8 @@ pub struct ChatRequest {
     pub channel: ChannelId,
     /// What the answer is for; never sent on the wire. The offline model acts by it.
     pub purpose: Purpose,
-    /// The system prompt; then, as a block of its own, the summary stack. Blocks are joined by blank lines.
+    /// The system prompt; then the summary stack, each item a block, so that a cache holds the older ones when another is
+    /// added. Blocks are joined by blank lines.
     pub system: Vec<String>,
     /// The conversation, oldest first.
     pub messages: Vec<ChatMessage>,

@@ -69,12 +69,8 @@ pub fn assemble(
     let messages = messages(&draft.entries, &draft.tail);
     let mut system = vec![agent.system_prompt.clone()];
     if !draft.stack.is_empty() {
-        let mut block = guide_text(lookup);
-        for (text, _tokens) in &draft.stack {
-            block.push_str("\n\n");
-            block.push_str(text);
-        }
-        system.push(block);
+        system.push(guide_text(lookup));
+        system.extend(draft.stack.into_iter().map(|(text, _tokens)| text));
     }
     let request = ChatRequest {
         channel: conversation.channel.clone(),

@@ -32,7 +32,7 @@ fn the_stack_begins_with_a_line_that_never_changes() {
     let line = guide_text(Lookup::of(&sim.agent.tools));
     assert!(!line.contains('\n'));
     assert!(line.contains("Continue it; do not do or say again"), "{line}");
-    let first = sim.assemble().request.system[1].clone();
+    let first = sim.assemble().request.system[1..].join("\n\n");
     assert!(first.starts_with(&format!("{line}\n\n[Compaction Summary]: messages 1 to ")), "{first}");
     sim.answer("later");
     while sim.watch().is_none() {
@@ -41,7 +41,7 @@ fn the_stack_begins_with_a_line_that_never_changes() {
     sim.commit("More flats were seen.");
     sim.accept("and now?");
     sim.start_turn();
-    let second = sim.assemble().request.system[1].clone();
+    let second = sim.assemble().request.system[1..].join("\n\n");
     assert!(second.starts_with(&first), "what stood there was written anew");
 }
 
@@ -53,7 +53,7 @@ fn a_summary_says_what_it_stands_for() {
         "[Compaction Summary]: messages 1 to {to} ({to} messages), 2026-01-01\nSeven flats were seen.",
         to = summary.to_seq
     );
-    let block = sim.assemble().request.system[1].clone();
+    let block = sim.assemble().request.system[1..].join("\n\n");
     assert!(block.ends_with(&expected), "{block}");
 }
 
@@ -66,7 +66,7 @@ fn no_tool_is_named_that_the_agent_lacks() {
         (&["history_search", "history_read"], [true, true]),
     ] {
         let sim = summarised(tools);
-        let block = sim.assemble().request.system[1].clone();
+        let block = sim.assemble().request.system[1..].join("\n\n");
         let found = [block.contains("history_search"), block.contains("history_read")];
         assert_eq!(found, named, "{tools:?}: {block}");
     }
@@ -76,7 +76,7 @@ fn no_tool_is_named_that_the_agent_lacks() {
 fn the_whole_block_is_measured() {
     for tools in [&[][..], &["history_search", "history_read"]] {
         let sim = summarised(tools);
-        let block = estimate(&sim.assemble().request.system[1]);
+        let block = estimate(&sim.assemble().request.system[1..].join("\n\n"));
         let measured = measure(&sim.conversation, &sim.agent).regions.summaries.tokens;
         assert!(u64::from(block) <= measured, "{block} tokens are measured as {measured}");
     }

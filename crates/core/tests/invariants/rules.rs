@@ -65,7 +65,7 @@ fn sealed_entries_stay_in_the_window_until_the_commit() {
     assert_eq!(sim.assemble().request, before, "sealing changed the request");
     sim.commit("Seven flats were seen.");
     let after = sim.assemble().request;
-    assert!(after.system[1].contains("Seven flats were seen."));
+    assert!(after.system[2].contains("Seven flats were seen."));
     assert_eq!(before.messages.len() - after.messages.len(), run.messages as usize);
     assert_eq!(before.messages.last(), after.messages.last());
 }
