@@ -17,7 +17,6 @@ use crate::models::{ModelStatus, statuses};
 pub struct Candidate {
     /// What decisions need to know while this model answers.
     pub settings: Arc<AgentSettings>,
-    /// The model.
     pub model: Arc<dyn ChatModel>,
 }
 
@@ -31,10 +30,8 @@ impl Candidate {
     }
 }
 
-/// An agent with its models.
 #[derive(Clone)]
 pub struct AgentRuntime {
-    /// Its name.
     pub id: AgentId,
     /// Its models, tried in order. The first is always there.
     first: Candidate,
@@ -48,7 +45,6 @@ pub struct AgentRuntime {
 }
 
 impl AgentRuntime {
-    /// An agent with one model.
     pub fn new(first: Candidate) -> Self {
         let id = first.settings.id.clone();
         let mut agent =

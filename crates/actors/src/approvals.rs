@@ -12,11 +12,9 @@ use crate::house::House;
 
 /// An answer on its way to the turn that waits for it.
 pub(crate) struct Decision {
-    /// Yes.
     pub(crate) granted: bool,
     /// Who says so (`PLATFORM/USER`).
     pub(crate) by: String,
-    /// Told once it is in the journal.
     pub(crate) told: oneshot::Sender<()>,
 }
 
@@ -49,7 +47,6 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// The answer, when it comes.
     pub(crate) async fn answer(&mut self) -> Decision {
         match (&mut self.decision).await {
             Ok(decision) => decision,
@@ -65,16 +62,12 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Which request is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
-    /// That one, in whichever channel.
     Id(ApprovalId),
-    /// The only one of that channel.
     OnlyOf(ChannelId),
 }
 
-/// Who answers a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approver {
     /// Somebody at the socket: whoever reaches it runs the daemon.
@@ -83,16 +76,13 @@ pub enum Approver {
     Person(String),
 }
 
-/// Why an answer was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Undecided {
     /// Nothing of that id waits, or nothing at all.
     #[error("nothing waits for a yes here; it was answered, has expired, or its answer was stopped")]
     Nothing,
-    /// Which one is not said.
     #[error("several calls wait; say which: {}", list(.0))]
     Several(Vec<ApprovalId>),
-    /// They may not.
     #[error("you may not approve calls of tools here")]
     NotAllowed,
 }
@@ -101,19 +91,14 @@ fn list(ids: &[ApprovalId]) -> String {
     ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A request that was answered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decided {
-    /// The channel.
     pub channel: ChannelId,
-    /// The request.
     pub approval: Approval,
-    /// The answer.
     pub outcome: ApprovalOutcome,
 }
 
 impl Decided {
-    /// What whoever answered is told.
     pub fn words(&self) -> String {
         let tool = &self.approval.tool;
         match self.outcome {

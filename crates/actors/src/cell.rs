@@ -31,19 +31,14 @@ struct Actors {
     compactor: Option<ActorRef<CompactorMsg>>,
 }
 
-/// A channel that is awake.
 pub(crate) struct Cell {
-    /// The channel.
     pub(crate) id: ChannelId,
     /// The agent that talks here, as it is now.
     agent: RwLock<Arc<AgentRuntime>>,
-    /// What decides about its window.
     pub(crate) engine: Arc<dyn ContextEngine>,
     /// The engine was told that nothing more comes.
     disposed: AtomicBool,
-    /// Who waits.
     pub(crate) hub: Hub,
-    /// Calls that wait for a yes.
     pub(crate) approvals: Approvals,
     conversation: RwLock<Conversation>,
     actors: Mutex<Actors>,
@@ -53,7 +48,6 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A cell without actors yet.
     pub(crate) fn new(agent: Arc<AgentRuntime>, conversation: Conversation) -> Self {
         let engine = agent.engine();
         engine.bootstrap(&conversation);
@@ -93,13 +87,11 @@ impl Cell {
         *self.agent.write() = agent;
     }
 
-    /// The model that answers here.
     pub(crate) fn model(&self) -> Arc<dyn ChatModel> {
         let agent = self.agent();
         self.read(|conversation| Arc::clone(&agent.serving(conversation).model))
     }
 
-    /// What its engine is.
     pub(crate) fn engine_info(&self) -> EngineInfo {
         self.engine.info()
     }

@@ -24,38 +24,29 @@ use crate::worker::{self, Effort, Failure, Made};
 /// No pause between attempts is longer.
 const RETRY_MAX: SignedDuration = SignedDuration::from_mins(10);
 
-/// What the compactor is told.
 #[derive(Debug)]
 pub(crate) enum CompactorMsg {
     /// Something changed: look whether there is something to do.
     Look,
-    /// Give a sign of life.
     Ping {
-        /// Where it goes.
         reply: oneshot::Sender<()>,
     },
     /// What was proposed last may have been lost: propose it again.
     Resume,
     /// The worker of that attempt ended.
     Done {
-        /// The run.
         run: RunId,
-        /// The attempt.
         attempt: u32,
-        /// How.
         ended: Ended<Result<Made, Failure>>,
     },
 }
 
-/// What the compactor starts with.
 pub(crate) struct CompactorArgs {
     /// What all actors share.
     pub(crate) shared: Arc<Shared>,
-    /// The channel.
     pub(crate) cell: Arc<Cell>,
 }
 
-/// The attempt under way.
 struct Attempt {
     run: RunId,
     attempt: u32,
@@ -67,7 +58,6 @@ struct Attempt {
     _cancel: DropGuard,
 }
 
-/// The actor.
 pub(crate) struct Compactor;
 
 /// What it knows beside the conversation.

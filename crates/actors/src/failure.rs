@@ -25,13 +25,11 @@ pub(crate) fn expired() -> TurnFailure {
     failure("turn_failed", "the answer to this message has expired", hint)
 }
 
-/// The daemon stops first.
 pub(crate) fn stopping() -> TurnFailure {
     let hint = "the message is kept and answered after the next start; ask again with the same id";
     failure("stopping", "the daemon stopped before the turn ended", hint)
 }
 
-/// A command stopped the turn.
 pub(crate) fn stopped() -> TurnFailure {
     failure("stopped", "the turn was stopped by a command", "send the message again to have it answered")
 }
@@ -46,13 +44,11 @@ pub(crate) fn repeated() -> TurnFailure {
     failure("repeated", "the message was taken in before", "its newer words were taken as an edit of it")
 }
 
-/// The turn was given up.
 pub(crate) fn dead_letter() -> TurnFailure {
     let hint = "its words are in the history; send them anew, under another id, if they are to be answered";
     failure("dead_letter", "the turn was given up after three unclean stops while it was open", hint)
 }
 
-/// The model failed.
 pub(crate) fn of_model(model: &str, error: &ModelError) -> TurnFailure {
     let hint = match error {
         ModelError::Auth(_) => "set api_key_env or api_key_file of this model",
@@ -95,7 +91,6 @@ pub(crate) fn overflow(attempts: u32) -> TurnFailure {
     failure("compaction_failure", message, "lower context_window to what the model really takes")
 }
 
-/// No request can be made.
 pub(crate) fn no_room(error: &AssembleError) -> TurnFailure {
     failure("turn_failed", error.to_string(), "raise context_window or shorten the agent's prompt")
 }
@@ -111,7 +106,6 @@ pub(crate) fn too_many_rounds(rounds: u32) -> TurnFailure {
     failure("turn_failed", message, "raise max_rounds of the agent, or ask for less at once")
 }
 
-/// The turn took too long.
 pub(crate) fn too_long(limit: std::time::Duration) -> TurnFailure {
     let message = format!("the turn took longer than {} s", limit.as_secs());
     failure("turn_failed", message, "send the message again; check that the model's server is well")
@@ -122,7 +116,6 @@ pub(crate) fn of_actor(error: &ActorProcessingErr) -> String {
     if error.is::<Fault>() || error.is::<StoreError>() { error.to_string() } else { "it panicked".to_owned() }
 }
 
-/// A fault of ours.
 pub(crate) fn panicked(message: &str) -> TurnFailure {
     let message = format!("the turn failed by a fault of the program: {message}");
     failure("turn_failed", message, "please report this; the conversation is intact")

@@ -14,7 +14,6 @@ use crate::cell::Cell;
 /// Stands for a name that is not configured.
 const OTHER: &str = "other";
 
-/// Where the time of a turn goes.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     model: AtomicU64,
@@ -95,7 +94,6 @@ pub(crate) fn believed(model: &str, reported: Usage, ours: Usage, answer_max: u6
     believed
 }
 
-/// A run ended.
 pub(crate) fn run(cell: &Cell, tier: &'static str, end: &RunEnd) {
     let (trigger, outcome) = (end.trigger.name(), end.outcome.name());
     metrics::counter!("cairn_runs_total", "tier" => tier, "trigger" => trigger, "outcome" => outcome)
@@ -110,7 +108,6 @@ pub(crate) fn memories(cell: &Cell, by: &'static str, n: u64) {
     metrics::counter!("cairn_memories_saved_total", "agent" => agent(cell), "by" => by).increment(n);
 }
 
-/// A call of a tool ended.
 pub(crate) fn tool_call(tool: &str, used: &ToolUse) {
     let (tool, outcome) = (tool.to_owned(), used.outcome.name());
     metrics::counter!("cairn_tool_calls_total", "tool" => tool.clone(), "outcome" => outcome, "effect" => used.effect.name())

@@ -31,37 +31,28 @@ use crate::outbox::{OutboxMsg, Owed};
 use crate::shared::{Create, Phase, Shared};
 use crate::supervisor::{Supervisor, SupervisorMsg};
 
-/// What the house stands on.
 pub struct HouseDeps {
-    /// The truth.
     pub journal: Arc<dyn Journal>,
-    /// Conversations at rest.
     pub archive: Arc<dyn Archive>,
     /// Search over words, summaries and memories.
     pub search: Arc<dyn Search>,
-    /// The memories.
     pub memories: Arc<dyn MemoryStore>,
-    /// Deliveries owed.
     pub outbox: Arc<dyn OutboxStore>,
-    /// Large results of tools.
     pub artifacts: Arc<dyn ArtifactStore>,
     /// Tools beside those that are built in.
     pub tools: Arc<dyn Toolset>,
     /// Checks the arguments of all calls.
     pub arguments: Arc<dyn ArgumentCheck>,
-    /// Time.
     pub clock: Arc<dyn Clock>,
     /// The agents; the first is the default one.
     pub agents: Vec<AgentRuntime>,
     /// The chat networks. What is owed to one that is not among them stays owed until a daemon has it.
     pub platforms: Vec<Arc<dyn Platform>>,
-    /// Bounds and times.
     pub limits: HouseLimits,
     /// How much people may talk to the bot.
     pub talk: TalkLimits,
     /// What models cost, by their ids in the configuration.
     pub prices: BTreeMap<String, Price>,
-    /// What the day has cost so far.
     pub usage_day: UsageDay,
     /// The daemon before this one journalled its stop (or there was none): turns found open were not cut short
     /// by a crash.
@@ -71,13 +62,10 @@ pub struct HouseDeps {
 /// Why the house could not do what was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum HouseError {
-    /// Nothing was ever said there.
     #[error("no channel `{0}`; `cairn channels` lists them")]
     NoSuchChannel(ChannelId),
-    /// No agent of that name.
     #[error("no agent `{0}` is configured")]
     UnknownAgent(AgentId),
-    /// No agent at all was given.
     #[error("no agent is configured")]
     NoAgent,
     /// No delivery of that name is owed.
@@ -89,40 +77,28 @@ pub enum HouseError {
     /// What a summary is to attend to is too long.
     #[error(transparent)]
     Instruction(#[from] InstructionTooLong),
-    /// The day's money is spent.
     #[error("{0}")]
     Limited(String),
-    /// The daemon stops.
     #[error("the daemon is stopping")]
     Stopping,
     /// The channel's actor failed again and again while it was asked.
     #[error("channel `{0}` failed while it was asked; it is started again, try once more")]
     Interrupted(ChannelId),
-    /// An actor could not be started.
     #[error("cannot start the {actor}: {message}")]
-    Spawn {
-        /// Which.
-        actor: &'static str,
-        /// Why.
-        message: String,
-    },
-    /// The store failed.
+    Spawn { actor: &'static str, message: String },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 /// What a request for a compaction leads to.
 pub enum Compaction {
-    /// There is nothing to compact.
     Nothing(NothingToCompact),
-    /// A run, in the background.
     Run(RunTicket),
     /// Room was made at once: by a context engine without runs.
     Made(RoomMade),
 }
 
 impl Compaction {
-    /// The run, if it is one.
     pub fn run(self) -> Option<RunTicket> {
         match self {
             Self::Run(ticket) => Some(ticket),
@@ -131,10 +107,8 @@ impl Compaction {
     }
 }
 
-/// Room that was made at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoomMade {
-    /// Entries that left the window.
     pub messages: u64,
     /// Window tokens before, after correction.
     pub tokens_before: u64,
@@ -142,11 +116,9 @@ pub struct RoomMade {
     pub tokens_after: u64,
 }
 
-/// A run that was asked for.
 pub struct RunTicket {
     /// The run; of one that is queued behind another, the id that it will have.
     pub run: RunId,
-    /// It waits for the one under way.
     pub queued: bool,
     /// It was under way, or queued, before it was asked for.
     pub joined: bool,
@@ -154,16 +126,12 @@ pub struct RunTicket {
     pub ended: BoxFuture<'static, Option<RunEnd>>,
 }
 
-/// How the house is.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Health {
     /// `starting`, `ready` or `stopping`.
     pub state: &'static str,
-    /// Channels awake.
     pub awake: usize,
-    /// Turns under way.
     pub turns: usize,
-    /// Compaction runs under way.
     pub runs: usize,
     /// Messages that are accepted and in no turn yet, over all channels awake.
     pub pending: usize,
@@ -216,13 +184,11 @@ impl House {
         Ok(restored.map(|conversation| (Arc::new(conversation), false)))
     }
 
-    /// The channels awake, by name.
     #[expect(clippy::unused_async, reason = "callers need not know that nothing is awaited")]
     pub async fn awake(&self) -> Vec<ChannelId> {
         self.shared.cells.read().keys().cloned().collect()
     }
 
-    /// The agent of that name.
     pub fn agent(&self, id: &AgentId) -> Option<Arc<AgentRuntime>> {
         self.shared.agent(id)
     }
@@ -386,7 +352,6 @@ impl House {
         self.shared.phase() == Phase::Ready
     }
 
-    /// How the house is.
     pub fn health(&self) -> Health {
         let cells: Vec<_> = self.shared.cells.read().values().cloned().collect();
         let count = |what: fn(&Conversation) -> bool| cells.iter().filter(|cell| cell.read(what)).count();

@@ -42,7 +42,6 @@ impl Waiter {
 #[derive(Default)]
 struct Waiting {
     waiters: HashMap<MessageId, Vec<Waiter>>,
-    /// Messages of the turn under way.
     turn: Vec<MessageId>,
     /// Its words so far, for those who join late.
     so_far: String,
@@ -51,7 +50,6 @@ struct Waiting {
     runs: HashMap<RunId, Vec<oneshot::Sender<RunEnd>>>,
 }
 
-/// The waiters of one channel.
 #[derive(Default)]
 pub(crate) struct Hub {
     waiting: Mutex<Waiting>,
@@ -75,7 +73,6 @@ impl Hub {
         progress_stream(words, end)
     }
 
-    /// A turn begins, or begins anew.
     pub(crate) fn begin(&self, messages: &[MessageId]) {
         let mut waiting = self.waiting.lock();
         let anew = !waiting.so_far.is_empty();
@@ -87,7 +84,6 @@ impl Hub {
         }
     }
 
-    /// Words of the answer under way.
     pub(crate) fn delta(&self, text: &str) {
         let mut waiting = self.waiting.lock();
         waiting.so_far.push_str(text);
@@ -131,12 +127,10 @@ impl Hub {
         self.changed.subscribe()
     }
 
-    /// A tool is called, or has been.
     pub(crate) fn tool(&self, name: &str, state: &'static str) {
         self.waiting.lock().tell(&Progress::Tool { name: name.to_owned(), state });
     }
 
-    /// A call waits for a yes.
     pub(crate) fn approval(&self, approval: &Approval) {
         self.waiting.lock().tell(&Progress::Approval(Box::new(approval.clone())));
     }
@@ -167,7 +161,6 @@ impl Hub {
         waiting.runs.clear();
     }
 
-    /// Somebody still waits.
     pub(crate) fn is_awaited(&self) -> bool {
         let mut waiting = self.waiting.lock();
         waiting.waiters.retain(|_, waiters| {
@@ -177,14 +170,12 @@ impl Hub {
         !waiting.waiters.is_empty()
     }
 
-    /// Waits for the end of a run.
     pub(crate) fn join_run(&self, run: &RunId) -> BoxFuture<'static, Option<RunEnd>> {
         let (ended, end) = oneshot::channel();
         self.waiting.lock().runs.entry(run.clone()).or_default().push(ended);
         Box::pin(async move { end.await.ok() })
     }
 
-    /// A run ended.
     pub(crate) fn end_run(&self, end: &RunEnd) {
         for waiter in self.waiting.lock().runs.remove(&end.run).unwrap_or_default() {
             let _ = waiter.send(end.clone());

@@ -15,7 +15,6 @@ use tokio::sync::Notify;
 use crate::agent::AgentRuntime;
 use crate::figures;
 
-/// What is known of one model.
 #[derive(Debug, Clone, Default)]
 struct Known {
     health: Health,
@@ -32,7 +31,6 @@ pub(crate) struct Models {
 }
 
 impl Models {
-    /// Nothing is known yet.
     pub(crate) fn new(cool_downs: CoolDowns) -> Self {
         Self { known: Mutex::default(), cool_downs: Mutex::new(cool_downs), answers: Notify::new() }
     }
@@ -42,12 +40,10 @@ impl Models {
         *self.cool_downs.lock() = cool_downs;
     }
 
-    /// How a model is.
     pub(crate) fn health(&self, model: &str) -> Health {
         self.known.lock().get(model).map(|known| known.health.clone()).unwrap_or_default()
     }
 
-    /// A call of a model failed.
     pub(crate) fn failed(&self, model: &str, error: &ModelError, now: Timestamp) {
         metrics::counter!("cairn_model_failures_total", "model" => model.to_owned(), "error" => error.code())
             .increment(1);
@@ -60,7 +56,6 @@ impl Models {
         self.known.lock().entry(model.to_owned()).or_default().health.failed(error, now, &cool_downs);
     }
 
-    /// A call of a model succeeded.
     pub(crate) fn answered(&self, model: &str) {
         self.answers.notify_one();
         let mut known = self.known.lock();
@@ -91,13 +86,9 @@ impl Models {
 pub struct ModelStatus {
     /// The model, by its id in the configuration.
     pub model: String,
-    /// Its window.
     pub window: WindowSize,
-    /// What it does.
     pub state: ModelState,
-    /// Why it answers, or is not used.
     pub why: Option<String>,
-    /// Until when it is let alone.
     pub until: Option<Timestamp>,
     /// Its last failure since it answered last.
     pub trouble: Option<Trouble>,
@@ -109,20 +100,17 @@ pub struct ModelStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelState {
-    /// The next turn asks it.
     Answers,
     /// It would answer if those before it did not.
     Ready,
     /// It failed, and is let alone for a while.
     Cooling,
-    /// It is not used.
     PassedOver,
     /// It failed, and is asked all the same: no other is well.
     Down,
 }
 
 impl ModelState {
-    /// Its name in words.
     pub fn name(self) -> &'static str {
         match self {
             Self::Answers => "answers",
@@ -174,7 +162,6 @@ pub(crate) fn statuses(
 /// Why a model whose prompt and tools fill its window is not used.
 pub(crate) const NO_ROOM: &str = "system prompt and tools leave no room in its window";
 
-/// The last failure in words.
 pub(crate) fn told(trouble: &Trouble) -> String {
     format!("{} ({})", trouble.message, trouble.code)
 }

@@ -26,7 +26,6 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Every actor was heard.
     pub fn is_whole(&self) -> bool {
         self.silent.is_empty()
     }

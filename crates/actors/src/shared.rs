@@ -33,15 +33,11 @@ const NOTICE_QUEUE: usize = 1024;
 /// How often a question to a channel is asked again when its actor failed over it.
 const ASK_ATTEMPTS: u32 = 6;
 
-/// How the house is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
-    /// Not ready yet.
     Starting = 0,
-    /// Takes messages.
     Ready = 1,
-    /// Takes no more.
     Stopping = 2,
 }
 
@@ -58,25 +54,19 @@ impl Phase {
 
 /// What all actors share.
 pub(crate) struct Shared {
-    /// The ports and limits.
     pub(crate) deps: HouseDeps,
     /// Bounds and times, as they are now.
     limits: RwLock<Arc<HouseLimits>>,
     /// The agents by name, as they are now.
     agents: RwLock<BTreeMap<AgentId, Arc<AgentRuntime>>>,
-    /// The channels awake.
     pub(crate) cells: RwLock<BTreeMap<ChannelId, Arc<Cell>>>,
-    /// What watchers are told.
     pub(crate) notices: broadcast::Sender<Notice>,
     /// Credits of messages on their way to the journal.
     pub(crate) credits: Arc<Semaphore>,
     /// When a stop must have come to its end; none before it begins.
     pub(crate) stop_by: watch::Sender<Option<Instant>>,
-    /// How the models are.
     pub(crate) models: Models,
-    /// What people have used.
     meter: Mutex<Meter>,
-    /// All tasks.
     pub(crate) tasks: Tasks,
     phase: AtomicU8,
     restarts: AtomicU64,
@@ -85,7 +75,6 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Everything, without actors yet.
     pub(crate) fn new(deps: HouseDeps) -> Self {
         let agents = by_name(deps.agents.iter().cloned());
         let meter = Meter::new(deps.talk.clone(), deps.prices.clone(), deps.usage_day.clone());
@@ -107,7 +96,6 @@ impl Shared {
         }
     }
 
-    /// The agent of that name.
     pub(crate) fn agent(&self, id: &AgentId) -> Option<Arc<AgentRuntime>> {
         self.agents.read().get(id).cloned()
     }
@@ -139,12 +127,10 @@ impl Shared {
         self.meter.lock().set(talk, prices);
     }
 
-    /// Now, by the daemon's clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.deps.clock.now()
     }
 
-    /// How the house is.
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Starting,
@@ -217,12 +203,10 @@ impl Shared {
         let _ = self.notices.send(notice);
     }
 
-    /// Names the router from here on.
     pub(crate) fn set_router(&self, router: Option<ActorRef<RouterMsg>>) {
         *self.router.write() = router;
     }
 
-    /// Names the outbox from here on.
     pub(crate) fn set_outbox(&self, outbox: Option<ActorRef<OutboxMsg>>) {
         *self.outbox.write() = outbox;
     }
@@ -284,13 +268,10 @@ impl Shared {
 /// Whether a message may begin a channel that was never seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Create {
-    /// It may.
     Yes,
-    /// It is refused then.
     No,
 }
 
-/// Agents by their names.
 fn by_name(agents: impl IntoIterator<Item = AgentRuntime>) -> BTreeMap<AgentId, Arc<AgentRuntime>> {
     agents.into_iter().map(|agent| (agent.id.clone(), Arc::new(agent))).collect()
 }

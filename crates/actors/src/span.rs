@@ -12,7 +12,6 @@ pub(crate) fn turn(cell: &Cell, turn: &TurnId) -> Span {
     error_span!("turn", %turn, channel = %cell.id, agent = %cell.id.agent())
 }
 
-/// Around an attempt of a run.
 pub(crate) fn run(cell: &Cell, run: &RunId) -> Span {
     error_span!("run", %run, channel = %cell.id, agent = %cell.id.agent())
 }

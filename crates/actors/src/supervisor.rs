@@ -39,22 +39,17 @@ impl Crashes {
     }
 }
 
-/// What the supervisor is told.
 pub(crate) enum SupervisorMsg {
     /// The pause after a failure is over.
     StartRouter,
     /// See `StartRouter`.
     StartOutbox,
-    /// Hear every actor.
     Pulse {
-        /// Until when they may answer.
         by: Instant,
-        /// Where the answer goes.
         reply: oneshot::Sender<Pulse>,
     },
 }
 
-/// The root actor.
 pub(crate) struct Supervisor;
 
 /// Its children and their failures.

@@ -9,10 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-/// How a watched task ended.
 #[derive(Debug)]
 pub(crate) enum Ended<T> {
-    /// With its result.
     Done(T),
     /// Its token was cancelled first.
     Cancelled,
@@ -20,7 +18,6 @@ pub(crate) enum Ended<T> {
     Panicked(String),
 }
 
-/// All tasks of the house.
 #[derive(Clone, Default)]
 pub(crate) struct Tasks {
     tracker: TaskTracker,
@@ -68,12 +65,10 @@ impl Tasks {
         });
     }
 
-    /// Cancels all that still runs.
     pub(crate) fn cancel(&self) {
         self.root.cancel();
     }
 
-    /// How many tasks run.
     #[cfg(test)]
     pub(crate) fn running(&self) -> usize {
         self.tracker.len()

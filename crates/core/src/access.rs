@@ -17,11 +17,8 @@ pub enum DirectPolicy {
     /// Those on the list, and whom an operator lets in by a code.
     #[default]
     Pairing,
-    /// Those on the list.
     Allowlist,
-    /// Everybody.
     Open,
-    /// Nobody.
     Off,
 }
 
@@ -32,9 +29,7 @@ pub enum Respond {
     /// When it is mentioned or replied to; the rest is context.
     #[default]
     Mention,
-    /// Always.
     All,
-    /// Never, and nothing is kept.
     Never,
 }
 
@@ -43,19 +38,14 @@ pub enum Respond {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlaceRule {
-    /// A server's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// A chat's (channel's) id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
-    /// A thread's or topic's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
-    /// The agent that talks there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentId>,
-    /// When it answers there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub respond: Option<Respond>,
     /// Who alone is heard there; ids. An empty list: nobody.
@@ -63,12 +53,10 @@ pub struct PlaceRule {
     pub members: Option<BTreeSet<String>>,
 }
 
-/// The rules of one platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessPolicy {
     /// The agent that talks where no place says otherwise.
     pub agent: AgentId,
-    /// Who may write privately.
     pub direct: DirectPolicy,
     /// People who may write privately; ids.
     pub users: BTreeSet<String>,
@@ -78,56 +66,42 @@ pub struct AccessPolicy {
     pub chats: BTreeSet<String>,
     /// Who alone is heard in groups; empty: everybody there.
     pub members: BTreeSet<String>,
-    /// When the bot answers in groups.
     pub respond: Respond,
-    /// Other bots are heard, too.
     pub bots: bool,
     /// Places with rules of their own; a place that is named is served. Each key is taken from the most specific rule
     /// that has it.
     pub places: Vec<PlaceRule>,
 }
 
-/// Where somebody speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// A private chat with the bot.
     Direct,
-    /// A group.
     Group {
         /// The server, where the platform has such.
         server: Option<&'a str>,
         /// The chat or channel; of a thread, the one it belongs to.
         chat: &'a str,
-        /// The thread or topic.
         thread: Option<&'a str>,
     },
 }
 
-/// Somebody speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Approach<'a> {
     /// The person's id on the platform, without its name.
     pub user: &'a str,
     /// How they stand with the registry.
     pub standing: Standing,
-    /// It is the bot itself.
     pub myself: bool,
-    /// It is another bot.
     pub bot: bool,
     /// The bot is mentioned, replied to, or given a command.
     pub calls_me: bool,
-    /// Where.
     pub place: Place<'a>,
 }
 
-/// What is done about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is taken in.
     Serve {
-        /// By this agent.
         agent: AgentId,
-        /// It is to be answered.
         addressed: bool,
     },
     /// A stranger in a private chat: they are told a code.

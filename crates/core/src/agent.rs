@@ -10,7 +10,6 @@ use crate::voices::TrustSettings;
 /// An agent's settings on one model of its chain, resolved from the configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentSettings {
-    /// Its name.
     pub id: AgentId,
     /// Its system prompt, rendered once per load: nothing volatile in it.
     pub system_prompt: String,
@@ -18,11 +17,8 @@ pub struct AgentSettings {
     pub compactor_prompt: String,
     /// The window and where it comes from.
     pub window: WindowSize,
-    /// Compaction.
     pub compaction: CompactionSettings,
-    /// Pruning of results.
     pub pruning: PruningSettings,
-    /// What becomes of large results.
     pub result_guard: ResultGuardSettings,
     /// When a discovered window is too small.
     pub window_guard: WindowGuard,
@@ -32,15 +28,12 @@ pub struct AgentSettings {
     pub model: String,
     /// Seconds after a request for which the model's provider keeps its prefix in a cache.
     pub cache_ttl_secs: u64,
-    /// Tools that the model may call.
     pub tools: Vec<ToolDef>,
     /// Whom it trusts, and who may say yes.
     pub trust: TrustSettings,
     /// Most memories recalled into a window.
     pub recall_limit: usize,
-    /// Which memories a channel reads.
     pub memory: MemorySettings,
-    /// Most model calls of one turn.
     pub max_rounds: u32,
     /// The time zone in which dates are shown to the model; an IANA name.
     pub timezone: String,
@@ -72,11 +65,9 @@ pub struct WindowSize {
     pub window_tokens: u64,
     /// Tokens of it kept for the answer.
     pub output_reserve_tokens: u64,
-    /// Who set it.
     pub source: WindowSource,
 }
 
-/// Who set the size of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WindowSource {
@@ -84,7 +75,6 @@ pub enum WindowSource {
     Agent,
     /// The model's `context_window`.
     Model,
-    /// The list of the model's server.
     Server,
     /// `[defaults]`.
     Defaults,
@@ -93,7 +83,6 @@ pub enum WindowSource {
 }
 
 impl WindowSource {
-    /// Where it comes from, in words.
     pub fn origin(self) -> &'static str {
         match self {
             Self::Agent => "set by the agent",

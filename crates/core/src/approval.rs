@@ -12,51 +12,38 @@ use crate::ids::{ApprovalId, ChannelId, TurnId};
 /// What ids are made of: no two signs that one is mistaken for another.
 const SIGNS: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
 
-/// Signs of an id.
 const ID_LEN: usize = 6;
 
 /// Most characters of arguments that a request shows; of longer ones the middle is left out, which it says.
 const SHOWN_CHARS: usize = 6_000;
 
-/// A call that waits for a yes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Approval {
     /// Its id: short, as people type it.
     pub id: ApprovalId,
-    /// The turn that waits.
     pub turn: TurnId,
-    /// The call's id.
     pub call: String,
     /// The tool, by the name that the model knows it by.
     pub tool: String,
-    /// The arguments of the call.
     pub arguments: Value,
     /// Whose messages the turn answers (`PLATFORM/USER`).
     pub caused_by: BTreeSet<String>,
-    /// Why somebody is asked.
     pub reason: String,
-    /// When it was asked for.
     pub asked_at: Timestamp,
-    /// When it is void.
     pub expires_at: Timestamp,
 }
 
-/// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalOutcome {
-    /// Yes.
     Granted,
-    /// No.
     Denied,
-    /// Nobody answered in time.
     Expired,
     /// The turn that waited was stopped, or ended otherwise.
     Void,
 }
 
 impl ApprovalOutcome {
-    /// Its name in records and logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Granted => "granted",

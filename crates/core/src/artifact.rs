@@ -29,11 +29,8 @@ pub struct Artifact {
     /// The message that it holds the whole of. It is a copy, for as long as the window shows that message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Seq>,
-    /// Its size.
     pub bytes: u64,
-    /// Its lines.
     pub lines: u64,
-    /// When it was stored.
     pub stored_at: Timestamp,
     /// When it was stored or read last: it expires so many days after that.
     pub used_at: Timestamp,
@@ -47,47 +44,20 @@ pub struct Artifact {
 pub enum NoArtifact {
     /// This channel never had it. Artifacts of other channels are unknown here.
     #[error("there is no artifact `{id}` in this channel; {known}")]
-    Unknown {
-        /// What was asked for, shortened.
-        id: String,
-        /// What there is.
-        known: String,
-    },
-    /// It expired.
+    Unknown { id: String, known: String },
     #[error(
         "artifact {id} expired on {on}, {days} days after it was last read; call the tool again for its result"
     )]
-    Expired {
-        /// The artifact.
-        id: ArtifactId,
-        /// The day.
-        on: String,
-        /// How long it had not been used.
-        days: i64,
-    },
+    Expired { id: ArtifactId, on: String, days: i64 },
     /// The message that it was a copy of has left the window.
     #[error(
         "artifact {id} was a copy of message {seq}, which has left the window; read that with history_read"
     )]
-    Left {
-        /// The artifact.
-        id: ArtifactId,
-        /// The message.
-        seq: Seq,
-    },
-    /// It ends before.
+    Left { id: ArtifactId, seq: Seq },
     #[error("artifact {id} has {lines} lines: there is no line {from}")]
-    PastItsEnd {
-        /// The artifact.
-        id: ArtifactId,
-        /// How many lines it has.
-        lines: u64,
-        /// The line that was asked for.
-        from: u64,
-    },
+    PastItsEnd { id: ArtifactId, lines: u64, from: u64 },
 }
 
-/// The number in an artifact's id.
 fn ordinal(id: &ArtifactId) -> Option<u64> {
     id.as_str().strip_prefix('a')?.parse().ok()
 }
@@ -164,7 +134,6 @@ pub fn expired(conversation: &Conversation) -> Vec<ArtifactId> {
     gone.map(|artifact| artifact.id.clone()).collect()
 }
 
-/// Where to read on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadOn {
     /// The line, from 1.

@@ -6,29 +6,22 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ApprovalId, ChannelId, MessageId};
 use crate::message::Author;
 
-/// A command as it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Compact the conversation now.
     Compact {
         /// What the summary is to attend to.
         instruction: Option<String>,
     },
     /// Show the window: bar, tier, tokens by region, summaries, run.
     Context,
-    /// Show how the bot is.
     Status,
-    /// Show or search memories.
     Memory {
         /// What to search for; none: the newest.
         query: Option<String>,
     },
-    /// Remember a text.
     Remember {
-        /// The text.
         text: String,
     },
-    /// Forget a memory.
     Forget {
         /// Its id, or words that only it has.
         what: String,
@@ -37,14 +30,11 @@ pub enum Command {
     Export,
     /// Forget all that is held about the caller.
     ForgetMe {
-        /// Said so twice.
         confirmed: bool,
     },
     /// Archive the conversation and begin afresh.
     New,
-    /// Archive the last turn.
     Undo,
-    /// Stop the turn under way.
     Stop,
     /// Say yes to a call that waits for it.
     Approve {
@@ -56,7 +46,6 @@ pub enum Command {
         /// The request's id; none: the only one that waits here.
         id: Option<ApprovalId>,
     },
-    /// List the commands.
     Help,
 }
 
@@ -67,7 +56,6 @@ pub struct ArgumentSpec {
     pub name: &'static str,
     /// What it is, in up to 100 characters.
     pub description: &'static str,
-    /// It must be given.
     pub required: bool,
 }
 
@@ -78,7 +66,6 @@ pub struct CommandSpec {
     pub name: &'static str,
     /// What it does, in up to 100 characters.
     pub description: &'static str,
-    /// Its argument.
     pub argument: Option<ArgumentSpec>,
 }
 
@@ -185,22 +172,17 @@ impl Command {
     }
 }
 
-/// Who may use a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Permission {
-    /// Everybody whom the bot serves.
     Everyone,
     /// Everybody in a private chat; in a group the operators alone.
     Direct,
-    /// The operators.
     Operators,
-    /// Nobody.
     Nobody,
 }
 
 impl Permission {
-    /// Whether it covers this caller.
     pub fn allows(self, direct: bool, operator: bool) -> bool {
         match self {
             Self::Everyone => true,
@@ -218,20 +200,16 @@ pub struct CommandCall {
     pub channel: ChannelId,
     /// The id of its message or interaction: it runs once.
     pub message: MessageId,
-    /// Who gave it.
     pub caller: Author,
     /// It was given in a private chat with the bot.
     pub direct: bool,
-    /// When.
     pub at: Timestamp,
     /// The command, or what is wrong with it.
     pub command: Result<Command, String>,
 }
 
-/// What a command answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandAnswer {
-    /// The words, in Markdown.
     pub words: String,
     /// For the caller's eyes alone: in a group it is shown only to them, where the platform can.
     pub private: bool,
@@ -243,7 +221,6 @@ pub struct CommandAnswer {
 /// How a request for a yes stands after a command that answered it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// This command decided it.
     Now,
     /// Nothing waits for an answer any more: it was decided before, or is void.
     Before,

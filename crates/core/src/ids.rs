@@ -18,7 +18,6 @@ macro_rules! string_id {
                 Self(text.into())
             }
 
-            /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -130,7 +129,6 @@ impl MessageId {
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// The number after this one.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -166,9 +164,7 @@ pub struct ChannelId(Arc<str>);
     "`{name}` is not a channel: {reason}; write a bare local name ([A-Za-z0-9._-], 1 to 64 characters) or agent/platform/chat[/thread]"
 )]
 pub struct BadChannel {
-    /// What was given.
     pub name: String,
-    /// What is wrong with it.
     pub reason: &'static str,
 }
 
@@ -224,7 +220,6 @@ impl ChannelId {
         self.0.split('/').nth(idx)
     }
 
-    /// The agent that talks here.
     pub fn agent(&self) -> AgentId {
         AgentId::new(self.part(0).unwrap_or_default())
     }
@@ -234,7 +229,6 @@ impl ChannelId {
         self.part(1).unwrap_or_default()
     }
 
-    /// The chat on that platform.
     pub fn chat(&self) -> &str {
         self.part(2).unwrap_or_default()
     }
@@ -244,7 +238,6 @@ impl ChannelId {
         self.part(3)
     }
 
-    /// The full name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -18,7 +18,6 @@ mod tests;
 /// An hour, in the minutes by which it is counted.
 const HOUR: i64 = 60;
 
-/// What people may use.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TalkLimits {
@@ -39,18 +38,15 @@ pub struct TalkLimits {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Price {
-    /// Of a request.
     pub input: f64,
     /// Of a request, read from the provider's cache; 0: as much as any other.
     pub cached_input: f64,
     /// Of a request, written into the provider's cache; none: as much as any other.
     pub cache_write: Option<f64>,
-    /// Of an answer.
     pub output: f64,
 }
 
 impl Price {
-    /// What a use costs.
     pub fn of(&self, usage: Usage) -> f64 {
         let cached = usage.cached_tokens.min(usage.input_tokens);
         // A price that nobody gave must not open the cap.
@@ -70,13 +66,11 @@ impl Price {
 pub struct Limited {
     /// Seconds until there is room.
     pub retry_after_secs: u64,
-    /// What to tell the person.
     pub words: String,
     /// They have not been told since they were last admitted.
     pub tell: bool,
 }
 
-/// Which limit stands in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
     UserMessages,
@@ -229,7 +223,6 @@ impl TalkLimits {
     }
 }
 
-/// What was used in one minute.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     minute: i64,
@@ -246,7 +239,6 @@ struct Window {
 }
 
 impl Window {
-    /// Refuses what is over a limit.
     fn check(
         &mut self,
         messages: u64,

@@ -9,19 +9,15 @@ use sha2::{Digest as _, Sha256};
 use crate::ids::{Generation, MessageId, Seq, TurnId};
 use crate::voices::Voices;
 
-/// Who an entry is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// A person (or another bot) in the chat.
     User,
-    /// The model.
     Assistant,
-    /// The result of a tool call.
     Tool,
 }
 
-/// A person on a platform.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Author {
     /// Stable id on the platform, `PLATFORM/USER`.
@@ -30,18 +26,14 @@ pub struct Author {
     pub name: String,
 }
 
-/// A piece of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
-    /// Words.
     Text {
-        /// The words.
         text: String,
     },
     /// A picture, sent to models that take pictures.
     Image {
-        /// File name, where known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
         /// MIME type, such as `image/png`.
@@ -51,9 +43,7 @@ pub enum Part {
     },
     /// Any other attachment: inlined when it is text, otherwise only named.
     File {
-        /// File name.
         name: String,
-        /// MIME type, where known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media_type: Option<String>,
         /// Its text, when it is a text file within the limit.
@@ -63,7 +53,6 @@ pub enum Part {
 }
 
 impl Part {
-    /// A text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
@@ -74,7 +63,6 @@ impl Part {
 pub struct ToolCall {
     /// The call's id, as the provider gave it; its result names it.
     pub id: String,
-    /// The tool's name.
     pub name: String,
     /// The arguments; a JSON string holding the raw text when the model wrote invalid JSON.
     pub arguments: serde_json::Value,
@@ -100,23 +88,18 @@ impl ToolCall {
 /// One item of a channel's history. Immutable once in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its number in the channel.
     pub seq: Seq,
-    /// The turn it belongs to.
     pub turn: TurnId,
     /// The generation it belongs to.
     pub generation: Generation,
     /// When it was said (the client's `at` for replayed messages).
     pub at: Timestamp,
-    /// Who it is from.
     pub role: Role,
-    /// The person, for a user's entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<Author>,
     /// The platform's message id, for a user's entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageId>,
-    /// What was said.
     pub parts: Vec<Part>,
     /// The model's reasoning, kept for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,13 +157,10 @@ pub fn text_of(parts: &[Part]) -> String {
 /// A message as a platform adapter hands it in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inbound {
-    /// The channel it was said in.
     pub channel: crate::ids::ChannelId,
     /// Its id on the platform; the key against doubles.
     pub message: MessageId,
-    /// Who said it.
     pub author: Author,
-    /// When.
     pub at: Timestamp,
     /// What. Never empty.
     pub parts: Vec<Part>,
@@ -197,46 +177,34 @@ pub struct Inbound {
 /// A change of a message that was sent before, as a platform adapter hands it in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Amendment {
-    /// The channel it was said in.
     pub channel: crate::ids::ChannelId,
     /// The message's id on the platform.
     pub message: MessageId,
-    /// When it was changed.
     pub at: Timestamp,
-    /// The change.
     pub change: Change,
 }
 
 /// What happened to a message after it was sent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Its author edited it.
     Edited {
-        /// Who.
         author: Author,
         /// What it says now. Never empty.
         parts: Vec<Part>,
         /// Direct, or addressed to the bot, as it is now.
         addressed: bool,
     },
-    /// It was deleted.
     Deleted,
 }
 
 /// A message that is accepted and durable, not yet in a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
-    /// Its id on the platform.
     pub message: MessageId,
-    /// The turn that it would begin.
     pub turn: TurnId,
-    /// When it was said.
     pub at: Timestamp,
-    /// Who said it.
     pub author: Author,
-    /// What was said.
     pub parts: Vec<Part>,
-    /// It is to be answered.
     pub addressed: bool,
     /// Said in a private chat with the bot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -281,7 +249,6 @@ fn is_deleted(parts: &[Part]) -> bool {
 }
 
 impl Pending {
-    /// Its message was deleted.
     pub fn is_deleted(&self) -> bool {
         is_deleted(&self.parts)
     }

@@ -21,7 +21,6 @@ pub struct ChatRequest {
     pub system: Vec<String>,
     /// The conversation, oldest first.
     pub messages: Vec<ChatMessage>,
-    /// Tools that the model may call.
     pub tools: Vec<ToolDef>,
     /// None of them may be called for this answer. They are listed all the same: they are part of the stable prefix.
     pub last_call: bool,
@@ -29,7 +28,6 @@ pub struct ChatRequest {
     pub max_output_tokens: u64,
 }
 
-/// What an answer is for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Purpose {
     /// A reply in the chat. The words of the messages that are to be answered, for retrieval.
@@ -39,7 +37,6 @@ pub enum Purpose {
     },
     /// A summary of entries, with memories saved by tool calls.
     Summarise {
-        /// The entries, in order.
         entries: Arc<[Arc<Entry>]>,
         /// Tokens that the summary should keep within.
         target_tokens: u64,
@@ -53,26 +50,19 @@ pub enum Purpose {
     },
 }
 
-/// One message of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChatMessage {
-    /// From people.
     User {
         /// Text (already carrying the author's escaped name), images, files.
         parts: Vec<Part>,
     },
-    /// From the model.
     Assistant {
         /// Its words; may be empty when it only calls tools.
         text: String,
-        /// Its tool calls.
         tool_calls: Vec<ToolCall>,
     },
-    /// The result of a tool call.
     Tool {
-        /// The call that it answers.
         call_id: String,
-        /// The result.
         text: String,
         /// Pictures of it, for models that take pictures; the text names them.
         images: Vec<Part>,
@@ -80,35 +70,23 @@ pub enum ChatMessage {
     /// Volatile context at the tail (recalled memories, the clock), marked as data in its own text. Wire formats put it
     /// at the very end of the message before it, a person's or the last result; where there is none, it is a user's
     /// message.
-    Context {
-        /// The text.
-        text: String,
-    },
+    Context { text: String },
 }
 
-/// A tool as the model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolDef {
-    /// Its name.
     pub name: String,
-    /// What it is for.
     pub description: String,
-    /// JSON schema of its arguments.
     pub parameters: serde_json::Value,
 }
 
 /// What a model says, piece by piece. A stream that ends without [`ModelEvent::Done`] is a failure.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
-    /// Words of the answer.
     Text(String),
-    /// Words of its reasoning.
     Reasoning(String),
-    /// A whole tool call.
     ToolCall(ToolCall),
-    /// The answer is complete.
     Done {
-        /// Why it ended.
         finish: Finish,
         /// What it took, where the provider says so.
         usage: Option<Usage>,
@@ -117,12 +95,9 @@ pub enum ModelEvent {
     },
 }
 
-/// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// It was complete.
     Stop,
-    /// It wants tools to be called.
     ToolCalls,
     /// It was cut off at the token limit.
     Length,
@@ -193,52 +168,34 @@ pub struct ModelInfo {
     pub context_window: Option<u64>,
     /// Most tokens of an answer, when set in the configuration.
     pub max_output_tokens: Option<u64>,
-    /// It takes pictures.
     pub images: bool,
-    /// It takes tools.
     pub tools: bool,
 }
 
-/// Why a model did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// The request is larger than the model's window.
     #[error("the request is larger than the model's window: {message}")]
     ContextOverflow {
-        /// What the server said.
         message: String,
         /// The window in tokens, where the server names it.
         limit: Option<u64>,
     },
-    /// The model takes no tools.
     #[error("the model takes no tools: {0}")]
     NoTools(String),
-    /// Too many requests.
     #[error("rate limited by the model's server{}: {message}", retry_hint(.retry_after))]
-    RateLimited {
-        /// What the server said.
-        message: String,
-        /// How long it asks us to wait.
-        retry_after: Option<Duration>,
-    },
+    RateLimited { message: String, retry_after: Option<Duration> },
     /// The server is over its capacity, or has an internal error.
     #[error("the model's server is overloaded or failing{}: {message}", retry_hint(.retry_after))]
-    Overloaded {
-        /// What the server said.
-        message: String,
-        /// How long it asks us to wait.
-        retry_after: Option<Duration>,
-    },
+    Overloaded { message: String, retry_after: Option<Duration> },
     /// The key is missing, wrong or not allowed.
     #[error("the model's server refused the key (check api_key_env or api_key_file): {0}")]
     Auth(String),
     /// The server does not take such a request.
     #[error("the model's server refused the request: {0}")]
     BadRequest(String),
-    /// Nothing came for too long.
     #[error("no answer from the model's server within {0:?}")]
     Timeout(Duration),
-    /// The connection failed.
     #[error("cannot reach the model's server: {0}")]
     Transport(String),
     /// The server broke the format, or the stream ended before its end.

@@ -40,22 +40,17 @@ const CUT: &str = "This is more than I can take in at once: I see only part of i
 /// What left view without a summary, and has none yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// When.
     pub at: Timestamp,
-    /// The last entry that left.
     pub to_seq: Seq,
-    /// The chat was told.
     pub told: bool,
 }
 
 /// Whether the chat is to be told of what was lost from view.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Due {
-    /// No.
     Nothing,
     /// Not before then, should it still be lost.
     At(Timestamp),
-    /// Now, by this event.
     Now(Box<Event>),
 }
 

@@ -24,36 +24,27 @@ pub const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(10);
 /// journal.
 pub const WAITING_MAX: usize = 64;
 
-/// A person who wrote to the bot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pairing {
-    /// Who.
     pub user: Author,
     /// The chat in which the code was told.
     pub chat: String,
-    /// The code.
     pub code: String,
     /// When it was told first: its age counts from here.
     pub asked_at: Timestamp,
-    /// When it was told last.
     pub told_at: Timestamp,
-    /// When an operator let them in.
     pub approved_at: Option<Timestamp>,
 }
 
-/// How a person stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// Let in.
     Paired,
     /// Has a code that waits for an operator.
     Waiting,
-    /// Neither.
     Stranger,
 }
 
-/// Pairings and chats that moved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RegistryState {
     /// By person (`PLATFORM/USER`).
@@ -73,15 +64,12 @@ pub struct RegistryState {
 pub struct Erasure {
     /// What stands in the place of their id; empty for one that was only weighed.
     pub pseudonym: String,
-    /// What went.
     #[serde(flatten)]
     pub figures: Figures,
-    /// When it was asked for.
     pub at: Timestamp,
 }
 
 impl RegistryState {
-    /// Folds a record in.
     pub fn apply(&mut self, record: &Record) {
         match &record.event {
             Event::PairingRequested { user, chat, code } => {
@@ -129,7 +117,6 @@ impl RegistryState {
         self.moved.retain(|to, _| !way.contains(to));
     }
 
-    /// How a person stands.
     pub fn standing(&self, user: &str, now: Timestamp) -> Standing {
         match self.pairings.get(user) {
             Some(pairing) if pairing.approved_at.is_some() => Standing::Paired,
@@ -153,7 +140,6 @@ impl RegistryState {
         }
     }
 
-    /// The waiting person of a code.
     pub fn of_code(&self, code: &str, now: Timestamp) -> Option<&Pairing> {
         let waits = |pairing: &&Pairing| pairing.approved_at.is_none() && !pairing.is_void(now);
         self.pairings.values().filter(waits).find(|pairing| pairing.code.eq_ignore_ascii_case(code.trim()))

@@ -118,10 +118,8 @@ impl Room {
     }
 }
 
-/// What becomes of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is shown as it is.
     Whole,
     /// It is shown as it is, and kept as an artifact, too: it can become a reference later.
     Kept,
@@ -138,7 +136,6 @@ impl Verdict {
     }
 }
 
-/// Head and tail of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edges {
     /// Bytes of the head.
@@ -150,7 +147,6 @@ pub struct Edges {
 /// Where the whole of a shortened result is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whereabouts<'a> {
-    /// In this artifact.
     Artifact(&'a ArtifactId),
     /// Nowhere: it could not be stored.
     Lost,

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::memory::Share;
 use crate::tool::closest;
 
-/// Which memories a channel reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemorySettings {
@@ -35,7 +34,6 @@ impl Default for WindowGuard {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PruneMode {
-    /// Never.
     Off,
     /// From the background threshold on, before any run.
     #[default]
@@ -62,7 +60,6 @@ impl Default for HardClear {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PruningSettings {
-    /// When.
     pub mode: PruneMode,
     /// Newest tokens of results that are spared (mode `pressure`); less in windows below 200,000 tokens, in proportion.
     pub protect_tokens: u64,
@@ -80,7 +77,6 @@ pub struct PruningSettings {
     pub keep_chars: usize,
     /// Newest replies whose results are spared (mode `cache-ttl`).
     pub keep_replies: usize,
-    /// Clearing.
     pub hard_clear: HardClear,
 }
 
@@ -105,7 +101,6 @@ impl Default for PruningSettings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultClass {
-    /// Large ones become artifacts.
     #[default]
     Auto,
     /// All but the smallest become artifacts (browsers).
@@ -118,7 +113,6 @@ pub enum ResultClass {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResultGuardSettings {
-    /// Large results become artifacts.
     pub enabled: bool,
     /// Results of more bytes are large.
     pub max_bytes: usize,
@@ -164,7 +158,6 @@ pub enum IdentifierPolicy {
     Preserve,
     /// Stable placeholders stand for them.
     Anonymize,
-    /// The model does as it likes.
     Off,
 }
 

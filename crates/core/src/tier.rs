@@ -8,7 +8,6 @@ use crate::settings::IdentifierPolicy;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
-    /// Below every threshold.
     #[default]
     Calm,
     /// A run over the oldest 30 % is due.
@@ -121,7 +120,6 @@ impl Default for CompactionSettings {
 pub struct BadSetting {
     /// The key within its table, such as `[compaction]`.
     pub key: &'static str,
-    /// What it was set to.
     pub value: String,
     /// What is wrong and what would be right.
     pub reason: String,

@@ -18,7 +18,6 @@ pub const LOGGED_ERROR_CHARS: usize = 500;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// It only reads.
     Reads,
     /// It may change something, as far as anybody knows.
     #[default]
@@ -35,7 +34,6 @@ impl Effect {
         }
     }
 
-    /// Its name in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reads => "reads",
@@ -47,12 +45,10 @@ impl Effect {
 /// What a tool gave back: data, whoever wrote it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
-    /// Words and pictures, in order.
     pub parts: Vec<Part>,
 }
 
 impl ToolOutput {
-    /// Words alone.
     pub fn text(text: impl Into<String>) -> Self {
         Self { parts: vec![Part::text(text)] }
     }
@@ -63,11 +59,9 @@ impl ToolOutput {
     }
 }
 
-/// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOutcome {
-    /// It gave a result.
     Done,
     /// The tool said that it failed, or its server did.
     Failed,
@@ -77,7 +71,6 @@ pub enum ToolOutcome {
     Denied,
     /// It was not made: nobody who was asked answered in time.
     Expired,
-    /// It took longer than its time.
     TimedOut,
     /// It was cut short: by a command, or by a stop of the daemon.
     Stopped,
@@ -98,13 +91,10 @@ impl ToolOutcome {
     }
 }
 
-/// Why a tool gave no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolFailure {
-    /// What went wrong, for the model.
     pub message: String,
-    /// It took too long.
     pub timed_out: bool,
 }
 
@@ -115,7 +105,6 @@ impl From<String> for ToolFailure {
 }
 
 impl ToolFailure {
-    /// How the call ended.
     pub fn outcome(&self) -> ToolOutcome {
         if self.timed_out { ToolOutcome::TimedOut } else { ToolOutcome::Failed }
     }
@@ -124,21 +113,17 @@ impl ToolFailure {
 /// A call of a tool that has ended, for the log of calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolUse {
-    /// The turn that it was made in.
     pub turn: TurnId,
     /// The call's id, as in the entry that asks for it.
     pub call: String,
     /// The tool, by the name that the model knows it by.
     pub tool: String,
-    /// What it does to the world.
     pub effect: Effect,
     /// Who caused it: the people whose messages the turn answers (`PLATFORM/USER`).
     pub caused_by: BTreeSet<String>,
     /// The arguments; over [`LOGGED_ARGUMENTS_BYTES`] the beginning of their JSON, as text.
     pub arguments: Value,
-    /// How it ended.
     pub outcome: ToolOutcome,
-    /// What went wrong, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// From the call to its end, waiting for a yes not counted.
@@ -156,9 +141,7 @@ pub struct ToolUse {
 /// Which calls of the log are meant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolLogQuery {
-    /// Of that channel alone.
     pub channel: Option<crate::ids::ChannelId>,
-    /// Of that tool alone.
     pub tool: Option<String>,
     /// With that outcome alone.
     pub outcome: Option<ToolOutcome>,

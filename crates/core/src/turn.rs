@@ -3,16 +3,11 @@
 use crate::conversation::Conversation;
 use crate::ids::{Seq, TurnId};
 
-/// A turn within the live history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// The turn.
     pub turn: TurnId,
-    /// Its first entry.
     pub from_seq: Seq,
-    /// Its last entry.
     pub to_seq: Seq,
-    /// How many entries.
     pub messages: u64,
     /// Estimated tokens as they are sent, before correction.
     pub tokens: u64,

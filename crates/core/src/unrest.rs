@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use crate::event::{RunEnd, RunOutcome, Trigger};
 use crate::tier::Tier;
 
-/// Turns that are looked back on.
 const TURNS: u64 = 10;
 
 /// Changes of the tier within them that are a swing: twice up and down.
@@ -23,19 +22,15 @@ const FREED_SHARE: f64 = 0.05;
 /// A channel is not warned about again for so long.
 const QUIET: SignedDuration = SignedDuration::from_hours(1);
 
-/// What is unrest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unrest {
     /// The tier changed back and forth.
     Swings,
-    /// Runs follow each other closely.
     Runs,
-    /// A run freed next to nothing.
     LittleFreed,
 }
 
 impl Unrest {
-    /// Its name in logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Swings => "swings",

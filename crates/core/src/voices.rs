@@ -12,7 +12,6 @@ use crate::tool::{Closeness, Effect, closest};
 /// Most people who are told apart by name; more of them count as unknown people.
 pub const PEOPLE_MAX: usize = 64;
 
-/// Whose text something holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Voices {
@@ -28,17 +27,14 @@ pub struct Voices {
 }
 
 impl Voices {
-    /// Of a tool.
     pub fn of_tools() -> Self {
         Self { tools: true, ..Self::default() }
     }
 
-    /// Of somebody unknown.
     pub fn of_strangers() -> Self {
         Self { strangers: true, ..Self::default() }
     }
 
-    /// Of one person.
     pub fn of_person(person: &str) -> Self {
         Self { people: BTreeSet::from([person.to_owned()]), ..Self::default() }
     }
@@ -86,14 +82,12 @@ impl Voices {
         }
     }
 
-    /// These and those.
     pub fn join(&mut self, other: &Self) {
         other.people.iter().for_each(|person| self.hear(person));
         self.strangers |= other.strangers;
         self.tools |= other.tools;
     }
 
-    /// Nobody's.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -142,12 +136,10 @@ fn names(list: &BTreeSet<String>, person: &str) -> bool {
 }
 
 impl TrustSettings {
-    /// Their text may cause changes.
     pub fn trusts(&self, person: &str) -> bool {
         names(&self.trusted, person)
     }
 
-    /// They may say yes in a chat.
     pub fn may_approve(&self, person: &str) -> bool {
         names(&self.approvers, person)
     }

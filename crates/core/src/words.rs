@@ -38,14 +38,12 @@ pub(crate) fn is_filler(word: &str) -> bool {
     is_in(&STOP_WORDS, word) || is_in(&PRONOUNS, word)
 }
 
-/// A word that carries meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Term {
     /// The word, lowercased and stemmed.
     pub(crate) stem: String,
     /// It is written with a capital inside a sentence: a name, most likely.
     pub(crate) name: bool,
-    /// It has a digit.
     pub(crate) number: bool,
 }
 

@@ -28,7 +28,6 @@ const LONG_RUN: Duration = Duration::from_secs(300);
 /// How long an adapter gets to let go once it is told to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// The adapters of a daemon.
 pub struct Adapters {
     adapters: Arc<[Arc<dyn Adapter>]>,
     stop: CancellationToken,
@@ -49,7 +48,6 @@ impl Adapters {
         Self { adapters, stop, supervisors }
     }
 
-    /// All of them.
     pub fn all(&self) -> Arc<[Arc<dyn Adapter>]> {
         Arc::clone(&self.adapters)
     }
@@ -70,7 +68,6 @@ impl Adapters {
     }
 }
 
-/// How each platform is.
 pub fn statuses(adapters: &[Arc<dyn Adapter>]) -> Vec<PlatformStatus> {
     adapters.iter().map(|adapter| adapter.status()).collect()
 }

@@ -9,18 +9,14 @@ use crate::records::ContextRecord;
 pub(crate) const REGIONS: [(&str, char); 6] =
     [("system", '#'), ("tools", '='), ("summaries", '%'), ("sealed", '+'), ("live", '*'), ("recalled", '~')];
 
-/// A cell of the bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// What is drawn.
     pub(crate) sign: char,
     /// Which of [`REGIONS`] it is part of; none: room.
     pub(crate) region: Option<usize>,
 }
 
-/// A bar.
 pub(crate) struct Bar {
-    /// Its cells.
     pub(crate) cells: Vec<Cell>,
     /// What is below them: the first letter of a tier where it begins.
     pub(crate) ticks: String,

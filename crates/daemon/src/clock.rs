@@ -3,7 +3,6 @@
 use cairn_core::ports::Clock;
 use jiff::Timestamp;
 
-/// The system's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

@@ -14,13 +14,10 @@ use secrecy::SecretString;
 
 use crate::config::{Config, Loaded, Network, NetworkKind};
 
-/// Why an adapter cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BadNetwork {
-    /// Discord's settings.
     #[error(transparent)]
     Discord(#[from] discord::BadSettings),
-    /// Telegram's settings.
     #[error(transparent)]
     Telegram(#[from] telegram::BadSettings),
 }
@@ -28,7 +25,6 @@ pub enum BadNetwork {
 /// The adapters of a daemon, and what of their settings may change while they run.
 #[derive(Default)]
 pub struct Networks {
-    /// The adapters.
     pub adapters: Vec<Arc<dyn Adapter>>,
     /// Whom they hear, what they take in, how they show answers.
     pub chats: Chats,

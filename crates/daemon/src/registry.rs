@@ -18,7 +18,6 @@ const SIGNS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 /// Signs of a code: 40 bits, so that nobody guesses one within its day.
 const CODE_LEN: usize = 8;
 
-/// The registry of a daemon.
 pub struct DaemonRegistry {
     journal: Arc<dyn Journal>,
     clock: Arc<dyn Clock>,
@@ -178,7 +177,6 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// A code that nobody has.
 fn fresh_code(state: &RegistryState) -> Result<String, StoreError> {
     loop {
         let mut bytes = [0_u8; CODE_LEN];

@@ -79,7 +79,6 @@ impl Roster {
         self.live.now().config.agent(id.as_str()).is_some()
     }
 
-    /// What agents' models may call.
     pub fn tools(&self) -> &Arc<Toolshed> {
         &self.tools
     }

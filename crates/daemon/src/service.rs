@@ -24,7 +24,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How often the store is asked whether something in it never comes back.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// The tasks of a service.
 pub struct Service {
     tasks: TaskTracker,
     end: CancellationToken,
@@ -62,7 +61,6 @@ impl Service {
         self.hangup.notify_one();
     }
 
-    /// Ends them.
     pub async fn stop(self) {
         self.end.cancel();
         self.tasks.wait().await;

@@ -15,7 +15,6 @@ const MODE_STATE: u32 = 0o600;
 /// Mode of a socket in a runtime directory: its group, too.
 const MODE_RUNTIME: u32 = 0o660;
 
-/// Why there is no socket.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another daemon, of another state, listens there.
@@ -24,16 +23,8 @@ pub enum SocketError {
     /// Something that is no socket is in its place.
     #[error("{0} is in the way: it is not a socket")]
     NotASocket(PathBuf),
-    /// The system refused.
     #[error("cannot {action} the socket {path}: {error}")]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// Where.
-        path: PathBuf,
-        /// What the system said.
-        error: std::io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, error: std::io::Error },
 }
 
 /// A socket that is being served. It is removed when serving ends.
@@ -46,9 +37,7 @@ pub struct Socket {
 /// Whether a socket is in a runtime directory or in the state folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// The state folder.
     State,
-    /// A runtime directory.
     Runtime,
 }
 
@@ -91,7 +80,6 @@ async fn clear(path: &Path) -> Result<(), SocketError> {
 }
 
 impl Socket {
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -4,12 +4,10 @@ use std::collections::VecDeque;
 
 use futures::{Stream, StreamExt, stream};
 
-/// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerEvent {
     /// Its name; `message` when it has none.
     pub name: String,
-    /// Its data.
     pub data: String,
 }
 

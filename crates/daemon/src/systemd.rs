@@ -19,7 +19,6 @@ const STATUS_EVERY: Duration = Duration::from_secs(5);
 /// How often a start or a stop that takes long asks for more time.
 const PATIENCE_EVERY: Duration = Duration::from_secs(5);
 
-/// How much it asks for each time.
 const PATIENCE_USEC: u32 = 30_000_000;
 
 /// The watchdog is looked after so many times within its limit.
@@ -97,7 +96,6 @@ pub async fn show_status(house: House, adapters: Arc<[Arc<dyn Adapter>]>) {
     }
 }
 
-/// The daemon in one line.
 fn status_line(house: &House, adapters: &[Arc<dyn Adapter>]) -> String {
     let health = house.health();
     let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });

@@ -24,10 +24,8 @@ const FETCH: &str = "fetch";
 /// Pause before a server that failed is started again; doubles with each further failure.
 const RESTART_BASE: Duration = Duration::from_secs(1);
 
-/// Longest such pause.
 const RESTART_MAX: Duration = Duration::from_secs(300);
 
-/// Tools that cannot be offered.
 #[derive(Debug, thiserror::Error)]
 pub enum BadToolshed {
     /// One that is linked into this binary.
@@ -71,7 +69,6 @@ impl Toolshed {
         Ok(Self { common, linked, fetch, servers })
     }
 
-    /// The servers of tools.
     pub fn servers(&self) -> &Servers {
         &self.servers
     }
@@ -120,7 +117,6 @@ impl Toolshed {
 /// The tools that there are, to find entries of agents' lists that name none.
 #[derive(Debug)]
 pub struct KnownTools {
-    /// Those of no server.
     own: BTreeSet<String>,
     /// What is approved of each server; `None`: nothing, or nobody could tell.
     servers: BTreeMap<String, Option<BTreeSet<String>>>,

@@ -33,10 +33,8 @@ use crate::toolshed::{BadToolshed, Toolshed};
 /// How long answers on the socket may take to be read to their end when the daemon stops.
 const SOCKET_GRACE: Duration = Duration::from_millis(500);
 
-/// Why a daemon does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A model of the configuration cannot be used.
@@ -48,10 +46,8 @@ pub enum StartError {
     /// A tool beside the built-in ones cannot be offered.
     #[error(transparent)]
     Tool(#[from] BadToolshed),
-    /// The actors do not start.
     #[error(transparent)]
     House(HouseError),
-    /// There is no socket.
     #[error(transparent)]
     Socket(#[from] SocketError),
 }
@@ -65,17 +61,14 @@ impl From<HouseError> for StartError {
     }
 }
 
-/// Tools beside the built-in ones.
 #[derive(Clone, Default)]
 pub struct Tools(Arc<[Arc<dyn Tool>]>);
 
 impl Tools {
-    /// Those tools.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         Self(tools.into_iter().collect())
     }
 
-    /// Each of them.
     pub(crate) fn all(&self) -> &[Arc<dyn Tool>] {
         &self.0
     }
@@ -94,13 +87,10 @@ pub struct Control {
     pub flag: Option<PathBuf>,
     /// Where the file is looked for else, and secrets are.
     pub env: Arc<dyn Environment>,
-    /// Sets the level of the log.
     pub set_level: SetLevel,
-    /// Has the daemon begun anew.
     pub life: Life,
 }
 
-/// A running daemon.
 pub struct Daemon {
     store: Store,
     house: House,
@@ -216,7 +206,6 @@ impl Daemon {
         }
     }
 
-    /// The store.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -231,12 +220,10 @@ impl Daemon {
         self.outside.clone()
     }
 
-    /// The socket it listens at.
     pub fn socket(&self) -> &std::path::Path {
         self.socket.path()
     }
 
-    /// The actors.
     pub fn house(&self) -> &House {
         &self.house
     }
@@ -278,7 +265,6 @@ fn warn_of_unmatched(roster: &Roster, loaded: &Loaded) {
     }
 }
 
-/// What adapters hand things to.
 fn ports(house: &House, live: &Live, admin: &Admin) -> AdapterPorts {
     let desk = DaemonDesk::new(DeskDeps {
         store: admin.store.clone(),
@@ -346,12 +332,10 @@ impl Reader {
         Ok(Self { store, roster, router: admin::with_fallbacks(router) })
     }
 
-    /// The routes.
     pub fn router(&self) -> Router {
         self.router.clone()
     }
 
-    /// Releases the lock.
     pub async fn close(self) {
         self.roster.tools().servers().close().await;
         self.store.close().await;
@@ -422,7 +406,6 @@ pub fn nothing(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<
     Ok(admin::with_fallbacks(admin::nothing::router(Arc::clone(loaded), identity, toolshed)))
 }
 
-/// What the store is opened with.
 pub fn store_options(config: &Config, state: &StateDir) -> StoreOptions {
     StoreOptions {
         segment_bytes: config.store.segment_mib << 20,

@@ -73,7 +73,6 @@ const PACKAGES: [(&str, &str); 9] = [
 /// Packages of chat networks, required once their adapter is there.
 const NETWORKS: [(&str, &str); 2] = [("serenity", "discord"), ("teloxide", "telegram")];
 
-/// What lies at the top level.
 const TOP_LEVEL: [&str; 14] = [
     ".ci",
     ".clippy.toml",

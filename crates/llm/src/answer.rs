@@ -36,7 +36,6 @@ pub(crate) type Events = BoxStream<'static, Result<Event, ModelError>>;
 
 /// Puts an answer together from its pieces: one for each wire format.
 pub(crate) trait Assemble: Send + Sized + 'static {
-    /// Takes in one event of a stream.
     fn hear(&mut self, event: &Event) -> Result<Heard, ModelError>;
 
     /// Takes in an answer that came whole.
@@ -46,18 +45,14 @@ pub(crate) trait Assemble: Send + Sized + 'static {
     fn end(self) -> Result<Vec<ModelEvent>, ModelError>;
 }
 
-/// What an event of a stream says.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Heard {
     /// A piece of the answer, which may hold nothing to pass on yet.
     Piece(Vec<ModelEvent>),
-    /// Only that the server is alive.
     Alive,
-    /// That the answer is complete.
     End,
 }
 
-/// What an answer may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     /// Longest time between two pieces that say something.
@@ -76,7 +71,6 @@ impl Bounds {
     }
 }
 
-/// A request on its way.
 pub(crate) struct Call {
     pub(crate) server: Arc<Server>,
     /// The body as it is for a server that refuses nothing of it.
@@ -281,7 +275,6 @@ async fn read_body(
     (bytes, None)
 }
 
-/// The chunks of a body.
 fn chunks(response: Response) -> BoxStream<'static, Result<Vec<u8>, ModelError>> {
     let chunks = response.bytes_stream();
     chunks

@@ -7,7 +7,6 @@ use secrecy::SecretString;
 /// How long to wait for a server. There is no limit for a whole answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For the connection.
     pub connect: Duration,
     /// From the request to the first byte of the answer. Without streaming that is the whole answer; with it, the
     /// reading of the prompt, which takes a small machine minutes. Also between two pieces of an answer that say
@@ -27,14 +26,12 @@ impl Default for Timeouts {
     }
 }
 
-/// A model behind a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// Its id in the configuration.
     pub id: String,
     /// The server's address up to and with `/v1`.
     pub base_url: String,
-    /// The model's name on the server.
     pub model: String,
     /// The key; none is sent when there is none.
     pub api_key: Option<SecretString>,
@@ -48,7 +45,6 @@ pub struct ServerOptions {
     pub tools: bool,
     /// Ask for the answer piece by piece. A server that refuses is asked for whole answers from then on.
     pub stream: bool,
-    /// How long to wait.
     pub timeouts: Timeouts,
     /// How long the server is to keep what it has read in its cache, where the format lets one say so.
     pub cache_ttl: Duration,
@@ -78,20 +74,9 @@ impl ServerOptions {
 pub enum BadModel {
     /// The address is none.
     #[error("model `{id}`: base_url = {base_url:?}: {reason}, such as \"http://127.0.0.1:8080/v1\"")]
-    BaseUrl {
-        /// The model's id.
-        id: String,
-        /// What was given.
-        base_url: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The key cannot be sent.
+    BaseUrl { id: String, base_url: String, reason: String },
     #[error(
         "model `{id}`: the key has a line break or another character that no header takes; check its file"
     )]
-    ApiKey {
-        /// The model's id.
-        id: String,
-    },
+    ApiKey { id: String },
 }

@@ -32,17 +32,14 @@ pub(crate) struct Format {
     pub(crate) key_header: HeaderName,
     /// What stands before the key in its header.
     pub(crate) key_prefix: &'static str,
-    /// Headers of every request.
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
 
 /// What a server told at an address.
 pub(crate) struct Told {
-    /// It likes the question.
     pub(crate) success: bool,
     /// It would say the same again: neither busy nor in trouble, nor waiting for another key.
     pub(crate) lasting: bool,
-    /// Its clock.
     pub(crate) date: Option<Timestamp>,
     /// What it said, where that is JSON.
     pub(crate) value: Option<Value>,
@@ -251,7 +248,6 @@ pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// The text without the key; without its beginning, too, where the text was cut off within it.
 fn struck(text: &str, key: &str) -> String {
-    /// So much of a key is no secret.
     const LEAST: usize = 4;
     let text = text.replace(key, "[key]");
     let Some(cut) = text.strip_suffix('…') else { return text };

@@ -9,7 +9,6 @@ pub(crate) const GOES_ON: &str = "(the conversation goes on)";
 /// Stands for the model's words where a person speaks after the results of tools: the turn was stopped, or failed.
 pub(crate) const NO_ANSWER: &str = "(no answer was given)";
 
-/// A call.
 pub(crate) fn call(call: &ToolCall) -> String {
     format!("[called {} {}]", call.name, call.arguments)
 }

@@ -14,7 +14,6 @@ mod tests;
 
 pub use download::{DownloadError, Downloads};
 
-/// What is read of attachments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttachLimits {
     /// Largest picture that is read, in bytes.
@@ -36,16 +35,13 @@ impl Default for AttachLimits {
 pub enum Kind {
     /// A picture of a kind that models take.
     Image,
-    /// Something to read.
     Text,
-    /// Anything else.
     Other,
 }
 
 /// A file, as the platform names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attachment<'a> {
-    /// Its name; not trusted.
     pub name: &'a str,
     /// Its MIME type, where given; not trusted.
     pub media_type: Option<&'a str>,
@@ -53,19 +49,15 @@ pub struct Attachment<'a> {
     pub size: Option<u64>,
 }
 
-/// Why a file was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
     /// It is of a kind that is not read.
     Kind,
-    /// It is too large.
     TooLarge,
-    /// The platform did not give it.
     Unavailable,
 }
 
 impl Attachment<'_> {
-    /// What it is.
     pub fn kind(&self) -> Kind {
         let essence =
             self.media_type.and_then(|all| all.split(';').next()).unwrap_or("").trim().to_ascii_lowercase();
@@ -173,7 +165,6 @@ fn text_of(bytes: Vec<u8>) -> Option<String> {
     Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// A size for people.
 fn readable(bytes: u64) -> String {
     let (unit, name) = match bytes {
         0..1_000 => return format!("{bytes} bytes"),

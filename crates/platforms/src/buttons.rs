@@ -5,7 +5,6 @@ use cairn_core::command::Command;
 use cairn_core::ids::ApprovalId;
 use jiff::Timestamp;
 
-/// What the buttons say.
 pub(crate) const YES: &str = "Yes";
 pub(crate) const NO: &str = "No";
 

@@ -1,20 +1,15 @@
 //! A checkup of a bot's account, for `cairn doctor`: what the network says of its token, its rights and its places.
 
-/// How a thing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
-    /// As it should be.
     Fine,
     /// It works, and is probably not meant so.
     Doubtful,
-    /// It does not work.
     Bad,
 }
 
-/// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// How it is.
     pub grade: Grade,
     /// What was found, in a sentence without a full stop. Names of chats are others' words.
     pub found: String,
@@ -23,7 +18,6 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// It is as it should be.
     pub(crate) fn fine(found: impl Into<String>) -> Self {
         Self { grade: Grade::Fine, found: found.into(), remedy: String::new() }
     }
@@ -33,7 +27,6 @@ impl Checked {
         Self { grade: Grade::Doubtful, found: found.into(), remedy: remedy.into() }
     }
 
-    /// It does not work.
     pub(crate) fn bad(found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { grade: Grade::Bad, found: found.into(), remedy: remedy.into() }
     }

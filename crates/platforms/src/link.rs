@@ -76,26 +76,22 @@ impl Link {
         metrics::gauge!("cairn_platform_connected", "platform" => self.platform).set(connected);
     }
 
-    /// The bot's own name there.
     pub fn set_name(&self, name: impl Into<String>) {
         self.cell.lock().name = Some(name.into());
     }
 
-    /// Something came in.
     pub fn inbound(&self) {
         let now = self.clock.now();
         self.cell.lock().last_inbound = Some(now);
         metrics::counter!("cairn_platform_inbound_total", "platform" => self.platform).increment(1);
     }
 
-    /// Something was sent.
     pub fn outbound(&self) {
         let now = self.clock.now();
         self.cell.lock().last_outbound = Some(now);
         metrics::counter!("cairn_platform_outbound_total", "platform" => self.platform).increment(1);
     }
 
-    /// A round trip took so long.
     pub fn latency(&self, time: Duration) {
         self.cell.lock().latency = Some(time);
         metrics::histogram!("cairn_platform_latency_seconds", "platform" => self.platform)
@@ -136,7 +132,6 @@ impl Link {
         cell.troubles.len() < before
     }
 
-    /// The state that was set last.
     pub fn state(&self) -> LinkState {
         self.cell.lock().state
     }

@@ -14,7 +14,6 @@ use crate::attach::AttachLimits;
 /// Whom an adapter hears, what it takes in, and how it shows answers.
 #[derive(Debug, Clone)]
 pub struct ChatSettings {
-    /// Who is served where.
     pub access: AccessPolicy,
     /// Agents with a model that takes pictures; for the others pictures are only named.
     pub images: BTreeSet<AgentId>,
@@ -53,12 +52,10 @@ impl ChatSettings {
 pub struct LiveChat(Arc<RwLock<Arc<ChatSettings>>>);
 
 impl LiveChat {
-    /// Beginning with these.
     pub fn new(settings: ChatSettings) -> Self {
         Self(Arc::new(RwLock::new(Arc::new(settings))))
     }
 
-    /// As they are now.
     pub fn get(&self) -> Arc<ChatSettings> {
         Arc::clone(&self.0.read())
     }
@@ -73,7 +70,6 @@ impl LiveChat {
 /// as context. From Discord no more is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CatchUp {
-    /// Messages up to this age.
     pub max_age: SignedDuration,
     /// So many of a channel, the newest; of Telegram's, among those that come in together.
     pub max_messages: usize,

@@ -42,14 +42,12 @@ pub fn split(markdown: &str, limit: usize, size: &dyn Fn(&str) -> usize) -> Vec<
     parts
 }
 
-/// What is still to be cut.
 struct Rest {
     text: String,
     /// Length of the fence line that was added before it.
     head: usize,
 }
 
-/// Where the first part ends.
 fn cut(rest: &Rest, layout: &Layout, limit: usize, size: Size<'_>) -> usize {
     let text = &rest.text;
     let fits = |end: usize| size(&part(text, layout, end)) <= limit;
@@ -163,7 +161,6 @@ fn outdent(text: &str, spaces: usize, is_in: impl Fn(&str) -> bool) -> String {
 }
 
 impl Fence {
-    /// A code block of this fence.
     fn around(&self, code: &str) -> String {
         format!("{}{code}\n{}", self.reopening(), self.closing())
     }

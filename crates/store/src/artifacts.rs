@@ -52,7 +52,6 @@ impl Store {
 }
 
 impl Artifacts {
-    /// Those of that state folder.
     pub(crate) fn of(state: &Path) -> Self {
         Self { dir: state.join("artifacts").into(), held: Arc::default() }
     }
@@ -67,7 +66,6 @@ impl Artifacts {
         self.dir.join(file_name(&channel.to_string()))
     }
 
-    /// The file of an artifact.
     pub(crate) fn file(&self, channel: &ChannelId, id: &ArtifactId) -> PathBuf {
         self.folder(channel).join(file_name(id.as_str()))
     }
@@ -191,7 +189,6 @@ fn clear_leftovers(folder: &Path, file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Files written so far.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// Written beside its place, made durable, then renamed: a file that has its name is whole.

@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 pub(crate) struct Calls(Mutex<HashMap<ThreadId, Instant>>);
 
 impl Calls {
-    /// Carries out a call.
     pub(crate) fn within<T>(&self, call: impl FnOnce() -> T) -> T {
         let under_way = UnderWay(self, std::thread::current().id());
         self.0.lock().insert(under_way.1, Instant::now());

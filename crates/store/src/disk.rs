@@ -11,7 +11,6 @@ use cairn_core::ports::StoreError;
 /// So much must fit on a disk that was full before it counts as having room.
 const ROOM_BYTES: usize = 128 * 1024;
 
-/// Opens files to append to.
 pub(crate) trait Disk: Send + Sync + 'static {
     /// Opens a file for appending, making it (0600) when it is not there.
     fn open(&self, path: &Path) -> io::Result<Box<dyn AppendFile>>;
@@ -21,15 +20,11 @@ pub(crate) trait Disk: Send + Sync + 'static {
 pub(crate) trait AppendFile: Send {
     /// Its length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Writes at its end.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Makes what was written durable.
     fn sync(&mut self) -> io::Result<()>;
-    /// Cuts it to that length.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 
-/// The real thing.
 pub(crate) struct RealDisk;
 
 impl Disk for RealDisk {

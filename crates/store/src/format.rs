@@ -32,10 +32,8 @@ pub(crate) const FILE: &str = "format";
 /// Folders with copies from before a migration begin so.
 pub(crate) const BEFORE: &str = "before-format-";
 
-/// The marker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Marker {
-    /// The format.
     pub(crate) format: u32,
     /// The version of the program that gave the state this format.
     pub(crate) written_by: String,

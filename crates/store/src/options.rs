@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-/// Sizes and place of a store.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
     /// The state folder; made when it is not there.

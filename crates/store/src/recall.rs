@@ -28,10 +28,8 @@ const FITTING_SHARE: f64 = 0.25;
 /// Most words of a question that are looked for: each is looked for in every memory.
 const WORDS_MAX: usize = 256;
 
-/// Reaches whose words are kept.
 const REACHES_KEPT: usize = 256;
 
-/// The words of a memory.
 struct Words {
     scope: Scope,
     id: MemoryId,

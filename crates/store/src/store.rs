@@ -83,12 +83,10 @@ pub(crate) struct Inner {
     lock: Mutex<Option<Arc<StateLock>>>,
 }
 
-/// Figures of an open store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoreStats {
     /// Bytes of all journal segments.
     pub journal_bytes: u64,
-    /// Journal segments.
     pub segments: u64,
     /// Number of the last durable record.
     pub last_n: u64,
@@ -485,20 +483,14 @@ fn no_answer() -> StoreError {
 /// A part of the store that does not come back from a call into the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stuck {
-    /// Which.
     pub part: StuckPart,
-    /// For how long.
     pub lasts: Duration,
 }
 
-/// The parts that may be stuck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StuckPart {
-    /// Nothing is accepted.
     Journal,
-    /// Rows are read from the journal.
     Views,
-    /// What is said now is not found.
     Index,
 }
 
@@ -531,7 +523,6 @@ impl Inner {
         Some(trouble)
     }
 
-    /// Rows and journal together.
     pub(crate) fn reads<T>(
         &self,
         read: impl FnOnce(Reads<'_>) -> Result<T, StoreError>,
@@ -557,7 +548,6 @@ impl Inner {
         self.is_aside.load(Ordering::Acquire)
     }
 
-    /// How far the journal is durable.
     pub(crate) fn durable(&self) -> Durable {
         *self.appender.durable().borrow()
     }

@@ -17,13 +17,10 @@ use crate::views::db::Db;
 use crate::views::{Command, STILL_READ};
 use crate::{Store, StoreOptions};
 
-/// What the disk does.
 const FINE: u8 = 0;
 /// Writes half of what it is given, then says that it is full; cutting fails, too.
 const FULL: u8 = 1;
-/// Writes all, then fails to sync.
 const UNSYNCED: u8 = 2;
-/// Kills whoever writes.
 const DEADLY: u8 = 3;
 
 #[derive(Clone, Default)]

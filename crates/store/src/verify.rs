@@ -21,39 +21,26 @@ use crate::views::{shown, threads};
 /// What `cairn store verify` shows (CONTRACT.md).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VerifyReport {
-    /// Nothing is wrong.
     pub ok: bool,
-    /// The journal.
     pub journal: JournalReport,
-    /// The views.
     pub views: ViewsReport,
-    /// Channels in the journal.
     pub channels: u64,
-    /// Memories in the views.
     pub memories: u64,
     /// All that is wrong, with what was done about it, for people.
     pub problems: Vec<String>,
 }
 
-/// The journal's part of a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JournalReport {
-    /// Segments.
     pub segments: u64,
-    /// Good lines.
     pub events: u64,
-    /// Number of the last record.
     pub last: u64,
 }
 
-/// The views' part of a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ViewsReport {
-    /// The last record applied.
     pub applied: u64,
-    /// Good rows.
     pub records: u64,
-    /// Bad rows.
     pub bad: u64,
 }
 
@@ -188,7 +175,6 @@ fn verify_blocking(
     Ok((report, Some(Store::open(options)?)))
 }
 
-/// With the last good line.
 fn walk_journal(dir: &Path, end: Option<Tail>) -> Result<(VerifyReport, Tail), StoreError> {
     let mut channels = BTreeSet::new();
     let walk = quarantine::walk(dir, end, |record| {

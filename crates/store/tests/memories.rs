@@ -160,7 +160,6 @@ async fn a_question_behind_a_long_text_still_finds_its_memory() {
     store.close().await;
 }
 
-/// What a member of a group typed.
 fn typed(who: &str, name: &str, subject: &str, text: &str) -> MemorySave {
     let save = memory(text, text);
     let by = Some(Author { id: format!("discord/{who}"), name: name.to_owned() });

@@ -66,7 +66,6 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// All words of the journal.
 fn journal(dir: &Path) -> String {
     let mut text = String::new();
     for path in segments(dir) {

@@ -20,7 +20,6 @@ impl Default for TestClock {
 }
 
 impl TestClock {
-    /// A clock that shows this time.
     pub fn new(now: Timestamp) -> Self {
         Self { now: Mutex::new(now) }
     }
@@ -45,7 +44,6 @@ impl Clock for TestClock {
     }
 }
 
-/// The time on the wall.
 #[expect(
     clippy::disallowed_methods,
     reason = "fake servers are outside the house: they stamp with the true time"

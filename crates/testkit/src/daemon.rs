@@ -106,7 +106,6 @@ impl Daemon {
         ended.map_err(|_late| io::Error::other("it did not stop"))?
     }
 
-    /// A client of its socket.
     pub fn client(&self) -> Client {
         Client::new(&self.socket)
     }
@@ -141,7 +140,6 @@ impl Daemon {
     }
 }
 
-/// A client of a daemon's socket.
 #[derive(Debug, Clone)]
 pub struct Client {
     socket: PathBuf,

@@ -5,19 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What happens to writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The disk is full.
     Full,
-    /// It fails.
     Broken,
     /// It does not answer until it is mended.
     Hangs,
 }
 
 impl Fault {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Full, Self::Broken, Self::Hangs];
 
     fn name(self) -> &'static str {

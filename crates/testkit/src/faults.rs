@@ -31,20 +31,15 @@ const ASK_LIMIT: Duration = Duration::from_secs(10);
 /// Channels that are awake when the fault comes.
 const N_CHANNELS: usize = 3;
 
-/// One fault.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The binary.
     pub cairn: PathBuf,
     /// The part of the state that it meets: `journal`, `views` or `index`.
     pub part: &'static str,
-    /// What it is.
     pub fault: Fault,
-    /// How long it lasts.
     pub lasts: Duration,
 }
 
-/// What came of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Findings {
     /// Messages acknowledged, all of them found again.
@@ -55,7 +50,6 @@ pub struct Findings {
     pub back_after: Duration,
     /// How often the daemon ended, to be started again.
     pub restarts: usize,
-    /// How long its stop took.
     pub stopped_after: Duration,
 }
 

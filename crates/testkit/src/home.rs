@@ -9,21 +9,17 @@ use tempfile::TempDir;
 
 use crate::daemon::Daemon;
 
-/// Where a test lives.
 #[derive(Debug)]
 pub struct Home {
     dir: TempDir,
     cairn: PathBuf,
 }
 
-/// What a command did.
 #[derive(Debug)]
 pub struct Run {
     /// Its exit code; -1 when a signal ended it.
     pub code: i32,
-    /// What it printed.
     pub stdout: String,
-    /// What it said beside.
     pub stderr: String,
 }
 
@@ -83,12 +79,10 @@ impl Home {
         Self { dir, cairn: PathBuf::from(cairn) }
     }
 
-    /// Something in it.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The state folder.
     pub fn state(&self) -> PathBuf {
         self.path("state")
     }

@@ -36,19 +36,15 @@ pub const NOTHING_WAITS: &str = "Nothing waits for a yes here any more.";
 pub struct State {
     /// What was taken in, each message once.
     pub taken: Vec<Inbound>,
-    /// Changes of messages.
     pub amended: Vec<Amendment>,
-    /// Commands that were run.
     pub calls: Vec<CommandCall>,
     /// Requests for a yes that wait; they are answered by commands while there is no `answer` for all of them.
     pub waiting: BTreeSet<ApprovalId>,
     /// Who may answer those, by `PLATFORM/USER`; none: everybody.
     pub approvers: BTreeSet<String>,
-    /// How those were answered.
     pub decided: Vec<(ApprovalId, bool)>,
     /// Commands that the desk ran, each once.
     ran: BTreeSet<(ChannelId, MessageId)>,
-    /// Commands that were claimed.
     pub claimed: BTreeSet<MessageId>,
     /// What the next submissions are refused with.
     pub refusals: VecDeque<Refusal>,
@@ -60,7 +56,6 @@ pub struct State {
     pub at_gates: usize,
     /// What the turns of the next messages do.
     pub progress: VecDeque<Vec<Progress>>,
-    /// What commands answer.
     pub answer: Option<CommandAnswer>,
     /// How people stand, by `PLATFORM/USER`; who is not among them is a stranger.
     pub standing: BTreeMap<String, Standing>,
@@ -68,9 +63,7 @@ pub struct State {
     pub asked: Vec<(Author, String)>,
     /// No more strangers are told a code.
     pub full: bool,
-    /// New ids of chats by old ones.
     pub moved: BTreeMap<String, String>,
-    /// What the archive lists.
     pub rows: Vec<ChannelRow>,
     /// Messages that the archive has, those of an earlier life included.
     pub seen: BTreeSet<(ChannelId, MessageId)>,
@@ -78,10 +71,8 @@ pub struct State {
     pub clock: Option<Arc<TestClock>>,
 }
 
-/// A house for adapters.
 #[derive(Default)]
 pub struct House {
-    /// What it has.
     pub state: Watched<State>,
     gates: Gates<String>,
 }
@@ -197,12 +188,10 @@ impl House {
     }
 }
 
-/// A message's id in the house.
 pub fn id(message: impl Display) -> MessageId {
     MessageId::new(message.to_string())
 }
 
-/// What a message says.
 pub fn text(inbound: &Inbound) -> String {
     text_of(&inbound.parts)
 }

@@ -11,22 +11,17 @@ use tokio::process::{Child, Command};
 use crate::daemon::{Client, Events, PATIENCE};
 use crate::moments::Moments;
 
-/// What the kills are done to.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The binary.
     pub cairn: PathBuf,
     /// An empty folder for state, config and replay file.
     pub dir: PathBuf,
-    /// How often to kill.
     pub n_kills: usize,
-    /// Messages of the replay.
     pub n_messages: usize,
     /// Where the random moments come from.
     pub seed: u64,
 }
 
-/// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Kills carried out on a working process.
@@ -35,11 +30,9 @@ pub struct Findings {
     pub acknowledged: usize,
     /// Memories at the end, none of them twice.
     pub memories: usize,
-    /// Summaries at the end.
     pub summaries: usize,
 }
 
-/// The channel of the replay.
 const REPLAYED: &str = "main/local/main";
 
 const CONFIG: &str = "[defaults]\ncontext_window = 4000\n";

@@ -9,7 +9,6 @@ impl Moments {
         Self(seed)
     }
 
-    /// A number below this one.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n.max(1)

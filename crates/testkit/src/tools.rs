@@ -13,7 +13,6 @@ use cairn_core::tool::{Effect, ToolFailure, ToolOutput};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-/// All of them.
 pub fn all() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(Flood), Arc::new(Fail), Arc::new(Slow), Arc::new(Binary)]
 }

@@ -10,11 +10,9 @@ use tokio::sync::watch;
 /// How long waiting methods wait before they give up on a test that went wrong.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
-/// State with a bell.
 #[derive(Debug, Default)]
 pub struct Watched<T> {
     state: Mutex<T>,
-    /// Rises with every change.
     changed: watch::Sender<u64>,
 }
 

@@ -27,7 +27,6 @@ const BUSY_RETRY_SECS: u64 = 5;
 /// journal, which takes a while, and the open turn must not wait for that.
 const VIEWS_LIMIT: Duration = Duration::from_secs(5);
 
-/// What the daemon does meanwhile.
 const BEHIND: &str = "bringing its views up to the journal";
 
 /// What the views say, unless they are too far behind: without them nobody knows whether a message is new, so it is
@@ -46,10 +45,8 @@ pub(super) struct Recent {
     pub(super) end: TurnEnd,
 }
 
-/// How a message id stands.
 pub(super) enum Standing {
     New,
-    /// Pending or in the open turn.
     Open(TurnId, String),
     Ended(TurnEnd, String),
 }
@@ -281,7 +278,6 @@ pub(super) fn answer_of(message: &MessageId, end: &TurnEnd, reply: String, notic
     })
 }
 
-/// The answer of a failed turn.
 pub(super) fn failed(failure: &TurnFailure) -> Answer {
     Answer::Failed(failure.clone())
 }

@@ -31,7 +31,6 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    /// The turn that ends.
     pub(super) fn turn(&self) -> &TurnId {
         &self.end.turn
     }
@@ -40,11 +39,8 @@ impl Closing {
 /// What the chat shows of a draft when its turn ends.
 #[derive(Debug, Clone, PartialEq)]
 enum Drafted {
-    /// Nothing.
     No,
-    /// This message.
     There(MessageId),
-    /// Nobody knows.
     Unknown,
 }
 

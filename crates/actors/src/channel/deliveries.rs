@@ -40,7 +40,6 @@ impl ChannelState {
         Ok(retried.map(|()| true).map_err(HouseError::Store))
     }
 
-    /// Gives a delivery up.
     pub(super) async fn drop_delivery(&mut self, id: OutboxId) -> Result<Result<(), HouseError>, Fault> {
         let is_known = self
             .cell

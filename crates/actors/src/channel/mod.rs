@@ -48,119 +48,83 @@ use accept::Recent;
 use closing::Closing;
 use turns::Current;
 
-/// Who asks gets the answer here.
 pub(crate) type Reply<T> = oneshot::Sender<T>;
 
-/// What a channel's actor is told.
 pub(crate) enum ChannelMsg {
-    /// Take a message in.
     Accept {
-        /// The message.
         inbound: Arc<Inbound>,
         /// Returned when the message is in the journal, or refused.
         credit: Arc<OwnedSemaphorePermit>,
-        /// Where the answer goes.
         reply: Reply<Result<Admission, Refusal>>,
     },
-    /// Compact because somebody asks.
     Compact {
         /// What the summary is to attend to.
         instruction: Option<String>,
-        /// The chat is told how it ends.
         tell: bool,
-        /// Where the answer goes.
         reply: Reply<Result<Compaction, HouseError>>,
     },
     /// Begin a new generation.
     NewGeneration {
-        /// Where the answer goes.
         reply: Reply<Result<Generation, HouseError>>,
     },
-    /// Stop the open turn.
     Stop {
-        /// Where the answer goes.
         reply: Reply<Result<bool, HouseError>>,
     },
     /// Take a change of an earlier message in.
     Amend {
-        /// The change.
         amendment: Arc<Amendment>,
         /// Returned when it is in the journal, or passed over.
         credit: Arc<OwnedSemaphorePermit>,
-        /// Where the answer goes.
         reply: Reply<Result<(), Refusal>>,
     },
-    /// A command is about to be run.
     Claim {
         /// The id of its message or interaction.
         message: MessageId,
-        /// Its name.
         command: &'static str,
-        /// Who gave it.
         caller: Author,
         /// Returned when it is in the journal.
         credit: Arc<OwnedSemaphorePermit>,
-        /// False: it was run before.
         reply: Reply<Result<bool, Refusal>>,
     },
-    /// Take the last turn back.
     Undo {
-        /// Where the answer goes.
         reply: Reply<Result<TurnId, HouseError>>,
     },
-    /// Note how a delivery goes.
     Post {
-        /// The delivery.
         id: OutboxId,
-        /// What happened.
         events: Vec<Event>,
         /// False: it is owed no longer, and nothing was noted.
         reply: Reply<Result<bool, HouseError>>,
     },
-    /// Have a delivery tried again.
     Retry {
-        /// The delivery.
         id: OutboxId,
-        /// False: it is under way already.
         reply: Reply<Result<bool, HouseError>>,
     },
-    /// Give a delivery up.
     Drop {
-        /// The delivery.
         id: OutboxId,
-        /// Where the answer goes.
         reply: Reply<Result<(), HouseError>>,
     },
     /// The turn under way has entries to journal; their numbers are given here.
     Step {
-        /// Which attempt at a turn.
         attempt: u64,
         /// The entries and what goes with them.
         events: Vec<Event>,
-        /// Where the answer goes.
         reply: Reply<Result<(), StoreError>>,
     },
     /// The turn under way finds the window too full.
     Relieve {
-        /// Which attempt at a turn.
         attempt: u64,
         /// The settings by which it is too full.
         settings: Arc<AgentSettings>,
-        /// Who says so.
         cause: Cause,
         /// Whether anything left the window.
         reply: Reply<Result<bool, StoreError>>,
     },
-    /// The task of a turn ended.
     TurnDone {
-        /// Which attempt at a turn.
         attempt: u64,
-        /// How.
         ended: Box<Ended<Run>>,
     },
     /// The turn under way waits for a model, and the house stops: it is taken up again at the next start.
     Yield {
-        /// Which attempt at a turn.
         attempt: u64,
     },
     /// A run used tokens.
@@ -176,59 +140,41 @@ pub(crate) enum ChannelMsg {
     Propose,
     /// An attempt of a run has a result.
     Finish {
-        /// The run.
         run: RunId,
-        /// The result.
         draft: Draft,
     },
-    /// A chunk of a run is finished.
     Checkpoint {
-        /// The run.
         run: RunId,
-        /// What its chunks have come to.
         checkpoint: Box<Checkpoint>,
         /// Whether it is durable, or no longer wanted.
         reply: Reply<bool>,
     },
-    /// An attempt of a run failed.
     FailAttempt {
-        /// The run.
         run: RunId,
-        /// The attempt.
         attempt: u32,
-        /// Why.
         reason: String,
         /// What the model's server asks us to wait.
         retry_after_ms: Option<u64>,
     },
-    /// A run cannot come to a result.
     GiveUp {
-        /// The run.
         run: RunId,
-        /// How it ends.
         outcome: RunOutcome,
-        /// Why.
         reason: String,
     },
     /// Look whether the chat is to be told that something was lost from view.
     TellLoss,
     /// Look whether the channel may sleep.
     Tick,
-    /// Look whether artifacts expire.
     Expire,
-    /// Give a sign of life.
     Ping {
-        /// Where it goes.
         reply: Reply<()>,
     },
     /// Start no more turns; answer when none is open.
     Drain {
-        /// Where the answer goes.
         done: Reply<()>,
     },
     /// Drop the open turn; it is taken up again at the next start.
     Abandon {
-        /// Where the answer goes.
         done: Reply<()>,
     },
 }
@@ -294,7 +240,6 @@ impl ChannelMsg {
 pub(crate) struct ChannelArgs {
     /// What all actors share.
     pub(crate) shared: Arc<Shared>,
-    /// The channel.
     pub(crate) cell: Arc<Cell>,
     /// A turn found open was cut short by a crash.
     pub(crate) interrupted: bool,
@@ -302,7 +247,6 @@ pub(crate) struct ChannelArgs {
     pub(crate) token: CancellationToken,
 }
 
-/// The actor.
 pub(crate) struct Channel;
 
 /// What the actor knows beside the conversation.
@@ -319,16 +263,13 @@ pub(crate) struct ChannelState {
     /// The router was told that this channel may sleep: nothing new may begin meanwhile.
     falling: bool,
     last_active: Instant,
-    /// The turn's task.
     current: Option<Current>,
-    /// Attempts at turns so far.
     attempts: u64,
     /// The end of a turn that the store refused for now.
     unsaved: Option<Closing>,
     /// Messages whose turns ended lately.
     recent: VecDeque<Recent>,
     tier: Tier,
-    /// Whether its window is restless.
     unrest: UnrestWatch,
     /// The tier at which the run under way began.
     run_tier: Option<Tier>,
@@ -338,7 +279,6 @@ pub(crate) struct ChannelState {
     told_of: BTreeSet<RunId>,
     /// Last record of the head that was kept last.
     head_n: u64,
-    /// Records since then.
     since_head: usize,
 }
 

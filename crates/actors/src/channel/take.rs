@@ -6,14 +6,12 @@ use cairn_core::message::Pending;
 /// Share of the usable window that one turn's messages may fill.
 const TURN_SHARE: u64 = 4;
 
-/// What a turn takes up.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Taken {
     /// The turn: that of its first message.
     pub(crate) turn: TurnId,
     /// The messages, first in first out.
     pub(crate) messages: Vec<MessageId>,
-    /// One of them is to be answered.
     pub(crate) addressed: bool,
 }
 

@@ -27,14 +27,11 @@ use crate::span;
 use crate::tasks::Ended;
 use crate::turn::{self, Cause, Run, TurnArgs};
 
-/// The task of the open turn.
 pub(super) struct Current {
     pub(super) attempt: u64,
     token: CancellationToken,
     started: Instant,
-    /// Where its time goes.
     times: Arc<Times>,
-    /// Who is to be answered.
     authors: Vec<String>,
     /// What the chat sees of it meanwhile.
     show: Option<Arc<Show>>,

@@ -28,7 +28,6 @@ pub(crate) enum Left {
     Rest,
 }
 
-/// A part of a delivery.
 #[derive(Clone)]
 struct Piece {
     part: u32,
@@ -37,14 +36,12 @@ struct Piece {
     approval: Option<ApprovalId>,
 }
 
-/// What became of a part.
 enum Fate {
     There(MessageId),
     Dead(String),
     Unknown(String),
 }
 
-/// Delivers and settles.
 pub(super) async fn deliver(shared: Arc<Shared>, owed: Owed) -> Left {
     let Owed { item, reply, typing } = owed;
     let Some(platform) = shared.platform(&item.channel) else { return Left::Nothing };
@@ -95,7 +92,6 @@ struct Delivery {
 }
 
 impl Delivery {
-    /// Sends what is not there yet.
     async fn run(mut self, words: Option<String>) -> Result<(), Left> {
         let Some(words) = words else {
             let reason = "the reply is not in the history".to_owned();

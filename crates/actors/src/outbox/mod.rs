@@ -25,54 +25,39 @@ use deliver::{Left, deliver};
 
 pub(crate) use pace::{Pace, Paced};
 
-/// A delivery on its way.
 pub(crate) struct Owed {
     /// What is owed, and what of it is there.
     pub(crate) item: OutboxItem,
-    /// The reply, where it is at hand.
     pub(crate) reply: Option<Arc<Entry>>,
     /// Shows that the bot is typing, until the last part is sent.
     pub(crate) typing: Option<Arc<Typing>>,
 }
 
-/// What the outbox is told.
 pub(crate) enum OutboxMsg {
     /// What earlier runs left owed: nothing is sent before it is known.
     Found(Vec<OutboxItem>),
-    /// Words are owed.
     Owe(Box<Owed>),
     /// The first delivery of a channel is over, or cannot go on now.
     Over {
-        /// The channel.
         channel: ChannelId,
-        /// The delivery.
         id: OutboxId,
-        /// What is left of it.
         left: Left,
     },
-    /// A delivery was given up.
     Forget {
-        /// The channel.
         channel: ChannelId,
-        /// The delivery.
         id: OutboxId,
     },
-    /// Give a sign of life.
     Ping {
-        /// Where it goes.
         reply: oneshot::Sender<()>,
     },
     /// The house stops: answer when nothing is on its way any more.
     Drain {
-        /// Where the answer goes.
         done: oneshot::Sender<()>,
     },
 }
 
-/// The actor.
 pub(crate) struct Outbox;
 
-/// The deliveries of one channel.
 #[derive(Default)]
 struct Lane {
     queue: VecDeque<Owed>,
@@ -82,7 +67,6 @@ struct Lane {
     parked: bool,
 }
 
-/// What is owed, by channel.
 pub(crate) struct OutboxState {
     shared: Arc<Shared>,
     lanes: HashMap<ChannelId, Lane>,

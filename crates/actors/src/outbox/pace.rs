@@ -16,7 +16,6 @@ const ASKED_MAX: Duration = Duration::from_secs(3600);
 /// Whether there is another attempt after a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paced {
-    /// There is.
     Again,
     /// The house stops before it would be due.
     Stopping,

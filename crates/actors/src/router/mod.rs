@@ -26,45 +26,35 @@ use crate::tasks::Ended;
 /// Channels that are restored at once.
 const WAKING_AT_ONCE: usize = 16;
 
-/// What the router is told.
 pub(crate) enum RouterMsg {
     /// Hand a message to a channel, waking it.
     Deliver {
-        /// The channel.
         channel: ChannelId,
-        /// Whether it may begin with this.
         create: Create,
-        /// The message.
         message: ChannelMsg,
     },
     /// Wake a channel that has something unfinished.
     Wake(ChannelId),
     /// A channel was read from the archive.
     Woken {
-        /// The channel.
         channel: ChannelId,
         /// What was read; `None` when it was never seen.
         restored: Result<Option<Box<Conversation>>, StoreError>,
     },
     /// A channel has nothing to do and may sleep, when nothing is on its way to it.
     Idle {
-        /// The channel.
         channel: ChannelId,
-        /// Its actor.
         who: ActorId,
         /// Messages from the router that the actor has taken.
         received: u64,
     },
     /// The pause after a compactor's failure is over.
     StartCompactor(ChannelId),
-    /// Give a sign of life.
     Ping {
-        /// Where it goes.
         reply: oneshot::Sender<()>,
     },
 }
 
-/// What the router starts with.
 pub(crate) struct RouterArgs {
     /// What all actors share.
     pub(crate) shared: Arc<Shared>,
@@ -72,7 +62,6 @@ pub(crate) struct RouterArgs {
     pub(crate) interrupted: bool,
 }
 
-/// A channel on its way up.
 struct Waking {
     queue: Vec<(Create, ChannelMsg)>,
     /// It has something unfinished: reading it is tried until it succeeds.
@@ -82,11 +71,9 @@ struct Waking {
     compactor: Option<ActorRef<CompactorMsg>>,
 }
 
-/// A channel that is up.
 struct Awake {
     channel: ActorRef<ChannelMsg>,
     compactor: Option<ActorRef<CompactorMsg>>,
-    /// Messages handed to it.
     sent: u64,
     crashes: Crashes,
     compactor_crashes: Crashes,
@@ -105,7 +92,6 @@ enum Part {
     Compactor,
 }
 
-/// The router's actor.
 pub(crate) struct Router;
 
 /// The channels awake or on their way.

@@ -21,13 +21,11 @@ use crate::shared::Shared;
 /// Longest that one request may take before its fate counts as unknown.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
-/// Longest pause between attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Pause between the last attempts to learn what became of a draft, when its turn has ended.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Shows the drafts of one turn.
 pub(super) struct Drafter {
     shared: Arc<Shared>,
     cell: Arc<Cell>,
@@ -36,22 +34,16 @@ pub(super) struct Drafter {
     every: Duration,
     id: OutboxId,
     open: OpenTurn,
-    /// The intent is journalled.
     intended: bool,
-    /// The message, once it is there.
     message: Option<MessageId>,
     /// Since when it may be there without anybody knowing.
     unsure: Option<Timestamp>,
-    /// What the message says.
     shown: String,
     pace: Pace,
 }
 
-/// What comes after an attempt.
 enum Next {
-    /// Another one, not before then.
     At(Instant),
-    /// No more drafts.
     Never,
 }
 

@@ -44,7 +44,6 @@ impl TurnLink {
         self.propose(|reply| ChannelMsg::Step { attempt, events, reply }).await
     }
 
-    /// Asks the channel.
     pub(crate) async fn propose<T>(
         &self,
         message: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> ChannelMsg,
@@ -60,7 +59,6 @@ impl TurnLink {
 /// How a drafter is told to come to its end.
 #[derive(Clone, Default)]
 struct Stop {
-    /// No more drafts.
     soon: CancellationToken,
     /// The channel's actor waits: nothing can be journalled any more.
     now: CancellationToken,

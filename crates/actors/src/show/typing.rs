@@ -66,7 +66,6 @@ impl Typing {
         self.at_rest().await;
     }
 
-    /// Shows it again after a pause.
     pub(crate) fn go_on(&self) {
         self.set(Mode::On);
     }

@@ -31,7 +31,6 @@ fn overflow(limit: Option<u64>) -> Plan {
     broken(ModelError::ContextOverflow { message: "too long".to_owned(), limit })
 }
 
-/// Two models of the same window.
 fn pair() -> World {
     World::new().followed_by("second", |_| {})
 }

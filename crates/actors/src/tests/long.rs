@@ -23,7 +23,6 @@ fn world() -> World {
     world
 }
 
-/// About four times the window.
 fn giant() -> String {
     (1..=2_500).map(|n| format!("line {n}: {}\n", chatter(n % 7))).collect()
 }

@@ -23,7 +23,6 @@ fn other() -> ChannelId {
     "main/net/other".parse().unwrap()
 }
 
-/// Words that make three parts.
 fn long(world: &World) -> &'static str {
     *world.net.limit.lock() = 4;
     "onlythrees"

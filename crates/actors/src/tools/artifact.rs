@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::call::Found;
 use super::{Toolbox, text_argument};
 
-/// Its name.
 pub(super) const NAME: &str = READ_TOOL;
 
 pub(super) fn definition() -> ToolDef {

@@ -21,7 +21,6 @@ use crate::tasks::Ended;
 /// How a call stands before it is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It can be made.
     Ready,
     /// It would have to wait for a person's yes, and can be made by this entry of `always_allow`.
     Allowed(String),
@@ -31,22 +30,17 @@ pub(crate) enum Verdict {
     Refused(String),
 }
 
-/// What a call came to.
 pub(crate) struct Used {
     /// The result, whole; of a call that failed, the error.
     pub(crate) output: ToolOutput,
-    /// How it ended.
     pub(crate) outcome: ToolOutcome,
-    /// What went wrong.
     pub(crate) error: Option<String>,
-    /// Whose text the result holds.
     pub(crate) voices: Voices,
     /// What is to be journalled with the result.
     pub(crate) events: Vec<Event>,
 }
 
 impl Used {
-    /// A call that was not made.
     pub(crate) fn not_made(outcome: ToolOutcome, reason: String) -> Self {
         Self::failed(outcome, reason, Voices::default())
     }
@@ -57,7 +51,6 @@ impl Used {
     }
 }
 
-/// A result of a tool of our own.
 pub(super) struct Found {
     pub(super) text: String,
     pub(super) voices: Voices,
@@ -65,7 +58,6 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Of nobody else's text.
     pub(super) fn own(text: String) -> Self {
         Self { text, voices: Voices::default(), events: Vec::new() }
     }
@@ -213,7 +205,6 @@ pub fn effect_of_builtin(name: &str) -> Effect {
     if name == MEMORY_SAVE { Effect::Changes } else { Effect::Reads }
 }
 
-/// What calling a tool does.
 pub(crate) fn effect_of(shared: &Shared, name: &str) -> Effect {
     match name {
         name if super::is_builtin(name) => effect_of_builtin(name),

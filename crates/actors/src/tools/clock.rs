@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-/// Its name.
 pub(super) const NAME: &str = "time";
 
 pub(super) fn definition() -> ToolDef {

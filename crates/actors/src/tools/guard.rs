@@ -128,9 +128,7 @@ impl<'a> Guard<'a> {
 /// What an artifact holds the whole of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Content<'a> {
-    /// A result of this tool.
     Result(&'a str),
-    /// A message.
     Message(Seq),
 }
 

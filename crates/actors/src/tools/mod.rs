@@ -26,13 +26,11 @@ pub use call::effect_of_builtin;
 pub(crate) use call::{Used, Verdict, effect_of};
 pub(crate) use guard::{Content, Guard, keep};
 
-/// Most results of a search.
 const HITS_MAX: usize = 10;
 
 /// The tool by which memories are saved.
 const MEMORY_SAVE: &str = "memory_save";
 
-/// A tool that cannot be offered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTool {
     /// Two have that name, or it is that of a built-in one.
@@ -108,7 +106,6 @@ pub fn all_tools(others: &[Arc<dyn Tool>]) -> Result<Vec<ToolDef>, BadTool> {
     Ok(tools)
 }
 
-/// The tools of one channel.
 pub(crate) struct Toolbox {
     shared: Arc<Shared>,
     cell: Arc<Cell>,

@@ -22,7 +22,6 @@ const ASKS_MAX: u32 = 8;
 /// Longest that an edit of a question may take.
 const EDIT_LIMIT: Duration = Duration::from_secs(10);
 
-/// The delivery of a question.
 fn question_id(channel: &ChannelId, turn: &TurnId, approval: &ApprovalId) -> OutboxId {
     OutboxId::from(format!("{channel}:{turn}:ask:{approval}"))
 }
@@ -37,7 +36,6 @@ pub(super) struct Answers {
     denied: BTreeSet<String>,
 }
 
-/// A request that was made.
 pub(super) struct Asked<'a> {
     pub(super) approval: Approval,
     waiting: Waiting<'a>,
@@ -77,7 +75,6 @@ impl Turn {
         Ok(out)
     }
 
-    /// Somebody is being asked.
     pub(super) fn is_asking(&self) -> bool {
         self.answers.lock().open > 0
     }

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use crate::failure;
 
-/// The time that a turn has.
 pub(super) struct Budget {
     limit: Duration,
     /// When it is over; none while the clock stands still.
@@ -19,7 +18,6 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// It begins now.
     pub(super) fn new(limit: Duration) -> Self {
         Self { limit, deadline: watch::Sender::new(Some(Instant::now() + limit)), why: Mutex::default() }
     }
@@ -34,7 +32,6 @@ impl Budget {
         self.why.lock().clone().unwrap_or_else(|| failure::too_long(self.limit))
     }
 
-    /// The clock stands still.
     pub(super) fn hold(&self) {
         self.deadline.send_replace(None);
     }
@@ -48,7 +45,6 @@ impl Budget {
         });
     }
 
-    /// Returns when the time is over.
     pub(super) async fn is_over(&self) {
         let mut changes = self.deadline.subscribe();
         loop {

@@ -109,7 +109,6 @@ async fn timed<T, E>(model: String, request: impl Future<Output = Result<T, E>>)
     result
 }
 
-/// One request, streamed.
 async fn stream(cell: Arc<Cell>, show: Option<Arc<Show>>, request: ChatRequest) -> Result<Call, ModelError> {
     let hub = &cell.hub;
     let mut events = cell.model().stream(request);

@@ -36,16 +36,13 @@ pub(super) struct Tries {
     pauses: ExponentialBackoff,
     /// Overflows of the model under way.
     overflows: u32,
-    /// Overflows of all models.
     all_overflows: u32,
     /// Models that refused this very request: asking them again is no use.
     refused: BTreeSet<String>,
-    /// The last failure of each model.
     errors: BTreeMap<String, ModelError>,
 }
 
 impl Tries {
-    /// Nothing yet.
     pub(super) fn new(shared: &Shared) -> Self {
         let limits = &shared.limits();
         let pauses = ExponentialBuilder::default()

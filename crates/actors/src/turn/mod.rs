@@ -41,30 +41,22 @@ pub(crate) use patience::note_id;
 /// Longest that an answer waits for memories.
 const RECALL_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a turn runs with.
 pub(crate) struct TurnArgs {
     /// What all actors share.
     pub(crate) shared: Arc<Shared>,
-    /// The channel.
     pub(crate) cell: Arc<Cell>,
-    /// The way to its actor.
     pub(crate) turn: TurnLink,
-    /// What the chat sees meanwhile.
     pub(crate) show: Option<Arc<Show>>,
-    /// Where its time goes.
     pub(crate) times: Arc<Times>,
 }
 
 /// Who says that the window is too full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Our own measure.
     Tier,
-    /// The model.
     Overflow,
 }
 
-/// The answer of a turn.
 #[derive(Debug)]
 pub(crate) struct Said {
     /// The reply; the channel gives it its number.
@@ -79,7 +71,6 @@ pub(crate) struct Said {
     pub(crate) cut: bool,
 }
 
-/// How a turn ended.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// The answer, or why there is none.
@@ -116,12 +107,10 @@ pub(crate) async fn run(args: TurnArgs) -> Run {
     Run { result, shown }
 }
 
-/// A turn under way.
 struct Turn {
     args: TurnArgs,
     /// The agent as it was when the turn began.
     agent: Arc<AgentRuntime>,
-    /// How long it may take.
     budget: Arc<Budget>,
     /// How it bears a model that does not answer.
     patience: Patience,

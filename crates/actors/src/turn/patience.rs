@@ -25,11 +25,8 @@ pub(crate) fn note_id(channel: &ChannelId, turn: &TurnId) -> OutboxId {
 
 /// How a turn bears a model that does not answer.
 pub(super) struct Patience {
-    /// It is a chat: people are told.
     is_chat: bool,
-    /// They have been.
     told: bool,
-    /// It waits.
     waits: bool,
     /// When the first call failed since one succeeded last.
     since: Option<Instant>,
@@ -72,19 +69,16 @@ impl Patience {
         }
     }
 
-    /// It waits already.
     pub(super) fn waits(&self) -> bool {
         self.waits
     }
 
-    /// A call failed.
     pub(super) fn failed(&mut self) {
         self.since.get_or_insert_with(Instant::now);
     }
 }
 
 impl Turn {
-    /// A call succeeded.
     pub(super) fn calm(&mut self) {
         self.patience.since = None;
         self.budget.note(None);

@@ -18,7 +18,6 @@ use super::{Turn, draft_entry};
 use crate::notice::Notice;
 use crate::tools::{Guard, Toolbox, Used, Verdict, effect_of};
 
-/// Most calls under way at once.
 const PARALLEL_MAX: usize = 16;
 
 /// Most calls of one answer; what is beyond is not made.
@@ -29,14 +28,12 @@ struct Planned<'a> {
     ordinal: usize,
     call: ToolCall,
     effect: Effect,
-    /// Why it is not made.
     refused: Option<String>,
     asked: Option<Asked<'a>>,
     /// The entry of `always_allow` by which nobody is asked.
     allowed_by: Option<String>,
 }
 
-/// A call that has ended.
 struct Done {
     call: ToolCall,
     used: Used,
@@ -94,7 +91,6 @@ impl Turn {
         self.step(events).await
     }
 
-    /// A call for the log of calls.
     fn noted(&self, call: &ToolCall, effect: Effect, used: &Used, duration_ms: u64) -> ToolUse {
         let turn =
             self.args.cell.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));

@@ -41,7 +41,6 @@ struct Held<'a> {
 }
 
 impl Job {
-    /// The summary by that model.
     pub(super) async fn by(&self, candidate: &Candidate) -> Result<Draft, Stop> {
         let draft = match self.run.work {
             Work::Merge { .. } => self.merge(candidate).await?,
@@ -169,7 +168,6 @@ impl Job {
         info.tools && !learnt && !self.effort.lacks_tools(&info.id)
     }
 
-    /// The checkpoint after a chunk.
     fn together(
         &self,
         candidate: &Candidate,
@@ -288,7 +286,6 @@ impl Job {
         Ok(draft(join(&copied, &text), candidate.model.info().id.clone()))
     }
 
-    /// What it wrote cannot be used.
     fn refused(&self, candidate: &Candidate, rejection: &Rejection) -> Stop {
         let model = &candidate.model.info().id;
         tracing::warn!(channel = %self.cell.id, run = %self.run.id, model = %model, rejection = rejection.code(),
@@ -356,7 +353,6 @@ struct Shown<'a> {
 
 /// A request, and what its answer is held against.
 struct Step<'a> {
-    /// Entries that it covers.
     n: usize,
     request: ChatRequest,
     held: Held<'a>,

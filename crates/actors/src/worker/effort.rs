@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 /// The time that a run may take, and what its attempts found out about models.
 pub(crate) struct Effort {
-    /// The run.
     pub(crate) run: RunId,
     limit: Duration,
     known: Mutex<Known>,
@@ -37,17 +36,14 @@ impl Effort {
         self.limit.saturating_sub(self.known.lock().since.elapsed())
     }
 
-    /// The limit itself.
     pub(crate) fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// A chunk is finished.
     pub(crate) fn got_on(&self) {
         self.known.lock().since = Instant::now();
     }
 
-    /// Why a model is not asked again.
     pub(crate) fn barred(&self, model: &str) -> Option<String> {
         self.known.lock().barred.get(model).cloned()
     }
@@ -62,7 +58,6 @@ impl Effort {
         self.known.lock().without_tools.contains(model)
     }
 
-    /// A model takes no tools.
     pub(crate) fn without_tools(&self, model: &str) {
         self.known.lock().without_tools.insert(model.to_owned());
     }

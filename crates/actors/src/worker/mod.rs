@@ -28,7 +28,6 @@ use crate::shared::Shared;
 /// The embedded model: it reads entries as they are, at no cost.
 const OFFLINE: &str = "offline";
 
-/// What an attempt has made.
 #[derive(Debug, Clone)]
 pub(crate) struct Made {
     /// The summary and its memories, checked.
@@ -38,7 +37,6 @@ pub(crate) struct Made {
 /// Why an attempt has made nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
-    /// Why.
     pub(crate) reason: String,
     /// What the model's server asks us to wait.
     pub(crate) retry_after_ms: Option<u64>,
@@ -53,13 +51,9 @@ impl Failure {
     }
 }
 
-/// Why a model made no summary.
 enum Stop {
-    /// This one did not; the next may.
     Model {
-        /// Why, for people.
         reason: String,
-        /// What its server said.
         error: Option<ModelError>,
     },
     /// None is to be asked any more.
@@ -77,13 +71,11 @@ impl Stop {
     }
 }
 
-/// What a run works on.
 struct Sources {
     entries: Arc<[Arc<Entry>]>,
     summaries: Arc<[Summary]>,
 }
 
-/// One attempt.
 struct Job {
     cell: Arc<Cell>,
     run: Run,
@@ -268,7 +260,6 @@ impl Job {
         Stop::Digest(format!("no summary within {} s (timeout_secs)", self.effort.limit().as_secs()))
     }
 
-    /// Counts what a call took.
     fn took(&self, usage: Usage) {
         self.spent.fetch_add(usage.tokens(), Ordering::Relaxed);
     }

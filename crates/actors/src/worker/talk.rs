@@ -27,7 +27,6 @@ pub(super) struct Said {
     pub(super) cut_off: bool,
 }
 
-/// The talk.
 pub(super) struct Talk<'a> {
     pub(super) job: &'a Job,
     pub(super) candidate: &'a Candidate,
@@ -131,7 +130,6 @@ impl Talk<'_> {
         }
     }
 
-    /// Keeps a memory, once.
     pub(super) fn keep(&mut self, memory: DraftMemory) {
         if !self.memories.contains(&memory) {
             self.memories.push(memory);

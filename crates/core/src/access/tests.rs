@@ -8,7 +8,6 @@ fn set(ids: &[&str]) -> BTreeSet<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()
 }
 
-/// Serves nothing and nobody.
 fn closed() -> AccessPolicy {
     AccessPolicy {
         agent: "main".into(),

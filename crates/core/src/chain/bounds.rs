@@ -63,7 +63,6 @@ mod tests {
     enum Seen {
         Took(u64),
         Refused(u64),
-        /// A further try of the same call.
         Again(u64),
     }
     use Seen::{Again, Refused, Took};

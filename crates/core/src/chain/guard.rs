@@ -6,7 +6,6 @@ use crate::settings::WindowGuard;
 /// What the window guard says of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Guarded {
-    /// Its window is large enough.
     Fine,
     /// It is used; this is to be known about it.
     Warned(String),

@@ -13,7 +13,6 @@ pub struct CoolDowns {
     pub failing: Duration,
     /// After the first refusal for too many requests, when the server names no time itself.
     pub limited: Duration,
-    /// Longest of these two.
     pub max: Duration,
     /// After a refusal of the key: that does not mend itself.
     pub auth: Duration,
@@ -67,14 +66,12 @@ pub struct Trouble {
     pub code: &'static str,
     /// The error in words, cut to a line.
     pub message: String,
-    /// When.
     pub at: Timestamp,
 }
 
 /// How a model is, as far as its last calls showed. Well until one failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Health {
-    /// It is let alone until then.
     until: Option<Timestamp>,
     /// The longest that any of its cool-downs may still last, so that a clock that was set back does not prolong it.
     span: SignedDuration,
@@ -90,7 +87,6 @@ pub struct Health {
 const MESSAGE_MAX: usize = 200;
 
 impl Health {
-    /// A call failed.
     pub fn failed(&mut self, error: &ModelError, now: Timestamp, cool_downs: &CoolDowns) {
         self.trouble = Some(Trouble { code: error.code(), message: line(error), at: now });
         let failures =

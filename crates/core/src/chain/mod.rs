@@ -26,7 +26,6 @@ pub struct Standing {
     /// It is never asked: the window guard passes it over, its prompt and tools leave no room for a conversation, or it
     /// has refused this very request.
     pub refused: bool,
-    /// It is let alone until then.
     pub cooling_until: Option<Timestamp>,
     /// The window as it is fits into it, below the emergency tier.
     pub fits: bool,
@@ -49,7 +48,6 @@ impl Standing {
     }
 }
 
-/// Which model is asked next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pick {
     /// This one, by its place in the chain: it is well, as far as anybody knows.
@@ -60,7 +58,6 @@ pub enum Pick {
 }
 
 impl Pick {
-    /// Its place in the chain.
     pub fn idx(self) -> usize {
         match self {
             Self::Well(idx) | Self::Cooling(idx) => idx,

@@ -31,7 +31,6 @@ const LIST_TOKENS: u64 = 8;
 /// Why a draft is not fit to be a summary.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// It has no words.
     #[error("the summary is empty")]
     Empty,
     /// Next to nothing would be freed by it.
@@ -41,13 +40,11 @@ pub enum Rejection {
     Grown {
         /// Tokens of the summary as the window has it.
         summary: u64,
-        /// Most that it may take.
         most: u64,
     },
     /// It is about something else, or about nothing.
     #[error("the summary shares next to no words with its source")]
     Unrelated,
-    /// The model was cut off.
     #[error("the summary was cut off at the token limit")]
     Truncated,
     /// It is not a summary: a tool call written as text, bare headings, a bare code fence.
@@ -59,7 +56,6 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// Its name in logs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Empty => "empty",
@@ -179,7 +175,6 @@ pub fn commit(
     Some(events)
 }
 
-/// The end of a run with a draft.
 pub(super) fn end_with(
     conversation: &Conversation,
     agent: &AgentSettings,

@@ -45,7 +45,6 @@ pub use transcript::{
 /// What an attempt of a run has made.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Draft {
-    /// The summary's text.
     pub text: String,
     /// The model that wrote it, or [`crate::summary::MADE_BY_DIGEST`].
     pub made_by: String,
@@ -65,10 +64,7 @@ pub struct Draft {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     /// The next attempt may begin at that time.
-    Retry {
-        /// When.
-        at: Timestamp,
-    },
+    Retry { at: Timestamp },
     /// Attempts are used up: the digest stands in, for a run that takes one ([`crate::event::Run::takes_digest`]).
     Digest,
 }

@@ -19,7 +19,6 @@ use crate::window::measure;
 /// What the compactor should do now.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// Nothing.
     Idle,
     /// Nothing before that time (back-off after failures).
     WaitUntil(Timestamp),
@@ -123,7 +122,6 @@ pub fn request_manual(
 pub struct NothingToCompact {
     /// Messages that stand in the window as themselves.
     pub messages: u64,
-    /// Their turns.
     pub turns: u64,
     /// Their tokens, after correction.
     pub tokens: u64,
@@ -136,7 +134,6 @@ pub struct NothingToCompact {
 }
 
 impl NothingToCompact {
-    /// Of a conversation.
     pub fn of(conversation: &Conversation, agent: &AgentSettings) -> Self {
         let correction = conversation.correction(&agent.model);
         let sums = |turns: &[Span]| {
@@ -345,7 +342,6 @@ impl<'a> Planner<'a> {
         self.sealed(Trigger::Messages, &candidates, self.n_live() - most + share)
     }
 
-    /// Until when a run waits.
     fn waits(&self, run: &Run) -> Option<Timestamp> {
         let failed = if run.trigger.is_deferrable() {
             let (first, longest) = DEFERRED;

@@ -53,7 +53,6 @@ pub fn relieve_on_overflow(conversation: &Conversation, agent: &AgentSettings, n
     room.events
 }
 
-/// Room in the making.
 struct Room<'a> {
     agent: &'a AgentSettings,
     /// The conversation as it would be after the events.

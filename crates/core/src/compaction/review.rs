@@ -21,7 +21,6 @@ const REQUEST_WORDS: usize = 12;
 /// Longest quotation of a request, in characters.
 const QUOTED_CHARS: usize = 160;
 
-/// Identifiers that a fault names.
 const NAMED_MAX: usize = 8;
 
 /// Numbers with fewer digits may be reckoned rather than copied: "for 3 days".
@@ -30,15 +29,11 @@ const COUNTED_DIGITS: usize = 2;
 /// A request that is still open at the end of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenRequest {
-    /// Who asks.
     pub who: String,
-    /// Their words, shortened.
     pub text: String,
-    /// What it is recognised by.
     words: Vec<String>,
 }
 
-/// What a summary is held against.
 #[derive(Debug, Clone, Default)]
 pub struct Source {
     /// All that its author was shown, without case and without commas between digits.
@@ -67,7 +62,6 @@ impl Source {
         Self { request: open_request(entries), ..Self::of(&text, beside) }
     }
 
-    /// The source of a merge.
     pub fn of_summaries<'a>(sources: &[Summary], beside: impl IntoIterator<Item = &'a str>) -> Self {
         let mut text = String::new();
         for source in sources {
@@ -117,7 +111,6 @@ pub enum Fault {
     TooLong {
         /// Its tokens.
         tokens: u64,
-        /// The cap.
         cap_tokens: u64,
     },
 }
@@ -144,7 +137,6 @@ impl std::fmt::Display for Fault {
 }
 
 impl Fault {
-    /// Its name in logs and metrics.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoSections => "no_sections",
@@ -311,7 +303,6 @@ pub fn mend(text: &str, faults: &[Fault], source: &Source) -> Result<String, Rej
 }
 
 impl OpenRequest {
-    /// Enough of its words are there.
     fn stands_in(&self, text: &str) -> bool {
         let there: HashSet<String> = content_words(text).into_iter().collect();
         let n_there = self.words.iter().filter(|word| there.contains(*word)).count();

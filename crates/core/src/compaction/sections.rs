@@ -9,26 +9,21 @@ use crate::tokens::estimate;
 /// A section of a summary, in the order of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Section {
-    /// What is aimed at.
     Goal,
     /// What binds, and how things are wished.
     Constraints,
     /// Done, in progress, blocked; files and how they changed; errors and their resolution.
     Progress,
-    /// What was decided, and why.
     Decisions,
     /// What is being talked about, and what is owed to whom.
     Active,
-    /// What comes next.
     NextSteps,
     /// How people stand with each other.
     Mood,
-    /// All else that must not be lost.
     Critical,
 }
 
 impl Section {
-    /// All, in their order.
     pub const ALL: [Self; 8] = [
         Self::Goal,
         Self::Constraints,
@@ -52,7 +47,6 @@ impl Section {
         Self::Active,
     ];
 
-    /// Its heading.
     pub fn heading(self) -> &'static str {
         match self {
             Self::Goal => "Goal",
@@ -88,7 +82,6 @@ impl Section {
     }
 }
 
-/// A summary, by sections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sections {
     parts: BTreeMap<Section, String>,
@@ -122,17 +115,14 @@ impl Sections {
         sections
     }
 
-    /// It had at least one heading.
     pub fn is_headed(&self) -> bool {
         self.headed
     }
 
-    /// Nothing is said.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// What a section says.
     pub fn get(&self, section: Section) -> Option<&str> {
         self.parts.get(&section).map(String::as_str)
     }

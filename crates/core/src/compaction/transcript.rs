@@ -29,7 +29,6 @@ const QUOTED_ERRORS: usize = 2;
 /// What a transcript shows of a call's arguments, in characters.
 const CALL_CHARS: usize = 300;
 
-/// The same of one argument.
 const ARGUMENT_CHARS: usize = 80;
 
 /// The same of one that says what the call was about.
@@ -95,17 +94,13 @@ pub fn check_instruction(text: &str) -> Result<(), InstructionTooLong> {
 /// What all requests of a run share, on one model.
 #[derive(Debug, Clone, Copy)]
 pub struct Brief<'a> {
-    /// The channel.
     pub channel: &'a ChannelId,
-    /// The run.
     pub run: &'a Run,
     /// The agent on the model that summarises.
     pub reader: &'a AgentSettings,
-    /// That model takes tools.
     pub tools: bool,
     /// How far its provider counts above our estimate.
     pub correction: f64,
-    /// Placeholders for identifiers.
     pub mask: Option<&'a Mask>,
 }
 

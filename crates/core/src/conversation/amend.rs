@@ -165,7 +165,6 @@ impl Conversation {
         Ok(())
     }
 
-    /// Folds a deletion in.
     pub(super) fn delete(&mut self, message: &MessageId, seqs: &[Seq]) {
         for pending in self.pending.iter_mut().filter(|pending| pending.message.is_of(message)) {
             pending.delete();

@@ -14,9 +14,7 @@ use crate::voices::Voices;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("journal record {n} does not fit the conversation: {reason}")]
 pub struct FoldError {
-    /// The record.
     pub n: u64,
-    /// What does not fit.
     pub reason: String,
 }
 

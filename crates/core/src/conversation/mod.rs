@@ -48,16 +48,11 @@ pub const MAX_INTERRUPTIONS: u32 = 3;
 /// A message that is older than this when it is answered was told after the fact.
 const TOLD_LATER: SignedDuration = SignedDuration::from_hours(24);
 
-/// The turn under way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpenTurn {
-    /// The turn.
     pub id: TurnId,
-    /// Its first entry.
     pub first_seq: Seq,
-    /// The messages taken up.
     pub messages: Vec<MessageId>,
-    /// One of them is to be answered.
     pub addressed: bool,
     /// Unclean stops in a row that found it open.
     pub interruptions: u32,
@@ -90,7 +85,6 @@ impl OpenTurn {
 /// The draft of an answer on its way to the chat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Draft {
-    /// Its delivery.
     pub id: OutboxId,
     /// When it was first attempted, if it was and nothing is known of it since.
     pub attempted_at: Option<Timestamp>,
@@ -103,7 +97,6 @@ pub struct Draft {
 pub struct Archived {
     /// The generation.
     pub generation: Generation,
-    /// Its first entry.
     pub from_seq: Seq,
     /// Its last entry; below `from_seq` when it had none.
     pub to_seq: Seq,
@@ -116,7 +109,6 @@ pub struct Reported {
     pub model: String,
     /// What we had estimated, before correction.
     pub estimated: u64,
-    /// What the provider said.
     pub usage: Usage,
     /// When: from here on its cache grows cold.
     #[serde(default)]
@@ -128,7 +120,6 @@ pub struct Reported {
 pub struct Learnt {
     /// Its window in tokens.
     pub window_tokens: Option<u64>,
-    /// It takes no tools.
     pub no_tools: bool,
     /// The server has not named that window: it is bounded by what was taken and refused.
     #[serde(default)]
@@ -138,7 +129,6 @@ pub struct Learnt {
 /// Tokens that runs took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
-    /// When.
     pub at: Timestamp,
     /// Tokens of request and answer.
     pub tokens: u64,
@@ -147,7 +137,6 @@ pub struct Spent {
 /// The state of a channel. Changed by [`Conversation::apply`] alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
-    /// The channel.
     pub channel: ChannelId,
     /// Number of the last journal record folded in; 0 before the first.
     pub last_n: u64,
@@ -163,7 +152,6 @@ pub struct Conversation {
     pub accepted: u64,
     /// Runs ever started; the next run's ordinal derives from it.
     pub runs: u64,
-    /// Emergencies ever applied.
     #[serde(default)]
     pub emergencies: u64,
     /// What the newest emergency took out of view, while no summary stands for it.
@@ -185,9 +173,7 @@ pub struct Conversation {
     pub deleted: BTreeSet<Seq>,
     /// Accepted, not yet in a turn, first in first out.
     pub pending: VecDeque<Pending>,
-    /// The turn under way.
     pub open_turn: Option<OpenTurn>,
-    /// The run under way.
     pub run: Option<Run>,
     /// Runs that wait for it, first in first out.
     pub queued_runs: VecDeque<RunRequest>,
@@ -231,7 +217,6 @@ pub struct Conversation {
     pub recalled: Vec<MemoryId>,
     /// Their tokens in that window, before correction.
     pub recalled_tokens: u32,
-    /// Deliveries that are to be sent.
     pub owed: Vec<OutboxId>,
     /// Deliveries that did not succeed and were not given up: an operator may have them tried again.
     #[serde(default)]
@@ -253,14 +238,11 @@ pub struct Conversation {
 /// Runs that ended without a commit since the last one that had one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
-    /// How many in a row.
     pub n: u32,
-    /// When the last of them ended.
     pub last_at: Option<Timestamp>,
 }
 
 impl Conversation {
-    /// A channel without any history.
     pub fn new(channel: ChannelId) -> Self {
         Self {
             channel,

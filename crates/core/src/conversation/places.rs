@@ -4,16 +4,12 @@ use super::Conversation;
 use crate::ids::{Seq, SummaryId};
 use crate::summary::StackItem;
 
-/// The one place of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// Under a summary.
     Summary(SummaryId),
-    /// Under a marker.
     Marker,
     /// Sealed for the run under way, still in the window.
     Sealed,
-    /// In the window as itself.
     Live,
     /// Of an older generation, or of a turn that was undone.
     Archived,

@@ -26,7 +26,6 @@ impl Conversation {
         u64::from(self.pruned.get(&entry.seq).map_or(entry.tokens, |pruned| pruned.tokens))
     }
 
-    /// A live entry as it is sent.
     pub fn sent(&self, entry: &Arc<Entry>) -> Arc<Entry> {
         match self.pruned.get(&entry.seq) {
             Some(pruned) => Arc::new(as_sent(entry, pruned)),

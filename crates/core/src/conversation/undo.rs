@@ -7,30 +7,23 @@ use crate::event::Event;
 use crate::ids::{Seq, TurnId};
 use crate::turn::spans;
 
-/// A turn that was undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
-    /// The turn.
     pub turn: TurnId,
-    /// Its first entry.
     pub from_seq: Seq,
-    /// Its last entry.
     pub to_seq: Seq,
 }
 
 /// Why the last turn cannot be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UndoError {
-    /// A turn is open.
     #[error("an answer is under way; stop it first")]
     Open,
     /// There is none.
     #[error("there is nothing to take back")]
     Nothing,
-    /// A run works on it.
     #[error("the last turn is being summarised; try again when that is done")]
     Sealed,
-    /// It has left the window.
     #[error("the last turn has been summarised already and cannot be taken back")]
     Summarised,
 }

@@ -19,13 +19,9 @@ const SIZE: f64 = 0.8;
 /// How often what is left of the budget is spent anew.
 const ROUNDS: usize = 4;
 
-/// One line to extract from.
 pub(super) struct Source<'a> {
-    /// When it was said.
     pub(super) day: Option<Date>,
-    /// Who said it.
     pub(super) speaker: Option<Cow<'a, str>>,
-    /// Its sentences.
     pub(super) pieces: Vec<&'a str>,
 }
 
@@ -101,7 +97,6 @@ struct Greedy<'a> {
     places: Vec<(usize, usize)>,
     weighed: Vec<Weighed>,
     costs: Vec<u32>,
-    /// What a gain is divided by.
     sizes: Vec<f64>,
     /// What a line costs on top of its pieces.
     opening: Vec<u32>,
@@ -201,7 +196,6 @@ impl<'a> Greedy<'a> {
         estimate(&texts.join("\n"))
     }
 
-    /// What is taken, as lines.
     fn lines(&self) -> Vec<(usize, String)> {
         let mut in_order = self.taken.clone();
         in_order.sort_unstable();

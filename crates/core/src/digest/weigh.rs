@@ -15,7 +15,6 @@ const FIRST_PERSON: f64 = 1.5;
 /// What remains of a piece that only asks.
 const QUESTION: f64 = 0.5;
 
-/// Words of time, stemmed.
 const TIMES: [&str; 36] = [
     "yesterday",
     "today",

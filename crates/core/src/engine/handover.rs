@@ -9,7 +9,6 @@ use crate::event::{Event, Run, RunOutcome, Work};
 use crate::ids::{RunId, Seq};
 use crate::window::measure;
 
-/// Why those runs end.
 const REASON: &str = "this agent's context engine makes room by itself and has no runs";
 
 /// The end of the run under way and of all that are queued, as cancelled: what is sealed is live again, and whoever waits

@@ -29,27 +29,22 @@ pub const STANDARD: &str = "standard";
 /// The engine that drops the oldest turns and needs no model for it.
 pub const SLIDING: &str = "sliding";
 
-/// What an engine is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct EngineInfo {
     /// By which the configuration names it.
     pub id: &'static str,
-    /// For people.
     pub name: &'static str,
-    /// Its version.
     pub version: &'static str,
     /// It makes room by itself: it gets no runs.
     pub owns_compaction: bool,
 }
 
-/// Why room is to be made at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MakeRoom {
     /// The model is about to be called: what is due by our own measure.
     Tier,
     /// The model refused a request as too large.
     Overflow,
-    /// Somebody asked.
     Manual,
 }
 
@@ -59,7 +54,6 @@ pub enum MakeRoom {
 /// turns leave whole, and the open one never does; between two decisions the beginning of requests stays as it is; a
 /// fresh engine with the same conversation decides the same.
 pub trait ContextEngine: Send + Sync + 'static {
-    /// What it is.
     fn info(&self) -> EngineInfo;
 
     /// The channel wakes with this conversation, or it was restored after a failure: whatever was known before is void. As
@@ -131,7 +125,6 @@ pub fn due(
     }
 }
 
-/// Makes an engine.
 type Make = fn() -> Arc<dyn ContextEngine>;
 
 /// All engines by name, the default one first.

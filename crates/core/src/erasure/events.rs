@@ -110,7 +110,6 @@ impl Eraser {
         })
     }
 
-    /// Messages and turns.
     fn talk(&mut self, room: &mut Room, channel: &ChannelId, event: Event) -> Event {
         match event {
             Event::Accepted(pending) => Event::Accepted(self.accepted(room, channel, pending)),

@@ -36,7 +36,6 @@ impl Mask {
         self.person.split_once('/').map_or("", |(platform, _)| platform)
     }
 
-    /// A person's id.
     pub(super) fn person(&self, id: &mut String) {
         if *id == self.person {
             id.clone_from(&self.pseudonym);
@@ -72,7 +71,6 @@ impl Mask {
         renamed.unwrap_or_else(|_| channel.clone())
     }
 
-    /// A chat's id of a platform.
     pub(super) fn chat(&self, platform: &str, chat: &mut String) {
         if platform == self.platform() && chat == self.bare() {
             self.alias().clone_into(chat);

@@ -55,24 +55,19 @@ pub struct Figures {
     pub expired: u64,
     /// Answers, calls and results of turns that they took part in.
     pub answers: u64,
-    /// Memories that are gone.
     pub memories: u64,
     /// Memories of others that stay, and out of which their name or their words were taken.
     #[serde(skip_serializing_if = "is_zero")]
     pub memories_cleaned: u64,
-    /// Summaries made anew.
     pub summaries: u64,
-    /// Artifacts whose files are gone.
     pub artifacts: u64,
     /// Records of others out of which their name or their words were taken.
     pub mentions: u64,
     /// Private conversations that are gone as a whole.
     pub conversations: u64,
-    /// How long it took.
     pub seconds: f64,
 }
 
-/// Why a text names no person.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no person: write PLATFORM/USER, as in telegram/123456789 or local/anna")]
 pub struct BadPerson(pub String);
@@ -101,12 +96,10 @@ pub struct Eraser {
     rooms: HashMap<ChannelId, Room>,
     /// Artifacts whose files go: those of their turns, and those that hold their words.
     tainted: HashSet<(ChannelId, ArtifactId)>,
-    /// Memories that are kept.
     kept: HashSet<MemoryId>,
     /// Memories of a channel that is called otherwise.
     moved: HashMap<MemoryId, MemoryId>,
     dropped: BTreeSet<ChannelId>,
-    /// Memories that go.
     forgotten: HashSet<MemoryId>,
     /// Memories that are kept and of others.
     of_others: HashSet<MemoryId>,
@@ -187,7 +180,6 @@ impl Eraser {
         self.tainted.iter()
     }
 
-    /// What was done so far.
     pub fn figures(&self) -> Figures {
         Figures { memories_cleaned: self.cleaned.len() as u64, ..self.figures }
     }

@@ -24,7 +24,6 @@ const IDENTIFIERS_SHARE: u32 = 8;
 /// A message that no turn has taken up yet.
 #[derive(Debug)]
 struct Waiting {
-    /// As rewritten.
     pending: Pending,
     /// What it said, when it is theirs.
     said: Option<String>,
@@ -34,7 +33,6 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Room {
     waiting: HashMap<MessageId, Waiting>,
-    /// The open turn.
     pub(super) open: Option<TurnId>,
     theirs: HashSet<TurnId>,
     erased: BTreeSet<Seq>,
@@ -43,7 +41,6 @@ pub(super) struct Room {
     run: Option<Run>,
     /// Entries as rewritten that no summary stands for yet, without pictures.
     entries: Vec<Arc<Entry>>,
-    /// What they said in those.
     said: Vec<(Seq, String)>,
     undone: Vec<(Seq, Seq)>,
     deleted: BTreeSet<Seq>,
@@ -53,7 +50,6 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// They took part in that turn.
     pub(super) fn is_theirs(&self, turn: &TurnId) -> bool {
         self.theirs.contains(turn)
     }
@@ -73,7 +69,6 @@ impl Room {
         from <= to && self.erased.range(from..=to).next().is_some()
     }
 
-    /// The run under way.
     pub(super) fn run(&self) -> Option<&Run> {
         self.run.as_ref()
     }
@@ -102,7 +97,6 @@ impl Room {
         }
     }
 
-    /// A turn began.
     pub(super) fn start_turn(&mut self, turn: &TurnId, messages: &[MessageId], first: Seq) {
         self.open = Some(turn.clone());
         for (seq, message) in (first.0..).map(Seq).zip(messages) {
@@ -159,7 +153,6 @@ impl Room {
         *self = Self { waiting, theirs, erased, owed, generation, ..Self::default() };
     }
 
-    /// A run began.
     pub(super) fn start_run(&mut self, run: &Run) {
         self.run = Some(run.clone());
     }

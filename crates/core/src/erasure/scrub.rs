@@ -39,7 +39,6 @@ struct Sequence {
 /// How surely a text that has a name of theirs speaks of them. The alias stands in the place of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Naming {
-    /// By one word of a longer name.
     Part,
     /// By a name that no more than one word tells.
     Word,

@@ -29,7 +29,6 @@ const RUN_CONTENT: usize = 2;
 /// Something that they said, and nobody else, as far as the walks have come.
 #[derive(Debug, Clone)]
 pub(super) struct Own {
-    /// The record that said it first.
     pub(super) first: u64,
     /// It is a word like others: whoever else says it, and when, it is not theirs alone.
     pub(super) ordinary: bool,
@@ -50,7 +49,6 @@ pub struct Survey {
     /// Messages that no turn has taken up yet, and whether they are theirs.
     pending: HashMap<(ChannelId, MessageId), bool>,
     pub(super) turns: HashSet<(ChannelId, TurnId)>,
-    /// Entries of those turns.
     seqs: HashMap<ChannelId, BTreeSet<Seq>>,
     /// Memories of others of which nothing is out of their turns, as far as the second walk has come.
     pub(super) of_others: HashSet<MemoryId>,
@@ -88,17 +86,14 @@ impl Survey {
         }
     }
 
-    /// Who is looked for.
     pub(super) fn person(&self) -> &str {
         &self.person
     }
 
-    /// The journal knows them.
     pub fn is_known(&self) -> bool {
         self.known
     }
 
-    /// They are the author.
     pub(super) fn is_theirs(&self, author: &Author) -> bool {
         author.id == self.person
     }
@@ -119,7 +114,6 @@ impl Survey {
         self.person.split_once('/').map_or(self.person.as_str(), |(_, bare)| bare)
     }
 
-    /// The platform.
     pub(super) fn platform(&self) -> &str {
         self.person.split_once('/').map_or("", |(platform, _)| platform)
     }
@@ -136,7 +130,6 @@ impl Survey {
         }
     }
 
-    /// First walk: a record.
     pub fn hear(&mut self, record: &Record) {
         if let Some(channel) = &record.channel
             && channel.platform() == self.platform()

@@ -28,7 +28,6 @@ const PRIVATE: &str = "main/telegram/5550123";
 const ANNA: &str = "telegram/5550123";
 const BEN: &str = "telegram/7";
 
-/// A journal as it is written.
 struct Book {
     records: Vec<Record>,
     seqs: HashMap<ChannelId, u64>,

@@ -41,12 +41,10 @@ water wednesday week weekend weeks welcome went were what whatever when where wh
 will window winter wish with within without woman wonder word words work worked working works world worry worse would write \
 writing written wrong year years yellow yesterday young yours yourself";
 
-/// A word and where it stands.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Word<'a> {
     /// Its first byte.
     pub(super) start: usize,
-    /// As it is written.
     pub(super) text: &'a str,
     /// The same for all spellings that differ only in case.
     pub(super) key: u64,
@@ -58,12 +56,10 @@ impl Word<'_> {
         self.start + self.text.len()
     }
 
-    /// How many digits it has.
     pub(super) fn digits(&self) -> usize {
         self.text.bytes().filter(u8::is_ascii_digit).count()
     }
 
-    /// It has letters and digits.
     pub(super) fn is_mixed(&self) -> bool {
         self.digits() > 0 && self.text.chars().any(char::is_alphabetic)
     }
@@ -78,7 +74,6 @@ impl Word<'_> {
         !is_filler(&self.text.to_lowercase())
     }
 
-    /// Everybody uses it.
     pub(super) fn is_common(&self) -> bool {
         is_common(&self.text.to_lowercase())
     }
@@ -133,7 +128,6 @@ fn word(text: &str, start: usize, end: usize) -> Word<'_> {
     Word { start, text, key: hasher.finish() }
 }
 
-/// One key for a run of words.
 pub(super) fn run_key(words: &[Word<'_>]) -> u64 {
     let mut hasher = DefaultHasher::new();
     words.iter().for_each(|word| word.key.hash(&mut hasher));

@@ -8,13 +8,10 @@ use crate::memory::{DraftMemory, MemorySave};
 use crate::summary::Summary;
 use crate::tier::Tier;
 
-/// What made a run start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// A tier was reached.
     Threshold,
-    /// Somebody asked.
     Manual,
     /// A level of the stack is over its fan-out.
     Merge,
@@ -45,7 +42,6 @@ impl Trigger {
     }
 }
 
-/// What a run works on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]
 pub enum Work {
@@ -57,32 +53,22 @@ pub enum Work {
     Merge {
         /// The summaries, oldest first.
         sources: Vec<SummaryId>,
-        /// Their level.
         level: u32,
     },
 }
 
-/// One background compaction run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its id.
     pub id: RunId,
-    /// What made it start.
     pub trigger: Trigger,
-    /// The tier at that moment.
     pub tier: Tier,
-    /// What it works on.
     pub work: Work,
-    /// First entry of its range.
     pub from_seq: Seq,
-    /// Last entry of its range.
     pub to_seq: Seq,
-    /// Entries in its range.
     pub messages: u64,
     /// What a person asked the summary to attend to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
-    /// When it began.
     pub started_at: Timestamp,
     /// The attempt under way, from 1.
     pub attempt: u32,
@@ -97,7 +83,6 @@ pub struct Run {
     /// It was asked for in the chat, which is told how it ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tell: bool,
-    /// Why its last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// The summary that it makes again from its entries, as a person wants it.
@@ -115,15 +100,10 @@ impl Run {
 /// What the finished chunks of a long run have come to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Chunks that are finished.
     pub chunks: u32,
-    /// The last entry that they cover.
     pub to_seq: Seq,
-    /// The summary so far.
     pub text: String,
-    /// The model that wrote it.
     pub made_by: String,
-    /// Memories so far, not saved yet.
     pub memories: Vec<DraftMemory>,
     /// Messages that no model was shown for their size: their digests are added at the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -133,7 +113,6 @@ pub struct Checkpoint {
 /// A run that waits for the one under way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRequest {
-    /// What asks for it.
     pub trigger: Trigger,
     /// What a person asked the summary to attend to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,22 +122,14 @@ pub struct RunRequest {
     pub tell: bool,
 }
 
-/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunEnd {
-    /// The run.
     pub run: RunId,
-    /// What made it start.
     pub trigger: Trigger,
-    /// How it ended.
     pub outcome: RunOutcome,
-    /// Why, for people.
     pub reason: Option<String>,
-    /// The summary, when committed.
     pub summary: Option<Summary>,
-    /// The memories, when committed.
     pub memories: Vec<MemorySave>,
-    /// Entries in its range.
     pub messages: u64,
     /// Window tokens when it began, after correction.
     pub tokens_before: u64,
@@ -166,7 +137,6 @@ pub struct RunEnd {
     pub tokens_after: u64,
     /// The oldest entry that is still in the window as itself.
     pub first_kept_seq: Option<Seq>,
-    /// How long it took.
     pub duration_ms: u64,
     /// After it a range still waits for a model: see [`crate::conversation::Conversation::owes_run`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -176,27 +146,19 @@ pub struct RunEnd {
 /// The end of a run as `cairn context` lists it: without the texts. The shape is the contract's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The run.
     pub run: RunId,
-    /// What made it start.
     pub trigger: Trigger,
-    /// How it ended.
     pub outcome: RunOutcome,
-    /// Why, for people.
     pub reason: Option<String>,
     /// Window tokens when it began, after correction.
     pub tokens_before: u64,
     /// Window tokens after it, after correction.
     pub tokens_after: u64,
-    /// Entries in its range.
     pub messages: u64,
     /// The oldest entry that is still in the window as itself.
     pub first_kept_seq: Option<Seq>,
-    /// How long it took.
     pub duration_ms: u64,
-    /// How many memories it saved.
     pub memories: u64,
-    /// How large its summary came out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_size: Option<SummarySize>,
 }
@@ -208,12 +170,10 @@ pub struct SummarySize {
     pub tokens: u32,
     /// Tokens of the entries or summaries that it took the place of.
     pub source_tokens: u64,
-    /// It merged summaries.
     pub merge: bool,
 }
 
 impl RunEnd {
-    /// The end without the texts.
     pub fn to_outcome(&self) -> Outcome {
         Outcome {
             run: self.run.clone(),
@@ -239,7 +199,6 @@ pub enum RunOutcome {
     Committed,
     /// What it made was not fit to be used.
     Rejected,
-    /// It could not be made.
     Failed,
     /// Its range has been dealt with otherwise.
     Superseded,

@@ -8,9 +8,7 @@ use crate::model::Usage;
 /// How a turn ended, with what a repeated request is answered with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnEnd {
-    /// The turn.
     pub turn: TurnId,
-    /// How.
     pub outcome: TurnOutcome,
     /// The model that answered, by its id in the configuration.
     pub model: Option<String>,
@@ -26,19 +24,15 @@ pub struct TurnEnd {
 pub enum TurnOutcome {
     /// Answered by the entry `reply`.
     Answered {
-        /// The entry.
         reply: Seq,
     },
     /// A turn without an answer: messages that were not addressed to the bot.
     Unanswered,
-    /// Failed, and the user was told.
     Failed {
         /// Typed error.
         code: String,
-        /// For people.
         message: String,
     },
-    /// Cancelled by a command.
     Stopped,
     /// Given up after three unclean stops with it open.
     DeadLettered,

@@ -14,7 +14,6 @@ use crate::tool::{Effect, offered_name};
 
 pub use scan::{Suspicion, scan};
 
-/// Most tools of one server.
 pub const TOOLS_MAX: usize = 1_024;
 
 /// Most bytes of one tool's description and schema together.
@@ -26,9 +25,7 @@ pub const TOOL_BYTES_MAX: usize = 64 * 1024;
 pub enum ServerSource {
     /// A child process that speaks over its standard input and output.
     Stdio {
-        /// The program.
         command: String,
-        /// Its arguments.
         args: Vec<String>,
         /// Names of the variables that it gets.
         env: BTreeSet<String>,
@@ -38,7 +35,6 @@ pub enum ServerSource {
     },
     /// A server that listens elsewhere: streamable HTTP.
     Http {
-        /// Where.
         url: String,
         /// Names of the headers that it is sent.
         headers: BTreeSet<String>,
@@ -48,23 +44,17 @@ pub enum ServerSource {
 /// A tool as its server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolPin {
-    /// Its name at the server.
     pub name: String,
-    /// Its title, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
     #[serde(default)]
     pub description: String,
-    /// JSON schema of its arguments.
     pub schema: Value,
     /// What it says of itself: it only reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// It may destroy something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
-    /// Repeating it does no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
     /// It reaches beyond the server's own things.
@@ -73,7 +63,6 @@ pub struct ToolPin {
 }
 
 impl ToolPin {
-    /// What calling it does.
     pub fn effect(&self) -> Effect {
         Effect::of_hints(self.read_only, self.destructive)
     }
@@ -93,13 +82,9 @@ impl ToolPin {
 pub struct ServerPin {
     /// Its id in the configuration.
     pub server: String,
-    /// How it is reached.
     pub source: ServerSource,
-    /// The name that it gives itself.
     pub name: String,
-    /// Its version.
     pub version: String,
-    /// Its tools, by their names.
     pub tools: Vec<ToolPin>,
 }
 
@@ -120,11 +105,8 @@ impl ServerPin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum ToolState {
-    /// As approved.
     Approved,
-    /// Never approved.
     New,
-    /// Other than approved: blocked.
     Changed {
         /// What changed: `description`, `schema`, `hints`, `title`.
         what: Vec<String>,
@@ -235,7 +217,6 @@ fn changes_of_tool(approved: &ToolPin, now: &ToolPin) -> Vec<String> {
 pub struct Pins(pub BTreeMap<String, ServerPin>);
 
 impl Pins {
-    /// Folds a record in.
     pub fn apply(&mut self, record: &Record) {
         match &record.event {
             Event::ServerApproved { pin } => drop(self.0.insert(pin.server.clone(), pin.clone())),

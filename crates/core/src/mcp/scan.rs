@@ -10,15 +10,9 @@ use crate::window::is_invisible;
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Suspicion {
     /// It has characters without a shape, or control characters: people do not see what models read.
-    Hidden {
-        /// How many.
-        count: usize,
-    },
+    Hidden { count: usize },
     /// It speaks to the model as instructions do.
-    Instruction {
-        /// The words.
-        words: String,
-    },
+    Instruction { words: String },
 }
 
 impl std::fmt::Display for Suspicion {

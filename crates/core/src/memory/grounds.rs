@@ -52,7 +52,6 @@ impl Grounds {
         grounds
     }
 
-    /// Nothing was returned by a tool.
     pub fn is_of_people(&self) -> bool {
         self.tools.is_empty() && !self.unseen
     }

@@ -72,10 +72,8 @@ pub fn mint_id(fingerprint: &Fingerprint) -> MemoryId {
     MemoryId::new(format!("m{digits}"))
 }
 
-/// What a save does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// It is new.
     Created(Memory),
     /// It was there: one more sighting (and the higher importance).
     Sighted(Memory),

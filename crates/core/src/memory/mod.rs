@@ -18,25 +18,17 @@ pub use identity::{Change, Fingerprint, merge, mint_id};
 pub use person::{credit, speaker_of, subject_of};
 pub use scope::{BadScope, Reach, Scope, Share};
 
-/// What sort of thing a memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryKind {
-    /// Something that is so.
     Fact,
-    /// What somebody likes or wants.
     Preference,
-    /// What was decided.
     Decision,
-    /// What was noticed.
     Observation,
-    /// Who somebody is.
     Identity,
     /// What happened, or will, and when.
     Event,
-    /// What somebody aims at.
     Goal,
-    /// What is to be done.
     Todo,
 }
 
@@ -85,14 +77,12 @@ pub const TYPED: &str = "operator";
 /// [`Source::model`] of what somebody else typed in a chat in so many words.
 pub const TYPED_BY_MEMBER: &str = "member";
 
-/// Where a memory was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The channel, unless an operator typed it.
     pub channel: Option<ChannelId>,
     /// First entry of the range it came from.
     pub from_seq: Option<Seq>,
-    /// Last entry of that range.
     pub to_seq: Option<Seq>,
     /// The summary whose run extracted it.
     pub summary: Option<SummaryId>,
@@ -118,13 +108,9 @@ impl Source {
 /// A memory as the store keeps it and `--json` shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Its id.
     pub id: MemoryId,
-    /// The agent that knows it.
     pub agent: AgentId,
-    /// Who may read it.
     pub scope: Scope,
-    /// What sort of thing it is.
     pub kind: MemoryKind,
     /// The memory itself, one sentence or two.
     pub text: String,
@@ -134,9 +120,7 @@ pub struct Memory {
     pub importance: f64,
     /// How many distinct places of the history it was found in.
     pub sightings: u32,
-    /// Where it was found first.
     pub source: Source,
-    /// When it was first saved.
     pub created_at: Timestamp,
     /// When its text, kind, subject or importance last changed.
     pub updated_at: Timestamp,
@@ -144,27 +128,20 @@ pub struct Memory {
     pub recalled_at: Option<Timestamp>,
     /// How often it was put into a window.
     pub uses: u32,
-    /// The memory that replaced it.
     pub superseded_by: Option<MemoryId>,
 }
 
 /// A memory that somebody wants saved: the payload of journal events. Saving it twice changes nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemorySave {
-    /// The agent that will know it.
     pub agent: AgentId,
-    /// Who may read it.
     pub scope: Scope,
-    /// What sort of thing it is.
     pub kind: MemoryKind,
-    /// The memory itself.
     pub text: String,
-    /// Whom or what it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// 0 to 1.
     pub importance: f64,
-    /// Where it was found.
     pub source: Source,
     /// Key of the sighting: channel, summary or turn, ordinal. The same key twice counts once.
     pub sighting: String,
@@ -176,11 +153,8 @@ pub struct MemorySave {
 /// A memory as a run or a tool call proposes it, before scope and source are filled in by the channel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DraftMemory {
-    /// What sort of thing it is.
     pub kind: MemoryKind,
-    /// The memory itself.
     pub text: String,
-    /// Whom or what it is about.
     pub subject: Option<String>,
     /// 0 to 1.
     pub importance: f64,

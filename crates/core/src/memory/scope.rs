@@ -8,29 +8,20 @@ use serde::{Deserialize, Serialize};
 use super::Memory;
 use crate::ids::{ChannelId, LOCAL_PLATFORM};
 
-/// Who may read a memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Scope {
     /// Everybody who talks to the agent; fed by operators alone.
     Agent,
-    /// Whoever is in the chat.
     Chat {
-        /// Platform of the chat.
         platform: String,
         /// The chat; all its threads share the scope.
         chat: String,
     },
     /// One person, in private chats only.
-    User {
-        /// Platform of the person.
-        platform: String,
-        /// The person's id there.
-        user: String,
-    },
+    User { platform: String, user: String },
 }
 
-/// A text that is no scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a scope; write `agent`, `chat:PLATFORM/CHAT` or `user:PLATFORM/USER`")]
 pub struct BadScope(pub String);
@@ -54,23 +45,19 @@ impl Scope {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Share {
-    /// In that chat alone.
     Chat,
     /// What people said of themselves also in their own private chats.
     #[default]
     Person,
-    /// In all chats of the agent.
     Agent,
 }
 
 /// Memories that may be read together. [`Reach::of`] alone decides which of them a channel has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reach {
-    /// Those of a scope.
     Scope(Scope),
     /// What a person, `PLATFORM/USER`, said of themselves in chats with others.
     Own(String),
-    /// All memories of the agent.
     All,
 }
 
@@ -169,7 +156,6 @@ mod tests {
     const ANN_ELSEWHERE: &str = "main/discord/7";
     const LOCAL: &str = "main/local/desk";
 
-    /// The person of a private chat.
     fn with(channel: &str) -> Option<String> {
         [ANN, BOB, ANN_ELSEWHERE]
             .contains(&channel)
@@ -203,7 +189,6 @@ mod tests {
         }
     }
 
-    /// One memory of each sort.
     fn canaries() -> Vec<Memory> {
         let scope = |channel: &str| Scope::learnt_in(&channel.parse().unwrap(), with(channel).as_deref());
         let (ann, bob) = (Some("telegram/7"), Some("telegram/8"));

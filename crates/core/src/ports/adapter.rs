@@ -13,16 +13,13 @@ use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
 use crate::message::Author;
 use crate::registry::Standing;
 
-/// One message to send.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SendPart {
     /// The delivery; with `part` it is the key against doubles, where the platform takes one.
     pub delivery: OutboxId,
     /// The part, from 0.
     pub part: u32,
-    /// Where to.
     pub channel: ChannelId,
-    /// The message that it answers.
     pub reply_to: Option<MessageId>,
     /// The words, in the model's Markdown; one of those that [`Platform::split`] gave.
     pub words: String,
@@ -38,12 +35,7 @@ pub enum SendError {
     Refused(String),
     /// Certainly not sent; to be tried again.
     #[error("{reason}")]
-    Later {
-        /// When the platform says so.
-        after: Option<Duration>,
-        /// Why.
-        reason: String,
-    },
+    Later { after: Option<Duration>, reason: String },
     /// It may be there, or not: the connection broke after the request had left.
     #[error("{0}")]
     Unknown(String),
@@ -60,7 +52,6 @@ impl SendError {
     }
 }
 
-/// What a platform is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlatformTraits {
     /// How often typing is shown anew while a turn goes on.
@@ -75,15 +66,12 @@ pub struct PlatformTraits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkState {
-    /// Not connected yet.
     Connecting,
-    /// Events come in.
     Connected,
     /// The connection broke; the next attempt follows by itself.
     Reconnecting,
     /// Somebody must do something; it is tried again, seldom.
     Failed,
-    /// The daemon stops.
     Stopped,
 }
 
@@ -92,19 +80,13 @@ pub enum LinkState {
 pub struct PlatformStatus {
     /// `discord`, `telegram`.
     pub platform: String,
-    /// How the connection is.
     pub state: LinkState,
     /// The bot's own name there, where known.
     pub name: Option<String>,
-    /// Why it is not connected.
     pub reason: Option<String>,
-    /// What to do about it.
     pub hint: Option<String>,
-    /// Connected since.
     pub connected_since: Option<Timestamp>,
-    /// When anything last came in.
     pub last_inbound: Option<Timestamp>,
-    /// When anything was last sent.
     pub last_outbound: Option<Timestamp>,
     /// Time of the last round trip: a heartbeat, or a request.
     pub latency_ms: Option<u64>,
@@ -116,10 +98,8 @@ pub struct PlatformStatus {
 
 /// A chat network, for what leaves.
 pub trait Platform: Send + Sync + 'static {
-    /// Its name in channel ids.
     fn name(&self) -> &'static str;
 
-    /// What it is like.
     fn traits(&self) -> PlatformTraits;
 
     /// The words in parts that fit the platform's limit, in order. The same words always give the same parts; words
@@ -141,17 +121,13 @@ pub trait Platform: Send + Sync + 'static {
     /// Shows for a few seconds that the bot is typing. Returns when the platform has been told.
     fn typing(&self, channel: ChannelId) -> BoxFuture<'_, Result<(), SendError>>;
 
-    /// How the connection is.
     fn status(&self) -> PlatformStatus;
 }
 
-/// Why an adapter came to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}; {hint}")]
 pub struct AdapterFailure {
-    /// What happened.
     pub reason: String,
-    /// What to do.
     pub hint: String,
     /// Trying again soon does not help: a token is wrong, an intent is missing.
     pub lasting: bool,
@@ -160,9 +136,7 @@ pub struct AdapterFailure {
 /// What an adapter needs of the house to take messages in.
 #[derive(Clone)]
 pub struct AdapterPorts {
-    /// The way in.
     pub intake: Arc<dyn Intake>,
-    /// Runs commands.
     pub desk: Arc<dyn Desk>,
     /// Conversations at rest: which message was taken in last.
     pub archive: Arc<dyn Archive>,
@@ -200,7 +174,6 @@ pub trait Registry: Send + Sync + 'static {
     /// A platform gave a chat another id.
     fn migrate(&self, platform: String, from: String, to: String) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// The clock of the house.
     fn clock(&self) -> Arc<dyn Clock>;
 }
 

@@ -18,9 +18,7 @@ pub enum Progress {
     Delta(String),
     /// The model call is made anew: forget the words so far.
     Restarted,
-    /// A tool call began or ended.
     Tool {
-        /// The tool.
         name: String,
         /// `started`, `done`, `failed`.
         state: &'static str,
@@ -36,20 +34,15 @@ pub enum Progress {
 /// The end of a turn, for whoever waits for it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// Answered.
     Reply(Reply),
-    /// Not answered.
     Failed(TurnFailure),
 }
 
 /// A reply as the contract shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The turn.
     pub turn: TurnId,
-    /// The message that was answered.
     pub message: MessageId,
-    /// The words.
     pub reply: String,
     /// The model, by its id in the configuration.
     pub model: String,
@@ -67,27 +60,21 @@ pub struct Reply {
 pub struct TurnFailure {
     /// Typed error: `stopped`, `turn_failed`, `compaction_failure`, `dead_letter`, `stopping`.
     pub code: String,
-    /// For people.
     pub message: String,
-    /// What to do.
     pub hint: String,
 }
 
-/// A message that was taken in.
 pub struct Admission {
-    /// Its turn.
     pub turn: TurnId,
     /// What its turn does from here on. Ends after [`Progress::Ended`]. Dropping it cancels nothing.
     pub progress: BoxStream<'static, Progress>,
 }
 
-/// Why a message was not taken in.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// The same id was used for another text.
     #[error("message id `{0}` was used before with another text; give each message an id of its own")]
     Conflict(MessageId),
-    /// Too many messages wait.
     #[error("too many messages wait in this channel; try again in {retry_after_secs} s")]
     Busy {
         /// Seconds to wait.
@@ -98,24 +85,17 @@ pub enum Refusal {
     Limited {
         /// Seconds until there is room.
         retry_after_secs: u64,
-        /// What to tell the person.
         words: String,
         /// They have not been told since the limit was reached.
         tell: bool,
     },
-    /// The daemon starts or stops.
     #[error("the daemon is {0}; try again in a moment")]
     Unavailable(&'static str),
     /// The message answered a request for approval: it was taken as that at once, and begins no turn.
     #[error("{words}")]
-    Decided {
-        /// What to tell the person.
-        words: String,
-    },
-    /// No agent of that name.
+    Decided { words: String },
     #[error("no agent `{0}` is configured")]
     UnknownAgent(AgentId),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -27,15 +27,12 @@ pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailur
 pub use outbox::{DeliveryState, OutboxItem, OutboxStore, RegistryStore};
 pub use tools::{ArgumentCheck, ArtifactLines, ArtifactStore, LineRange, Tool, Toolset};
 
-/// Time. The only source of it.
 pub trait Clock: Send + Sync + 'static {
     /// Now, in UTC.
     fn now(&self) -> Timestamp;
 }
 
-/// A language model.
 pub trait ChatModel: Send + Sync + 'static {
-    /// What is known of it.
     fn info(&self) -> &ModelInfo;
 
     /// Its window as its server lists it; `None`: the server lists none. What the server has answered is not asked again.
@@ -59,66 +56,39 @@ pub struct Unanswered;
 pub enum StoreError {
     /// The disk is full: intake pauses until there is room.
     #[error("the disk that holds {path} is full; make room, the daemon goes on by itself")]
-    DiskFull {
-        /// The state folder.
-        path: String,
-    },
+    DiskFull { path: String },
     /// A file could not be read or written.
     #[error("{action} {path}: {message}")]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// On which file.
-        path: String,
-        /// What the system said.
-        message: String,
-    },
+    Io { action: &'static str, path: String, message: String },
     /// Something in the state folder is damaged.
     #[error("{file}, line {line}: {message}; `cairn store verify --quarantine` goes on without it")]
     Damaged {
-        /// The journal segment.
         file: String,
         /// The line, from 1.
         line: u64,
-        /// What is wrong.
         message: String,
     },
     /// Another process owns the state folder.
     #[error("the state folder {path} is in use by another daemon (process {pid})")]
-    InUse {
-        /// The state folder.
-        path: String,
-        /// Its process id, where known.
-        pid: String,
-    },
+    InUse { path: String, pid: String },
     /// A view (sled or the search index) failed; the journal is intact.
     #[error("the view `{view}` failed: {message}; `cairn store rebuild` makes it anew from the journal")]
-    View {
-        /// Which.
-        view: &'static str,
-        /// What it said.
-        message: String,
-    },
+    View { view: &'static str, message: String },
     /// A newer version of this program wrote the state folder: nothing in it was touched.
     #[error(
         "{path} has format {format}, written by cairn {written_by}; this cairn knows formats up to {known}"
     )]
     Newer {
-        /// The state folder.
         path: String,
-        /// Its format.
         format: u32,
-        /// The version that wrote it.
         written_by: String,
         /// The newest format that this program knows.
         known: u32,
     },
-    /// The store has been closed.
     #[error("the store is closed")]
     Closed,
 }
 
-/// The journal: the truth.
 pub trait Journal: Send + Sync + 'static {
     /// Appends the records together, in order, and returns once they are durable, with their numbers and times:
     /// all of them or, on error, none. Records of concurrent calls share a sync.
@@ -130,18 +100,13 @@ pub trait Journal: Send + Sync + 'static {
 pub enum Seen {
     /// Never seen (or longer ago than ids are remembered).
     New,
-    /// Accepted, its turn not ended.
     Open {
         /// Its turn as announced when it was accepted.
         turn: TurnId,
-        /// Its fingerprint.
         fingerprint: String,
     },
-    /// Its turn has ended.
     Ended {
-        /// The turn.
         turn: TurnId,
-        /// Its fingerprint.
         fingerprint: String,
         /// How it ended; a stored answer is read by its reply's `seq`.
         end: Box<crate::event::TurnEnd>,
@@ -151,7 +116,6 @@ pub enum Seen {
 /// A line of the list of channels, from the views.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChannelRow {
-    /// The channel.
     pub channel: ChannelId,
     /// When anything last happened in it.
     pub last_at: Timestamp,
@@ -190,19 +154,14 @@ pub trait Archive: Send + Sync + 'static {
         message: &MessageId,
     ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>>;
 
-    /// How a message id stands.
     fn seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>>;
 }
 
-/// What a search may look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HitKind {
-    /// An entry of the history.
     Entry,
-    /// A summary.
     Summary,
-    /// A memory.
     Memory,
 }
 
@@ -211,32 +170,24 @@ pub enum HitKind {
 pub struct Hit {
     /// The entry, or the first entry of a summary's or memory's range.
     pub seq: Option<Seq>,
-    /// Higher is better.
     pub score: f64,
-    /// When it was said or made.
     pub at: Timestamp,
-    /// Who said it.
     pub author: Option<Author>,
-    /// Its text.
     pub text: String,
-    /// What it is.
     pub kind: HitKind,
     /// Id of the summary or memory; of an entry, its platform message id or its `seq`.
     pub id: String,
 }
 
-/// What to search for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
     /// The channel whose history is searched.
     pub channel: ChannelId,
     /// Words, in any order; all are optional (OR), stop words do not count.
     pub text: String,
-    /// Only this kind.
     pub kind: Option<HitKind>,
     /// Memories are found through these scopes alone; empty: no memories.
     pub scopes: Vec<Scope>,
-    /// Most results.
     pub limit: usize,
     /// Wait a little, until everything journalled so far can be found. The command line asks for it; the model does not.
     pub settled: bool,
@@ -244,7 +195,6 @@ pub struct Query {
 
 /// Search over raw words, summaries and memories.
 pub trait Search: Send + Sync + 'static {
-    /// Best first.
     fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>>;
 
     /// Records of the journal whose words are not in the index yet: many, while it is made anew.
@@ -253,16 +203,12 @@ pub trait Search: Send + Sync + 'static {
     }
 }
 
-/// Which memories.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryFilter {
-    /// Only of this kind.
     pub kind: Option<MemoryKind>,
-    /// Only about this subject.
     pub subject: Option<String>,
     /// Only those that match these words, best first.
     pub query: Option<String>,
-    /// Most results.
     pub limit: usize,
 }
 

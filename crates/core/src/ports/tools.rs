@@ -70,7 +70,6 @@ pub trait Toolset: Send + Sync + 'static {
     }
 }
 
-/// Tools that stay as they are.
 impl Toolset for Vec<Arc<dyn Tool>> {
     fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.iter().find(|tool| tool.def().name == name).cloned()
@@ -84,18 +83,15 @@ pub struct LineRange {
     pub from: u64,
     /// Bytes of that line to pass over; within a character: up to its end.
     pub offset: u64,
-    /// Most lines.
     pub count: u64,
     /// Most bytes.
     pub max_bytes: usize,
 }
 
-/// Lines of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactLines {
     /// The lines, joined by line breaks, without one after the last.
     pub text: String,
-    /// How many.
     pub lines: u64,
     /// Bytes of the first of them that were passed over.
     pub offset: u64,

@@ -33,7 +33,6 @@ const ROOM_MIN: f64 = 0.25;
 /// A message that is to be sent shorter.
 #[derive(Debug, Clone)]
 pub struct TooLarge {
-    /// The message.
     pub entry: Arc<Entry>,
     /// The artifact that holds the whole of it already.
     pub artifact: Option<ArtifactId>,

@@ -16,7 +16,6 @@ pub use message::{TooLarge, shorten, too_large};
 pub(crate) use plan::overflow_target;
 pub use plan::{before_call, clear_seen, cold_at, pressure, shrink_seen};
 
-/// Why results were pruned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PruneCause {
@@ -45,7 +44,6 @@ impl PruneCause {
     }
 }
 
-/// How a result is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "form", rename_all = "snake_case")]
 pub enum PruneForm {
@@ -59,16 +57,13 @@ pub enum PruneForm {
         /// Characters of each.
         chars: usize,
     },
-    /// A notice alone.
     Cleared,
 }
 
 /// A result, or a message, that is sent shorter than it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrunedResult {
-    /// Its entry.
     pub seq: Seq,
-    /// How it is sent.
     #[serde(flatten)]
     pub form: PruneForm,
     /// Estimated tokens as it is sent, before correction. Always fewer than before.

@@ -177,7 +177,6 @@ fn won(event: &Event) -> u64 {
     }
 }
 
-/// A batch in the making.
 pub(super) struct Batch<'a> {
     conversation: &'a Conversation,
     agent: &'a AgentSettings,

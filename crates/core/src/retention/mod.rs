@@ -49,20 +49,16 @@ pub struct SegmentFacts {
     pub first: u64,
     /// When the next one was begun; none: nobody knows, or it is still written.
     pub closed_at: Option<Timestamp>,
-    /// It is still written.
     pub is_open: bool,
     /// Bytes of its file.
     pub bytes: u64,
-    /// It is compressed.
     pub is_packed: bool,
     /// Nothing can be taken out of it now: its words are gone, or needed, or it could not be read.
     pub is_spent: bool,
 }
 
-/// What makes the journal smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relief {
-    /// That segment is compressed.
     Compress(u64),
     /// The words that nothing needs are taken out of it.
     Expire(u64),
@@ -74,7 +70,6 @@ pub enum Relief {
 }
 
 impl RetentionSettings {
-    /// Something is to be done at all.
     pub fn is_on(&self) -> bool {
         let Self { compress_days, journal_days, journal_mib, memory_days, memory_max, memory_importance: _ } =
             self;

@@ -23,7 +23,6 @@ impl Entry {
         left
     }
 
-    /// Its words have expired.
     pub fn is_expired(&self) -> bool {
         matches!(self.parts.as_slice(), [Part::Text { text }] if text == EXPIRED_TEXT)
     }
@@ -37,7 +36,6 @@ fn no_arguments() -> Value {
 #[derive(Debug, Clone, Default)]
 pub struct InUse {
     entries: BTreeSet<Seq>,
-    /// Ranges that a run is owed.
     owed: Vec<(Seq, Seq)>,
     pending: HashSet<MessageId>,
     turn: Option<TurnId>,
@@ -87,14 +85,11 @@ impl InUse {
     }
 }
 
-/// What was found in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Words {
     /// None that could expire.
     None,
-    /// Some that are in use.
     Needed,
-    /// Some, that have been taken out.
     Expired,
 }
 

@@ -67,7 +67,6 @@ impl StackSizes {
         self.share_of(source_tokens, SUMMARY_SHARE)
     }
 
-    /// The same of a merge.
     pub fn merge(&self, source_tokens: u64) -> u64 {
         self.share_of(source_tokens, MERGE_SHARE)
     }
@@ -80,9 +79,7 @@ impl StackSizes {
 /// A merge: its sources, oldest first, and the highest level among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merge {
-    /// The summaries.
     pub sources: Vec<SummaryId>,
-    /// Their highest level.
     pub level: u32,
 }
 
@@ -101,7 +98,8 @@ pub fn due_merge(stack: &Stack, sizes: &StackSizes, fan_out: u32) -> Option<Merg
     let merge = next_merge(stack, fan_out, may)?;
     let levels = || merge.sources.iter().filter_map(|id| stack.summary(id)).map(|summary| summary.level);
     // Provisional summaries that stand between others leave uneven neighbours: those are not rewritten for that.
-    let waits = levels().any(|level| level + 2 < merge.level) && stack.summaries().any(|summary| summary.provisional);
+    let waits =
+        levels().any(|level| level + 2 < merge.level) && stack.summaries().any(|summary| summary.provisional);
     (!waits).then_some(merge)
 }
 

@@ -15,25 +15,19 @@ pub use stack::Stack;
 /// Text that stands for a range of entries. Immutable once committed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Its id.
     pub id: SummaryId,
     /// 0 for a summary of entries, one more than its sources for a merge.
     pub level: u32,
-    /// First entry it stands for.
     pub from_seq: Seq,
-    /// Last entry it stands for.
     pub to_seq: Seq,
     /// When the first of them was said.
     pub from_at: Timestamp,
-    /// When the last of them was said.
     pub to_at: Timestamp,
-    /// How many entries it stands for.
     pub messages: u64,
     /// Estimated tokens as the window renders it, before correction.
     pub tokens: u32,
     /// The model that wrote it, or `digest`.
     pub made_by: String,
-    /// The summary itself.
     pub text: String,
     /// Identifiers of its source, letter by letter, in their order; shown beside the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,9 +61,7 @@ pub const MADE_BY_DIGEST: &str = "digest";
 /// One line of a digest, with the entry that it quotes: so that a marker can be narrowed without the entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DigestLine {
-    /// The entry it was taken from.
     pub seq: Seq,
-    /// The words.
     pub text: String,
 }
 
@@ -86,13 +78,9 @@ pub enum MarkerKind {
 /// Stands in the window for a range that left it without a summary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
-    /// Why.
     pub kind: MarkerKind,
-    /// First entry it stands for.
     pub from_seq: Seq,
-    /// Last entry it stands for.
     pub to_seq: Seq,
-    /// How many entries it stands for.
     pub messages: u64,
     /// Extract of those entries, in their order; empty for a retired range.
     pub digest: Vec<DigestLine>,
@@ -124,13 +112,10 @@ impl Marker {
     }
 }
 
-/// One stone of the stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum StackItem {
-    /// A summary.
     Summary(Summary),
-    /// A marker.
     Marker(Marker),
 }
 
@@ -163,7 +148,6 @@ impl StackItem {
         }
     }
 
-    /// How many entries it stands for.
     pub fn messages(&self) -> u64 {
         match self {
             Self::Summary(summary) => summary.messages,

@@ -34,7 +34,6 @@ impl Stack {
         })
     }
 
-    /// The summary of that id.
     pub fn summary(&self, id: &SummaryId) -> Option<&Summary> {
         self.summaries().find(|summary| summary.id == *id)
     }

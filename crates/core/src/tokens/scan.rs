@@ -15,7 +15,6 @@ const RULE: u32 = 64;
 const MANY_BLANKS: u32 = 100;
 const MANY_LINES: u32 = 16;
 
-/// Counts the units of a text.
 pub fn count(text: &str) -> Counts {
     let mut scan = Scan::default();
     for c in text.chars() {
@@ -24,7 +23,6 @@ pub fn count(text: &str) -> Counts {
     scan.finish()
 }
 
-/// The run that the scanner is in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Run {
     #[default]
@@ -36,7 +34,6 @@ enum Run {
     Signs,
 }
 
-/// The word under way.
 #[derive(Debug, Clone, Copy, Default)]
 struct Word {
     ascii: u32,

@@ -11,7 +11,6 @@ pub(super) enum Class {
     Blank,
     Line,
     Punct,
-    /// A letter beyond ASCII.
     Letter(Unit),
     /// A sign that is neither letter nor ASCII.
     Sign(Unit),

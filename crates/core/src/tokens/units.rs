@@ -1,7 +1,6 @@
 //! What a text is made of, as a tokenizer sees it: words, groups of digits, runs of punctuation and white space,
 //! letters by script. Tokens never cross these units, so that a weighted sum of them follows the token count.
 
-/// How many units there are.
 pub const UNITS: usize = Unit::Other as usize + 1;
 
 /// A countable trait of a text. A weight in tokens belongs to each.
@@ -10,7 +9,6 @@ pub const UNITS: usize = Unit::Other as usize + 1;
 pub enum Unit {
     /// A word of ASCII letters; a capital inside one begins the next, as in `camelCase`.
     Word,
-    /// Its letters after the fourth.
     WordOver4,
     /// A word with one punctuation mark right before it, as in `.name`.
     Marked,
@@ -18,19 +16,14 @@ pub enum Unit {
     OddPair,
     /// A word in a string of mixed case and digits, such as base64.
     CodeWord,
-    /// The letters of such words.
     CodeLetter,
     /// A word with letters beyond ASCII.
     AccentWord,
-    /// ASCII letters of such words.
     AccentAscii,
     /// Accented and other Latin letters.
     Accent,
-    /// Up to three digits.
     Digits,
-    /// A run of ASCII punctuation.
     Punct,
-    /// Its marks after the first.
     PunctMore,
     /// Every 64 marks of a rule, where each repeats the one before.
     PunctSame,
@@ -48,33 +41,21 @@ pub enum Unit {
     Control,
     /// A word of a script beyond Latin.
     OtherWord,
-    /// Greek letters.
     Greek,
-    /// Cyrillic letters.
     Cyrillic,
     /// Those that Russian does without, on top: words of its neighbours are rarer in vocabularies.
     NotRussian,
-    /// Armenian letters.
     Armenian,
-    /// Hebrew letters.
     Hebrew,
-    /// Arabic letters.
     Arabic,
     /// Letters and signs of the Indian scripts.
     Indic,
-    /// Thai letters.
     Thai,
-    /// Lao and Tibetan letters.
     Lao,
-    /// Georgian and Burmese letters.
     Georgian,
-    /// Ethiopic letters.
     Ethiopic,
-    /// Khmer letters.
     Khmer,
-    /// Hiragana.
     Hiragana,
-    /// Katakana.
     Katakana,
     /// Han characters among themselves, as in Chinese.
     Han,
@@ -82,7 +63,6 @@ pub enum Unit {
     Traditional,
     /// Han characters in a run with kana, as in Japanese.
     Kanji,
-    /// Hangul syllables.
     Hangul,
     /// Chinese and Japanese punctuation and full-width forms.
     WidePunct,
@@ -90,17 +70,14 @@ pub enum Unit {
     Typographic,
     /// Arrows, box drawing, mathematical and other symbols.
     Symbol,
-    /// Emoji.
     Emoji,
     /// Joiners, variation selectors, skin tones.
     Joiner,
     /// Han beyond the basic plane, ancient scripts, and the like.
     Astral,
-    /// Any other letter or mark.
     Other,
 }
 
-/// How often each unit occurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts(pub [u32; UNITS]);
 
@@ -117,7 +94,6 @@ impl Counts {
         *slot = slot.saturating_add(n);
     }
 
-    /// The weighted sum.
     pub(super) fn weigh(&self, weights: &[i32; UNITS]) -> u64 {
         let sum: i64 = self.0.iter().zip(weights).map(|(n, weight)| i64::from(*n) * i64::from(*weight)).sum();
         u64::try_from(sum).unwrap_or(0)

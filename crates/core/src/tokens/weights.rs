@@ -54,7 +54,6 @@ const TABLE: [(Unit, i32); UNITS] = [
     (Unit::Other, 1500),
 ];
 
-/// The weights, by unit.
 pub(super) const MILLI_TOKENS: [i32; UNITS] = by_unit(&TABLE);
 
 /// Each unit with its weight in thousandths of a token, in their order.

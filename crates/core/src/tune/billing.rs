@@ -24,7 +24,6 @@ pub enum Caching {
         /// A shorter beginning is not kept.
         min_tokens: u64,
     },
-    /// By itself, in steps.
     Automatic {
         /// The shortest beginning that is kept.
         min_tokens: u64,
@@ -33,12 +32,9 @@ pub enum Caching {
     },
 }
 
-/// A provider's cache and prices.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Billing {
-    /// Prices.
     pub rates: Rates,
-    /// The cache.
     pub caching: Caching,
     /// Seconds after a request for which its beginning is kept.
     pub ttl_secs: u64,
@@ -95,9 +91,7 @@ impl Billing {
 /// A piece of a request: equal pieces have equal bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item {
-    /// What it is.
     pub key: u64,
-    /// Its size.
     pub tokens: u64,
 }
 

@@ -5,19 +5,15 @@ use super::sim::frame_tokens;
 use crate::agent::{AgentSettings, WindowSize};
 use crate::tier::CompactionSettings;
 
-/// Settings that are tried.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// What they are called.
     pub name: String,
-    /// The settings.
     pub settings: AgentSettings,
 }
 
 /// Absolute windows that are tried where they are smaller than the one in force, in tokens.
 const WINDOWS: [u64; 4] = [24_000, 48_000, 96_000, 200_000];
 
-/// Fan-outs that are tried.
 const FAN_OUTS: [u32; 2] = [4, 8];
 
 /// The settings in force, then what is worth a try beside them; none twice. `resize`: the window that results when the
@@ -85,10 +81,8 @@ fn fraction(keys: &mut CompactionSettings, share: f64) {
 /// Retentions that differ by less count as equal.
 pub const RETENTION_TOLERANCE: f64 = 0.02;
 
-/// What came out best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// The number of the candidate.
     pub best: usize,
     /// It does no better than the first one, which is in force.
     pub keeps_current: bool,

@@ -2,7 +2,6 @@
 
 use crate::model::Usage;
 
-/// The window before a model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
     /// The turn, from 0.
@@ -20,20 +19,13 @@ pub struct Mark {
     pub tokens: u64,
 }
 
-/// What became of a replay.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
-    /// Turns.
     pub turns: usize,
-    /// The window, call by call.
     pub points: Vec<Point>,
-    /// Committed runs over entries.
     pub compactions: Vec<Mark>,
-    /// Committed merges.
     pub merges: Vec<Mark>,
-    /// Emergencies.
     pub emergencies: Vec<Mark>,
-    /// Batches of pruning.
     pub prunings: Vec<Mark>,
     /// Tokens of all replies' requests and answers.
     pub replies: Usage,
@@ -41,7 +33,6 @@ pub struct Outcome {
     pub runs: Usage,
     /// Tokens of all of it that a plain price would have bought.
     pub billed: f64,
-    /// Of these, those of runs.
     pub billed_runs: f64,
     /// Mean over the turns of what the window retains, 0 to 1.
     pub retention: f64,

@@ -33,7 +33,6 @@ impl Said {
         Self { first, sums: Vec::new() }
     }
 
-    /// One more entry.
     pub(super) fn push(&mut self, tokens: u32) {
         let sum = self.total() + u64::from(tokens);
         self.sums.push(sum);
@@ -57,13 +56,11 @@ impl Said {
         self.before(to.next()).saturating_sub(self.before(from))
     }
 
-    /// What a range of entries counts.
     fn weight(&self, from: Seq, to: Seq) -> f64 {
         let age = |tokens: u64| (self.total() - tokens.min(self.total())) as f64 / HALF_LIFE_TOKENS;
         0.5_f64.powf(age(self.before(to.next()))) - 0.5_f64.powf(age(self.before(from)))
     }
 
-    /// The retention of a window.
     pub(super) fn retention(&self, conversation: &Conversation) -> f64 {
         let all = self.weight(self.first, Seq(conversation.next_seq.0.saturating_sub(1)));
         if all <= 0.0 {

@@ -20,7 +20,6 @@ pub struct Runs {
     pub summaries: usize,
     /// Size of a summary beside the size that it is asked to have, the median.
     pub summary_share: f64,
-    /// The same of merges.
     pub merges: usize,
     /// Size of a merge beside the size that it is asked to have, the median.
     pub merge_share: f64,

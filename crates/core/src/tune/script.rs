@@ -5,33 +5,24 @@ use jiff::{SignedDuration, Timestamp};
 /// What happens within a turn, in order. All sizes are estimated tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Somebody wrote.
     Message {
-        /// Its size.
         tokens: u32,
     },
     /// The model called tools, and their results came.
     Call {
-        /// Size of the model's entry.
         tokens: u32,
-        /// Sizes of the results.
         results: Vec<u32>,
     },
-    /// The model answered.
     Answer {
-        /// Its size.
         tokens: u32,
     },
 }
 
-/// A turn reduced to its sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptTurn {
-    /// When it began.
     pub at: Timestamp,
     /// The generation it belongs to; a new one begins with an empty window.
     pub generation: u32,
-    /// What happened.
     pub steps: Vec<Step>,
 }
 
@@ -54,7 +45,6 @@ impl Script {
         Self { turns }
     }
 
-    /// The turns, in order.
     pub fn turns(&self) -> &[ScriptTurn] {
         &self.turns
     }

@@ -40,14 +40,8 @@ const LOOKS_MAX: u32 = 64;
 /// Why a conversation cannot be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// Prompt and tools leave no room.
     #[error("system prompt and tools take {frame} of {usable} usable tokens: no room for a conversation")]
-    NoRoom {
-        /// What they take.
-        frame: u64,
-        /// Window less output reserve.
-        usable: u64,
-    },
+    NoRoom { frame: u64, usable: u64 },
     /// There is no such context engine.
     #[error("there is no context engine `{0}`")]
     NoEngine(String),
@@ -97,7 +91,6 @@ struct Sim<'a> {
     now: Timestamp,
     /// When the run under way will be done.
     done_at: Option<Timestamp>,
-    /// Nothing is due before.
     look_at: Option<Timestamp>,
     turn_idx: usize,
     n_calls: u64,

@@ -15,7 +15,6 @@ use crate::message::{Entry, Part, Role, text_of};
 use crate::model::{ChatMessage, ChatRequest, Purpose};
 use crate::summary::StackItem;
 
-/// Why no request can be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssembleError {
     /// Prompt and tools alone do not fit.
@@ -26,7 +25,6 @@ pub enum AssembleError {
     NoRoom {
         /// What prompt and tools take, after correction.
         needed: u64,
-        /// Window less output reserve.
         usable: u64,
     },
 }
@@ -157,7 +155,6 @@ fn messages(entries: &[Arc<Entry>], tail: &Tail) -> Vec<ChatMessage> {
     out
 }
 
-/// A call that awaits its result.
 struct Owed<'e> {
     call_id: String,
     result: Option<&'e Entry>,

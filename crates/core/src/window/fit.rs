@@ -22,7 +22,6 @@ pub(super) struct Draft {
     pub(super) stack_overhead: u64,
     /// Entries, oldest first.
     pub(super) entries: Vec<Arc<Entry>>,
-    /// The volatile tail.
     pub(super) tail: Tail,
     /// Entries that were shortened or left out.
     pub(super) shortened: Vec<Seq>,

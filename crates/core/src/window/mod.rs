@@ -34,15 +34,12 @@ pub struct Region {
 /// All regions; `pending` is outside usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub struct Regions {
-    /// The system prompt.
     pub system: Region,
-    /// Tool definitions.
     pub tools: Region,
     /// The summary stack, markers included.
     pub summaries: Region,
     /// Entries sealed for the run under way.
     pub sealed: Region,
-    /// All other entries.
     pub live: Region,
     /// Recalled memories and the clock, at the tail.
     pub recalled: Region,
@@ -50,10 +47,8 @@ pub struct Regions {
     pub pending: Region,
 }
 
-/// The measure of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gauge {
-    /// Regions, after correction.
     pub regions: Regions,
     /// Sum of all regions but `pending`, before correction.
     pub estimated_tokens: u64,
@@ -61,7 +56,6 @@ pub struct Gauge {
     pub tokens: u64,
     /// `tokens` / (window − output reserve).
     pub usage_ratio: f64,
-    /// Its tier.
     pub tier: Tier,
 }
 
@@ -70,7 +64,6 @@ pub struct Gauge {
 pub struct Tail {
     /// Now, for the model's sense of date.
     pub now: jiff::Timestamp,
-    /// The agent's time zone.
     pub zone: jiff::tz::TimeZone,
     /// Memories that fit the question, best first.
     pub recalled: Vec<Memory>,
@@ -78,14 +71,11 @@ pub struct Tail {
     pub last_call: bool,
 }
 
-/// A request with its measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assembled {
-    /// The request, which fits.
     pub request: ChatRequest,
     /// Its estimated tokens, before correction.
     pub estimated_tokens: u64,
-    /// After correction.
     pub tokens: u64,
     /// Entries that were shortened to make it fit (tool results, then the open turn's message), or, where that was not
     /// enough, left out; never kept so.

@@ -195,7 +195,6 @@ impl Lookup {
     /// By all tools: as things of the stack are weighed, so that no weight is too small.
     pub const ALL: Self = Self { reads: true, searches: true };
 
-    /// By what is among these tools.
     pub fn of(tools: &[ToolDef]) -> Self {
         let has = |name: &str| tools.iter().any(|tool| tool.name == name);
         Self { reads: has("history_read"), searches: has("history_search") }

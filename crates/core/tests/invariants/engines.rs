@@ -116,7 +116,6 @@ impl Stage {
         self.engine.reset(&self.sim.conversation);
     }
 
-    /// All that holds of every engine.
     fn check(&mut self) {
         let sim = &self.sim;
         sim.check_coverage();

@@ -19,7 +19,6 @@ use jiff::Timestamp;
 const GATHERED: usize = 7;
 const KEPT: usize = 3;
 
-/// Keeps the latest turns.
 #[derive(Default)]
 pub(crate) struct Latest {
     closed: Mutex<VecDeque<(TurnId, Seq)>>,

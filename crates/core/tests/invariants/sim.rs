@@ -220,7 +220,6 @@ impl Sim {
         self.use_tool("history_search", result);
     }
 
-    /// The same of that tool.
     pub(crate) fn use_tool(&mut self, name: &str, result: Option<&str>) {
         self.use_tool_for(name, result.map(|text| vec![Part::text(text)]));
     }
@@ -430,7 +429,6 @@ impl Sim {
         self.ended.push(run);
     }
 
-    /// Nothing happens for so long.
     pub(crate) fn pass(&mut self, secs: i64) {
         self.now = self.now.checked_add(SignedDuration::from_secs(secs)).unwrap();
     }

@@ -11,7 +11,6 @@ use proptest::prelude::*;
 
 use crate::sim::Sim;
 
-/// What becomes of a run.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     /// A summary of that share of what it may take.

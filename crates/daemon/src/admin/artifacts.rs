@@ -18,7 +18,6 @@ const PAGE_MAX_BYTES: usize = 1024 * 1024;
 /// Lines of a page unless asked otherwise.
 const COUNT_DEFAULT: u64 = 1_000;
 
-/// The query of a page.
 #[derive(Debug, Deserialize)]
 pub(super) struct PageParams {
     from: Option<u64>,

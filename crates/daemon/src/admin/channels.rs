@@ -14,7 +14,6 @@ use super::params::{LIMIT_MAX, Params, Segment, params, segment};
 use super::{Admin, Shared, no_such_agent};
 use crate::records::{ChannelRecord, ContextRecord};
 
-/// The query of the list.
 #[derive(Debug, Deserialize)]
 pub(super) struct ListParams {
     limit: Option<usize>,

@@ -18,40 +18,29 @@ use super::{Identity, OutboxCounts, Shared};
 use crate::adapters::statuses;
 use crate::config::Config;
 
-/// The state of a daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StatusRecord {
     /// A daemon runs. False when a command has opened the store itself.
     pub running: bool,
     /// `ready`, `starting`, `stopping`; `stopped` when none runs.
     pub state: String,
-    /// Its version.
     pub version: String,
-    /// Its process.
     pub pid: u32,
-    /// The state folder, absolute.
     pub state_dir: String,
     /// The config file; none: built-in defaults.
     pub config_file: Option<String>,
-    /// The socket it listens at.
     pub socket: Option<String>,
-    /// When it started.
     pub started_at: Timestamp,
     /// Seconds since.
     pub uptime_seconds: u64,
     /// The agents, in the order of the configuration; the first is the default one.
     pub agents: Vec<AgentStatus>,
-    /// Channels ever seen.
     pub channels: u64,
-    /// Channels awake.
     pub awake: u64,
-    /// Turns under way.
     pub turns: u64,
-    /// Compaction runs under way.
     pub runs: u64,
     /// Actors started again after a failure, since the start.
     pub restarts: u64,
-    /// The store.
     pub store: StoreStatus,
     /// What chat networks have not confirmed.
     #[serde(default)]
@@ -73,10 +62,8 @@ pub struct SpendStatus {
     pub per_day: Option<f64>,
 }
 
-/// An agent of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentStatus {
-    /// Its name.
     pub id: AgentId,
     /// The model that answers the next turn.
     pub model: String,
@@ -87,16 +74,13 @@ pub struct AgentStatus {
     pub chain: Vec<ChainStatus>,
 }
 
-/// A model of an agent's chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainStatus {
     /// Its id in the configuration.
     pub model: String,
     /// Tokens of request and answer together.
     pub window_tokens: u64,
-    /// Who set the size of the window.
     pub window_source: WindowSource,
-    /// What it does.
     pub state: ModelState,
     /// Until when it is let alone, where it is.
     pub until: Option<Timestamp>,
@@ -106,12 +90,10 @@ pub struct ChainStatus {
     pub error: Option<String>,
 }
 
-/// The store of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreStatus {
     /// Bytes of the journal.
     pub journal_bytes: u64,
-    /// Segments of the journal.
     pub segments: u64,
     /// Number of the last durable event.
     pub last: u64,
@@ -247,7 +229,6 @@ impl ChainStatus {
 }
 
 impl StatusRecord {
-    /// The status when no daemon runs.
     pub(super) fn of_stopped(identity: &Identity, agents: Vec<AgentStatus>, store: StoreStatus) -> Self {
         Self {
             running: false,

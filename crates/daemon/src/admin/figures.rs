@@ -13,7 +13,6 @@ use super::{Admin, OutboxCounts, Shared};
 use crate::adapters::statuses;
 use crate::meters::{Meters, installed};
 
-/// Prometheus' text format.
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// No scrape waits longer for the store.
@@ -61,7 +60,6 @@ fn truth(is: bool) -> f64 {
     if is { 1.0 } else { 0.0 }
 }
 
-/// How turns end.
 const TURNS: [&str; 5] = ["answered", "unanswered", "failed", "stopped", "dead_lettered"];
 
 /// Counters that alerts watch begin at 0, so that their first rise is one.
@@ -113,7 +111,6 @@ async fn now(admin: &Admin, house: &House) {
     }
 }
 
-/// What the store knows.
 async fn stored(admin: &Admin, meters: &Meters) -> Result<(), StoreError> {
     let deliveries = admin.store.deliveries().await?;
     let counts = OutboxCounts::of(&deliveries);
@@ -139,7 +136,6 @@ async fn stored(admin: &Admin, meters: &Meters) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// How the models are.
 async fn models(admin: &Admin, house: &House) {
     let Ok(agents) = admin.runtimes().await else { return };
     for agent in agents {

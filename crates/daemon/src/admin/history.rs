@@ -14,7 +14,6 @@ use super::Shared;
 use super::params::{Params, Segment, limit, params, segment};
 use crate::records::{EntryRecord, pending_records};
 
-/// The query of a history.
 #[derive(Debug, Deserialize)]
 pub(super) struct HistoryParams {
     from: Option<u64>,
@@ -22,7 +21,6 @@ pub(super) struct HistoryParams {
     limit: Option<usize>,
 }
 
-/// The query of a search.
 #[derive(Debug, Deserialize)]
 pub(super) struct SearchParams {
     q: Option<String>,

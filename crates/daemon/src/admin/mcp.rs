@@ -18,22 +18,16 @@ pub struct ServerRecord {
     /// How it is; its fields stand beside these.
     #[serde(flatten)]
     pub status: ServerStatus,
-    /// How it is reached.
     pub source: ServerSource,
-    /// The version that was approved.
     pub version: Option<String>,
-    /// Tools that were approved.
     pub tools: Vec<String>,
-    /// Agents that name tools of it.
     pub agents: Vec<String>,
 }
 
 /// A server as it shows itself now, beside what was approved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerView {
-    /// As in the list.
     pub server: ServerRecord,
-    /// What was approved.
     pub approved: Option<ServerPin>,
     /// What it shows now; its fields stand beside these.
     #[serde(flatten)]
@@ -85,7 +79,6 @@ pub(super) async fn view(roster: &Roster, id: &str) -> Result<ServerView, ApiErr
 /// Body of `POST /v1/mcp/{id}/approve`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Approve {
-    /// What was shown.
     digest: String,
     /// The tools that are approved; none: all that are not suspicious.
     #[serde(default)]

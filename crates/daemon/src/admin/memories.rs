@@ -18,7 +18,6 @@ use super::{Admin, Shared, no_such_agent};
 /// Importance of what a person typed, unless they say otherwise.
 const OPERATOR_IMPORTANCE: f64 = 0.8;
 
-/// The query of the list.
 #[derive(Debug, Deserialize)]
 pub(super) struct ListParams {
     agent: Option<String>,
@@ -29,7 +28,6 @@ pub(super) struct ListParams {
     limit: Option<usize>,
 }
 
-/// The body of an addition.
 #[derive(Debug, Deserialize)]
 pub(super) struct AddBody {
     text: String,
@@ -40,7 +38,6 @@ pub(super) struct AddBody {
     importance: Option<f64>,
 }
 
-/// The body of a correction.
 #[derive(Debug, Deserialize)]
 pub(super) struct EditBody {
     text: Option<String>,

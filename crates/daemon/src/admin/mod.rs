@@ -52,15 +52,11 @@ pub use retention::RetainRequest;
 pub(crate) use store::backup_error;
 pub use tools::{ApprovalRecord, ToolRecord, ToolUseRecord};
 
-/// What the admin API needs.
 pub struct Admin {
-    /// The store.
     pub store: Store,
     /// The actors; none when the store was opened to read from it.
     pub house: Option<House>,
-    /// The agents.
     pub roster: Arc<Roster>,
-    /// Who is paired.
     pub registry: Arc<DaemonRegistry>,
     /// The chat networks that are used; none where no daemon runs, or one inside a command.
     pub adapters: Arc<[Arc<dyn Adapter>]>,
@@ -68,30 +64,24 @@ pub struct Admin {
     pub reloader: Option<Arc<Reloader>>,
     /// Has the daemon begun anew; none where there is none, or it ends with its command.
     pub life: Option<Life>,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Who and where this daemon is.
     pub identity: Identity,
     /// Longest text of a memory, in bytes.
     pub max_text_bytes: usize,
 }
 
-/// Who and where a daemon is.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// The state folder, absolute.
     pub state_dir: PathBuf,
     /// The config file; none: built-in defaults.
     pub config_file: Option<PathBuf>,
     /// The socket it listens at; none when it serves its own process alone.
     pub socket: Option<PathBuf>,
-    /// When it started.
     pub started_at: Timestamp,
 }
 
 type Shared = Arc<Admin>;
 
-/// The routes.
 pub fn router(admin: Admin) -> Router {
     routers(admin).0
 }
@@ -199,12 +189,10 @@ impl Admin {
         Ok(agent.map(|agent| agent.settings(conversation)))
     }
 
-    /// An agent, if it is configured.
     async fn agent(&self, id: &AgentId) -> Result<Option<AgentRuntime>, ApiError> {
         self.roster.agent(id).await.map_err(|error| bad_model(&error))
     }
 
-    /// All agents.
     async fn runtimes(&self) -> Result<Vec<AgentRuntime>, ApiError> {
         self.roster.runtimes().await.map_err(|error| bad_model(&error))
     }

@@ -24,7 +24,6 @@ use crate::toolshed::Toolshed;
 
 type Shared = Arc<(Roster, Identity)>;
 
-/// The routes for reading.
 pub fn router(loaded: Arc<Loaded>, identity: Identity, toolshed: Arc<Toolshed>) -> Router {
     let roster = Roster::new(Live::new(loaded), Arc::new(NothingToFind), toolshed);
     Router::new()

@@ -18,15 +18,11 @@ const WORDS_SHOWN: usize = 200;
 /// A delivery that a platform has not confirmed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutboxRecord {
-    /// The delivery.
     pub id: OutboxId,
-    /// Where to.
     pub channel: ChannelId,
-    /// The turn that it answers.
     pub turn: TurnId,
     /// The entry that is the reply; of a note, the newest entry it is about.
     pub seq: Seq,
-    /// When it was journalled.
     pub at: Timestamp,
     /// Seconds since.
     pub age_seconds: u64,
@@ -34,25 +30,20 @@ pub struct OutboxRecord {
     pub state: String,
     /// The platform's reason, of one that is not owed.
     pub reason: Option<String>,
-    /// Parts that are there already.
     pub parts_sent: u64,
-    /// Its first words.
     pub text: String,
 }
 
 /// How many deliveries platforms have not confirmed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutboxCounts {
-    /// Still to be sent.
     pub owed: u64,
     /// The platform will not take them.
     pub dead: u64,
-    /// They may be there, or not.
     pub unknown: u64,
 }
 
 impl OutboxCounts {
-    /// Counts deliveries.
     pub(super) fn of(items: &[OutboxItem]) -> Self {
         let mut counts = Self::default();
         for item in items {

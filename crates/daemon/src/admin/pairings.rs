@@ -19,7 +19,6 @@ use crate::config::NetworkKind;
 /// What somebody is told who was let in.
 const WELCOME: &str = "You are let in: you can talk to me now.";
 
-/// How long telling them may take.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Somebody who is paired, or waits for it.
@@ -27,17 +26,13 @@ const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct PairingRecord {
     /// `PLATFORM/USER`.
     pub user: String,
-    /// Their name there.
     pub name: String,
     /// `waiting`, `paired`.
     pub state: String,
-    /// The code.
     pub code: String,
     /// The chat in which they were told the code.
     pub chat: String,
-    /// When they were told it last.
     pub asked_at: Timestamp,
-    /// When an operator let them in.
     pub approved_at: Option<Timestamp>,
     /// They were told in the chat that they are let in; only in the answer of the approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]

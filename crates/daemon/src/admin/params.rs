@@ -9,16 +9,13 @@ use serde::de::DeserializeOwned;
 /// Items of a list unless asked otherwise.
 pub(super) const LIMIT_DEFAULT: usize = 100;
 
-/// Most items of a list.
 pub(super) const LIMIT_MAX: usize = 10_000;
 
 /// Largest body of a command, in bytes.
 const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// A path's only parameter.
 pub(super) type Segment = Result<Path<String>, PathRejection>;
 
-/// A query string.
 pub(super) type Params<T> = Result<Query<T>, QueryRejection>;
 
 /// The path's parameter, or why it cannot be read.

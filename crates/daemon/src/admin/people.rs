@@ -14,12 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Shared;
 
-/// Who is to be erased.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ForgetRequest {
     /// `PLATFORM/USER`.
     pub user: String,
-    /// Only says what would go.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -34,10 +32,8 @@ pub struct ForgetRecord {
     pub figures: Figures,
 }
 
-/// Erasures of this state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErasuresRecord {
-    /// One is asked for and not done.
     pub pending: bool,
     /// Those that are done, oldest first.
     pub erasures: Vec<Erasure>,

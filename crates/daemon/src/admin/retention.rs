@@ -9,10 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::Shared;
 use crate::keeper::{Keeper, RetainRecord};
 
-/// What is asked for.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RetainRequest {
-    /// Only says what would be done.
     #[serde(default)]
     pub dry_run: bool,
 }

@@ -12,11 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Shared;
 
-/// What is asked for.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BackupCall {
-    /// Where to, an absolute path.
     dir: PathBuf,
 }
 

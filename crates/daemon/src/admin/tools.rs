@@ -17,18 +17,14 @@ use super::Shared;
 use super::params::{self, Params, Segment, segment};
 use crate::roster::Roster;
 
-/// A tool of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolRecord {
-    /// The agent.
     pub agent: String,
     /// By the name that its model knows it by.
     pub tool: String,
     /// Where it comes from: `built-in`, `linked`, or the server's id.
     pub source: String,
-    /// What calling it does.
     pub effect: Effect,
-    /// What it is for.
     pub description: String,
 }
 
@@ -37,9 +33,7 @@ pub struct ToolRecord {
 pub struct ToolUseRecord {
     /// Number of its journal record: pages go by it.
     pub n: u64,
-    /// When it was journalled.
     pub at: Timestamp,
-    /// The channel.
     pub channel: ChannelId,
     /// The call; its fields stand beside these.
     #[serde(flatten)]
@@ -49,7 +43,6 @@ pub struct ToolUseRecord {
 /// A request for a yes that waits, or was just answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRecord {
-    /// The channel.
     pub channel: ChannelId,
     /// The answer; none while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]

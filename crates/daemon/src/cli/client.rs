@@ -19,28 +19,21 @@ use tower::ServiceExt;
 use super::failure::Failure;
 use crate::sse::{self, ServerEvent};
 
-/// How calls reach a daemon.
 #[derive(Clone)]
 pub(crate) enum Client {
-    /// Over its socket.
     Socket(PathBuf),
-    /// In this process.
     Embedded(Router),
 }
 
 /// An error answer, or no answer.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// The daemon refused.
     Api {
-        /// The status.
         status: StatusCode,
-        /// What it said.
         body: ErrorBody,
         /// Seconds after which to try again.
         retry_after_secs: Option<u64>,
     },
-    /// The connection failed.
     Broken(String),
 }
 

@@ -27,18 +27,14 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Attempts at a state that another process holds: it may be another command that reads, or a daemon that starts.
 const IN_USE_ATTEMPTS: u32 = 20;
 
-/// Pause between those attempts.
 const IN_USE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Configuration and state of a command.
 pub(crate) struct Surroundings {
     /// The configuration.
     pub(crate) loaded: Arc<Loaded>,
-    /// The state folder.
     pub(crate) state: StateDir,
-    /// The environment.
     pub(crate) env: Arc<dyn Environment>,
-    /// Tools beside the built-in ones.
     tools: Tools,
     /// The configuration is wrong: the built-in defaults stand in for it, and only a running daemon may be asked.
     fault: Option<Arc<Fault>>,
@@ -46,7 +42,6 @@ pub(crate) struct Surroundings {
 
 /// A way to a daemon, and what must be closed after it.
 pub(crate) struct Session {
-    /// The way.
     pub(crate) client: Client,
     inside: Inside,
 }
@@ -150,12 +145,10 @@ impl Surroundings {
         Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone(), fault: None }
     }
 
-    /// Tools beside the built-in ones.
     pub(crate) fn tools(&self) -> &Tools {
         &self.tools
     }
 
-    /// The full name of a channel.
     pub(crate) fn channel(&self, name: &str, agent: Option<&str>) -> Result<ChannelId, Failure> {
         let agents = self.agents();
         let agent = match agent {
@@ -255,7 +248,6 @@ impl Session {
         }
     }
 
-    /// Ends it after a command.
     pub(crate) async fn finish<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
         self.close().await;
         result
@@ -275,7 +267,6 @@ pub(crate) fn listen(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::failed(format!("cannot listen for signals: {error}"), ""))
 }
 
-/// The path of a channel's call.
 pub(crate) fn channel_path(channel: &ChannelId, call: &str) -> String {
     format!("/v1/channels/{}/{call}", encode(channel.as_str()))
 }
@@ -286,7 +277,6 @@ pub(crate) fn quiet_log() -> Result<(), Failure> {
     started.map(drop).map_err(|error| Failure::failed(format!("cannot start the log: {error}"), ""))
 }
 
-/// Two names of one folder.
 pub(crate) fn same_dir(a: &Path, b: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     real(a) == real(b)
@@ -328,7 +318,6 @@ impl From<StartError> for Failure {
 /// What the system says where somebody has no right.
 const DENIED: &str = "Permission denied";
 
-/// A store that cannot be opened.
 pub(crate) fn store_failure(error: StoreError) -> Failure {
     if let StoreError::Io { path, message, .. } = &error
         && message.contains(DENIED)

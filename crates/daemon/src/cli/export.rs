@@ -14,13 +14,10 @@ use super::failure::Failure;
 use super::text::{counted, day};
 use crate::records::EntryRecord;
 
-/// Entries asked for at once.
 const PAGE: usize = 10_000;
 
-/// The folder of the days.
 const DIALOG: &str = "dialog";
 
-/// Says whose export a folder is.
 const OWNER: &str = "export.json";
 
 /// What a folder of an export says of itself.
@@ -29,30 +26,22 @@ struct Owner {
     channel: ChannelId,
 }
 
-/// What was written.
 #[derive(Debug, Serialize)]
 pub(crate) struct Exported {
-    /// The channel.
     channel: ChannelId,
-    /// The folder.
     dir: PathBuf,
     /// The files, oldest day first.
     files: Vec<DayFile>,
-    /// Entries in all of them.
     entries: u64,
 }
 
-/// A day's file.
 #[derive(Debug, Serialize)]
 struct DayFile {
-    /// Its path beneath the folder.
     file: String,
-    /// Entries in it.
     entries: u64,
 }
 
 impl Exported {
-    /// For the terminal.
     pub(crate) fn drawn(&self) -> String {
         let lines = self.files.iter().map(|file| {
             let path = self.dir.join(&file.file);
@@ -188,7 +177,6 @@ impl Days {
         }
     }
 
-    /// Puts all files in their places.
     fn finish(mut self) -> io::Result<Vec<DayFile>> {
         self.close()?;
         for day in self.counts.keys() {

@@ -8,16 +8,11 @@ use cairn_platforms::local::{ApiError, ErrorDetail};
 
 use super::{exit, out};
 
-/// A failed command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// With something to say.
     Said {
-        /// The exit code.
         code: u8,
-        /// What is wrong and where.
         message: String,
-        /// What to do.
         hint: String,
     },
     /// All has been said already; the exit code alone.

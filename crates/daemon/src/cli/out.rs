@@ -10,7 +10,6 @@ use super::failure::Failure;
 /// Width of text that goes to a pipe or a file, in columns.
 const PIPED_WIDTH: usize = 100;
 
-/// Prints a record as JSON.
 pub(crate) fn json(record: &impl Serialize) -> Result<(), Failure> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     serde_json::to_writer_pretty(&mut out, record).map_err(std::io::Error::from)?;
@@ -26,7 +25,6 @@ pub(crate) fn json_line(record: &impl Serialize) -> Result<(), Failure> {
     raw(&line)
 }
 
-/// Prints text and a line break.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
     raw(format!("{text}\n").as_bytes())
 }
@@ -39,7 +37,6 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A remark for people, on stderr.
 pub(crate) fn note(text: &str) {
     // When stderr is closed there is nobody left to tell.
     let _closed = writeln!(std::io::stderr().lock(), "{text}");

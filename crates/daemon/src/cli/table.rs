@@ -3,7 +3,6 @@
 
 use super::text::{columns, cut};
 
-/// A table under construction.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     right: &'static [usize],

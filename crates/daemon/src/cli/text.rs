@@ -32,7 +32,6 @@ pub(crate) struct Wrap {
 }
 
 impl Wrap {
-    /// Lines of so many columns.
     pub(crate) fn new(width: usize) -> Self {
         Self { width, column: 0, gap: String::new(), word: String::new() }
     }
@@ -57,7 +56,6 @@ impl Wrap {
         out
     }
 
-    /// The word that was held back.
     pub(crate) fn finish(&mut self) -> String {
         let (mut gap, word) = (std::mem::take(&mut self.gap), std::mem::take(&mut self.word));
         if word.is_empty() {

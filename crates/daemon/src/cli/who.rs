@@ -18,7 +18,6 @@ pub(crate) fn other_owner(path: &Path) -> Option<String> {
     (uid != rustix::process::geteuid().as_raw()).then(|| name(uid))
 }
 
-/// The same in words.
 pub(crate) fn owner(path: &Path) -> String {
     other_owner(path).unwrap_or_else(|| "you, and its mode forbids it".to_owned())
 }

@@ -3,9 +3,7 @@
 use super::error::Problem;
 use super::source::{Seg, Source};
 
-/// A config file under check.
 pub(super) struct Check<'s, 't> {
-    /// The file.
     pub(super) source: &'s Source<'t>,
     /// What is wrong, in the order of finding.
     pub(super) problems: Vec<Problem>,
@@ -14,7 +12,6 @@ pub(super) struct Check<'s, 't> {
 }
 
 impl<'s, 't> Check<'s, 't> {
-    /// Begins with nothing found.
     pub(super) fn new(source: &'s Source<'t>) -> Self {
         Self { source, problems: Vec::new(), warnings: Vec::new() }
     }
@@ -25,7 +22,6 @@ impl<'s, 't> Check<'s, 't> {
         self.problems.push(Problem::new(message).at(place).hint(hint));
     }
 
-    /// Checks a sum of money.
     pub(super) fn money(&mut self, path: &[Seg], value: f64) {
         if !(0.0..=1e9).contains(&value) {
             let message = format!("`{}` = {value} is no sum of money", last_key(path));
@@ -42,7 +38,6 @@ impl<'s, 't> Check<'s, 't> {
     }
 }
 
-/// The key that a path ends with.
 fn last_key(path: &[Seg]) -> &str {
     let key = path.iter().rev().find_map(|seg| match seg {
         Seg::Key(key) => Some(key.as_str()),

@@ -15,41 +15,34 @@ pub struct ConfigError {
 pub struct Problem {
     /// What is wrong, naming key and value.
     pub message: String,
-    /// Where, when it is in a file.
     pub place: Option<Place>,
-    /// What to do about it.
     pub hint: Option<String>,
 }
 
 /// A place in a file, with the line itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file.
     pub file: PathBuf,
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// The line, without secrets.
     pub text: String,
     /// Characters to underline, at least 1.
     pub width: usize,
 }
 
 impl Problem {
-    /// A problem without a place.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), place: None, hint: None }
     }
 
-    /// The same with a place.
     #[must_use]
     pub fn at(mut self, place: Option<Place>) -> Self {
         self.place = place;
         self
     }
 
-    /// The same with a remedy.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -30,9 +30,7 @@ pub(crate) fn is_id_of_one(text: &str, network: NetworkKind) -> bool {
 /// What is wrong with where a secret is said to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NoSecret {
-    /// It may be there later.
     NotYet(String),
-    /// It never will be.
     Never(String),
 }
 

@@ -11,7 +11,6 @@ use super::Loaded;
 pub struct Live(Arc<watch::Sender<Arc<Loaded>>>);
 
 impl Live {
-    /// Beginning with this one.
     pub fn new(loaded: Arc<Loaded>) -> Self {
         Self(Arc::new(watch::Sender::new(loaded)))
     }
@@ -21,7 +20,6 @@ impl Live {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Told whenever it has changed.
     pub fn changes(&self) -> watch::Receiver<Arc<Loaded>> {
         self.0.subscribe()
     }

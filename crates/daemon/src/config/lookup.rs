@@ -13,11 +13,9 @@ pub const SOCKET_PATH_MAX: usize = 107;
 pub struct StateDir {
     /// The folder, absolute. It need not exist yet.
     pub path: PathBuf,
-    /// Who named it.
     pub origin: StateOrigin,
 }
 
-/// Who named the state folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateOrigin {
     /// `--state`.
@@ -26,7 +24,6 @@ pub enum StateOrigin {
     CairnState,
     /// `$STATE_DIRECTORY`, which systemd sets.
     StateDirectory,
-    /// The user's data folder.
     UserData,
 }
 

@@ -167,7 +167,6 @@ impl Config {
     }
 }
 
-/// Reads a config file as text.
 fn read(file: &Path) -> Result<String, Problem> {
     let shown = file.display();
     let bytes = std::fs::read(file).map_err(|error| {

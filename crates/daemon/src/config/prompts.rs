@@ -6,22 +6,17 @@ use minijinja::{Environment as Templates, UndefinedBehavior, context};
 
 use super::error::{Place, Problem};
 
-/// The built-in system prompt.
 const AGENT: &str = include_str!("../../../../prompts/en/agent.md.j2");
-/// The built-in compaction prompt.
 const COMPACTOR: &str = include_str!("../../../../prompts/en/compactor.md.j2");
 
 /// Which of an agent's two prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PromptKind {
-    /// The system prompt.
     Agent,
-    /// The compaction prompt.
     Compactor,
 }
 
 impl PromptKind {
-    /// The key that names its file.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Agent => "prompt",

@@ -32,11 +32,9 @@ pub(super) fn read_key(
 
 /// The keys of the file that name where a secret is.
 pub(super) struct Named<'c> {
-    /// What it is, in a word.
     pub(super) what: &'static str,
     /// The key that names a variable, as it is written.
     pub(super) env_key: &'static str,
-    /// The variable.
     pub(super) env: &'c Option<String>,
     /// The file, as [`key_file`] found it.
     pub(super) file: &'c Option<PathBuf>,

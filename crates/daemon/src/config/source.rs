@@ -12,10 +12,8 @@ use super::secrets::is_token;
 /// Longest excerpt of a line in an error, in characters.
 const EXCERPT_MAX: usize = 160;
 
-/// A step on the way to a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Seg {
-    /// A key of a table.
     Key(String),
     /// An index of an array, from 0.
     Index(usize),
@@ -48,7 +46,6 @@ struct Found {
 }
 
 impl<'t> Source<'t> {
-    /// Parses the text as TOML.
     pub(super) fn parse(file: &Path, text: &'t str) -> Result<Self, Problem> {
         let file = file.to_owned();
         match DeTable::parse(text) {
@@ -85,7 +82,6 @@ impl<'t> Source<'t> {
         self.find(path).map(|found| self.place(found.value))
     }
 
-    /// The file sets that key.
     pub(super) fn sets(&self, path: &[Seg]) -> bool {
         self.find(path).is_some()
     }

@@ -13,7 +13,6 @@ use super::words::quoted;
 use super::{DaemonDesk, Trouble};
 use crate::cli::text::{counted, day};
 
-/// Memories of an answer.
 const SHOWN: usize = 10;
 
 /// Memories that are looked through.
@@ -176,7 +175,6 @@ pub(super) fn direct_with(call: &CommandCall) -> Option<&str> {
     call.direct.then_some(call.caller.id.as_str())
 }
 
-/// Memories as a list.
 pub(super) fn listed<'m>(memories: impl Iterator<Item = &'m Memory>) -> String {
     let lines = memories.map(|memory| {
         let seen = match memory.sightings {

@@ -25,23 +25,16 @@ use crate::registry::DaemonRegistry;
 /// What is said where nobody has said anything.
 const NOTHING_YET: &str = "Nothing has been said here yet.";
 
-/// What the desk stands on.
 pub struct DeskDeps {
-    /// The store.
     pub store: Store,
-    /// The actors.
     pub house: House,
-    /// Who is paired.
     pub registry: Arc<DaemonRegistry>,
     /// The configuration as it is now: who may what, and the agents.
     pub config: Live,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// When the daemon started.
     pub started_at: Timestamp,
 }
 
-/// The desk of a daemon.
 pub struct DaemonDesk {
     deps: DeskDeps,
 }
@@ -79,7 +72,6 @@ impl From<HouseError> for Trouble {
 }
 
 impl DaemonDesk {
-    /// A desk.
     pub fn new(deps: DeskDeps) -> Self {
         Self { deps }
     }

@@ -19,16 +19,13 @@ use crate::roster::Roster;
 use crate::toolshed::Toolshed;
 use crate::wiring;
 
-/// A group on Telegram.
 const GROUP: &str = "main/telegram/-100";
 
-/// Another.
 const OTHER: &str = "main/telegram/-200";
 
 /// Ann's private chat with the bot.
 const PRIVATE: &str = "main/telegram/7";
 
-/// Bob's.
 const BOBS: &str = "main/telegram/8";
 
 struct Fixture {

@@ -23,16 +23,13 @@ use crate::config::{Config, Live};
 /// The first pass comes so long after the start, when what is owed has been sent.
 const FIRST_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// Time between two passes.
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Memories that one pass forgets at the most.
 const FORGOTTEN_MAX: usize = 10_000;
 
-/// What a pass did, or would do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct RetainRecord {
-    /// Nothing was changed.
     pub dry_run: bool,
     /// Journal segments that were compressed.
     pub compressed: Shrunk,
@@ -40,9 +37,7 @@ pub struct RetainRecord {
     pub expired: Expired,
     /// Bytes by which the journal is still over its limit, when nothing makes it smaller any more.
     pub over_bytes: u64,
-    /// Memories that were forgotten.
     pub memories: u64,
-    /// How long it took.
     pub seconds: f64,
 }
 
@@ -60,16 +55,12 @@ impl RetainRecord {
     }
 }
 
-/// What a pass needs.
 #[derive(Clone)]
 pub struct Keeper {
-    /// The store.
     pub store: Store,
     /// `[retention]`.
     pub settings: RetentionSettings,
-    /// Whose memories there are.
     pub agents: Vec<AgentId>,
-    /// Time.
     pub clock: Arc<dyn Clock>,
 }
 

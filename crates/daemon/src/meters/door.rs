@@ -12,7 +12,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// What is allowed at the door.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// Connections that are served at once; further ones wait in the system's queue.

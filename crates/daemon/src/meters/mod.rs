@@ -25,7 +25,6 @@ static INSTALLED: OnceLock<Meters> = OnceLock::new();
 /// Agents, each with how many there are of something.
 pub(crate) type ByAgent = Vec<(String, u64)>;
 
-/// The metrics of this process.
 #[derive(Debug)]
 pub struct Meters {
     handle: PrometheusHandle,
@@ -33,13 +32,10 @@ pub struct Meters {
     memories: Mutex<Option<(Instant, ByAgent)>>,
 }
 
-/// Why there are no metrics.
 #[derive(Debug, thiserror::Error)]
 pub enum NoMeters {
-    /// A table of this crate is wrong.
     #[error("the buckets of a metric are wrong: {0}")]
     Buckets(#[from] BuildError),
-    /// Another recorder is there.
     #[error("metrics are recorded already: {0}")]
     Taken(String),
 }
@@ -84,7 +80,6 @@ fn describe() {
     }
 }
 
-/// The unit that a name ends with.
 fn unit(name: &str) -> Option<Unit> {
     let name = name.strip_suffix("_total").unwrap_or(name);
     let units = [("_seconds", Unit::Seconds), ("_bytes", Unit::Bytes), ("_ratio", Unit::Percent)];

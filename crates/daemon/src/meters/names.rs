@@ -1,11 +1,8 @@
 //! Every metric there is: its kind, its name, what it says. Prometheus shows these words; a test finds what is missing here.
 
-/// What a metric is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Kind {
-    /// It only grows.
     Counter,
-    /// It goes up and down.
     Gauge,
     /// How values are distributed over buckets with these upper bounds.
     Histogram(&'static [f64]),
@@ -29,7 +26,6 @@ const LOCK: &[f64] = &[0.000_001, 0.000_01, 0.0001, 0.001, 0.01, 0.1];
 /// Shares; the tiers begin at 0.8, 0.85 and 0.95 unless configured otherwise.
 const SHARE: &[f64] = &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0];
 
-/// All metrics, one a row.
 #[rustfmt::skip]
 pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Counter, "cairn_accepted_total", "Messages that were taken in and are durable"),

@@ -17,11 +17,8 @@ pub struct ArtifactRecord {
     /// The message that it is a copy of, while the window shows that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Seq>,
-    /// Its size.
     pub bytes: u64,
-    /// Its lines.
     pub lines: u64,
-    /// When it was stored.
     pub stored_at: Timestamp,
     /// When it was stored or the model read it last.
     pub used_at: Timestamp,
@@ -29,16 +26,13 @@ pub struct ArtifactRecord {
     pub expired_at: Option<Timestamp>,
 }
 
-/// Lines of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactPage {
-    /// The artifact.
     pub artifact: ArtifactRecord,
     /// The first line, from 1.
     pub from: u64,
     /// Bytes of that line that were passed over.
     pub offset: u64,
-    /// How many lines.
     pub count: u64,
     /// The lines, joined by line breaks.
     pub text: String,
@@ -49,14 +43,11 @@ pub struct ArtifactPage {
 /// The artifacts of a channel that have not expired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactsRecord {
-    /// How many.
     pub count: u64,
-    /// Their size together.
     pub bytes: u64,
 }
 
 impl ArtifactRecord {
-    /// The record of an artifact.
     pub fn of(artifact: &Artifact) -> Self {
         Self {
             id: artifact.id.clone(),
@@ -86,7 +77,6 @@ impl ArtifactPage {
 }
 
 impl ArtifactsRecord {
-    /// Those of a conversation.
     pub fn of(conversation: &Conversation) -> Self {
         let kept = conversation.artifacts.values().filter(|artifact| artifact.expired_at.is_none());
         kept.fold(Self::default(), |sum, artifact| Self {

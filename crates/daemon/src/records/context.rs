@@ -18,9 +18,7 @@ use super::ArtifactsRecord;
 /// The window of a channel. Tokens are after correction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextRecord {
-    /// The channel.
     pub channel: ChannelId,
-    /// Its agent.
     pub agent: AgentId,
     /// The context engine: what decides about the window.
     #[serde(default)]
@@ -32,7 +30,6 @@ pub struct ContextRecord {
     pub model_reason: Option<String>,
     /// Tokens of request and answer together.
     pub window_tokens: u64,
-    /// Who set the size of the window.
     pub window_source: WindowSource,
     /// Tokens of the window kept for the answer.
     pub output_reserve_tokens: u64,
@@ -42,9 +39,7 @@ pub struct ContextRecord {
     pub usage_ratio: f64,
     /// The tier of that ratio.
     pub tier: Tier,
-    /// Where the tiers begin.
     pub thresholds: Thresholds,
-    /// What fills the window.
     pub regions: Regions,
     /// Results of tools that are sent shorter than they are kept.
     #[serde(default)]
@@ -53,7 +48,6 @@ pub struct ContextRecord {
     pub summaries: Vec<SummaryRecord>,
     /// The markers of the stack, oldest first.
     pub markers: Vec<MarkerRecord>,
-    /// The run under way.
     pub run: Option<RunRecord>,
     /// The last ends of runs, oldest first.
     pub outcomes: Vec<Outcome>,
@@ -66,14 +60,11 @@ pub struct ContextRecord {
     pub artifacts: ArtifactsRecord,
 }
 
-/// A context engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineRecord {
     /// By which the configuration names it.
     pub id: String,
-    /// For people.
     pub name: String,
-    /// Its version.
     pub version: String,
     /// It makes room by itself: it gets no runs.
     pub owns_compaction: bool,
@@ -82,18 +73,14 @@ pub struct EngineRecord {
 /// Where the tiers begin, as usage ratios.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// The background tier.
     pub background: f64,
-    /// The aggressive tier.
     pub aggressive: f64,
-    /// The emergency tier.
     pub emergency: f64,
 }
 
 /// Results of tools, and messages, that are sent shorter than they are kept. Regions count what is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrunedRecord {
-    /// How many results.
     pub results: u64,
     /// How many messages: they are larger than what the window takes.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -102,26 +89,19 @@ pub struct PrunedRecord {
     pub tokens_won: u64,
 }
 
-/// A summary of the stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SummaryRecord {
-    /// Its id.
     pub id: SummaryId,
     /// Its level, from 0.
     pub level: u32,
-    /// First entry it stands for.
     pub from_seq: Seq,
-    /// Last entry it stands for.
     pub to_seq: Seq,
-    /// When the first was said.
     pub from_at: Timestamp,
-    /// When the last was said.
     pub to_at: Timestamp,
     /// Tokens in the window.
     pub tokens: u64,
     /// The model that wrote it, or `digest`.
     pub made_by: String,
-    /// The summary.
     pub text: String,
     /// Identifiers of its source, letter by letter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -131,42 +111,28 @@ pub struct SummaryRecord {
     pub provisional: bool,
 }
 
-/// A marker of the stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MarkerRecord {
-    /// First entry it stands for.
     pub from_seq: Seq,
-    /// Last entry it stands for.
     pub to_seq: Seq,
-    /// How many entries it stands for.
     pub messages: u64,
-    /// As the window shows it.
     pub text: String,
 }
 
-/// The run under way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// Its id.
     pub id: RunId,
-    /// What made it start.
     pub trigger: Trigger,
-    /// The tier at that moment.
     pub tier: Tier,
-    /// First entry of its range.
     pub from_seq: Seq,
-    /// Last entry of its range.
     pub to_seq: Seq,
-    /// When it began.
     pub started_at: Timestamp,
     /// The attempt under way, from 1.
     pub attempt: u32,
 }
 
-/// How estimates are corrected.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CorrectionRecord {
-    /// Running sum of our estimates.
     pub estimated: u64,
     /// Running sum of what the provider reported for them.
     pub reported: u64,

@@ -15,23 +15,15 @@ const PENDING: &str = "pending";
 pub struct EntryRecord {
     /// Its number; none while it is pending.
     pub seq: Option<Seq>,
-    /// Its turn.
     pub turn: TurnId,
     /// Its generation.
     pub generation: Generation,
-    /// When it was said.
     pub at: Timestamp,
-    /// Who it is from.
     pub role: Role,
-    /// The person, for a user's entry.
     pub author: Option<AuthorRecord>,
-    /// The platform's message id.
     pub message: Option<MessageId>,
-    /// What was said.
     pub parts: Vec<PartRecord>,
-    /// The model's tool calls.
     pub tool_calls: Vec<ToolCall>,
-    /// The tool call that it answers.
     pub tool_call_id: Option<String>,
     /// The artifact that holds the whole of a tool's result, or of a message of which the model sees head and tail.
     #[serde(default)]
@@ -45,25 +37,20 @@ pub struct EntryRecord {
     pub place: String,
 }
 
-/// A person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorRecord {
     /// `PLATFORM/USER`.
     pub id: String,
-    /// Display name.
     pub name: String,
 }
 
-/// A piece of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartRecord {
     /// `text`, `image`, `file`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The file's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

@@ -27,22 +27,15 @@ pub use history::{AuthorRecord, EntryRecord, PartRecord, pending_records};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wakefulness {
-    /// Its actor is running.
     Awake,
-    /// It rests in the store.
     Asleep,
 }
 
-/// A line of the list of channels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChannelRecord {
-    /// Its full name.
     pub channel: ChannelId,
-    /// Its agent.
     pub agent: AgentId,
-    /// Its platform.
     pub platform: String,
-    /// Whether its actor is running.
     pub state: Wakefulness,
     /// Entries of its history, of all generations.
     pub entries: u64,
@@ -50,14 +43,12 @@ pub struct ChannelRecord {
     pub usage_ratio: f64,
     /// The tier of that ratio.
     pub tier: Tier,
-    /// Summaries in its stack.
     pub summaries: u64,
     /// When anything last happened in it.
     pub last_at: Timestamp,
 }
 
 impl ChannelRecord {
-    /// The line of a conversation.
     pub fn of(conversation: &Conversation, agent: &AgentSettings, awake: bool) -> Self {
         let gauge = window::measure(conversation, agent);
         Self {
@@ -81,9 +72,7 @@ pub struct GaugeRecord {
     pub usage_ratio: f64,
     /// The tier of that ratio.
     pub tier: Tier,
-    /// The run under way.
     pub run: Option<RunId>,
-    /// Summaries in the stack.
     pub summaries: u64,
     /// Emergencies in the channel so far.
     pub emergencies: u64,
@@ -92,7 +81,6 @@ pub struct GaugeRecord {
 }
 
 impl GaugeRecord {
-    /// The gauge of a conversation.
     pub fn of(conversation: &Conversation, agent: &AgentSettings) -> Self {
         let gauge = window::measure(conversation, agent);
         Self {
@@ -117,7 +105,6 @@ pub struct CompactRecord {
     /// The end of it, when that was waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Outcome>,
-    /// It waits for the run under way.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queued: bool,
     /// The summary that it came to, when it was waited for and committed.
@@ -131,10 +118,8 @@ pub struct CompactRecord {
     pub nothing: Option<NothingToCompact>,
 }
 
-/// Room that was made at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoomRecord {
-    /// Entries that left the window.
     pub messages: u64,
     /// Window tokens before, after correction.
     pub tokens_before: u64,
@@ -145,7 +130,6 @@ pub struct RoomRecord {
 /// The answer of `POST …/new`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewGenerationRecord {
-    /// The channel.
     pub channel: ChannelId,
     /// The generation that begins.
     pub generation: Generation,
@@ -154,7 +138,6 @@ pub struct NewGenerationRecord {
 /// The answer of `POST …/stop`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopRecord {
-    /// The channel.
     pub channel: ChannelId,
     /// A turn was under way and is stopped.
     pub stopped: bool,

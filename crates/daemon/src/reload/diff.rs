@@ -75,7 +75,6 @@ fn join_lone(keys: &mut BTreeMap<String, Value>, others: &BTreeMap<String, Value
     keys.extend(joined.into_iter().map(|owner| (owner, json!("(configured)"))));
 }
 
-/// Every key with its value.
 fn keys_of(loaded: &Loaded) -> BTreeMap<String, Value> {
     let mut out = BTreeMap::new();
     // Everything in it was read from a file or is a default: it can be written.

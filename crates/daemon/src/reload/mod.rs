@@ -23,13 +23,10 @@ use crate::systemd;
 pub use diff::{Change, changes, is_live};
 pub use merge::merged;
 
-/// Sets the level of the log.
 pub type SetLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
-/// What came of a reload.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reloaded {
-    /// What is different from here on.
     pub changed: Vec<Change>,
     /// What the file says and only a restart brings about.
     pub needs_restart: Vec<Change>,
@@ -37,25 +34,20 @@ pub struct Reloaded {
     pub warnings: Vec<String>,
 }
 
-/// Why nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A model of it cannot be used.
     #[error(transparent)]
     Model(#[from] BadModel),
-    /// Its log level cannot be read.
     #[error("cannot set the log level: {0}")]
     Level(String),
-    /// The daemon stops.
     #[error("the daemon is stopping")]
     Stopping,
 }
 
 impl ReloadError {
-    /// Its typed name.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Config(_) | Self::Level(_) => "bad_config",
@@ -69,28 +61,22 @@ impl ReloadError {
 pub struct ReloadDeps {
     /// The configuration that holds.
     pub live: Live,
-    /// The agents.
     pub roster: Arc<Roster>,
-    /// The actors.
     pub house: House,
-    /// The adapters' settings.
     pub chats: Chats,
     /// The file that `--config` names.
     pub flag: Option<PathBuf>,
     /// Where the file is looked for else, and secrets are.
     pub env: Arc<dyn Environment>,
-    /// The log.
     pub set_level: SetLevel,
 }
 
-/// Reloads, one after the other.
 pub struct Reloader {
     deps: ReloadDeps,
     turn: Semaphore,
 }
 
 impl Reloader {
-    /// Nothing is read yet.
     pub fn new(deps: ReloadDeps) -> Self {
         Self { deps, turn: Semaphore::new(1) }
     }

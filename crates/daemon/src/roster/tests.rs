@@ -24,7 +24,6 @@ struct Server {
 }
 
 impl Server {
-    /// It lists that model.
     async fn start(model: Value) -> Self {
         let (asked, status) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU16::new(200)));
         let (counter, said) = (Arc::clone(&asked), Arc::clone(&status));

@@ -24,7 +24,6 @@ pub struct WindowWatch {
 }
 
 impl WindowWatch {
-    /// Starts it.
     pub fn start(roster: Arc<Roster>, house: House) -> Self {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let token = stop.clone();
@@ -38,7 +37,6 @@ impl WindowWatch {
         Self { tasks, stop }
     }
 
-    /// Ends it.
     pub async fn stop(self) {
         self.stop.cancel();
         self.tasks.wait().await;

@@ -16,18 +16,11 @@ use cairn_core::ports::Clock as _;
 
 use crate::clock::SystemClock;
 
-/// What an event says in words.
 const MESSAGE: &str = "message";
 
-/// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// For people.
-    Text {
-        /// With colours.
-        colours: bool,
-    },
-    /// One object a line.
+    Text { colours: bool },
     Json,
 }
 
@@ -42,7 +35,6 @@ where
     O: Fn() -> W,
     W: Write,
 {
-    /// Lines of that shape.
     pub(super) fn new(shape: Shape, open: O) -> Self {
         Self { shape, open }
     }
@@ -52,14 +44,10 @@ where
 #[derive(Default)]
 struct Fields(Vec<(&'static str, Shown)>);
 
-/// A field's value.
 #[derive(Clone)]
 enum Shown {
-    /// A text: in quotes for people.
     Text(String),
-    /// What shows itself: bare.
     Bare(String),
-    /// A number or a truth.
     Value(Value),
 }
 

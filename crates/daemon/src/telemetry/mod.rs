@@ -45,7 +45,6 @@ impl LogHandle {
         Ok(())
     }
 
-    /// The directives that hold.
     pub fn level(&self) -> String {
         self.level.lock().clone()
     }

@@ -143,7 +143,6 @@ impl House {
         panic!("no run after 200 messages: {}", self.context().await);
     }
 
-    /// The next end of a run.
     pub(crate) async fn run_ended(&self, events: &mut Events) -> Value {
         events.wait_for("run_ended", |_| true).await.unwrap()
     }

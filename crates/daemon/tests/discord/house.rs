@@ -18,10 +18,8 @@ pub(crate) const THREAD: u64 = 111;
 /// The window of the model, in tokens.
 const WINDOW: u64 = 8_000;
 
-/// Whoever runs the bot.
 pub(crate) const OPERATOR: &str = "operator";
 
-/// What a command did.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
@@ -35,13 +33,11 @@ impl Run {
     }
 }
 
-/// How a house is to be.
 pub(crate) struct Setup {
     pub(crate) discord: discord::Builder,
     pub(crate) model: model::Builder,
     /// More lines of `[discord]`.
     pub(crate) keys: String,
-    /// More tables.
     pub(crate) tables: String,
     /// What the bot is configured with.
     pub(crate) token: String,
@@ -97,7 +93,6 @@ impl Setup {
         House { folder, discord, model, config, daemon: None }
     }
 
-    /// All of it, connected.
     pub(crate) async fn start(self) -> House {
         let mut house = self.build().await;
         house.run().await;
@@ -152,7 +147,6 @@ impl House {
         self
     }
 
-    /// Starts the daemon.
     pub(crate) async fn run(&mut self) {
         let daemon = Daemon::start(Self::cairn(), &self.state(), Some(&self.config)).await.unwrap();
         self.daemon = Some(daemon);
@@ -254,7 +248,6 @@ impl House {
         sent[n].clone()
     }
 
-    /// A slash command and its answer.
     pub(crate) async fn command(
         &self,
         channel: u64,

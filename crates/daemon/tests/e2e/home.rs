@@ -6,10 +6,8 @@ use std::os::unix::process::CommandExt;
 
 pub(crate) use cairn_testkit::home::{Home, Run};
 
-/// The binary under test.
 pub(crate) const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
 
-/// A user whom nobody knows.
 const STRANGER: u32 = 12_345;
 
 /// An empty home.

@@ -53,7 +53,6 @@ fn completions_and_pages_are_what_their_readers_take() {
     assert_eq!(schema["properties"]["models"]["items"]["required"][0], "id");
 }
 
-/// The script, into a folder.
 struct Install {
     home: Home,
     root: PathBuf,
@@ -76,7 +75,6 @@ impl Install {
         command.env("DESTDIR", &self.root).output().unwrap()
     }
 
-    /// It went well; what it said.
     fn done(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert!(output.status.success(), "{output:?}");

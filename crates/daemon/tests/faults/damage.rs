@@ -124,7 +124,6 @@ async fn a_search_waits_for_an_index_that_is_made_anew() {
     }
 }
 
-/// What became of a flipped bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The start was refused: a file and a line were named.

@@ -7,7 +7,6 @@ use cairn_testkit::daemon::Client;
 pub(crate) use cairn_testkit::home::Home;
 use serde_json::Value;
 
-/// The binary under test.
 pub(crate) const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
 
 /// A window so small that talk is compacted.
@@ -105,7 +104,6 @@ pub(crate) async fn shown(client: &Client) -> Result<BTreeMap<&'static str, Valu
     Ok(found)
 }
 
-/// Copies a folder with all in it.
 pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -120,7 +118,6 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// All files below a folder.
 pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {

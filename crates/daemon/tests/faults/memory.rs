@@ -46,7 +46,6 @@ async fn ready_or_ended(home: &Home, client: &Client, child: &mut Child) -> Opti
     first.unwrap_or_else(|_late| panic!("neither ready nor ended: {}", log(home)))
 }
 
-/// An end that is no success.
 #[track_caller]
 fn check_end(status: ExitStatus, home: &Home) {
     let failed = status.code().is_some_and(|code| code != 0) || status.signal().is_some();

@@ -47,7 +47,6 @@ impl Room {
         }
     }
 
-    /// A command that must do.
     #[track_caller]
     pub(crate) fn must(&mut self, command: &str) -> String {
         let (code, said) = self.run(command).unwrap();

@@ -14,7 +14,6 @@ const HERS: [&str; 5] = ["marzena", "zorblax", "quillonite", "48601555", "rambut
 
 const CONFIG: &str = "[defaults]\ncontext_window = 4000\n\n[store]\nsegment_mib = 1\n";
 
-/// What a command prints as JSON.
 #[track_caller]
 fn json(home: &Home, args: &[&str]) -> Value {
     home.cairn(args).ended(0).json()

@@ -20,7 +20,6 @@ pub(crate) struct House {
     pub(crate) daemon: Daemon,
 }
 
-/// The tables of one model.
 fn model_keys(id: &str, base_url: &str) -> String {
     format!(
         "[[models]]\nid = \"{id}\"\nbase_url = \"{base_url}\"\nmodel = \"{id}\"\ncontext_window = 32000\n\
@@ -74,7 +73,6 @@ impl House {
         std::fs::rename(beside, self.file()).unwrap();
     }
 
-    /// The same with the given parts.
     pub(crate) fn configure(&self, top: &str, agent: &str, more: &str) {
         self.write(&config(&self.model, top, agent, more));
     }

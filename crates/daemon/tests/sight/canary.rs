@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::rig::{GUILD, KEY, ROOM, Rig, SECRET, WORD, cairn, with_tools};
 
-/// Says and breaks all there is.
 async fn live_through(rig: &Rig) {
     rig.run(&["mcp", "approve", "files", "--yes"]);
     tools(rig).await;

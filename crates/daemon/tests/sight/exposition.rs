@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a scrape says.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {
-    /// Names with their types.
     pub(crate) types: BTreeMap<String, String>,
     /// Series with their values: the name as written, and the labels in order.
     pub(crate) series: BTreeMap<(String, BTreeMap<String, String>), f64>,

@@ -15,7 +15,6 @@ use crate::rig::{Rig, cairn};
 /// A series, by its name and some of its labels, and the least that it has.
 type AtLeast<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
 
-/// A port that nobody listens at.
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

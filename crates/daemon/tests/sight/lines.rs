@@ -28,7 +28,6 @@ async fn one_turn(format: &str) -> (String, String, String) {
     (format!("main/telegram/{}", anna.id), turn, rig.stop().await)
 }
 
-/// What is said of a turn.
 const STEPS: [&str; 5] =
     ["a turn is taken up", "model call failed", "a call of a tool ended", "turn ended", "delivered"];
 

@@ -15,13 +15,11 @@ use serde_json::Value;
 /// A word of all that is said, saved, named and called.
 pub(crate) const WORD: &str = "quagga";
 
-/// The key of the model.
 pub(crate) const KEY: &str = "sk-canary-7d1f0a93c2";
 
 /// What the server of tools gets in a variable.
 pub(crate) const SECRET: &str = "canary-of-the-server-55e0b1";
 
-/// The rooms on Discord.
 pub(crate) const GUILD: u64 = 100;
 pub(crate) const ROOM: u64 = 101;
 

@@ -26,7 +26,6 @@ pub(crate) struct World {
     pub(crate) bob: Person,
 }
 
-/// All of it.
 pub(crate) struct Rig {
     world: World,
     config: PathBuf,
@@ -217,7 +216,6 @@ impl Rig {
     }
 }
 
-/// The texts of messages.
 pub(crate) fn texts(sent: &[Sent]) -> Vec<&str> {
     sent.iter().map(|sent| sent.text.as_str()).collect()
 }

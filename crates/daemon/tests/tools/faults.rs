@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::house::{House, Over, Plan, Server};
 
-/// Limits that tests can wait for.
 const SHORT: &str = "timeout_secs = 5\nstart_timeout_secs = 8\nmax_message_mib = 1";
 
 /// A house with a server that will do wrong, and one that is well.

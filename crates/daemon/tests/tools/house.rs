@@ -10,7 +10,6 @@ use cairn_testkit::mcp::{FakeMcp, Log, OverStdio, Script};
 use cairn_testkit::model::{Answer, Builder, FakeModel, Kind};
 use serde_json::{Value, json};
 
-/// Who talks in these tests.
 pub(crate) const ANNA: &str = "trusted = [\"local/anna\"]";
 
 pub(crate) fn cairn() -> &'static Path {
@@ -24,7 +23,6 @@ pub(crate) fn fake_mcp() -> PathBuf {
     built
 }
 
-/// How a server is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Over {
     Stdio,
@@ -35,7 +33,6 @@ impl Over {
     pub(crate) const BOTH: [Self; 2] = [Self::Stdio, Self::Http];
 }
 
-/// What a house is started with.
 pub(crate) struct Plan {
     servers: Vec<(String, Over, Script, String)>,
     agent: String,
@@ -68,7 +65,6 @@ impl Plan {
         self
     }
 
-    /// Nobody approves the servers.
     pub(crate) fn unapproved(mut self) -> Self {
         self.approved = false;
         self
@@ -80,7 +76,6 @@ impl Plan {
         self
     }
 
-    /// With more keys of the agent.
     pub(crate) fn agent(mut self, keys: &str) -> Self {
         keys.clone_into(&mut self.agent);
         self
@@ -102,7 +97,6 @@ impl Plan {
     }
 }
 
-/// A server under test.
 pub(crate) enum Server {
     Child(OverStdio),
     Http(FakeMcp),
@@ -116,7 +110,6 @@ impl Server {
         }
     }
 
-    /// It behaves so from now on.
     pub(crate) fn rewrite(&self, script: Script) {
         match self {
             Self::Child(child) => child.rewrite(&script),
@@ -125,7 +118,6 @@ impl Server {
     }
 }
 
-/// What a command came to.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: i32,
@@ -189,7 +181,6 @@ impl House {
         house
     }
 
-    /// The server of that id.
     pub(crate) fn server(&self, id: &str) -> &Server {
         &self.servers.iter().find(|(known, _)| known == id).unwrap().1
     }
@@ -226,18 +217,15 @@ impl House {
         Self { folder, model, daemon, servers }
     }
 
-    /// A command of the binary.
     pub(crate) fn cairn(&self, args: &[&str]) -> Run {
         command(self.folder.path(), args, "")
     }
 
-    /// Approves a server as it is now.
     pub(crate) fn approve(&self, id: &str) {
         let run = self.cairn(&["mcp", "approve", id, "--yes"]);
         assert_eq!(run.code, 0, "{run:?}");
     }
 
-    /// Says something; the reply.
     pub(crate) async fn say(&self, text: &str) -> Value {
         let (status, reply) = self.client().say("main", text).await.unwrap();
         assert_eq!(status, 200, "{reply}");
@@ -280,7 +268,6 @@ impl House {
         cairn_testkit::model::tool_names(&self.model.requests_of(Kind::Reply).pop().unwrap())
     }
 
-    /// Says something and looks on.
     pub(crate) async fn talk(&self, text: &str) -> Events {
         let body = json!({ "user": "anna", "text": text });
         self.client().talk("main", &body).await.unwrap()
@@ -294,7 +281,6 @@ impl House {
         (events, approval)
     }
 
-    /// What waits for a yes.
     pub(crate) async fn approvals(&self) -> Vec<Value> {
         self.client().get("/v1/approvals").await.unwrap().as_array().unwrap().clone()
     }
@@ -319,7 +305,6 @@ impl House {
         }
     }
 
-    /// The log of calls.
     pub(crate) async fn tool_log(&self) -> Vec<Value> {
         self.client().get("/v1/tools/log").await.unwrap().as_array().unwrap().clone()
     }

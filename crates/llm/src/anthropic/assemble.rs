@@ -27,7 +27,6 @@ struct Block {
     input: Option<Value>,
 }
 
-/// A piece of a block.
 #[derive(Deserialize)]
 struct Delta {
     #[serde(rename = "type", default)]

@@ -50,7 +50,6 @@ impl Anthropic {
         Ok(Self { server: Arc::new(Server::new(options, &format)?), window: OnceCell::new() })
     }
 
-    /// Its server.
     pub(crate) fn server(&self) -> &Server {
         &self.server
     }

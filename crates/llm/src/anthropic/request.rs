@@ -19,13 +19,11 @@ use crate::told;
 /// Stands where a server would refuse a block without words.
 const NO_WORDS: &str = "(no text)";
 
-/// Pictures that the format takes.
 const PICTURES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
 
 /// How long the server keeps what it has read unless it is asked to keep it for an hour.
 const SHORT_TTL: Duration = Duration::from_secs(300);
 
-/// The body of a request.
 pub(super) fn body(options: &ServerOptions, request: &ChatRequest) -> Value {
     let tools = options.tools && !request.tools.is_empty();
     let mut talk = Talk { images: options.images, tools, ..Talk::default() };
@@ -82,7 +80,6 @@ enum Speaker {
     Assistant,
 }
 
-/// One block, and whose it is.
 struct Block {
     speaker: Speaker,
     /// It changes from request to request.

@@ -31,7 +31,6 @@ impl From<ModelError> for Refusal {
 /// What some servers refuse although the request can be asked without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remedy {
-    /// Answers piece by piece.
     NoStream,
     /// `tool_choice`.
     NoToolChoice,

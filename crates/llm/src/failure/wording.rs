@@ -72,7 +72,6 @@ const LIMIT: &[(&str, Place)] = &[
     ("range of input length should be [1,", Place::Next),
 ];
 
-/// Where the number stands.
 #[derive(Clone, Copy)]
 enum Place {
     /// Right after the words, with no more than "is", "of" and the like between.
@@ -128,7 +127,6 @@ const DENIALS: &[&str] = &[
     "must be verified to stream",
 ];
 
-/// A text made comparable.
 pub(super) fn plain(text: &str) -> String {
     let text = text.to_lowercase().replace('’', "'").replace("n't", " not");
     text.chars().filter(|c| !matches!(c, '`' | '\'' | '"' | '\\' | '*')).collect()

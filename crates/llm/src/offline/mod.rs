@@ -23,7 +23,6 @@ pub const OFFLINE_ID: &str = "offline";
 /// Words of the answer come in pieces of about this many characters, as from any model.
 const PIECE_CHARS: usize = 24;
 
-/// The embedded model.
 pub struct Offline {
     info: ModelInfo,
     search: Arc<dyn Search>,
@@ -86,7 +85,6 @@ impl ChatModel for Offline {
 struct Said {
     text: String,
     calls: Vec<ToolCall>,
-    /// It quotes what others said.
     quotes: bool,
 }
 

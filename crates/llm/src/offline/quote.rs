@@ -9,7 +9,6 @@ use cairn_core::sentences::sentences;
 use cairn_core::window::{escape_name, short_date};
 use cairn_core::words::topic_words;
 
-/// Most quotations of an answer.
 const MAX_QUOTES: usize = 3;
 
 /// Longest quotation, in characters.
@@ -21,14 +20,11 @@ const NEAR_BEST: f64 = 0.55;
 /// What a question is worth as an answer to a question.
 const QUESTION_WORTH: f64 = 0.5;
 
-/// Something that may be quoted.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Candidate {
     /// Who said it; `None` for a memory.
     pub(super) author: Option<String>,
-    /// The day.
     pub(super) date: Option<String>,
-    /// The words.
     pub(super) text: String,
     /// What the search or the recall thinks of it, 0 to 1.
     rank: f64,
@@ -174,7 +170,6 @@ fn shortened(candidate: &Candidate, asked: &HashSet<String>) -> Candidate {
     Candidate { text, ..candidate.clone() }
 }
 
-/// A quotation as it is shown.
 pub(super) fn shown(candidate: &Candidate) -> String {
     let words = candidate.text.trim().replace('\n', "\n> ");
     let who = candidate.author.as_deref().unwrap_or("from memory");

@@ -36,7 +36,6 @@ fn notice(request: &ChatRequest) -> &'static str {
     if request.messages.iter().any(said) { NO_MODEL_AGAIN } else { NO_MODEL }
 }
 
-/// The answer to the open turn.
 pub(super) async fn reply(request: &ChatRequest, question: &str, search: &dyn Search) -> Said {
     if let Some(saves) = results_of_saves(&request.messages) {
         return fit(confirmation(&saves), Vec::new(), request.max_output_tokens);

@@ -198,7 +198,6 @@ impl Assembler {
         }
     }
 
-    /// The end of the answer.
     fn last(self) -> Result<Vec<ModelEvent>, ModelError> {
         let marked = self.marked;
         if self.finish.is_none() && !(marked && (self.spoke || !self.calls.is_empty())) {

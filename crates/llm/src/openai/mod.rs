@@ -47,7 +47,6 @@ impl OpenAi {
         Ok(Self { server: Arc::new(Server::new(options, &format)?), window: OnceCell::new() })
     }
 
-    /// Its server.
     pub(crate) fn server(&self) -> &Server {
         &self.server
     }

@@ -20,7 +20,6 @@ const NO_WORDS: &str = "(no text)";
 /// What the model says before the pictures of its calls' results, which only a user's message may hold.
 const PICTURES_FOLLOW: &str = "(the pictures of these results follow)";
 
-/// The body of a request.
 pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatRequest) -> Value {
     let tools = options.tools && !request.tools.is_empty();
     let mut talk = Talk { images: options.images, tools, ..Talk::default() };
@@ -72,7 +71,6 @@ struct Talk<'a> {
     shown: Vec<Shown<'a>>,
 }
 
-/// The pictures of one result.
 struct Shown<'a> {
     call_id: &'a str,
     images: &'a [Part],
@@ -91,7 +89,6 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// The role of the last message.
     fn last_role(&self) -> &str {
         self.messages.last().and_then(|last| last["role"].as_str()).unwrap_or_default()
     }

@@ -13,7 +13,6 @@ use cairn_testkit::model::{Answer, FakeModel, Kind, Streaming};
 use futures::StreamExt;
 use serde_json::json;
 
-/// A request with one message.
 fn request(text: &str) -> ChatRequest {
     ChatRequest {
         channel: ChannelId::local(&AgentId::new("main"), "c").expect("a good name"),
@@ -41,7 +40,6 @@ struct Whole {
     usage: Option<Usage>,
 }
 
-/// A tool to be offered.
 fn find() -> ToolDef {
     ToolDef { name: "find".to_owned(), description: "d".to_owned(), parameters: json!({"type": "object"}) }
 }

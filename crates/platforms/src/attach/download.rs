@@ -8,19 +8,15 @@ use reqwest::{Client, Url};
 /// Longest time that one file may take.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// Time for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a file was not fetched. No word of its address is in it: that may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DownloadError {
-    /// Nothing is fetched from there.
     #[error("its host is not one of the platform's")]
     Foreign,
-    /// It is longer than it may be.
     #[error("it is longer than {0} bytes")]
     TooLong(usize),
-    /// The server did not give it.
     #[error("the server answered {0}")]
     Status(u16),
     /// The connection failed, or took too long.

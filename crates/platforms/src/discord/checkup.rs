@@ -23,7 +23,6 @@ const FEW_SESSIONS: u64 = 20;
 /// Kinds of channels that are threads.
 const THREADS: [u64; 3] = [10, 11, 12];
 
-/// Rights, by their bits.
 const ADMINISTRATOR: u64 = 1 << 3;
 const VIEW: u64 = 1 << 10;
 const SEND: u64 = 1 << 11;
@@ -82,7 +81,6 @@ pub async fn checkup(settings: &DiscordSettings) -> Result<Vec<Checked>, BadSett
     Ok(out)
 }
 
-/// The bot cannot do anything.
 fn unusable(error: &RestError) -> Checked {
     match error {
         RestError::Unauthorized => {
@@ -111,7 +109,6 @@ async fn intent(rest: &Rest) -> Checked {
     }
 }
 
-/// A server of the bot.
 struct Server {
     name: String,
     rights: u64,

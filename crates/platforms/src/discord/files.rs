@@ -6,10 +6,8 @@ use reqwest::Url;
 use super::wire::Attached;
 use crate::attach::{AttachLimits, Attachment, DownloadError, Downloads, Unread};
 
-/// Where Discord keeps files.
 const HOSTS: [&str; 2] = ["https://cdn.discordapp.com", "https://media.discordapp.net"];
 
-/// Reads attachments.
 pub(super) struct Files {
     downloads: Downloads,
 }

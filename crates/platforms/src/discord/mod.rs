@@ -62,13 +62,11 @@ const ARCHIVE_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// What is wrong with the settings.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSettings {
-    /// An address.
     #[error(transparent)]
     Address(#[from] BadAddress),
     /// The token is empty or has characters that no token has.
     #[error("the token of Discord is not one: copy it as a whole, without quotes or line breaks")]
     Token,
-    /// The HTTP client.
     #[error("the HTTP client for Discord cannot be made: {0}")]
     Client(String),
 }
@@ -88,7 +86,6 @@ struct Parts {
 pub struct Discord {
     parts: Parts,
     addresses: Addresses,
-    /// Without a word before it.
     token: SecretString,
 }
 
@@ -165,7 +162,6 @@ impl Discord {
     }
 }
 
-/// The API for a bot.
 fn bot_rest(token: &SecretString, addresses: &Addresses) -> Result<Rest, BadSettings> {
     let token = bare_token(token).ok_or(BadSettings::Token)?;
     let bot_token = SecretString::from(format!("Bot {}", token.expose_secret()));

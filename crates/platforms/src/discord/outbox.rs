@@ -21,7 +21,6 @@ use crate::markup::discord as markup;
 /// Most channels whose last message of the bot is remembered; past it all are forgotten.
 const LAST_MAX: usize = 50_000;
 
-/// Sends.
 pub(super) struct Outbox {
     rest: Arc<Rest>,
     link: Arc<Link>,
@@ -39,7 +38,6 @@ impl Outbox {
         self.last.lock().get(&channel).copied()
     }
 
-    /// The bot said this in a channel.
     pub(super) fn said_last(&self, channel: ChannelId, id: u64) {
         let mut last = self.last.lock();
         if last.len() >= LAST_MAX {
@@ -49,7 +47,6 @@ impl Outbox {
         *known = (*known).max(id);
     }
 
-    /// Sends a part of a delivery.
     pub(super) async fn send(&self, part: SendPart) -> Result<HouseMessage, SendError> {
         let channel = address(&part.channel)?;
         let mut message = message(&part.words, nonce(&part.delivery, part.part));
@@ -95,7 +92,6 @@ impl Outbox {
         self.noted(channel, edited)
     }
 
-    /// Shows that the bot is typing.
     pub(super) async fn typing(&self, channel: &HouseChannel) -> Result<(), SendError> {
         let channel = address(channel)?;
         Ok(self.rest.typing(channel).await?)
@@ -120,7 +116,6 @@ impl Outbox {
         }
     }
 
-    /// Keeps the status of a channel.
     fn noted<T>(&self, channel: ChannelId, result: Result<T, RestError>) -> Result<T, SendError> {
         let place = format!("channel {channel}");
         match &result {
@@ -188,7 +183,6 @@ fn address(channel: &HouseChannel) -> Result<ChannelId, SendError> {
         .ok_or_else(|| SendError::Refused("the channel's name has no id of Discord's in it".to_owned()))
 }
 
-/// An id; they are never zero.
 pub(super) fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|id| *id != 0)
 }

@@ -11,14 +11,12 @@ use super::wire::{PRIVATE_CHAT, Role, Room, Server};
 /// Most places that are remembered; past it all are forgotten, and asked for anew.
 const PLACES_MAX: usize = 200_000;
 
-/// Where somebody speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Spot {
     /// The server; none in private.
     pub(super) guild: Option<GuildId>,
     /// The channel; of a thread, the one it belongs to.
     pub(super) chat: ChannelId,
-    /// The thread.
     pub(super) thread: Option<ChannelId>,
 }
 
@@ -38,7 +36,6 @@ impl Spot {
         }
     }
 
-    /// A private chat.
     pub(super) fn is_direct(&self) -> bool {
         self.guild.is_none()
     }
@@ -51,7 +48,6 @@ struct State {
     own_roles: HashSet<RoleId>,
 }
 
-/// What is known of places.
 #[derive(Default)]
 pub(super) struct Places(Mutex<State>);
 
@@ -83,7 +79,6 @@ impl Places {
         }
     }
 
-    /// A role.
     pub(super) fn learn_role(&self, role: &Role, me: UserId) {
         let mut state = self.0.lock();
         if state.role_names.len() >= PLACES_MAX {
@@ -95,17 +90,14 @@ impl Places {
         }
     }
 
-    /// It is there no more.
     pub(super) fn forget(&self, channel: ChannelId) {
         self.0.lock().spots.remove(&channel);
     }
 
-    /// It is the bot's own role.
     pub(super) fn is_own_role(&self, role: RoleId) -> bool {
         self.0.lock().own_roles.contains(&role)
     }
 
-    /// What a role is called.
     pub(super) fn role_name(&self, role: RoleId) -> Option<String> {
         self.0.lock().role_names.get(&role).cloned()
     }

@@ -4,7 +4,6 @@ use secrecy::SecretString;
 
 use crate::settings::ChatSettings;
 
-/// Where Discord's own API is.
 pub const DISCORD_API: &str = "https://discord.com";
 
 /// The adapter's settings. Plain data; `Discord::new` checks it.
@@ -23,7 +22,6 @@ pub struct DiscordSettings {
 }
 
 impl DiscordSettings {
-    /// A bot of Discord itself.
     pub fn new(token: SecretString, chat: ChatSettings) -> Self {
         Self { token, api_url: DISCORD_API.to_owned(), gateway_url: None, chat }
     }

@@ -19,7 +19,6 @@ pub(super) fn time_of(id: u64) -> Timestamp {
         .unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// The first id of a moment.
 pub(super) fn id_at(at: Timestamp) -> u64 {
     u64::try_from(at.as_millisecond()).unwrap_or(0).saturating_sub(EPOCH_MS) << 22
 }
@@ -43,7 +42,6 @@ where
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
 }
 
-/// A message.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Said {
     pub(super) id: MessageId,
@@ -72,7 +70,6 @@ pub(super) struct Said {
     /// Messages that were forwarded with it.
     #[serde(default, deserialize_with = "lenient")]
     pub(super) message_snapshots: Vec<Snapshot>,
-    /// The message that it answers.
     #[serde(default, deserialize_with = "perhaps")]
     pub(super) referenced_message: Option<Box<Said>>,
     #[serde(default)]
@@ -88,7 +85,6 @@ impl Said {
         matches!(self.kind, 0 | 19 | 20 | 23)
     }
 
-    /// By another bot, or a webhook.
     pub(super) fn is_automatic(&self) -> bool {
         self.author.bot || self.webhook_id.is_some()
     }
@@ -105,7 +101,6 @@ impl Said {
     }
 }
 
-/// Somebody.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Person {
     pub(super) id: UserId,
@@ -121,24 +116,20 @@ pub(super) struct Person {
 }
 
 impl Person {
-    /// What they are called.
     pub(super) fn display_name(&self) -> &str {
         let nick = self.member.as_ref().and_then(|member| member.nick.as_deref());
         nick.or(self.global_name.as_deref()).unwrap_or(&self.username)
     }
 }
 
-/// Somebody in a server.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Member {
     #[serde(default)]
     pub(super) nick: Option<String>,
-    /// With an interaction.
     #[serde(default)]
     pub(super) user: Option<Box<Person>>,
 }
 
-/// A file.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Attached {
     pub(super) filename: String,
@@ -150,7 +141,6 @@ pub(super) struct Attached {
     pub(super) url: String,
 }
 
-/// A sticker.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Sticker {
     pub(super) name: String,
@@ -165,7 +155,6 @@ pub(super) struct Embed {
     pub(super) description: Option<String>,
 }
 
-/// A poll.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Poll {
     pub(super) question: PollText,
@@ -173,26 +162,22 @@ pub(super) struct Poll {
     pub(super) answers: Vec<PollAnswer>,
 }
 
-/// An answer that can be chosen.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct PollAnswer {
     pub(super) poll_media: PollText,
 }
 
-/// Words of a poll.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct PollText {
     #[serde(default)]
     pub(super) text: Option<String>,
 }
 
-/// A message that was forwarded.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Snapshot {
     pub(super) message: SnapshotWords,
 }
 
-/// What is read of it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct SnapshotWords {
     #[serde(default)]
@@ -201,7 +186,6 @@ pub(super) struct SnapshotWords {
     pub(super) attachments: Vec<Attached>,
 }
 
-/// One message was deleted.
 #[derive(Debug, Deserialize)]
 pub(super) struct Gone {
     pub(super) id: MessageId,
@@ -210,7 +194,6 @@ pub(super) struct Gone {
     pub(super) guild_id: Option<GuildId>,
 }
 
-/// Several were.
 #[derive(Debug, Deserialize)]
 pub(super) struct GoneMany {
     pub(super) ids: Vec<MessageId>,
@@ -242,7 +225,6 @@ pub(super) struct Interaction {
     pub(super) member: Option<Member>,
     #[serde(default, deserialize_with = "perhaps")]
     pub(super) user: Option<Person>,
-    /// The message with the button.
     #[serde(default, deserialize_with = "perhaps")]
     pub(super) message: Option<Box<Said>>,
 }
@@ -267,14 +249,12 @@ impl Interaction {
 pub(super) struct InteractionData {
     #[serde(default)]
     pub(super) name: String,
-    /// What the button carries.
     #[serde(default)]
     pub(super) custom_id: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) options: Vec<InteractionOption>,
 }
 
-/// An argument.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct InteractionOption {
     #[serde(default)]
@@ -307,7 +287,6 @@ pub(super) struct RoleChange {
     pub(super) role: Role,
 }
 
-/// A channel or a thread.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Room {
     pub(super) id: ChannelId,
@@ -320,7 +299,6 @@ pub(super) struct Room {
     pub(super) parent_id: Option<ChannelId>,
 }
 
-/// A role.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Role {
     pub(super) id: RoleId,
@@ -330,7 +308,6 @@ pub(super) struct Role {
     pub(super) tags: Option<RoleTags>,
 }
 
-/// Whose role it is.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct RoleTags {
     #[serde(default)]

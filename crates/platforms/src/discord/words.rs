@@ -16,9 +16,7 @@ const EMBED_MAX: usize = 500;
 
 /// What is known while a message is read.
 pub(super) struct Reading<'a> {
-    /// The bot.
     pub(super) me: UserId,
-    /// Names of roles.
     pub(super) places: &'a Places,
     /// The id of what the bot said last in the channel: who answers that need not say so.
     pub(super) last_own: Option<u64>,
@@ -141,7 +139,6 @@ impl Reading<'_> {
     }
 }
 
-/// An id; they are never zero.
 fn number(text: &str) -> Option<u64> {
     let all_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     all_digits.then(|| text.parse().ok()).flatten().filter(|id| *id != 0)
@@ -157,7 +154,6 @@ fn push_block(words: &mut String, block: &str) {
     words.push_str(block);
 }
 
-/// On one line, shortened.
 fn one_line(text: &str, max: usize) -> String {
     let mut line = String::new();
     for (n, c) in text.split_whitespace().flat_map(|word| word.chars().chain([' '])).enumerate() {

@@ -17,7 +17,6 @@ use super::{ApiError, ErrorBody};
 /// Silence after which a comment keeps the connection alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Waits for the end of the turn.
 pub(super) async fn whole(mut admission: Admission) -> Result<Response, ApiError> {
     while let Some(progress) = admission.progress.next().await {
         match progress {

@@ -11,11 +11,9 @@ use serde::{Deserialize, Serialize};
 /// An error answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
-    /// The status.
     pub status: StatusCode,
     /// Seconds after which to try again, for the header `Retry-After`.
     pub retry_after_secs: Option<u64>,
-    /// What the body says.
     pub detail: ErrorDetail,
 }
 
@@ -26,14 +24,11 @@ pub struct ErrorBody {
     pub error: ErrorDetail,
 }
 
-/// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorDetail {
-    /// Its typed name, for programs.
     pub code: String,
     /// What is wrong and where, for people.
     pub message: String,
-    /// What to do.
     pub hint: String,
 }
 

@@ -22,9 +22,7 @@ const NAME_MAX_BYTES: usize = 128;
 /// The body of `POST /v1/channels/{C}/messages`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MessageRequest {
-    /// Who says it.
     pub user: String,
-    /// What is said.
     pub text: String,
     /// The message's id; minted when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,14 +49,12 @@ impl Default for Mint {
 }
 
 impl Mint {
-    /// The next id.
     pub fn next(&self, now: Timestamp) -> MessageId {
         let n = self.n_minted.fetch_add(1, Ordering::Relaxed);
         MessageId::from(format!("c{:x}-{:08x}-{n}", now.as_millisecond(), self.salt as u32))
     }
 }
 
-/// Reads and checks a request.
 pub(super) async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<Inbound, ApiError> {
     // A character of text is at most six bytes of JSON (`\u0000`).
     let bytes = read_body(body, api.max_text_bytes.saturating_mul(6).saturating_add(64 * 1024))

@@ -25,10 +25,8 @@ pub use message::{MessageRequest, Mint, read_body, read_object};
 /// Longest text of a message in bytes, unless configured otherwise (CONTRACT.md).
 pub const MAX_TEXT_BYTES: usize = 256 * 1024;
 
-/// What the message route needs.
 #[derive(Clone)]
 pub struct LocalApi {
-    /// Where messages go.
     pub intake: Arc<dyn Intake>,
     /// The time of messages that bring none.
     pub clock: Arc<dyn Clock>,

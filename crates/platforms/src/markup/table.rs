@@ -3,26 +3,22 @@
 /// A longer cell is not waited for by the others of its column.
 const WIDEST: usize = 24;
 
-/// A table while it is read.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A row begins.
     pub(super) fn row(&mut self) {
         self.rows.push(Vec::new());
     }
 
-    /// A cell begins.
     pub(super) fn cell(&mut self) {
         if let Some(row) = self.rows.last_mut() {
             row.push(String::new());
         }
     }
 
-    /// The cell that is being written.
     pub(super) fn words(&mut self) -> Option<&mut String> {
         self.rows.last_mut()?.last_mut()
     }

@@ -13,13 +13,10 @@ mod writer;
 /// Most UTF-16 units of a message.
 pub const LIMIT: usize = 4096;
 
-/// Most entities of a message.
 const MOST_ENTITIES: usize = 100;
 
-/// A message as Telegram takes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rendered {
-    /// The text.
     pub text: String,
     /// What is formatted, by place, outer ones first; none empty, none but whole within another.
     pub entities: Vec<Entity>,
@@ -28,7 +25,6 @@ pub struct Rendered {
 /// A formatted stretch of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entity {
-    /// How.
     pub kind: EntityKind,
     /// Where it begins, in UTF-16 units.
     pub offset_utf16: usize,
@@ -36,23 +32,13 @@ pub struct Entity {
     pub length_utf16: usize,
 }
 
-/// How text is formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntityKind {
-    /// Bold; headings, too.
     Bold,
-    /// Italic.
     Italic,
-    /// Struck through.
     Strikethrough,
-    /// Code within a line.
     Code,
-    /// A block of code.
-    Pre {
-        /// Its language, where given.
-        language: Option<String>,
-    },
-    /// A quotation.
+    Pre { language: Option<String> },
     Blockquote,
 }
 
@@ -228,7 +214,6 @@ impl Page {
         self.out.item(&mark);
     }
 
-    /// Words, wherever they go now.
     fn words(&mut self, text: &str) {
         if let Some((_, code)) = &mut self.code {
             code.push_str(text);

@@ -7,39 +7,28 @@ use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 
 use crate::markup::options;
 
-/// Kinds of seams, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tier {
     /// Before a block of the outermost level.
     Paragraph,
-    /// Before a line.
     Line,
-    /// Behind a sentence.
     Sentence,
-    /// Behind white space.
     Word,
 }
 
-/// A fenced code block.
 #[derive(Debug, Clone)]
 pub(super) struct Fence {
     /// What stands before the opening fence in its line.
     before: String,
-    /// The fence itself.
     marks: String,
-    /// What follows it.
     info: String,
-    /// Where the opening fence begins.
     start: usize,
-    /// The code.
     pub(super) code: Range<usize>,
     /// The end of the block, its closing fence included.
     pub(super) end: usize,
-    /// It has a closing fence.
     closed: bool,
 }
 
-/// The seams of a text.
 pub(super) struct Layout {
     fences: Vec<Fence>,
     /// What is better left whole: emphasis, links, inline code. They rise and do not overlap.
@@ -131,7 +120,6 @@ impl Layout {
         self.seams.sort_by_key(|(at, _)| *at);
     }
 
-    /// How far the text was read.
     pub(super) fn len(&self) -> usize {
         self.len
     }

@@ -22,7 +22,6 @@ const ANSWER_MAX_BYTES: usize = 32 << 20;
 /// No longer is ever waited because Telegram says so; it may say so again.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a call failed. No text here has the address in it, and so not the token.
@@ -30,16 +29,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) enum CallError {
     /// The Bot API said no: nothing was done.
     #[error("Telegram says: {description} ({code})")]
-    Api {
-        /// As HTTP has them.
-        code: i64,
-        /// In Telegram's words.
-        description: String,
-        /// When to come again.
-        retry_after: Option<Duration>,
-        /// The chat has another id now.
-        migrate_to: Option<i64>,
-    },
+    Api { code: i64, description: String, retry_after: Option<Duration>, migrate_to: Option<i64> },
     /// No connection: the request never left.
     #[error("no connection: {0}")]
     Connect(String),
@@ -48,12 +38,7 @@ pub(super) enum CallError {
     Broken(String),
     /// Something answered that is not the Bot API.
     #[error("an answer that is not the Bot API's (HTTP {status}): {what}")]
-    Garbled {
-        /// The HTTP status.
-        status: u16,
-        /// What it looks like.
-        what: String,
-    },
+    Garbled { status: u16, what: String },
 }
 
 /// What every answer of the Bot API looks like.
@@ -77,7 +62,6 @@ struct Parameters {
     migrate_to_chat_id: Option<i64>,
 }
 
-/// The Bot API of one bot.
 pub(super) struct Api {
     client: Client,
     base: Url,

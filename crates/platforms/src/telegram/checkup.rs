@@ -13,7 +13,6 @@ use super::api::{Api, CallError};
 use super::settings::{BadSettings, TelegramSettings};
 use crate::checkup::{Checked, shown};
 
-/// How long a call may take.
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// Looks at a bot's account on Telegram; a refused or unreachable token ends it early.
@@ -47,7 +46,6 @@ pub async fn checkup(settings: &TelegramSettings) -> Result<Vec<Checked>, BadSet
     Ok(out)
 }
 
-/// The bot cannot do anything.
 fn unusable(error: &CallError) -> Checked {
     match error {
         CallError::Api { code: 401 | 404, description, .. } => Checked::bad(

@@ -11,12 +11,9 @@ use crate::markup::name;
 /// Longest quotation of a message that is replied to, in characters.
 const QUOTE_MAX: usize = 240;
 
-/// Somebody who speaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Speaker {
-    /// The number on Telegram.
     pub(super) id: i64,
-    /// The name as it is shown.
     pub(super) name: String,
     /// A bot, and not somebody who speaks through one of Telegram's own.
     pub(super) bot: bool,
@@ -25,26 +22,16 @@ pub(super) struct Speaker {
 }
 
 impl Speaker {
-    /// As the house knows them.
     pub(super) fn author(&self) -> Author {
         Author { id: format!("{}/{}", super::NAME, self.id), name: self.name.clone() }
     }
 }
 
-/// Something attached.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Attached {
-    /// A picture in several sizes.
     Photo(Vec<PhotoSize>),
-    /// A document.
     Document(FileRef),
-    /// Something that is only named.
-    Named {
-        /// What it is called.
-        name: String,
-        /// Its MIME type, where known.
-        media_type: Option<String>,
-    },
+    Named { name: String, media_type: Option<String> },
 }
 
 /// Who says something: anonymous admins and channels speak as their chat.
@@ -61,7 +48,6 @@ pub(super) fn presser(user: &User) -> Speaker {
     Speaker { id: user.id, name: name_of(user), bot: user.is_bot, person: !user.is_bot }
 }
 
-/// A person's name as it is shown.
 fn name_of(user: &User) -> String {
     let full = match user.last_name.as_deref() {
         Some(last) => format!("{} {last}", user.first_name),
@@ -168,7 +154,6 @@ fn things(message: &Message) -> Vec<String> {
     out
 }
 
-/// What is attached.
 pub(super) fn attached(message: &Message) -> Vec<Attached> {
     let mut out = Vec::new();
     if !message.photo.is_empty() {

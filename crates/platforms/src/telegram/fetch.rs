@@ -63,7 +63,6 @@ impl Telegram {
         attachment.part(fetched)
     }
 
-    /// Fetches a file, trying twice.
     async fn fetch(&self, file: &str, most: usize) -> Result<Vec<u8>, Unread> {
         for last in [false, true] {
             let error = match self.fetch_once(file, most).await {

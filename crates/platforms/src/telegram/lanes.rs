@@ -18,10 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::sent::Place;
 
-/// What a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Room in its channel.
     Room,
     /// A house, or a channel, that takes nothing at all.
     House,
@@ -42,14 +40,12 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// The task waits, or no longer.
     pub(super) fn set_waiting(&self, wait: Option<Wait>) {
         let mut waits = self.waits.lock();
         let since = waits.map(|(_, since)| since).or(self.before);
         *waits = wait.map(|wait| (wait, since.unwrap_or_else(Instant::now)));
     }
 
-    /// The house took the update in.
     pub(super) fn set_taken(&self) {
         *self.waits.lock() = None;
         *self.taken.lock() = Some(Instant::now());
@@ -88,13 +84,9 @@ impl Release {
     }
 }
 
-/// An update to be worked on.
 pub(super) struct Job<T> {
-    /// Its number.
     pub(super) update: i64,
-    /// It passes what waits for room.
     pub(super) urgent: bool,
-    /// What it says.
     pub(super) work: T,
 }
 

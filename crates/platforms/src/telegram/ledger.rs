@@ -83,7 +83,6 @@ impl Ledger {
         self.open.first_key_value().map(|(id, _)| *id)
     }
 
-    /// How many are under way.
     pub(super) fn under_way(&self) -> usize {
         self.open.len()
     }

@@ -20,7 +20,6 @@ const LIVE: SignedDuration = SignedDuration::from_secs(10);
 /// When a message is answered, if it asks for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// As its channel comes to it.
     Now,
     /// With a later one that was missed with it.
     WithLater,
@@ -31,12 +30,10 @@ pub(super) enum Due {
 /// What is known of the time of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Came {
-    /// It is said now.
     Live,
     /// It was said in the second in which the adapter started, before or after: Telegram tells whole seconds. No limit
     /// leaves it out, and like what was missed it is answered with what came with it.
     AtStart,
-    /// So long ago that it was missed.
     Missed(SignedDuration),
 }
 
@@ -45,7 +42,6 @@ pub(super) struct Reader<'a> {
     pub(super) telegram: &'a Telegram,
     pub(super) me: &'a User,
     pub(super) archive: &'a dyn Archive,
-    /// The adapter runs since then.
     pub(super) started: Timestamp,
 }
 

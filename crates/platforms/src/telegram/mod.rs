@@ -62,7 +62,6 @@ const TYPING_EVERY: Duration = Duration::from_secs(4);
 /// Of so many groups that are not served the log tells the id.
 const UNLISTED_MAX: usize = 256;
 
-/// A bot on Telegram.
 pub struct Telegram {
     chat: LiveChat,
     poll_timeout: Duration,
@@ -99,7 +98,6 @@ impl Telegram {
         self.chat.clone()
     }
 
-    /// The time of the house.
     fn now(&self) -> Timestamp {
         self.registry.clock().now()
     }

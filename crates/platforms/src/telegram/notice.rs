@@ -13,7 +13,6 @@ use super::Telegram;
 use super::press::Closing;
 use super::sent::Place;
 
-/// Most that wait to be said.
 const WAITING_MAX: usize = 64;
 
 /// Most that are on their way at once.
@@ -25,32 +24,24 @@ const WAIT_MAX: Duration = Duration::from_secs(120);
 /// The pause after a failure for which Telegram names no time.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Something to say.
 pub(super) struct Notice {
-    /// Where.
     pub(super) place: Place,
-    /// The message that it answers.
     pub(super) reply_to: Option<MessageId>,
-    /// In Markdown, of any length.
     pub(super) words: String,
     /// What is said instead when Telegram refuses it.
     pub(super) otherwise: Option<Box<Notice>>,
 }
 
-/// Something to do for people.
 pub(super) enum Aside {
-    /// Something is said.
     Say(Notice),
     /// The buttons of a question go away.
     Close(Closing),
 }
 
-/// Takes what is to be said.
 #[derive(Clone)]
 pub(super) struct Notices(mpsc::Sender<Aside>);
 
 impl Notices {
-    /// A queue, and where it is read.
     pub(super) fn queue() -> (Self, mpsc::Receiver<Aside>) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         (Self(sender), receiver)

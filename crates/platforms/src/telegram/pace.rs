@@ -19,12 +19,9 @@ const ALL_MAX: usize = 30;
 /// Chats that were quiet for a minute are forgotten once there are more than so many.
 const CHATS_MAX: usize = 1024;
 
-/// What is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Write {
-    /// A new message.
     Message,
-    /// Other words of an old one.
     Edit,
 }
 
@@ -34,7 +31,6 @@ struct ChatPace {
     through: Option<Instant>,
     /// New messages within the last minute.
     messages: VecDeque<Instant>,
-    /// Telegram wants nothing before.
     blocked: Option<Instant>,
 }
 
@@ -51,7 +47,6 @@ struct Cell {
     all: VecDeque<Instant>,
 }
 
-/// The paces of all chats.
 #[derive(Default)]
 pub(super) struct Pace(Mutex<Cell>);
 

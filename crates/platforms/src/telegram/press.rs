@@ -39,14 +39,12 @@ pub(super) fn keyboard(approval: &ApprovalId) -> Option<InlineKeyboardMarkup> {
 
 /// A question whose buttons go away.
 pub(super) struct Closing {
-    /// Where it is.
     pub(super) place: Place,
     message: i64,
     /// What it says then; none: what it said.
     words: Option<(String, Vec<MessageEntity>)>,
 }
 
-/// A press that is heard.
 struct Pressed<'a> {
     question: &'a Message,
     heard: Heard,

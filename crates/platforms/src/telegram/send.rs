@@ -160,7 +160,6 @@ impl Telegram {
         self.edited(place, answer)
     }
 
-    /// What became of an edit.
     pub(super) fn edited(&self, place: Place, answer: Result<Value, CallError>) -> Result<(), SendError> {
         match answer {
             Ok(_) => {}
@@ -171,7 +170,6 @@ impl Telegram {
         Ok(())
     }
 
-    /// Shows that the bot is typing.
     pub(super) async fn type_in(&self, place: Place) -> Result<(), SendError> {
         if let Some(after) = self.pace.blocked(place.0, Instant::now()) {
             return Err(too_fast(after));
@@ -214,7 +212,6 @@ impl Telegram {
         }
     }
 
-    /// The bot may write there.
     pub(super) fn works(&self, chat: i64) {
         if self.link.clear(&trouble_name(chat)) {
             tracing::info!(chat, "the bot may write in that telegram group again");

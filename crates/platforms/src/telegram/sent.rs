@@ -10,7 +10,6 @@ const PER_PLACE: usize = 16;
 /// So many places; past it all are forgotten, and replies are quoted once more.
 const PLACES_MAX: usize = 2048;
 
-/// A chat and its topic.
 pub(super) type Place = (i64, Option<i64>);
 
 /// The bot's newest messages by place.
@@ -18,7 +17,6 @@ pub(super) type Place = (i64, Option<i64>);
 pub(super) struct Sent(Mutex<HashMap<Place, VecDeque<i64>>>);
 
 impl Sent {
-    /// The bot sent a message.
     pub(super) fn note(&self, place: Place, message: i64) {
         let mut places = self.0.lock();
         if places.len() >= PLACES_MAX && !places.contains_key(&place) {

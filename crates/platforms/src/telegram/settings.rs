@@ -7,7 +7,6 @@ use secrecy::SecretString;
 
 use crate::settings::ChatSettings;
 
-/// Telegram's own server.
 pub const API_URL: &str = "https://api.telegram.org";
 
 /// How the adapter connects, and what it does.
@@ -25,7 +24,6 @@ pub struct TelegramSettings {
 }
 
 impl TelegramSettings {
-    /// A bot on Telegram's own server.
     pub fn new(token: SecretString, chat: ChatSettings) -> Self {
         Self { token, api_url: API_URL.to_owned(), chat, poll_timeout: Duration::from_secs(50) }
     }
@@ -45,7 +43,6 @@ pub enum BadSettings {
     Client(String),
 }
 
-/// Reads the server's address.
 pub(super) fn address(text: &str) -> Result<Url, BadSettings> {
     let url = Url::parse(text).map_err(|error| BadSettings::Address(error.to_string()))?;
     match url.scheme() {

@@ -15,16 +15,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A second conflict within this time is no remnant of a connection of our own.
 const CONFLICT_WINDOW: Duration = Duration::from_secs(60);
 
-/// What comes after a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Another attempt, after a pause.
     Again(Duration),
-    /// The end of this run.
     Fail(AdapterFailure),
 }
 
-/// The failures of late.
 pub(super) struct Troubles {
     pauses: Pauses,
     any: bool,
@@ -38,7 +34,6 @@ impl Default for Troubles {
 }
 
 impl Troubles {
-    /// It works again.
     pub(super) fn over(&mut self) {
         if std::mem::take(&mut self.any) {
             tracing::info!("telegram answers again");
@@ -46,7 +41,6 @@ impl Troubles {
         self.pauses.reset();
     }
 
-    /// The last call failed.
     pub(super) fn any(&self) -> bool {
         self.any
     }
@@ -75,7 +69,6 @@ impl Troubles {
         Next::Again(pause)
     }
 
-    /// What only a person can mend.
     fn lasting(&mut self, error: &CallError) -> Option<AdapterFailure> {
         let CallError::Api { code, description, .. } = error else { return None };
         let lasting = |reason: String, hint: &str| {

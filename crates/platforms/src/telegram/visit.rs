@@ -30,9 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// An update, and how it is to be taken.
 pub(super) struct Work {
-    /// What it says.
     pub(super) update: Update,
-    /// When it is answered.
     pub(super) due: Due,
 }
 

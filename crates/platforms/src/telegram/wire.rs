@@ -28,16 +28,12 @@ where
     Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
 
-/// An update, by its kind.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Update {
-    /// Somebody wrote.
     Message(Box<Message>),
-    /// Somebody changed a message.
     Edited(Box<Message>),
     /// The bot was let into a chat, or put out of it.
     Membership(Box<Membership>),
-    /// Somebody pressed a button.
     Pressed(Box<Press>),
 }
 
@@ -76,7 +72,6 @@ pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, Unread>) {
     (id, Err(Unread { kind: "none", why: "of no kind that was asked for" }))
 }
 
-/// A chat.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Chat {
     pub(super) id: i64,
@@ -87,7 +82,6 @@ pub(super) struct Chat {
     pub(super) title: Option<String>,
 }
 
-/// A person or a bot.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct User {
     pub(super) id: i64,
@@ -113,12 +107,10 @@ pub(super) struct Entity {
     pub(super) length: usize,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) user: Option<User>,
-    /// Of a block of code.
     #[serde(default, deserialize_with = "lenient")]
     pub(super) language: Option<String>,
 }
 
-/// One size of a picture.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct PhotoSize {
     pub(super) file_id: String,
@@ -130,7 +122,6 @@ pub(super) struct PhotoSize {
     pub(super) file_size: Option<u64>,
 }
 
-/// Any other file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct FileRef {
@@ -175,7 +166,6 @@ pub(super) struct Thing {
     pub(super) first_name: Option<String>,
 }
 
-/// A message.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Message {
     pub(super) message_id: i64,
@@ -261,7 +251,6 @@ impl Message {
     }
 }
 
-/// Somebody pressed a button.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Press {
     pub(super) id: String,
@@ -269,7 +258,6 @@ pub(super) struct Press {
     /// The message with the button; of one that is too old only its number and its chat.
     #[serde(default, deserialize_with = "lenient")]
     pub(super) message: Option<Message>,
-    /// What the button carries.
     #[serde(default, deserialize_with = "lenient")]
     pub(super) data: Option<String>,
 }
@@ -281,7 +269,6 @@ pub(super) struct Membership {
     pub(super) new_chat_member: Member,
 }
 
-/// How the bot stands in a chat.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Member {
     /// `member`, `administrator`, `restricted`, `left`, `kicked`.
@@ -290,7 +277,6 @@ pub(super) struct Member {
     pub(super) can_send_messages: Option<bool>,
 }
 
-/// A command in the bot's menu.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MenuEntry {
     pub(super) command: String,

@@ -12,14 +12,11 @@ pub(super) enum Given<'a> {
     Nothing,
     /// For this bot, or for whoever hears it.
     Mine {
-        /// Without slash and bot.
         name: &'a str,
-        /// What follows it.
         words: &'a str,
         /// The bot is named (`/help@bot`).
         named: bool,
     },
-    /// For another bot.
     Other,
 }
 

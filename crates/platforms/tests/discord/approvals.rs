@@ -17,7 +17,6 @@ use crate::house::{
     CHANNEL, CHANNEL_NAME, CODE, GUILD, House, OTHER, Running, connected, furnished, id, words,
 };
 
-/// Kinds of answers to a press.
 const MESSAGE: u64 = 4;
 const LATER: u64 = 6;
 const UPDATE: u64 = 7;

@@ -15,13 +15,9 @@ use secrecy::SecretString;
 
 pub(crate) use cairn_testkit::house::{CODE, House, id, text as words};
 
-/// The server that is served.
 pub(crate) const GUILD: u64 = 100;
-/// A channel in it.
 pub(crate) const CHANNEL: u64 = 101;
-/// Another.
 pub(crate) const OTHER: u64 = 102;
-/// Names of both in the house.
 pub(crate) const CHANNEL_NAME: &str = "main/discord/101";
 pub(crate) const OTHER_NAME: &str = "main/discord/102";
 
@@ -81,7 +77,6 @@ impl Running {
         Self { adapter, run }
     }
 
-    /// How it ended.
     pub(crate) async fn failure(mut self) -> AdapterFailure {
         let ended = tokio::time::timeout(GIVE_UP_AFTER, &mut self.run).await;
         ended.expect("it ends").expect("it does not panic")
@@ -111,7 +106,6 @@ impl Running {
     }
 }
 
-/// A connected adapter.
 pub(crate) async fn connected(discord: &FakeDiscord, house: &Arc<House>) -> Running {
     let running = Running::start(settings(discord), house);
     discord.wait_ready().await;

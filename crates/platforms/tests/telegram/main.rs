@@ -67,7 +67,6 @@ impl Rig {
         Self { fake, house, telegram, running: None }
     }
 
-    /// Lets the adapter run.
     fn run(&mut self) {
         self.running = Some(tokio::spawn(self.telegram.clone().run(self.house.ports())));
     }
@@ -80,7 +79,6 @@ impl Rig {
         rig
     }
 
-    /// How the run ends.
     async fn failure(&mut self) -> AdapterFailure {
         let running = self.running.take().expect("it runs");
         let ended = tokio::time::timeout(Duration::from_secs(60), running).await;

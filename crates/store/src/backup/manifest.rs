@@ -18,37 +18,30 @@ const FORMAT: u32 = 1;
 /// A manifest is far smaller, with artifacts by the ten thousand.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// What a backup holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     /// The format of the backup itself.
     pub(crate) format: u32,
-    /// The format of the state in it.
     pub(crate) state_format: u32,
     /// The version of the program that made it.
     pub(crate) version: String,
-    /// When it was begun.
     pub(crate) created_at: Timestamp,
     /// Number of the last journal record in it; 0: none.
     pub(crate) last_record: u64,
-    /// Its files.
     pub(crate) files: Vec<Item>,
     /// SHA-256 of this manifest with this field empty.
     pub(crate) checksum: String,
 }
 
-/// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Item {
     /// Where it is in the backup, and in the state folder.
     pub(crate) path: String,
-    /// Its length.
     pub(crate) bytes: u64,
     /// SHA-256 of its content, in hex.
     pub(crate) sha256: String,
 }
 
-/// A digest in lower-case hex.
 pub(crate) fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -22,24 +22,17 @@ pub use restore::restore_dir;
 
 use crate::store::Store;
 
-/// What a backup copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupReport {
-    /// The folder.
     pub dir: PathBuf,
-    /// When it was begun.
     pub created_at: Timestamp,
     /// The version of the program that made it.
     pub version: String,
     /// Number of the last journal record in it; 0: none.
     pub last_record: u64,
-    /// Records.
     pub records: u64,
-    /// Journal segments.
     pub segments: u64,
-    /// Artifacts.
     pub artifacts: u64,
-    /// Files, without the manifest.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -47,22 +40,16 @@ pub struct BackupReport {
     pub missing: Vec<String>,
 }
 
-/// What a restore put in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreReport {
-    /// The backup.
     pub dir: PathBuf,
-    /// The state folder.
     pub state: PathBuf,
-    /// When the backup was begun.
     pub created_at: Timestamp,
     /// The version of the program that made it.
     pub version: String,
     /// Number of the last journal record; 0: none.
     pub last_record: u64,
-    /// Records.
     pub records: u64,
-    /// Files.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -73,25 +60,18 @@ pub struct RestoreReport {
 /// Why a backup was not made or not put back. Nothing was changed then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackupError {
-    /// It cannot be done there, or so.
     Refused {
-        /// Its typed name, for programs.
         code: &'static str,
-        /// What is in the way.
         message: String,
-        /// What to do.
         hint: String,
     },
     /// The backup is not as it was written.
     Damaged {
-        /// The file.
         path: String,
-        /// What is wrong with it.
         message: String,
     },
     /// The disk that is copied to is full.
     DiskFull {
-        /// What was written.
         path: String,
     },
     /// The state cannot be read, or what is copied not written.

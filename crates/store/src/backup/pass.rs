@@ -20,7 +20,6 @@ const CHUNK: usize = 256 * 1024;
 /// A line that is longer is none.
 const LINE_MAX: u64 = 256 << 20;
 
-/// What a pass found.
 pub(super) struct Passed {
     /// Bytes of the file.
     pub(super) bytes: u64,
@@ -53,7 +52,6 @@ impl Read for Through {
     }
 }
 
-/// A file on its way.
 pub(super) struct Pass {
     from: PathBuf,
     to: Option<PathBuf>,

@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 use super::{BackupError, manifest};
 use crate::disk::{io_error, remove_dir, sync_dir};
 
-/// The place of a backup.
 pub(super) struct Place {
     parent: PathBuf,
     target: PathBuf,
-    /// Where it is made.
     pub(super) partial: PathBuf,
 }
 

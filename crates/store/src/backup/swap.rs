@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use crate::disk::{io_error, make_dir, remove_dir, sync_dir};
 use crate::format;
 
-/// Where a restored state is made.
 const STAGE: &str = "restore.new";
 
 /// The same, when it is whole: from then on it is the state.
@@ -27,7 +26,6 @@ const BEFORE: &str = "before-restore-";
 /// What a restored state has, each of them always.
 const NEW: [&str; 3] = ["journal", "artifacts", format::FILE];
 
-/// What a state has beside that.
 const DERIVED: [&str; 5] = ["views", "index", "quarantine", "views.damaged", "index.damaged"];
 
 /// Whether that entry of a state folder is part of the state; sockets, the lock and what others put there are not.
@@ -35,7 +33,6 @@ fn belongs(name: &str) -> bool {
     NEW.contains(&name) || DERIVED.contains(&name) || name.starts_with(format::BEFORE)
 }
 
-/// Where a restored state is made.
 pub(super) fn stage(state: &Path) -> PathBuf {
     state.join(STAGE)
 }
@@ -178,7 +175,6 @@ mod tests {
         found
     }
 
-    /// A state with a decided restore.
     fn decided() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for name in

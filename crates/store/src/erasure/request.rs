@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::{io_error, make_dir, sync_dir};
 
-/// The request of a state folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub(crate) enum Request {
@@ -19,7 +18,6 @@ pub(crate) enum Request {
     Asked {
         /// Who, `PLATFORM/USER`.
         person: String,
-        /// When it was asked for.
         at: Timestamp,
     },
     /// The journal without them is whole beside the one with them, and only has to take its place. Who it was stands
@@ -50,7 +48,6 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Request>, StoreError> {
     }
 }
 
-/// Writes it, durably.
 pub(crate) fn write(dir: &Path, request: &Request) -> Result<(), StoreError> {
     make_dir(dir)?;
     let path = file(dir);
@@ -66,7 +63,6 @@ pub(crate) fn write(dir: &Path, request: &Request) -> Result<(), StoreError> {
     write().map_err(io_error("write", &path))
 }
 
-/// Takes it away, durably.
 pub(crate) fn remove(dir: &Path) -> Result<(), StoreError> {
     for path in [file(dir), dir.join("erasure.json.new")] {
         match fs::remove_file(&path) {

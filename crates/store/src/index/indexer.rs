@@ -39,22 +39,17 @@ const CHANNELS_KEPT: usize = 512;
 /// Entries read back to find the last ones that are indexed.
 const LOOK_BACK: u64 = 24;
 
-/// What the indexer is told.
 pub(crate) enum Task {
-    /// The views have moved on.
     Wake,
-    /// Commit what the views show now.
     Settle {
         /// The record that whoever asks wants to find.
         upto: u64,
-        /// Where to say how it went.
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
     /// Commit what is not yet, unless that takes long, and end.
     Close,
 }
 
-/// The indexer's state.
 pub(crate) struct Indexer {
     index: Arc<SearchIndex>,
     views: Arc<Views>,

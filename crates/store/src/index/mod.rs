@@ -33,10 +33,8 @@ const FORMAT: u32 = 1;
 /// What is said last is taken in at the end, if that takes no longer.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
-/// An index with what reads it.
 type Opened = (Index, IndexReader);
 
-/// What a commit says of itself.
 #[derive(Debug, Serialize, Deserialize)]
 struct Payload {
     format: u32,
@@ -76,7 +74,6 @@ pub(crate) struct SearchIndex {
     reaches: AtomicU64,
     /// When the indexer is to end, at the latest.
     ends_at: RwLock<Option<Instant>>,
-    /// Its calls into tantivy.
     pub(crate) calls: Calls,
 }
 

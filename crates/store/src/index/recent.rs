@@ -22,7 +22,6 @@ const LENT_WORDS: usize = 200;
 /// The index has it with some neighbours, nobody knows which.
 const UNKNOWN: usize = usize::MAX;
 
-/// An entry as it is indexed.
 #[derive(Debug, Clone)]
 pub(crate) struct Spoken {
     seq: Seq,
@@ -46,11 +45,8 @@ pub(crate) struct Recent {
 
 /// A document to be written: the one before it goes.
 pub(crate) struct Write {
-    /// Its key.
     pub(crate) key: String,
-    /// The index may have it already.
     pub(crate) replaces: bool,
-    /// The document.
     pub(crate) doc: tantivy::TantivyDocument,
 }
 
@@ -174,7 +170,6 @@ fn head(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-/// A document without its words.
 pub(crate) fn document(
     fields: &Fields,
     subject: &Subject,

@@ -10,10 +10,8 @@ use tantivy::schema::{
 };
 use tantivy::tokenizer::{PreTokenizedString, Token};
 
-/// The fields.
 #[derive(Clone)]
 pub(crate) struct Fields {
-    /// All of them.
     pub(crate) schema: Schema,
     /// What a document stands for, unique.
     pub(crate) key: Field,
@@ -21,9 +19,7 @@ pub(crate) struct Fields {
     pub(crate) place: Field,
     /// The words of its neighbours, its date, and what else is said around it.
     pub(crate) near: Field,
-    /// Its own words.
     pub(crate) own: Field,
-    /// Words of its author's name.
     pub(crate) author: Field,
     /// The day that it was said on, counted from 1970.
     pub(crate) day: Field,
@@ -33,7 +29,6 @@ pub(crate) struct Fields {
 pub(crate) const DAY: &str = "day";
 
 impl Fields {
-    /// The fields of this version.
     pub(crate) fn new() -> Self {
         let mut schema = Schema::builder();
         let words = TextFieldIndexing::default()
@@ -56,16 +51,12 @@ impl Fields {
 /// What a document stands for, as its key says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// An entry.
     Entry(ChannelId, Seq),
-    /// A summary.
     Summary(ChannelId, SummaryId),
-    /// A memory.
     Memory(MemoryId),
 }
 
 impl Subject {
-    /// The key.
     pub(crate) fn key(&self) -> String {
         match self {
             Self::Entry(channel, seq) => format!("e\0{channel}\0{seq}"),
@@ -74,7 +65,6 @@ impl Subject {
         }
     }
 
-    /// What the key stands for.
     pub(crate) fn of(key: &str) -> Option<Self> {
         let mut parts = key.splitn(3, '\0');
         match (parts.next()?, parts.next()?, parts.next()) {
@@ -127,7 +117,6 @@ pub(crate) fn day_of(at: Timestamp) -> u64 {
     u64::try_from(at.as_second() / 86_400).unwrap_or(0)
 }
 
-/// Words as tantivy takes them.
 pub(crate) fn tokens(words: &[&str]) -> PreTokenizedString {
     let token = |(position, word): (usize, &&str)| Token {
         offset_from: 0,

@@ -14,7 +14,6 @@ use super::rewrite::Sink;
 use super::segment::{self, Lines, Piece, Position};
 use crate::disk::{Disk, RealDisk, io_error, make_dir, sync_dir};
 
-/// Where the journal ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tail {
     /// Number of its last record; 0 when it is empty.
@@ -30,7 +29,6 @@ pub(crate) struct Tail {
 pub(crate) struct Checkpoint {
     /// Its number, or that of the last record that it stands for; 0: the beginning.
     pub(crate) n: u64,
-    /// Where it is.
     pub(crate) position: Position,
 }
 
@@ -53,19 +51,15 @@ pub(crate) fn holds(dir: &Path, checkpoint: &Checkpoint) -> bool {
 /// journal does not have was durable, and is lost.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shown {
-    /// The last record of each.
     pub(crate) last: Vec<Checkpoint>,
     /// The channels that the views know.
     pub(crate) channels: Vec<ShownChannel>,
 }
 
-/// A channel as the views show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShownChannel {
     pub(crate) channel: ChannelId,
-    /// Number of its last record.
     pub(crate) n: u64,
-    /// When that was written.
     pub(crate) at: Timestamp,
     /// The first number of an entry that was not given yet.
     pub(crate) next_seq: Seq,

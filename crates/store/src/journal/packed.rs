@@ -23,7 +23,6 @@ const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff];
 /// Our extra field: its name and length.
 const EXTRA: [u8; 6] = [12, 0, b'C', b'N', 8, 0];
 
-/// Header with both lengths.
 const HEADER_BYTES: usize = HEAD.len() + EXTRA.len() + 8;
 
 /// A longer line is none of ours.
@@ -132,12 +131,10 @@ pub(crate) struct Packer<W: Write> {
 }
 
 impl<W: Write> Packer<W> {
-    /// Writes there.
     pub(crate) fn new(out: W) -> Self {
         Self { out, lines: Vec::with_capacity(MEMBER_BYTES * 2) }
     }
 
-    /// A line with its line feed.
     pub(crate) fn line(&mut self, line: &[u8]) -> io::Result<()> {
         self.lines.extend_from_slice(line);
         if self.lines.len() >= MEMBER_BYTES { self.close_member() } else { Ok(()) }
@@ -163,7 +160,6 @@ impl<W: Write> Packer<W> {
         self.out.write_all(&member)
     }
 
-    /// Writes what is left.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.close_member()?;
         self.out.flush()?;

@@ -18,11 +18,8 @@ use crate::disk::{io_error, make_dir, sync_dir};
 /// What a walk over the whole journal found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Walk {
-    /// Segments.
     pub(crate) segments: u64,
-    /// Good lines.
     pub(crate) events: u64,
-    /// The last good line.
     pub(crate) last: Tail,
     /// What is wrong, each with file and line; a torn end, which is cut off at the next start, is not.
     pub(crate) problems: Vec<String>,
@@ -34,7 +31,6 @@ struct Bad {
     bytes: Vec<u8>,
     /// Its first line, from 1.
     line: u64,
-    /// What is wrong with that.
     message: String,
 }
 
@@ -142,7 +138,6 @@ pub(crate) fn quarantine(dir: &Path, aside: &Path, shown: &Shown) -> Result<Vec<
     Ok(done)
 }
 
-/// What comes behind a segment.
 enum Behind<'a> {
     /// Another one: this one must reach that number.
     Segment(u64),

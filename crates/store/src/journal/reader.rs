@@ -13,7 +13,6 @@ use super::open::{Checkpoint, Tail, last_n};
 use super::segment::{self, Lines, Piece, Position, SegmentFile};
 use crate::disk::io_error;
 
-/// Segments kept open for reading.
 const OPEN_FILES: usize = 16;
 
 /// Reads records by their positions.
@@ -72,12 +71,10 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Begins behind the checkpoint.
     pub(crate) fn new(dir: &Path, at: Checkpoint) -> Self {
         Self { dir: dir.to_owned(), at, lines: None }
     }
 
-    /// The last record that was read.
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         self.at
     }

@@ -26,7 +26,6 @@ pub(crate) trait Rewrite {
     fn closing(&mut self) -> Vec<NewRecord>;
 }
 
-/// The file beside a segment's.
 fn staged(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".");
@@ -80,9 +79,7 @@ pub(crate) fn swap(dir: &Path, mut step: impl FnMut() -> Result<(), StoreError>)
 
 /// Lines on their way into a file, compressed or not.
 pub(crate) enum Sink {
-    /// As they are.
     Plain(BufWriter<File>),
-    /// Compressed.
     Packed(Packer<BufWriter<File>>),
 }
 
@@ -94,7 +91,6 @@ impl Sink {
         Ok(if packed { Self::Packed(Packer::new(file)) } else { Self::Plain(file) })
     }
 
-    /// A line with its line feed.
     pub(crate) fn line(&mut self, line: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain(file) => file.write_all(line),
@@ -102,7 +98,6 @@ impl Sink {
         }
     }
 
-    /// Makes it durable.
     pub(crate) fn finish(self) -> io::Result<()> {
         let file = match self {
             Self::Plain(file) => file,
@@ -174,7 +169,6 @@ pub(crate) fn stage(
     Ok(changed)
 }
 
-/// Records that go.
 #[derive(Clone, Copy)]
 struct Gone {
     from_n: u64,
@@ -190,7 +184,6 @@ fn write_gone(out: &mut Sink, gone: Option<Gone>) -> io::Result<()> {
     out.line(&buffer)
 }
 
-/// Adds the line of a record.
 fn framed(out: &mut Vec<u8>, record: Record) -> Result<(), StoreError> {
     let Record { n, at, channel, event } = record;
     let body = line::body(&NewRecord { channel, at, event })?;

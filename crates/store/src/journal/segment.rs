@@ -13,10 +13,8 @@ use crate::disk::io_error;
 /// Bytes read at a time; a longer line makes the buffer grow.
 const CHUNK: usize = 256 * 1024;
 
-/// Where a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Position {
-    /// First number of its segment.
     pub(crate) segment: u64,
     /// Its first byte.
     pub(crate) offset: u64,
@@ -61,9 +59,7 @@ pub(crate) fn bytes(path: &Path) -> Result<u64, StoreError> {
 
 /// A segment, read by places of its lines.
 pub(crate) enum SegmentFile {
-    /// As it was written.
     Plain(File),
-    /// Compressed.
     Packed(Box<Packed>),
 }
 
@@ -131,7 +127,6 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<u64>, StoreError> {
     Ok(segments)
 }
 
-/// A piece of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     /// A line that ends with a line feed, which is not part of `bytes`.
@@ -146,7 +141,6 @@ pub(crate) enum Piece<'a> {
         /// Its first byte in the file.
         offset: u64,
     },
-    /// Nothing is left.
     End,
 }
 
@@ -178,7 +172,6 @@ impl Lines {
         Ok(Self { file, path: path.to_owned(), next: 0, end, buf: Vec::new(), buf_at: 0 })
     }
 
-    /// Moves the end on.
     pub(crate) fn extend(&mut self, end: u64) {
         self.end = self.end.max(end);
     }
@@ -190,7 +183,6 @@ impl Lines {
         Ok(())
     }
 
-    /// The next line.
     pub(crate) fn next(&mut self) -> Result<Piece<'_>, StoreError> {
         let offset = self.next;
         let mut searched = 0;

@@ -18,52 +18,38 @@ use crate::disk::{AppendFile, Disk, io_error, sync_dir};
 /// Most bytes of one group; a larger single append is a group of its own.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
 
-/// What the writer is asked to do.
 pub(crate) enum Request {
     /// Append records, all or none.
     Append {
-        /// The records.
         records: Vec<NewRecord>,
-        /// Their lines without numbers.
         bodies: Vec<String>,
-        /// Where to say how it went.
         reply: oneshot::Sender<Result<Vec<Record>, StoreError>>,
     },
     /// Write what came before, then end.
-    Close {
-        /// Where to say that it is done.
-        reply: oneshot::Sender<()>,
-    },
+    Close { reply: oneshot::Sender<()> },
 }
 
 /// How far the journal is durable, with the cost of the last sync.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Durable {
-    /// Where it ends.
     pub(crate) tail: Tail,
     /// Microseconds that the last sync took.
     pub(crate) last_sync_micros: u64,
-    /// Syncs so far.
     pub(crate) syncs: u64,
 }
 
-/// The writer's state.
 pub(crate) struct Writer {
-    /// The journal's folder.
     pub(crate) dir: PathBuf,
-    /// What it writes with.
     pub(crate) disk: Arc<dyn Disk>,
     /// A segment of at least this many bytes is not written on.
     pub(crate) segment_bytes: u64,
     /// The open segment; none before the first append and after a failure.
     pub(crate) file: Option<Box<dyn AppendFile>>,
-    /// How far the journal is durable.
     pub(crate) durable: watch::Sender<Durable>,
     /// Called after each sync; must not wait.
     pub(crate) on_durable: Box<dyn Fn() + Send>,
     /// Why the last write failed; none: it did not.
     pub(crate) trouble: Trouble,
-    /// Its calls into the disk.
     pub(crate) calls: Arc<Calls>,
 }
 

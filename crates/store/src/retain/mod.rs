@@ -26,7 +26,6 @@ pub use words::{Expired, Needs};
 /// What writing segments anew did, or would do, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shrunk {
-    /// Segments.
     pub segments: u64,
     /// Bytes that they took.
     pub bytes_before: u64,
@@ -95,12 +94,9 @@ impl Store {
     }
 }
 
-/// A closed segment.
 #[derive(Debug)]
 struct Closed {
-    /// The journal's folder.
     dir: PathBuf,
-    /// Its name.
     path: PathBuf,
     /// Numbers of its first and last record.
     first: u64,

@@ -34,7 +34,6 @@ pub(super) fn pack(segment: &Closed, dry_run: bool, change: Change<'_>) -> Resul
     written.map(shrunk)
 }
 
-/// Where it is written.
 fn beside(path: &Path) -> PathBuf {
     segment::packed_path(path).with_extension("gz.new")
 }

@@ -24,9 +24,7 @@ pub struct Expired {
     /// Segments and their bytes.
     #[serde(flatten)]
     pub shrunk: Shrunk,
-    /// Entries whose words are gone.
     pub entries: u64,
-    /// Summaries whose words are gone.
     pub summaries: u64,
 }
 
@@ -52,7 +50,6 @@ struct Walk {
     found: BTreeMap<ChannelId, Found>,
     /// Records with words that have expired.
     expired: u64,
-    /// Records whose words are needed.
     needed: u64,
 }
 

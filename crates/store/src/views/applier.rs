@@ -30,24 +30,18 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Why closed views are not opened again yet.
 pub(crate) const STILL_READ: &str = "it is closed, to be opened again once the last reader is done";
 
-/// What the applier is told.
 pub(crate) enum Command {
     /// More of the journal is durable, or something is suspect.
     Wake,
-    /// Keep a channel's head.
     KeepHead {
-        /// The channel.
         channel: ChannelId,
-        /// The head, encoded.
         head: Vec<u8>,
-        /// Where to say how it went.
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
     /// Apply what is durable, flush, close sled, end.
     Close,
 }
 
-/// The applier's state.
 pub(crate) struct Applier {
     views: Arc<Views>,
     journal: PathBuf,

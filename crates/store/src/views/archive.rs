@@ -20,14 +20,11 @@ use crate::journal::segment::Position;
 
 /// Rows and journal, read together.
 pub(crate) struct Reads<'a> {
-    /// The rows.
     pub(crate) db: &'a Db,
-    /// The journal.
     pub(crate) journal: &'a Reader,
 }
 
 impl Reads<'_> {
-    /// All channels, by name.
     pub(crate) fn channels(&self) -> Result<Vec<ChannelRow>, StoreError> {
         let mut rows = Vec::new();
         for item in self.db.scan(&Key::table(Table::Channel)) {
@@ -101,7 +98,6 @@ impl Reads<'_> {
         Ok(event)
     }
 
-    /// How a message id stands.
     pub(crate) fn seen(&self, channel: &ChannelId, message: &MessageId) -> Result<Seen, StoreError> {
         let Some(row) = self.db.get::<MessageRow>(&Key::message(channel, message))? else {
             return Ok(Seen::New);
@@ -150,7 +146,6 @@ impl Reads<'_> {
         Ok(entries)
     }
 
-    /// The numbers of those entries.
     pub(crate) fn seqs_of(&self, channel: &ChannelId, message: &MessageId) -> Result<Vec<Seq>, StoreError> {
         let own: Option<MessageRow> = self.db.get(&Key::message(channel, message))?;
         let mut seqs: Vec<Seq> = own.and_then(|row| row.seq).into_iter().collect();
@@ -238,7 +233,6 @@ impl Reads<'_> {
         Ok(entries)
     }
 
-    /// An entry as it was said.
     fn entry(&self, channel: &ChannelId, seq: Seq, row: SeqRow) -> Result<Entry, StoreError> {
         let missing = || view_error(format!("record {} of entry {seq} is not in the journal", row.n));
         let record = self.record(channel, row.n)?.ok_or_else(missing)?;
@@ -273,7 +267,6 @@ impl Reads<'_> {
         }
     }
 
-    /// Restores a channel.
     pub(crate) fn restore(
         &self,
         channel: &ChannelId,

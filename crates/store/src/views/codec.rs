@@ -10,23 +10,17 @@ use serde::de::DeserializeOwned;
 /// to which the journal is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
-    /// agent, scope, id → memory.
     Memory = b'm' as isize,
-    /// memory id → key of its memory.
     MemoryKey = b'k' as isize,
     /// agent, person, memory id → nothing: what they said of themselves in chats with others.
     Own = b'w' as isize,
-    /// fingerprint → memory id.
     Fingerprint = b'f' as isize,
     /// fingerprint of a forgotten memory → nothing.
     Tombstone = b't' as isize,
-    /// memory id, sighting → nothing.
     Sighting = b'g' as isize,
     /// channel, summary id → number of the record that has it.
     Summary = b's' as isize,
-    /// channel → head.
     Head = b'h' as isize,
-    /// channel → row.
     Channel = b'c' as isize,
     /// channel, n → position in the journal.
     Event = b'e' as isize,
@@ -40,14 +34,12 @@ pub(crate) enum Table {
     Outbox = b'o' as isize,
     /// The one row of pairings and chats that moved.
     Registry = b'r' as isize,
-    /// The one row of a day's usage.
     Usage = b'u' as isize,
     /// n → the channel of a call of a tool.
     Call = b'l' as isize,
 }
 
 impl Table {
-    /// All tables.
     pub(crate) const ALL: [Self; 17] = [
         Self::Memory,
         Self::MemoryKey,
@@ -108,12 +100,10 @@ impl Key {
         Self::new(Table::Memory, &[agent.as_str()])
     }
 
-    /// A memory.
     pub(crate) fn memory(agent: &AgentId, scope: &Scope, id: &MemoryId) -> Self {
         Self::new(Table::Memory, &[agent.as_str(), &scope.to_string(), id.as_str()])
     }
 
-    /// A memory's key, by its id.
     pub(crate) fn memory_key(id: &MemoryId) -> Self {
         Self::new(Table::MemoryKey, &[id.as_str()])
     }
@@ -128,12 +118,10 @@ impl Key {
         Self::new(Table::Own, &[agent.as_str(), person, id.as_str()])
     }
 
-    /// A fingerprint.
     pub(crate) fn fingerprint(fingerprint: &str) -> Self {
         Self::new(Table::Fingerprint, &[fingerprint])
     }
 
-    /// A tombstone.
     pub(crate) fn tombstone(fingerprint: &str) -> Self {
         Self::new(Table::Tombstone, &[fingerprint])
     }
@@ -143,37 +131,30 @@ impl Key {
         Self::new(Table::Sighting, &[id.as_str()])
     }
 
-    /// A sighting.
     pub(crate) fn sighting(id: &MemoryId, sighting: &str) -> Self {
         Self::new(Table::Sighting, &[id.as_str(), sighting])
     }
 
-    /// A summary.
     pub(crate) fn summary(channel: &ChannelId, id: &SummaryId) -> Self {
         Self::new(Table::Summary, &[channel.as_str(), id.as_str()])
     }
 
-    /// A head.
     pub(crate) fn head(channel: &ChannelId) -> Self {
         Self::new(Table::Head, &[channel.as_str()])
     }
 
-    /// A channel's row.
     pub(crate) fn channel(channel: &ChannelId) -> Self {
         Self::new(Table::Channel, &[channel.as_str()])
     }
 
-    /// An event's position.
     pub(crate) fn event(channel: &ChannelId, n: u64) -> Self {
         Self::new(Table::Event, &[channel.as_str()]).number(n)
     }
 
-    /// An entry.
     pub(crate) fn seq(channel: &ChannelId, seq: Seq) -> Self {
         Self::new(Table::Seq, &[channel.as_str()]).number(seq.0)
     }
 
-    /// A message.
     pub(crate) fn message(channel: &ChannelId, message: &MessageId) -> Self {
         Self::new(Table::Message, &[channel.as_str(), message.as_str()])
     }
@@ -190,7 +171,6 @@ impl Key {
         Self::new(Table::MessageAge, &[channel.as_str()])
     }
 
-    /// The age of a message.
     pub(crate) fn age(channel: &ChannelId, n: u64) -> Self {
         Self::ages(channel).number(n)
     }
@@ -200,7 +180,6 @@ impl Key {
         Self::table(Table::Call).number(n)
     }
 
-    /// A delivery.
     pub(crate) fn outbox(channel: &ChannelId, id: &OutboxId) -> Self {
         Self::new(Table::Outbox, &[channel.as_str(), id.as_str()])
     }
@@ -229,12 +208,10 @@ fn checksum(key: &[u8], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key), payload)
 }
 
-/// A row as it is stored.
 pub(crate) fn encode(row: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(row).map_err(|error| view_error(error.to_string()))
 }
 
-/// A row as it was stored.
 pub(crate) fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, StoreError> {
     serde_json::from_slice(payload).map_err(|error| view_error(format!("a row cannot be read: {error}")))
 }
@@ -242,7 +219,6 @@ pub(crate) fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, StoreErro
 /// The name of these views in errors.
 pub(crate) const SLED: &str = "sled";
 
-/// A failure of the sled views.
 pub(crate) fn view_error(message: impl Into<String>) -> StoreError {
     StoreError::View { view: SLED, message: message.into() }
 }

@@ -31,14 +31,12 @@ pub(crate) type Row = (Vec<u8>, Vec<u8>);
 /// Rows that a check reads while nothing is written.
 const CHECKED_AT_ONCE: usize = 256;
 
-/// Where rows are.
 pub(crate) struct Db {
     rows: Rows,
     /// Those into sled that have not returned.
     calls: Arc<Calls>,
     /// Held while a batch is written, and while a check reads some rows.
     count: Mutex<Option<Count>>,
-    /// One check at a time.
     checking: Mutex<()>,
 }
 
@@ -46,7 +44,6 @@ pub(crate) struct Db {
 /// one moment, without a pause in the writing.
 #[derive(Default)]
 struct Count {
-    /// The last key that was counted.
     last: Vec<u8>,
     /// Rows up to that, by the letter of their table.
     rows: BTreeMap<char, u64>,
@@ -60,16 +57,12 @@ enum Rows {
 /// Rows in memory, without checksums.
 type Memory = RwLock<BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// What a check of all rows found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Check {
     /// The applied position at the moment whose rows were counted.
     pub(crate) meta: Meta,
-    /// Rows whose checksum is right.
     pub(crate) records: u64,
-    /// Rows whose checksum is wrong.
     pub(crate) bad: u64,
-    /// All that is wrong, for people.
     pub(crate) problems: Vec<String>,
 }
 
@@ -107,7 +100,6 @@ impl Db {
         Self { rows, calls, count: Mutex::default(), checking: Mutex::default() }
     }
 
-    /// Whether it is.
     pub(crate) fn is_in_memory(&self) -> bool {
         matches!(self.rows, Rows::Memory(_))
     }
@@ -205,7 +197,6 @@ impl Db {
         check
     }
 
-    /// The row of a key.
     pub(crate) fn get<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, StoreError> {
         self.payload(&key.0)?.map(|payload| decode(&payload)).transpose()
     }
@@ -302,7 +293,6 @@ impl Db {
         Ok(())
     }
 
-    /// sled itself, to spoil it.
     #[cfg(test)]
     fn sled(&self) -> &sled::Db {
         match &self.rows {
@@ -367,7 +357,6 @@ fn remember(
 
 /// Rows in the order of their keys, from both ends.
 pub(crate) enum Range {
-    /// Of sled.
     Sled(Box<sled::Iter>, Arc<Calls>),
     /// Of memory: what is left between two keys.
     Memory(Arc<Memory>, Bound<Vec<u8>>, Bound<Vec<u8>>),
@@ -484,12 +473,10 @@ impl<'a> Changes<'a> {
         Self { db, changes: BTreeMap::new() }
     }
 
-    /// How many rows change.
     pub(crate) fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// The row of a key, as changed.
     pub(crate) fn get<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, StoreError> {
         match self.changes.get(&key.0) {
             Some(Some(payload)) => decode(payload).map(Some),
@@ -506,7 +493,6 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Sets a row.
     pub(crate) fn put(&mut self, key: Key, row: &impl Serialize) -> Result<(), StoreError> {
         let payload = encode(row)?;
         self.put_bytes(key, payload);
@@ -518,7 +504,6 @@ impl<'a> Changes<'a> {
         self.changes.insert(key.0, Some(payload));
     }
 
-    /// Removes a row.
     pub(crate) fn remove(&mut self, key: Key) {
         self.changes.insert(key.0, None);
     }

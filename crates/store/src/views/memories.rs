@@ -168,12 +168,10 @@ pub(crate) fn within(db: &Db, agent: &AgentId, reach: &Reach) -> Result<Vec<Memo
     Ok(rows)
 }
 
-/// How many memories an agent has.
 pub(crate) fn count(db: &Db, agent: &AgentId) -> Result<u64, StoreError> {
     db.scan(&Key::agent(agent)).try_fold(0, |n, row| row.map(|_| n + 1))
 }
 
-/// A memory by its id.
 pub(crate) fn get(db: &Db, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
     Ok(row_of(db, id)?.map(|row| row.memory))
 }
@@ -183,7 +181,6 @@ fn row_of(db: &Db, id: &MemoryId) -> Result<Option<MemoryRow>, StoreError> {
     db.get(&Key::memory(&agent, &scope, id))
 }
 
-/// A memory of a scope by its id.
 pub(crate) fn in_its_scope(
     db: &Db,
     agent: &AgentId,

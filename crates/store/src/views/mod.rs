@@ -43,9 +43,7 @@ const OPEN_LIMIT: Duration = Duration::from_secs(60);
 /// How far the journal is applied, for those who wait for it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Applied {
-    /// The last record applied.
     pub(crate) n: u64,
-    /// Journal lines were set aside.
     pub(crate) quarantined: bool,
     /// Why nothing more is applied at present.
     pub(crate) error: Option<StoreError>,
@@ -64,7 +62,6 @@ pub(crate) struct Views {
     openings: AtomicU64,
     /// Nobody waits for the applier any more.
     ending: AtomicBool,
-    /// Those into sled.
     calls: Arc<Calls>,
 }
 

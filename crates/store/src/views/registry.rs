@@ -32,12 +32,10 @@ pub(super) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), St
     }
 }
 
-/// Pairings and chats that moved.
 pub(crate) fn state(db: &Db) -> Result<RegistryState, StoreError> {
     Ok(db.get(&Key::table(Table::Registry))?.unwrap_or_default())
 }
 
-/// The last day's usage.
 pub(crate) fn usage_day(db: &Db) -> Result<UsageDay, StoreError> {
     Ok(db.get(&Key::table(Table::Usage))?.unwrap_or_default())
 }

@@ -35,7 +35,6 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    /// Where the journal is read on.
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         let (segment, offset, len) = self.at;
         Checkpoint { n: self.n, position: Position { segment, offset, len } }
@@ -48,7 +47,6 @@ impl Meta {
     }
 }
 
-/// Where an entry's words are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SeqRow {
     /// The record that has them: an accepted message, or an added entry.
@@ -62,7 +60,6 @@ pub(crate) struct SeqRow {
     /// Its message was deleted: its words are shown to nobody.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deleted: bool,
-    /// Its words have expired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) expired: bool,
     /// The line that had them was set aside.
@@ -77,21 +74,15 @@ impl SeqRow {
     }
 }
 
-/// How a message id stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MessageRow {
-    /// The record that accepted it.
     pub(crate) n: u64,
-    /// When it was journalled.
     pub(crate) at: Timestamp,
-    /// The turn announced then.
     pub(crate) turn: TurnId,
-    /// Hash of author and parts.
     pub(crate) fingerprint: String,
     /// The record of its last edit before a turn took it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) edited: Option<u64>,
-    /// It was deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deleted: bool,
     /// The entry that it became when a turn took it up.
@@ -105,25 +96,19 @@ pub(crate) struct MessageRow {
 /// What the list of channels shows, and what is under way there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChannelState {
-    /// When anything last happened.
     pub(crate) last_at: Timestamp,
-    /// The first number not yet given.
     pub(crate) next_seq: Seq,
     /// The generation under way.
     pub(crate) generation: Generation,
-    /// Messages not yet in a turn.
     pub(crate) pending: u64,
-    /// Message ids remembered.
     pub(crate) messages: u64,
     /// The open turn and the messages it took up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) open: Option<(TurnId, Vec<MessageId>)>,
-    /// A run is under way.
     pub(crate) run: bool,
     /// What asked for the runs that wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) queued: Vec<Trigger>,
-    /// Deliveries that are to be sent.
     pub(crate) owed: u64,
     /// A range waits for a model to summarise it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -166,26 +151,20 @@ impl ChannelState {
 /// A memory with what its identity needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MemoryRow {
-    /// The memory.
     pub(crate) memory: Memory,
     /// The record and the place in it that created it: the order of lists.
     pub(crate) made: (u64, u32),
-    /// Fingerprint of its first text.
     pub(crate) first: String,
-    /// Fingerprint of its text now.
     pub(crate) now: String,
 }
 
 /// A delivery owed, with the record that said so.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OutboxRow {
-    /// The delivery.
     pub(crate) item: OutboxItem,
-    /// The record.
     pub(crate) n: u64,
 }
 
-/// A position as it is stored.
 pub(crate) fn position_bytes(position: Position) -> [u8; 20] {
     let mut bytes = [0; 20];
     bytes[..8].copy_from_slice(&position.segment.to_be_bytes());
@@ -194,7 +173,6 @@ pub(crate) fn position_bytes(position: Position) -> [u8; 20] {
     bytes
 }
 
-/// A position as it was stored.
 pub(crate) fn position_of(bytes: &[u8]) -> Option<Position> {
     let (segment, rest) = bytes.split_first_chunk::<8>()?;
     let (offset, rest) = rest.split_first_chunk::<8>()?;

@@ -13,7 +13,6 @@ use super::threads;
 use crate::disk::io_error;
 use crate::journal::open::{Shown, ShownChannel};
 
-/// Few rows are read.
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// What open views show, sound or not: the row that says how far they are has a checksum of its own.

@@ -58,13 +58,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// A chat and a topic.
 type Place = (i64, Option<i64>);
 
 struct Console {
     telegram: FakeTelegram,
     people: BTreeMap<String, Person>,
-    /// Groups by name.
     groups: BTreeMap<String, i64>,
     topics: BTreeMap<String, i64>,
     /// Acts and violations that were shown.
@@ -72,7 +70,6 @@ struct Console {
     n_violations: usize,
 }
 
-/// A line that somebody says.
 struct Line<'a> {
     place: Option<&'a str>,
     who: &'a str,

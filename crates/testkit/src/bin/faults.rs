@@ -6,7 +6,6 @@ use std::time::Duration;
 use cairn_testkit::disk::Fault;
 use cairn_testkit::faults::{Plan, run};
 
-/// Shortest and longest fault.
 const SHORTEST: f64 = 0.5;
 const LONGEST: f64 = 30.0;
 

@@ -32,36 +32,28 @@ const TROUBLE_EVERY: usize = 12;
 /// killed process the next one cannot know.
 const DOWN: Duration = Duration::from_millis(1_200);
 
-/// How long one compaction takes.
 const COMPACTION: Duration = Duration::from_millis(1_000);
 
-/// What is done to the daemon.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The binary.
     pub cairn: PathBuf,
     /// An empty folder for state, config and logs.
     pub dir: PathBuf,
     /// Places where people talk, on each network.
     pub n_places: usize,
-    /// Messages, over all places.
     pub n_messages: usize,
     /// The window of the model, in tokens: small, so that compactions are under way all the time.
     pub window: u64,
-    /// How often to kill.
     pub n_kills: usize,
     /// Where the random moments come from.
     pub seed: u64,
 }
 
-/// What was found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Findings {
-    /// Messages of people.
     pub messages: usize,
     /// Of these the ones that were to be answered.
     pub addressed: usize,
-    /// Answered on Discord, each once.
     pub on_discord: usize,
     /// Answered on Telegram, each once.
     pub on_telegram: usize,
@@ -71,11 +63,9 @@ pub struct Findings {
     pub answers: usize,
     /// Sends that Discord knew by their nonce and did not show again.
     pub repeats: usize,
-    /// Kills.
     pub kills: usize,
     /// Things that went wrong otherwise.
     pub troubles: usize,
-    /// Requests for summaries.
     pub compactions: usize,
     /// Lines of the logs, none with a token or a word of a message.
     pub log_lines: usize,
@@ -83,7 +73,6 @@ pub struct Findings {
     pub seconds: f64,
 }
 
-/// A message of a person.
 struct Said {
     place: usize,
     /// Messages of one burst may be told of in any order.

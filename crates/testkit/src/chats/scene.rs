@@ -19,10 +19,8 @@ use crate::discord::{Act, FakeDiscord};
 use crate::model::{Answer, FakeModel, Kind};
 use crate::telegram::{FakeTelegram, Person, Say, What};
 
-/// The server of all channels.
 const GUILD: u64 = 100;
 
-/// Where a place is.
 pub(super) enum Spot {
     Discord { channel: u64, user: String, is_private: bool },
     Telegram { chat: i64, topic: Option<i64>, person: Person },
@@ -44,9 +42,7 @@ pub(super) enum Way {
     Held,
 }
 
-/// A message of the bot.
 pub(super) struct Heard {
-    /// The messages that it answers.
     pub(super) tokens: Vec<usize>,
     /// When it came, where that is known.
     pub(super) at: Option<Instant>,
@@ -55,19 +51,15 @@ pub(super) struct Heard {
 /// When the model was asked about a message first.
 pub(super) type Asked = Arc<Mutex<BTreeMap<usize, Instant>>>;
 
-/// What the scene is like.
 pub(super) struct Setting {
     /// Places on Discord and on Telegram.
     pub(super) n_places: [usize; 2],
     /// The window of the model, in tokens.
     pub(super) window: u64,
-    /// How long a compaction takes.
     pub(super) compaction: Duration,
-    /// The level of the daemon's log.
     pub(super) log: &'static str,
 }
 
-/// Everything outside the daemon.
 pub(super) struct Scene {
     pub(super) discord: FakeDiscord,
     pub(super) telegram: FakeTelegram,
@@ -144,7 +136,6 @@ impl Scene {
         self.dir.join("state")
     }
 
-    /// Starts the daemon.
     pub(super) async fn start(&self) -> io::Result<Daemon> {
         Daemon::start(&self.cairn, &self.state(), Some(&self.dir.join("config.toml"))).await
     }

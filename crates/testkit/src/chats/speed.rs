@@ -14,12 +14,10 @@ const WINDOW: u64 = 128_000;
 /// Chats of Telegram that are measured.
 const ON_TELEGRAM: usize = 20;
 
-/// What was measured.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Speed {
     /// Channels of Discord under load. (On Telegram a bot may send one message a second to a chat, and keeps to it.)
     pub channels: usize,
-    /// Messages of the load.
     pub messages: usize,
     /// Messages taken in and answered in a second, the next in each channel when the one before is answered. No more
     /// than 50: so many requests a second Discord takes of a bot, which keeps to that.
@@ -65,7 +63,6 @@ pub async fn speed(cairn: &Path, dir: &Path, n_channels: usize, n_each: usize) -
 
 struct Course<'a> {
     scene: &'a Scene,
-    /// Messages so far.
     n_said: usize,
     said_at: BTreeMap<usize, Instant>,
 }

@@ -6,10 +6,8 @@ use super::scene::{Scene, Spot};
 use crate::discord::{self, Route};
 use crate::telegram;
 
-/// How long a server says to wait.
 const PAUSE: Duration = Duration::from_millis(400);
 
-/// Kinds of trouble.
 pub(super) const KINDS: usize = 20;
 
 /// Makes the trouble of that number; the place is where people are about to talk.

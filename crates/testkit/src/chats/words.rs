@@ -13,7 +13,6 @@ pub(super) const ANSWERED: &str = "quokka";
 /// Is in the name of every person, and nowhere else.
 pub(super) const NAMED: &str = "wallaby";
 
-/// What a message is known by.
 pub(super) fn token(n: usize) -> String {
     format!("zq{n:06}")
 }
@@ -45,7 +44,6 @@ pub(super) fn asked(request: &Value) -> Vec<usize> {
     texts.iter().rev().flat_map(words).collect()
 }
 
-/// The answer to these messages.
 pub(super) fn answer(asked: &[usize]) -> String {
     let tokens: Vec<String> = asked.iter().map(|n| token(*n)).collect();
     format!(

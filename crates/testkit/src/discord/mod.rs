@@ -191,7 +191,6 @@ impl FakeDiscord {
         Self::with(Builder::default()).await
     }
 
-    /// A server of other behaviour.
     pub fn builder() -> Builder {
         Builder::default()
     }

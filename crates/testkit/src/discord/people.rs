@@ -11,24 +11,16 @@ use crate::watched::GIVE_UP_AFTER;
 /// What a message of an answer shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shown {
-    /// Its words.
     pub content: String,
-    /// Its flags.
     pub flags: u64,
-    /// Its embeds.
     pub embeds: Vec<Value>,
-    /// The names of its files.
     pub files: Vec<String>,
-    /// Whom it made a sound for.
     pub pinged: Vec<String>,
 }
 
-/// One more message of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Followup {
-    /// Only the caller sees it.
     pub ephemeral: bool,
-    /// What it shows.
     pub shown: Shown,
 }
 
@@ -41,11 +33,8 @@ pub struct Answer {
     pub deferred: bool,
     /// Flags of the first answer, or of the word that one follows.
     pub flags: u64,
-    /// Only the caller sees it.
     pub ephemeral: bool,
-    /// The answer itself.
     pub shown: Option<Shown>,
-    /// What followed.
     pub followups: Vec<Followup>,
 }
 
@@ -59,7 +48,6 @@ impl Answer {
 }
 
 impl FakeDiscord {
-    /// A server; the bot is in it.
     pub fn guild(&self, id: u64) {
         self.shared.update(|state| {
             state.world.guilds.insert(id, format!("server-{id}"));
@@ -73,7 +61,6 @@ impl FakeDiscord {
         self.channel_named(guild, id, &format!("channel-{id}"));
     }
 
-    /// A text channel of a server.
     pub fn channel_named(&self, guild: u64, id: u64, name: &str) {
         self.add("CHANNEL_CREATE", id, |state| state.world.add_channel(id, kind::TEXT, Some(guild), name));
     }
@@ -99,7 +86,6 @@ impl FakeDiscord {
         id
     }
 
-    /// A forum: its posts are threads.
     pub fn forum(&self, guild: u64, id: u64) {
         self.add("CHANNEL_CREATE", id, |state| {
             state.world.add_channel(id, kind::FORUM, Some(guild), &format!("forum-{id}"));
@@ -148,7 +134,6 @@ impl FakeDiscord {
         self.post(channel, user, text).send()
     }
 
-    /// A message in the making.
     pub fn post(&self, channel: u64, user: &str, text: &str) -> Say<'_> {
         Say::new(self, channel, user, text)
     }
@@ -306,12 +291,10 @@ impl FakeDiscord {
         self.shared.state.lock().world.message(channel, message).is_some()
     }
 
-    /// Channels of all kinds.
     pub fn channels(&self) -> Vec<u64> {
         self.shared.state.lock().world.channels.keys().copied().collect()
     }
 
-    /// Interactions so far.
     pub fn interactions(&self) -> Vec<u64> {
         self.shared.state.lock().interactions.keys().copied().collect()
     }
@@ -321,7 +304,6 @@ impl FakeDiscord {
         self.shared.state.lock().arrived.get(&route).copied().unwrap_or_default()
     }
 
-    /// How often files were fetched.
     pub fn fetched(&self) -> usize {
         self.shared.state.lock().world.fetches.values().sum()
     }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Route {
     /// `GET /gateway`, `GET /gateway/bot`.
@@ -35,20 +34,15 @@ pub enum Route {
     Webhook,
     /// `GET /attachments/…`.
     File,
-    /// Anything else.
     Unknown,
 }
 
-/// A rule that the bot broke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule.
     pub rule: Rule,
-    /// What was found.
     pub text: String,
 }
 
-/// The rules for bots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// Requests are of a known form, with a known path, and name their client in Discord's way.
@@ -57,7 +51,6 @@ pub enum Rule {
     Length,
     /// Every message says that nobody is to be mentioned.
     Mentions,
-    /// Links have no preview.
     Preview,
     /// A nonce is short, and used for one message.
     Nonce,
@@ -67,7 +60,6 @@ pub enum Rule {
     RateLimit,
     /// No more than one identify in five seconds, and none without budget.
     Identify,
-    /// The gateway's protocol.
     Gateway,
     /// An interaction is answered once, and before it is followed up.
     Interaction,

@@ -61,7 +61,6 @@ impl<'a> Say<'a> {
         self
     }
 
-    /// With a file.
     pub fn attach(mut self, name: &str, content_type: &str, bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
         let size = bytes.len() as u64;
@@ -77,13 +76,11 @@ impl<'a> Say<'a> {
         self
     }
 
-    /// The author is a bot.
     pub fn from_bot(mut self) -> Self {
         self.bot = true;
         self
     }
 
-    /// The author is a webhook.
     pub fn from_webhook(mut self) -> Self {
         self.webhook = true;
         self
@@ -101,7 +98,6 @@ impl<'a> Say<'a> {
         self.undelivered()
     }
 
-    /// The gateway tells of it twice.
     pub fn twice(mut self) -> Self {
         self.way = Way::Twice;
         self
@@ -176,7 +172,6 @@ impl<'a> Say<'a> {
     }
 }
 
-/// The users that a text mentions.
 pub(super) fn mentioned(content: &str) -> Vec<u64> {
     let ids = content.split("<@").skip(1).filter_map(|piece| piece.split_once('>'));
     let mut out: Vec<u64> = Vec::new();

@@ -23,7 +23,6 @@ const MAX_REQUEST_BYTES: usize = 32 << 20;
 /// What is streamed of a file that has no bytes: zeros, so many at once.
 static ZEROS: [u8; 65_536] = [0; 65_536];
 
-/// A request, read whole.
 pub(super) struct Call {
     pub(super) method: Method,
     pub(super) path: String,
@@ -37,14 +36,12 @@ impl Call {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// A number of the query.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| value.parse().ok())
     }
 }
 
-/// An answer on its way out.
 pub(super) struct Answered {
     pub(super) status: u16,
     pub(super) content_type: String,

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::world::{Access, BOT_ID, Channel, File, Message, User, World, id_at, kind, time_of};
 
-/// A moment as Discord writes it.
 pub(super) fn stamp(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string()
 }
@@ -33,7 +32,6 @@ pub(super) fn me(world: &World) -> Value {
     body
 }
 
-/// A member, without the user.
 pub(super) fn member() -> Value {
     json!({
         "nick": null, "avatar": null, "banner": null, "roles": [], "joined_at": "2024-05-01T10:00:00.000000+00:00",

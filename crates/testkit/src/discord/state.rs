@@ -19,7 +19,6 @@ pub(super) struct Interaction {
     pub(super) channel: u64,
     /// The message with the button; none for a command.
     pub(super) question: Option<u64>,
-    /// As the gateway tells it.
     pub(super) data: Value,
     pub(super) at: Instant,
     /// The bot has answered the call itself.
@@ -98,7 +97,6 @@ impl State {
         if guild.is_some() { intent::GUILD_MESSAGES } else { intent::DIRECT_MESSAGES }
     }
 
-    /// The bot does not see a channel.
     pub(super) fn is_hidden(&self, channel: u64) -> bool {
         self.world.channels.get(&channel).is_some_and(|channel| channel.access == Access::Hidden)
     }

@@ -99,7 +99,6 @@ impl FakeDiscord {
         });
     }
 
-    /// Asks for a heartbeat at once.
     pub fn ask_heartbeat(&self) {
         self.tell(&json!({"op": 1, "d": null, "t": null, "s": null}));
     }
@@ -144,12 +143,10 @@ impl FakeDiscord {
         !self.shared.state.lock().gateway.live().is_empty()
     }
 
-    /// Sessions begun so far.
     pub fn identified(&self) -> usize {
         self.shared.state.lock().gateway.identified.len()
     }
 
-    /// Sessions resumed so far.
     pub fn resumed(&self) -> usize {
         self.shared.state.lock().gateway.resumed
     }
@@ -159,7 +156,6 @@ impl FakeDiscord {
         self.shared.state.lock().gateway.n_connections
     }
 
-    /// Heartbeats so far.
     pub fn heartbeats(&self) -> usize {
         self.shared.state.lock().gateway.heartbeats
     }
@@ -174,7 +170,6 @@ impl FakeDiscord {
         self.access(channel, Access::ReadOnly);
     }
 
-    /// The bot does not see a channel.
     pub fn hide(&self, channel: u64) {
         self.access(channel, Access::Hidden);
     }

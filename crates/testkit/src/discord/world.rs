@@ -19,7 +19,6 @@ pub(super) fn id_at(at: Timestamp) -> u64 {
     u64::try_from(at.as_millisecond() - EPOCH_MS).unwrap_or_default() << 22
 }
 
-/// The moment that an id tells.
 pub(super) fn time_of(id: u64) -> Timestamp {
     let millis = i64::try_from(id >> 22).unwrap_or_default() + EPOCH_MS;
     Timestamp::from_millisecond(millis).unwrap_or(Timestamp::UNIX_EPOCH)
@@ -34,7 +33,6 @@ pub(super) fn id_of(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, hash) % NAMED
 }
 
-/// A person or a bot.
 #[derive(Debug, Clone)]
 pub(super) struct User {
     pub(super) id: u64,
@@ -56,7 +54,6 @@ pub(super) enum Access {
     Full,
     /// It sees the channel and may not write.
     ReadOnly,
-    /// It does not see the channel.
     Hidden,
     /// The person of this private chat has blocked it.
     Blocked,
@@ -69,7 +66,6 @@ pub(super) struct Channel {
     pub(super) guild: Option<u64>,
     pub(super) parent: Option<u64>,
     pub(super) name: String,
-    /// The person of a private chat.
     pub(super) recipient: Option<u64>,
     pub(super) access: Access,
     pub(super) messages: BTreeMap<u64, Message>,
@@ -79,13 +75,9 @@ pub(super) struct Channel {
 /// What the bot did in a channel, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// It showed that it is typing.
     Typing,
-    /// It sent this message.
     Sent(u64),
-    /// It changed this message.
     Edited(u64),
-    /// It took this message away.
     Deleted(u64),
 }
 
@@ -95,7 +87,6 @@ pub(super) struct File {
     pub(super) name: String,
     pub(super) content_type: String,
     pub(super) bytes: Vec<u8>,
-    /// What Discord says of its size.
     pub(super) size: u64,
 }
 
@@ -121,41 +112,29 @@ pub(super) struct Message {
 /// A message of the bot, as people in the channel see it, and what came with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sent {
-    /// Its id.
     pub id: u64,
-    /// Where it was sent.
     pub channel: u64,
-    /// Its words now.
     pub content: String,
     /// All its wordings, the first one first.
     pub wordings: Vec<String>,
-    /// Its nonce.
     pub nonce: Option<String>,
     /// How often it was sent again with the same nonce, and not shown again.
     pub repeats: usize,
     /// The words of such a repeat, when they are others: they are shown only after an edit.
     pub unshown: Option<String>,
-    /// The message that it answers.
     pub reply_to: Option<u64>,
-    /// What it said of mentions.
     pub allowed_mentions: Value,
-    /// Its flags.
     pub flags: u64,
-    /// Its embeds.
     pub embeds: Vec<Value>,
     /// The buttons under it now: what they say and what they carry.
     pub buttons: Vec<(String, String)>,
-    /// The names of its files.
     pub files: Vec<String>,
     /// Whom it made a sound for: user ids, `everyone`, roles as `&ID`.
     pub pinged: Vec<String>,
-    /// The bot took it away again.
     pub deleted: bool,
-    /// When it came.
     pub at: Instant,
 }
 
-/// What a nonce was used for.
 #[derive(Debug, Clone)]
 pub(super) struct Nonce {
     pub(super) message: u64,
@@ -163,7 +142,6 @@ pub(super) struct Nonce {
     pub(super) at: Instant,
 }
 
-/// Everything but connections.
 #[derive(Debug, Default)]
 pub(super) struct World {
     pub(super) users: BTreeMap<u64, User>,

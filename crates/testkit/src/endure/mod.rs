@@ -17,7 +17,6 @@ use crate::model::FakeModel;
 
 pub use slope::slope;
 
-/// Channels that talk at once.
 const CHANNELS: usize = 8;
 
 /// Every so many rounds: everything is looked at, the configuration is reloaded, a backup is made.
@@ -28,53 +27,39 @@ const BACKUP_EVERY: usize = 50;
 /// The window of the agent, in tokens.
 const WINDOW: u64 = 6_000;
 
-/// Sentences of the talk.
 const TALK: &str = "We looked at seven flats in Lisbon and Anna liked the third one best, near the river, with two \
     balconies and a lemon tree, for 1,450 euros a month from 1 June on; the second had more light but no lift.";
 
-/// What is to be done.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The binary.
     pub cairn: PathBuf,
     /// A folder for state, configuration and backups.
     pub dir: PathBuf,
-    /// How long.
     pub end: End,
 }
 
-/// When it ends.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
-    /// After so many rounds.
     Rounds(usize),
-    /// After that time.
     After(Duration),
 }
 
-/// One look at the process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     /// Seconds since the start.
     pub seconds: f64,
     /// Resident bytes.
     pub rss: u64,
-    /// Open descriptors.
     pub fds: u64,
 }
 
-/// What came of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// Messages that were answered.
     pub answered: usize,
-    /// Reloads that succeeded.
     pub reloads: usize,
-    /// Backups that succeeded.
     pub backups: usize,
     /// Runs that were committed, and all that ended.
     pub runs: (usize, usize),
-    /// One look a round.
     pub samples: Vec<Sample>,
 }
 
@@ -185,7 +170,6 @@ async fn talk(client: &Client, round: usize) -> io::Result<usize> {
     Ok(try_join_all((0..CHANNELS).map(say)).await?.len())
 }
 
-/// Everything that people look at.
 async fn look(client: &Client) -> io::Result<()> {
     for path in [
         "/v1/status",

@@ -6,12 +6,9 @@ use std::path::{Path, PathBuf};
 /// Texts in some thirty languages, and of chats and markdown: `# name`, then the text.
 const LANGUAGES: &str = include_str!("../../samples/languages.txt");
 
-/// A kind of text.
 #[derive(Debug, Clone)]
 pub struct Kind {
-    /// Its name.
     pub name: String,
-    /// A sample of it.
     pub text: String,
 }
 

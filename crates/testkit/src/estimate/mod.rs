@@ -13,7 +13,6 @@ pub use kinds::{Kind, from_files, kinds};
 const PIECE: usize = 400;
 const STEP: usize = 200;
 
-/// Pieces per kind at most.
 const PIECES_MAX: usize = 60;
 
 /// Turns that the correction may learn from before it is judged.

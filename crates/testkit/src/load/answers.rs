@@ -19,7 +19,6 @@ const WORDS_A_TOKEN: f64 = 0.6;
 /// Longest line of a summary, in characters.
 const LINE_CHARS: usize = 140;
 
-/// The answer to a request.
 pub(super) fn answer(seed: u64, seen: &Seen) -> Answer {
     match seen.kind {
         Kind::Reply => reply(seed, &seen.body),

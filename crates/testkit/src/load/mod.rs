@@ -18,20 +18,16 @@ use crate::model::{Count, FakeModel, Kind as Purpose, Rule, Used};
 pub use report::{KindErrors, Report};
 pub use talk::{Kind, Talk};
 
-/// A load run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The binary.
     pub cairn: PathBuf,
     /// An empty folder for state and config.
     pub dir: PathBuf,
-    /// Turns.
     pub n_turns: usize,
     /// The window in tokens.
     pub window: u64,
     /// Tokens of it kept for an answer.
     pub max_output_tokens: u64,
-    /// Where the words come from.
     pub seed: u64,
     /// More keys of `[defaults.compaction]`, as TOML.
     pub compaction: String,
@@ -116,7 +112,6 @@ fn config_text(plan: &Plan, model: &FakeModel) -> String {
 
 struct Load {
     client: Client,
-    /// Ends of runs, by their ids.
     outcomes: BTreeMap<String, String>,
     stack: Stack,
     emergencies: u64,

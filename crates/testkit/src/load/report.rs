@@ -14,16 +14,13 @@ use crate::model::{FakeModel, Kind as Purpose, Used};
 /// Text of a kind on which the estimate is measured, in bytes.
 const SAMPLE_BYTES: usize = 60_000;
 
-/// The report of a load run.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// Turns that were answered; all of them.
     pub turns: usize,
     /// The window, in tokens.
     pub window: u64,
-    /// What replies took.
     pub replies: Used,
-    /// What runs took.
     pub runs: Used,
     /// Share of the replies' requests that a cache held, 0 to 1.
     pub cached_share: f64,
@@ -35,11 +32,9 @@ pub struct Report {
     pub first_half: Used,
     /// What the stack of summaries came to.
     pub stack: Stack,
-    /// Emergencies.
     pub emergencies: u64,
     /// Runs by trigger and outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// How long it took.
     pub seconds: f64,
     /// The correction at the end: what estimates were multiplied with.
     pub correction: f64,
@@ -50,9 +45,7 @@ pub struct Report {
 /// Errors of the estimate over a kind of text.
 #[derive(Debug, Clone)]
 pub struct KindErrors {
-    /// The kind.
     pub kind: Kind,
-    /// Turns of it.
     pub turns: usize,
     /// The errors, in percent.
     pub errors: Errors,

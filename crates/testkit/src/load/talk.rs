@@ -4,24 +4,17 @@ use std::fmt::Write;
 
 use crate::moments::Moments;
 
-/// A kind of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// English prose.
     English,
-    /// Chinese prose.
     Chinese,
-    /// JSON, minified or indented.
     Json,
-    /// Source code.
     Code,
 }
 
 impl Kind {
-    /// All kinds.
     pub const ALL: [Self; 4] = [Self::English, Self::Chinese, Self::Json, Self::Code];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::English => "english",
@@ -137,14 +130,12 @@ const NAMES: [&str; 16] = [
     "retry", "limit", "queue", "parser", "segment", "channel",
 ];
 
-/// Writes a load run's words.
 #[derive(Debug, Clone)]
 pub struct Talk {
     moments: Moments,
 }
 
 impl Talk {
-    /// The words of that seed.
     pub fn new(seed: u64) -> Self {
         Self { moments: Moments::new(seed) }
     }
@@ -156,7 +147,6 @@ impl Talk {
         talk
     }
 
-    /// One of so many, all as likely.
     pub fn below(&mut self, n: u64) -> u64 {
         self.moments.below(n)
     }

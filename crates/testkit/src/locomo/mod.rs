@@ -16,18 +16,14 @@ pub use digest::{Kept, entries, kept_by_chance, kept_by_digest};
 /// A conversation with the questions asked about it.
 #[derive(Debug, Clone)]
 pub struct Conversation {
-    /// All that was said, in order.
     pub turns: Vec<Turn>,
-    /// What is asked about it.
     pub questions: Vec<Question>,
 }
 
-/// Something that was said.
 #[derive(Debug, Clone)]
 pub struct Turn {
     /// Its `dia_id`, such as `D3:7`.
     pub id: String,
-    /// Who said it.
     pub speaker: String,
     /// The words, with the caption of a picture behind them.
     pub text: String,
@@ -38,7 +34,6 @@ pub struct Turn {
 /// A question about a conversation.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// The question.
     pub question: String,
     /// The answer; none for a question that has none.
     pub answer: Option<String>,
@@ -48,35 +43,17 @@ pub struct Question {
     pub evidence: Vec<String>,
 }
 
-/// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// It cannot be opened or read.
     #[error("cannot read {path}: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// It is not in the format.
+    Io { path: String, source: std::io::Error },
     #[error("{path} is not a file of LoCoMo: {source}")]
-    Json {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
+    Json { path: String, source: serde_json::Error },
     /// A session has no date, or one that cannot be read.
     #[error(
         "{session} has no readable date and time (found {found:?}, expected such as `1:56 pm on 8 May, 2023`)"
     )]
-    Date {
-        /// The session.
-        session: String,
-        /// What stands there.
-        found: Option<String>,
-    },
+    Date { session: String, found: Option<String> },
 }
 
 #[derive(Deserialize)]

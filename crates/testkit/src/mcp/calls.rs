@@ -18,7 +18,6 @@ pub const WAV: &str = "UklGRiwAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQgAA
 /// Size in which the memory of `eat` is taken.
 const MIB: usize = 1 << 20;
 
-/// Longest pause.
 const DAY: Duration = Duration::from_secs(86_400);
 
 pub(super) fn text(text: &str) -> Value {
@@ -52,7 +51,6 @@ fn resource(blob: bool) -> Value {
     json!({ "type": "resource", "resource": resource })
 }
 
-/// What a call leads to.
 pub(super) fn steps(tool: &str, arguments: &Value, id: &Value) -> Vec<Step> {
     let said = |content: Vec<Value>| vec![answer(id, &json!({ "content": content }))];
     let number = |name: &str| arguments[name].as_u64().unwrap_or_default();

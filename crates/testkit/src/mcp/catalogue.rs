@@ -66,7 +66,6 @@ pub(super) fn of_the_house() -> Vec<Value> {
     ]
 }
 
-/// The whole list as it is now.
 pub(super) fn list(script: &Script) -> Vec<Value> {
     let is_listed = |tool: &Value| match &script.only {
         Some(only) => only.iter().any(|name| tool["name"] == name.as_str()),
@@ -98,7 +97,6 @@ fn merge(tool: &mut Value, change: &Value) {
     }
 }
 
-/// What a fault adds to the list.
 fn faulty(fault: &Fault) -> Vec<Value> {
     let plain = |name: &str, description: &str| reads(tool(name, description, &json!({}), &[]));
     let schema = |name: &str, schema: Value| {

@@ -15,7 +15,6 @@ use super::script::{Behaviour, Script};
 use super::server::Server;
 use super::stdio::{Ended, serve};
 
-/// How to use it.
 const HELP: &str = "\
 A fake MCP server over its standard input and output, for tests.
 
@@ -27,7 +26,6 @@ A fake MCP server over its standard input and output, for tests.
 /// What a child of the server does, started by [`Fault::Child`].
 const LINGER: &str = "--linger";
 
-/// How long such a child stays.
 const LINGER_FOR: Duration = Duration::from_secs(600);
 
 /// How much is written to the standard error by [`Fault::Talkative`].
@@ -58,7 +56,6 @@ impl Script {
 }
 
 impl OverStdio {
-    /// The arguments of the process.
     pub fn args(&self) -> Vec<String> {
         let of = |path: &Path| path.display().to_string();
         vec!["--script".to_owned(), of(&self.script), "--log".to_owned(), of(&self.log)]

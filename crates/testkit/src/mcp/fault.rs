@@ -107,11 +107,9 @@ pub enum Ask {
     Roots,
     /// `ping`.
     Ping,
-    /// A method that nobody knows.
     Unknown,
 }
 
-/// Where a fault strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
     /// At `initialize`.
@@ -120,7 +118,6 @@ pub enum At {
     List,
     /// At `tools/call`.
     Call,
-    /// At each of them.
     Any,
 }
 
@@ -128,7 +125,6 @@ impl At {
     const ALL: [(&str, Self); 4] =
         [("initialize", Self::Initialize), ("list", Self::List), ("call", Self::Call), ("any", Self::Any)];
 
-    /// The place of a request.
     pub(super) fn of_method(method: &str) -> Option<Self> {
         match method {
             "initialize" => Some(Self::Initialize),
@@ -194,10 +190,8 @@ const PLAIN: [(&str, Fault); 42] = [
     ("child", Fault::Child),
 ];
 
-/// A fault and where it strikes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strike {
-    /// What.
     pub fault: Fault,
     /// Where; of no matter to faults of the list and of the process.
     pub at: At,
@@ -228,7 +222,6 @@ impl Strike {
         Ok(Self { fault, at })
     }
 
-    /// As it is read.
     pub fn name(&self) -> String {
         let name = match &self.fault {
             Fault::Huge(bytes) => format!("huge={bytes}"),

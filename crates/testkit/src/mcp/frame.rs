@@ -5,29 +5,26 @@ use serde_json::{Value, json};
 /// Size of the pieces of what is large.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Something that goes out.
 #[derive(Debug, Clone)]
 pub(super) enum Frame {
-    /// A message.
     Message(Value),
     /// A result with so many bytes of text.
-    Huge { id: Value, bytes: u64 },
-    /// What is no message.
+    Huge {
+        id: Value,
+        bytes: u64,
+    },
     Raw(String),
-    /// The first half of a message.
     Half(Value),
     /// The beginning of an answer, and no end.
-    Endless { id: Value },
+    Endless {
+        id: Value,
+    },
 }
 
-/// How messages are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Each on a line.
     Line,
-    /// Each a server-sent event.
     Event,
-    /// One, the whole body.
     Body,
 }
 
@@ -48,7 +45,6 @@ impl Form {
     }
 }
 
-/// Stands where the large text is.
 const HOLE: &str = "@HOLE@";
 
 /// Its bytes, in pieces.

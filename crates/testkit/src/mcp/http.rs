@@ -23,7 +23,6 @@ use super::server::{Server, Taken};
 use super::session::Session;
 use super::step::{Out, Step, error};
 
-/// The header with a session's id.
 const SESSION: &str = "mcp-session-id";
 
 /// The header with the protocol's version.
@@ -35,16 +34,13 @@ const NAMES_VERSION: &str = "2025-06-18";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
-/// Largest message of a client.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
 
-/// Messages that wait to be read.
 const QUEUE: usize = 16;
 
 /// What a request leads to, or the answer to one that goes no further.
 type Answered<T> = Result<T, Box<Response>>;
 
-/// A server with its sessions.
 pub(super) struct Site {
     pub(super) server: Server,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
@@ -63,7 +59,6 @@ impl Site {
         }
     }
 
-    /// Every stream of a client.
     pub(super) fn streams(&self) -> Vec<mpsc::Sender<Out>> {
         self.sessions.lock().values().filter_map(|session| session.stream()).collect()
     }

@@ -106,12 +106,10 @@ impl FakeMcp {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it saw and did.
     pub fn log(&self) -> &Log {
         &self.site.server.log
     }

@@ -20,67 +20,46 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Record {
-    /// A process started.
     Start(Start),
     /// A request, before it was checked.
     Request {
-        /// Its id.
         id: Value,
-        /// Its method.
         method: String,
-        /// Its parameters.
         params: Value,
     },
-    /// A notification.
     Notification {
-        /// Its method.
         method: String,
-        /// Its parameters.
         params: Value,
     },
     /// An answer to what the server asked, or an error that the client sent.
     Reply {
-        /// The whole message.
         message: Value,
     },
     /// A side effect: a tool that is not marked as one that only reads was called, and did it.
     Effect {
-        /// The tool.
         tool: String,
-        /// The arguments.
         arguments: Value,
     },
     /// A request under way was cancelled.
     Cancelled {
-        /// Its id.
         id: Value,
     },
-    /// A message broke a rule.
     Refused(Refusal),
-    /// An HTTP request, as it came.
     Http {
-        /// The method.
         method: String,
-        /// The path.
         path: String,
         /// The headers, names in lower case.
         headers: BTreeMap<String, String>,
     },
     /// A session was ended by its client.
     Deleted {
-        /// Its id.
         session: String,
     },
-    /// A child process of the server.
     Child {
-        /// Its process id.
         pid: u32,
     },
-    /// The standard input was closed.
     InputClosed,
-    /// A signal came.
     Signal {
-        /// Its name.
         name: String,
     },
 }
@@ -88,32 +67,23 @@ pub enum Record {
 /// What a process was started with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// Its process id.
     pub pid: u32,
-    /// Its working folder.
     pub cwd: PathBuf,
-    /// All its variables.
     pub env: BTreeMap<String, String>,
-    /// Its arguments.
     pub args: Vec<String>,
     /// Its limits: soft ones, by their names in `/proc/self/limits`.
     pub limits: BTreeMap<String, String>,
 }
 
-/// A message that broke a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// The rule.
     pub rule: Rule,
-    /// What was found.
     pub text: String,
 }
 
-/// The rules for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// It is JSON.
     Json,
     /// It is one object of JSON-RPC 2.0.
     Shape,
@@ -129,13 +99,11 @@ pub enum Rule {
     Tool,
     /// The arguments fit the tool's schema.
     Arguments,
-    /// The session is known.
     Session,
     /// The headers are those that the transport asks for.
     Header,
 }
 
-/// Where records go and come from.
 #[derive(Debug, Clone)]
 pub struct Log(Place);
 
@@ -146,7 +114,6 @@ enum Place {
 }
 
 impl Log {
-    /// A log in memory.
     pub fn memory() -> Self {
         Self(Place::Memory(Arc::default()))
     }
@@ -275,7 +242,6 @@ impl Log {
         })
     }
 
-    /// Processes that were started.
     pub fn starts(&self) -> Vec<Start> {
         self.pick(|record| match record {
             Record::Start(start) => Some(start),
@@ -291,7 +257,6 @@ impl Log {
         })
     }
 
-    /// Messages that broke a rule.
     pub fn refusals(&self) -> Vec<Refusal> {
         self.pick(|record| match record {
             Record::Refused(refusal) => Some(refusal),

@@ -17,13 +17,10 @@ pub const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Script {
-    /// Its name.
     pub name: String,
-    /// Its version.
     pub version: String,
     /// The newest version of the protocol that it speaks.
     pub protocol: String,
-    /// What it says of itself.
     pub instructions: Option<String>,
     /// Changes to the list of tools. An object with the name of a listed tool replaces those keys of it (a null removes one);
     /// with `"remove": true` it takes the tool away; any other item is listed as it is, last.
@@ -36,7 +33,6 @@ pub struct Script {
     pub faults: Vec<String>,
     /// Over HTTP it answers with JSON where it can, not with server-sent events.
     pub json: bool,
-    /// Over HTTP it knows no sessions.
     pub stateless: bool,
     /// Over HTTP it has no stream for `GET`.
     pub no_stream: bool,
@@ -88,7 +84,6 @@ impl Script {
         self
     }
 
-    /// With so many tools on a page.
     pub fn page(mut self, tools: usize) -> Self {
         self.page = tools;
         self
@@ -110,7 +105,6 @@ impl Script {
         self
     }
 
-    /// Over HTTP: without sessions.
     pub fn stateless(mut self) -> Self {
         self.stateless = true;
         self
@@ -146,12 +140,10 @@ impl Script {
         Ok(serde_json::from_slice(&std::fs::read(path)?)?)
     }
 
-    /// Its faults.
     pub(super) fn strikes(&self) -> Vec<Strike> {
         self.faults.iter().filter_map(|fault| Strike::parse(fault).ok()).collect()
     }
 
-    /// Its faults in a place.
     pub(super) fn strikes_at(&self, place: At) -> Vec<super::Fault> {
         let here = self.strikes().into_iter().filter(|strike| strike.at.covers(place));
         here.map(|strike| strike.fault).collect()

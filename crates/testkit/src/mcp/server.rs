@@ -17,15 +17,19 @@ pub(super) struct Server {
     pub(super) log: Log,
 }
 
-/// What becomes of a message.
 #[derive(Debug)]
 pub(super) enum Taken {
     /// The steps that answer a request.
-    Answer { id: Value, steps: Vec<Step> },
-    /// Nothing: it was no request.
+    Answer {
+        id: Value,
+        steps: Vec<Step>,
+    },
     Nothing,
     /// It is refused, with this error as answer.
-    Refused { rule: Rule, error: Value },
+    Refused {
+        rule: Rule,
+        error: Value,
+    },
 }
 
 /// What is wrong with a message: the rule, the code of JSON-RPC, and words.
@@ -50,7 +54,6 @@ impl Server {
         })
     }
 
-    /// Takes a message.
     pub(super) fn take(&self, session: &Session, message: &Value) -> Taken {
         let id = message.get("id").cloned().unwrap_or(Value::Null);
         match self.sort(session, message) {

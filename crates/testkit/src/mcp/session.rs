@@ -10,10 +10,8 @@ use tokio::task::AbortHandle;
 
 use super::step::{Out, Step, run};
 
-/// How far a client is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It has said nothing.
     #[default]
     New,
     /// It has sent `initialize`.
@@ -22,7 +20,6 @@ pub(super) enum Stage {
     Ready,
 }
 
-/// A conversation.
 #[derive(Default)]
 pub(super) struct Session {
     state: Mutex<State>,
@@ -87,7 +84,6 @@ impl Session {
         running.map(|work| work.abort()).is_some()
     }
 
-    /// Stops all that is under way.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.stream = None;

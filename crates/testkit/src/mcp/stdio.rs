@@ -13,17 +13,12 @@ use super::server::{Server, Taken};
 use super::session::Session;
 use super::step::Out;
 
-/// Messages that wait to be read.
 const QUEUE: usize = 16;
 
-/// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The input was closed.
     InputClosed,
-    /// The output was closed.
     OutputClosed,
-    /// As the script says.
     AsTold,
 }
 

@@ -14,19 +14,14 @@ use super::session::Session;
 /// Pause between two looks whether a file is there.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The id of an answer to nothing.
 const WRONG_ID: u64 = 987_654_321;
 
-/// One step of an answer.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// Sends something.
     Send(Frame),
     /// Sends a notification, over the client's `GET` stream where there is one.
     Notify(Value),
-    /// Waits.
     Wait(Duration),
-    /// Waits until a file is there.
     Until(PathBuf),
     /// Goes on no further, and keeps the way open.
     Never,
@@ -38,7 +33,6 @@ pub(super) enum Step {
     Flood,
 }
 
-/// What goes into a transport.
 #[derive(Debug, Clone)]
 pub(super) enum Out {
     Frame(Frame),
@@ -108,7 +102,6 @@ fn with_answers(mut steps: Vec<Step>, change: impl Fn(&mut Value)) -> Vec<Step> 
 }
 
 impl Ask {
-    /// What is asked.
     fn request(self) -> (&'static str, Value) {
         match self {
             Self::Sampling => (

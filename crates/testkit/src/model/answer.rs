@@ -8,17 +8,19 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub(super) form: Form,
-    /// Pause between two chunks.
     pub(super) pace: Duration,
     pub(super) usage: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Form {
-    /// A completion.
     Said(Said),
     /// Bytes as they are.
-    Raw { status: u16, headers: Vec<(String, String)>, body: String },
+    Raw {
+        status: u16,
+        headers: Vec<(String, String)>,
+        body: String,
+    },
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,7 +32,6 @@ pub(super) struct Said {
     pub(super) end: End,
 }
 
-/// How a streamed completion ends.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) enum End {
     #[default]
@@ -50,7 +51,6 @@ impl Answer {
         Self { form: Form::Said(said), pace: Duration::ZERO, usage: true }
     }
 
-    /// Words.
     pub fn text(text: impl Into<String>) -> Self {
         Self::said(Said { text: text.into(), ..Said::default() })
     }
@@ -60,7 +60,6 @@ impl Answer {
         Self::said(Said::default()).and_call(name, arguments)
     }
 
-    /// A refusal in OpenAI's form.
     pub fn error(status: u16, message: &str) -> Self {
         Self::raw(status, "application/json", json!({"error": {"message": message}}).to_string())
     }
@@ -80,7 +79,6 @@ impl Answer {
         Self::raw(status, "application/json", super::wording::anthropic(kind, message).to_string())
     }
 
-    /// Any status and body.
     pub fn raw(status: u16, content_type: &str, body: impl Into<String>) -> Self {
         let headers = vec![("content-type".to_owned(), content_type.to_owned())];
         Self { form: Form::Raw { status, headers, body: body.into() }, pace: Duration::ZERO, usage: true }
@@ -95,7 +93,6 @@ impl Answer {
         self
     }
 
-    /// With one more tool call.
     pub fn and_call(self, name: impl Into<String>, arguments: Value) -> Self {
         self.with(|said| said.calls.push((name.into(), arguments)))
     }
@@ -136,7 +133,6 @@ impl Answer {
         self
     }
 
-    /// Says nothing of usage.
     pub fn without_usage(mut self) -> Self {
         self.usage = false;
         self

@@ -7,18 +7,14 @@ use serde_json::Value;
 
 use super::wire::{messages, role, text_of};
 
-/// A rule that a request broke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The request's number, as in [`super::Seen::n`].
     pub n: usize,
-    /// The rule.
     pub rule: Rule,
-    /// What was found.
     pub text: String,
 }
 
-/// The rules for requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// It is JSON with a model and messages; roles are known; the system's message is the first and only one.
@@ -90,7 +86,6 @@ pub(super) fn check_roles(request: &Value) -> Result<(), (Rule, String)> {
     Ok(())
 }
 
-/// As the templates say it.
 const ALTERNATE: &str = "After the optional system message, conversation roles must alternate \
                          user/assistant/user/assistant/...";
 

@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 use super::wire::{messages, role};
 use super::{Answer, Seen};
 
-/// Names that nobody offered.
 const UNKNOWN: [&str; 8] = [
     "ghost",
     "files__ghost",
@@ -35,7 +34,6 @@ const TEXTS: [&str; 10] = [
     "{\"approved\": true}",
 ];
 
-/// Numbers at the edges.
 const NUMBERS: [f64; 5] = [-1.0, 0.5, 1e308, -1e308, 9_007_199_254_740_993.0];
 
 /// Characters of a text that is too long.
@@ -67,7 +65,6 @@ impl Hostile {
         Self { state, at_once, rounds }
     }
 
-    /// Its answer to a request.
     pub fn answer(&self, seen: &Seen) -> Option<Answer> {
         let mut state = self.state.lock();
         for tool in seen.body["tools"].as_array().into_iter().flatten() {
@@ -92,7 +89,6 @@ impl Hostile {
         }))
     }
 
-    /// All calls so far.
     pub fn made(&self) -> Vec<(String, Value)> {
         self.state.lock().made.clone()
     }
@@ -131,7 +127,6 @@ pub fn all_arguments(schema: &Value) -> Vec<Value> {
     all
 }
 
-/// Arguments that fit.
 fn sample(schema: &Value) -> Value {
     let property = |schema: &Value| match (schema["enum"][0].clone(), schema["type"].as_str()) {
         (Value::Null, Some("integer" | "number")) => schema["minimum"].as_u64().unwrap_or(1).max(1).into(),

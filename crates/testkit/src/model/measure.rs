@@ -130,7 +130,6 @@ fn known(text: &str) -> u64 {
 pub(super) struct Input {
     pub(super) tokens: u64,
     pub(super) cached: u64,
-    /// Those written at breakpoints.
     pub(super) written: u64,
 }
 
@@ -138,7 +137,6 @@ pub(super) struct Input {
 pub(super) struct Piece {
     pub(super) hash: u64,
     pub(super) tokens: u64,
-    /// It has a breakpoint.
     pub(super) mark: bool,
 }
 

@@ -51,23 +51,18 @@ pub use measure::Count;
 pub use wire::{last_user_text, lasting_text_of, memory_save_call, text_of, tool_names};
 pub use wording::Wording;
 
-/// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A reply in a chat.
     Reply,
     /// A summary, or a merge of summaries.
     Compaction,
 }
 
-/// A request as it arrived.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
     /// Its number, from 0, over all kinds.
     pub n: usize,
-    /// What it is for.
     pub kind: Kind,
-    /// The wire format.
     pub wire: Wire,
     /// Its body in the form of chat completions, whatever the format.
     pub body: Value,
@@ -77,23 +72,18 @@ pub struct Seen {
     pub authorization: Option<String>,
 }
 
-/// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
-    /// OpenAI's chat completions.
     OpenAi,
-    /// Anthropic's messages.
     Anthropic,
 }
 
 /// What a server does that cannot stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streaming {
-    /// It streams.
     Yes,
     /// It refuses a request for a stream.
     Refused,
-    /// It answers whole all the same.
     Ignored,
 }
 
@@ -336,7 +326,6 @@ impl FakeModel {
         Self::with(Builder::default()).await
     }
 
-    /// A server of other behaviour.
     pub fn builder() -> Builder {
         Builder::default()
     }

@@ -33,7 +33,6 @@ fn wire_calls(said: &Said, n: usize) -> Vec<Value> {
     said.calls.iter().enumerate().map(call).collect()
 }
 
-/// An answer that comes whole.
 pub(super) fn whole(said: &Said, seen: &Seen, counted: Option<Counted>) -> Value {
     let content = if said.text.is_empty() { Value::Null } else { said.text.as_str().into() };
     let mut message = json!({"role": "assistant", "content": content});
@@ -68,7 +67,6 @@ fn delta(seen: &Seen, delta: &Value) -> String {
     chunk(seen, &json!([{"index": 0, "delta": delta, "finish_reason": null}]), None)
 }
 
-/// Words of the answer.
 pub(super) fn piece(seen: &Seen, text: &str) -> String {
     delta(seen, &json!({"content": text}))
 }

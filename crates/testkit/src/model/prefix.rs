@@ -26,7 +26,6 @@ pub(super) struct Conversations {
 }
 
 impl Conversations {
-    /// Takes in a reply's request.
     pub(super) fn take(&mut self, request: &Value) -> Result<(), String> {
         let messages = messages(request);
         let pieces: Vec<(usize, u64)> = messages

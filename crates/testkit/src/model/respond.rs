@@ -17,7 +17,6 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// The answer was sent to its end.
     pub(super) fn end(mut self) {
         self.ended = true;
         self.shared.update(|state| state.tallies[self.kind as usize].answered += 1);
@@ -32,7 +31,6 @@ impl Drop for Flight {
     }
 }
 
-/// What becomes of a request.
 pub(super) struct Taken {
     pub(super) seen: Seen,
     pub(super) flight: Flight,
@@ -41,7 +39,6 @@ pub(super) struct Taken {
     pub(super) answer: Result<Answer, Answer>,
 }
 
-/// A request as it comes in.
 pub(super) struct Arrived {
     pub(super) wire: Wire,
     pub(super) body: Value,
@@ -162,7 +159,6 @@ fn check_all(
     }
 }
 
-/// Adds up what is used.
 fn note(shared: &Arc<Shared>, kind: Kind, input: Input, answer: &Answer) {
     let output_tokens = answer.tokens(shared.builder.count);
     shared.update(|state| {

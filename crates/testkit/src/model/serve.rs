@@ -26,7 +26,6 @@ const MAX_REQUEST_BYTES: usize = 64 << 20;
 /// Words come in chunks of about so many characters.
 const CHUNK_CHARS: usize = 16;
 
-/// Size of a flood's waves.
 const FLOOD_BYTES: usize = 64 << 10;
 
 /// What a flood says over and over.

@@ -18,7 +18,6 @@ pub(super) mod bytes_of {
         post_to(model, "/v1/chat/completions", body).await
     }
 
-    /// The same, to any path.
     pub(crate) async fn post_to(model: &FakeModel, path: &str, body: &Value) -> (u16, String) {
         let socket = tokio::net::TcpStream::connect(model.address).await.unwrap();
         let (mut sender, connection) =

@@ -4,12 +4,10 @@ use serde_json::{Value, json};
 
 use super::{Answer, Kind};
 
-/// The messages of a request.
 pub(super) fn messages(request: &Value) -> &[Value] {
     request.get("messages").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The role of a message.
 pub(super) fn role(message: &Value) -> &str {
     message.get("role").and_then(Value::as_str).unwrap_or_default()
 }

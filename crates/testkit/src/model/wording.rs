@@ -7,35 +7,24 @@ use super::Answer;
 /// A server whose words a refusal is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wording {
-    /// OpenAI's own.
     OpenAi,
     /// OpenAI's own, of the newer models: it names no window.
     OpenAiNewer,
-    /// OpenRouter.
     OpenRouter,
-    /// vLLM.
     Vllm,
-    /// llama.cpp's server.
     LlamaCpp,
-    /// Ollama: it names no window.
     Ollama,
-    /// LM Studio.
     LmStudio,
     /// Anthropic, for a request that is too large by itself.
     Anthropic,
     /// Anthropic, for one that is too large with its answer.
     AnthropicSum,
-    /// Gemini.
     Gemini,
-    /// Bedrock: it names no window.
     Bedrock,
-    /// xAI.
     Xai,
-    /// Cohere.
     Cohere,
     /// Text Generation Inference.
     Tgi,
-    /// Mistral.
     Mistral,
 }
 
@@ -48,7 +37,6 @@ struct Sizes {
 }
 
 impl Wording {
-    /// All of them.
     pub const ALL: &[Self] = &[
         Self::OpenAi,
         Self::OpenAiNewer,
@@ -67,7 +55,6 @@ impl Wording {
         Self::Mistral,
     ];
 
-    /// Its name on command lines.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -88,7 +75,6 @@ impl Wording {
         }
     }
 
-    /// The one of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|wording| wording.name() == name)
     }

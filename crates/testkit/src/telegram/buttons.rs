@@ -12,7 +12,6 @@ use super::world::{Person, Query, Stored};
 /// Most bytes that a button carries.
 const DATA_MAX_BYTES: usize = 64;
 
-/// Most buttons of a message.
 const BUTTONS_MAX: usize = 100;
 
 /// Longest text that is told to a presser, in characters.
@@ -117,7 +116,6 @@ impl Stored {
     }
 }
 
-/// Presses.
 impl FakeTelegram {
     /// Somebody presses a button, which is called by its words. The id of the press; the bot is told of it if it asks
     /// for such updates.

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-/// Most entities of a message.
 const ENTITIES_MAX: usize = 100;
 
 const KINDS: [&str; 20] = [

@@ -68,7 +68,6 @@ impl Fault {
     }
 }
 
-/// Where a request is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// After it arrived, before anything is done.

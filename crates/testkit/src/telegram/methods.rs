@@ -14,7 +14,6 @@ const FILE_MAX_BYTES: u64 = 20 << 20;
 /// A request under way, with the state locked.
 pub(super) struct Ctx<'a> {
     pub(super) state: &'a mut State,
-    /// The request's number.
     pub(super) n: usize,
     pub(super) method: &'a str,
     /// Seconds since 1970.
@@ -24,7 +23,6 @@ pub(super) struct Ctx<'a> {
 }
 
 impl Ctx<'_> {
-    /// Records that a rule was broken.
     pub(super) fn violate(&mut self, rule: Rule, text: impl Into<String>) {
         let violation = Violation { n: self.n, method: self.method.to_owned(), rule, text: text.into() };
         self.state.violations.push(violation);

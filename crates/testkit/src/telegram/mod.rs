@@ -53,53 +53,38 @@ pub use say::{Attachment, Say};
 pub use watch::Meanwhile;
 pub use world::Person;
 
-/// A request as it arrived.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     /// Its number, from 0, over all methods.
     pub n: usize,
     /// The method, as the bot wrote it.
     pub method: String,
-    /// Its parameters.
     pub params: Value,
 }
 
 /// Something that can be seen in a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Act {
-    /// The chat.
     pub chat: i64,
-    /// The topic.
     pub thread: Option<i64>,
-    /// What.
     pub what: What,
 }
 
-/// What can be seen in a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// A person said something; the message.
     Said(i64),
-    /// The bot types.
     Typing,
-    /// The bot sent a message.
     Sent(i64),
-    /// The bot changed a message.
     Edited(i64),
 }
 
-/// A message of the bot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sent {
-    /// Its id.
     pub id: i64,
-    /// The chat.
     pub chat: i64,
-    /// The topic.
     pub thread: Option<i64>,
-    /// The message that it answers.
     pub reply_to: Option<i64>,
-    /// Its words now.
     pub text: String,
     /// Its entities now: those that the bot gave and those that the server found.
     pub entities: Vec<Value>,
@@ -208,7 +193,6 @@ impl FakeTelegram {
         Self::with(Builder::default()).await
     }
 
-    /// A server of other behaviour.
     pub fn builder() -> Builder {
         Builder::default()
     }

@@ -12,7 +12,6 @@ const FIRST_PERSON: i64 = 5_100_000_001;
 /// Ids of supergroups are below this.
 const SUPERGROUPS: i64 = -1_002_000_000_000;
 
-/// Ids of groups are below this.
 const GROUPS: i64 = -4_000_000_000;
 
 impl FakeTelegram {
@@ -104,7 +103,6 @@ impl FakeTelegram {
         self.command_in(chat, None, who, command)
     }
 
-    /// The same in a topic.
     pub fn command_in(&self, chat: i64, topic: Option<i64>, who: &Person, command: &str) -> i64 {
         let is_private = self.shared.update(|state| state.chat(chat).is_private());
         let (name, rest) = command.split_once(' ').unwrap_or((command, ""));
@@ -143,7 +141,6 @@ impl FakeTelegram {
         self.shared.update(|state| state.chat(chat).messages.remove(&message));
     }
 
-    /// Somebody joins a group.
     pub fn join(&self, chat: i64, who: &Person) {
         let user = who.json();
         let fields = json!({
@@ -194,12 +191,10 @@ impl FakeTelegram {
         self.ban(who.id, who, Some(Ban::Blocked));
     }
 
-    /// A person lets the bot in again.
     pub fn unblock(&self, who: &Person) {
         self.ban(who.id, who, None);
     }
 
-    /// The bot is put out of a group.
     pub fn kick(&self, chat: i64, by: &Person) {
         self.ban(chat, by, Some(Ban::Kicked));
     }
@@ -238,7 +233,6 @@ fn new_chat(state: &mut State, kind: ChatKind, title: &str) -> i64 {
     id
 }
 
-/// What every message has.
 fn header(state: &mut State, chat: i64, who: &Person, id: i64, date: i64) -> Value {
     let chat = state.chat(chat).json();
     json!({ "message_id": id, "from": who.json(), "chat": chat, "date": date })

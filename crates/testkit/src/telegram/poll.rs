@@ -13,7 +13,6 @@ use super::world::State;
 /// An offset further ahead of the newest update than this is taken for one of other times.
 const AHEAD_MAX: i64 = 10;
 
-/// Longest long poll.
 const TIMEOUT_MAX_SECS: u64 = 50;
 
 pub(super) async fn get_updates(shared: &Arc<Shared>, params: &Params) -> Result<Value, Refusal> {

@@ -2,20 +2,16 @@
 
 use std::fmt;
 
-/// A rule that a request broke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The request's number, as in [`super::Call::n`].
     pub n: usize,
     /// The method, as the bot wrote it.
     pub method: String,
-    /// The rule.
     pub rule: Rule,
-    /// What was found.
     pub text: String,
 }
 
-/// The rules for requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// The method exists, its parameters are there and are what they must be.
@@ -26,7 +22,6 @@ pub enum Rule {
     Entities,
     /// Words are formatted by entities, never by `parse_mode`.
     ParseMode,
-    /// Link previews are off.
     LinkPreview,
     /// Nobody but the bot itself is mentioned: neither by an entity, nor by a link to a person, nor by `@name` in
     /// words where the server would make a mention of it.

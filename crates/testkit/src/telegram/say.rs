@@ -6,7 +6,6 @@ use super::entities::detect;
 use super::methods::unique;
 use super::world::{File, Person, State};
 
-/// Something that a person sends.
 #[derive(Debug, Clone, Default)]
 pub struct Say {
     pub(super) text: String,
@@ -24,25 +23,18 @@ pub struct Say {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Attachment {
-    /// A picture.
     Photo(Vec<u8>),
-    /// A file.
     Document {
-        /// Its name.
         name: String,
-        /// Its media type.
         mime: String,
-        /// What is in it.
         bytes: Vec<u8>,
     },
     /// A file that is only said to be there, with so many bytes.
     Huge {
-        /// Its name.
         name: String,
         /// Its size, in bytes.
         size: u64,
     },
-    /// A sticker of that emoji.
     Sticker(String),
     /// A voice message of so many seconds.
     Voice(u32),
@@ -66,7 +58,6 @@ impl Say {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// The bot's name comes first.
     pub fn mention(mut self) -> Self {
         self.mention = true;
         self
@@ -86,13 +77,11 @@ impl Say {
         self
     }
 
-    /// It answers a message.
     pub fn reply_to(mut self, message: i64) -> Self {
         self.reply_to = Some(message);
         self
     }
 
-    /// In a forum's topic.
     pub fn topic(mut self, topic: i64) -> Self {
         self.topic = Some(topic);
         self
@@ -104,13 +93,11 @@ impl Say {
         self
     }
 
-    /// The author is a bot.
     pub fn by_bot(mut self) -> Self {
         self.bot = true;
         self
     }
 
-    /// It was sent so long ago.
     pub fn age_secs(mut self, secs: i64) -> Self {
         self.age_secs = secs;
         self

@@ -21,7 +21,6 @@ impl Drop for Meanwhile {
     }
 }
 
-/// What the server sees.
 impl FakeTelegram {
     /// The bot's messages in a chat, topics included, in order.
     pub fn sent(&self, chat: i64) -> Vec<Sent> {
@@ -139,7 +138,6 @@ impl FakeTelegram {
     }
 }
 
-/// What goes wrong.
 impl FakeTelegram {
     /// The next request of a method (`file`: the next download) meets a fault; several queue up.
     pub fn fail_next(&self, method: &str, fault: Fault) {

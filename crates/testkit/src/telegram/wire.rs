@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 pub(super) struct Params(pub(super) Map<String, Value>);
 
 impl Params {
-    /// From the query and the body.
     pub(super) fn parse(query: &str, content_type: &str, body: &[u8]) -> Result<Self, String> {
         let mut all = Map::new();
         add_form(&mut all, query);
@@ -83,7 +82,6 @@ pub(super) fn decode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// An answer that says no.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Refusal {
     pub(super) code: u16,

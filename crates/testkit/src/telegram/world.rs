@@ -8,16 +8,13 @@ use tokio::time::Instant;
 use super::fault::Plan;
 use super::{Act, Call, Told, Violation};
 
-/// A person, or another bot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
     /// Their id; also that of their private chat.
     pub id: i64,
-    /// Their first name.
     pub name: String,
     /// Their name behind `@`, where they have one.
     pub username: Option<String>,
-    /// It is a bot.
     pub is_bot: bool,
 }
 
@@ -34,7 +31,6 @@ impl Person {
     }
 }
 
-/// What kind of chat it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChatKind {
     Private,
@@ -55,12 +51,10 @@ pub(super) struct Topic {
     pub(super) closed: bool,
 }
 
-/// A message that is there.
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
     pub(super) mine: bool,
     pub(super) thread: Option<i64>,
-    /// As the API tells it.
     pub(super) json: Value,
     /// Texts that it was changed to, in order.
     pub(super) edits: Vec<String>,
@@ -75,9 +69,7 @@ impl Stored {
 /// A press that the bot was told of, or would have been.
 #[derive(Debug, Clone)]
 pub(super) struct Query {
-    /// As the API tells it.
     pub(super) json: Value,
-    /// How it was answered.
     pub(super) told: Option<Told>,
 }
 
@@ -94,7 +86,6 @@ pub(super) struct Chat {
     pub(super) flood: Option<u64>,
     /// A 429 holds until then.
     pub(super) quiet_until: Option<Instant>,
-    /// Sends of the last minute.
     pub(super) sent_at: VecDeque<Instant>,
 }
 
@@ -140,7 +131,6 @@ impl Chat {
     }
 }
 
-/// A file that people sent.
 pub(super) struct File {
     pub(super) path: String,
     pub(super) size: u64,
@@ -154,7 +144,6 @@ pub(super) struct Waiting {
     pub(super) json: Value,
 }
 
-/// Everything behind the lock.
 pub(super) struct State {
     pub(super) bot: Person,
     pub(super) revoked: bool,
@@ -166,7 +155,6 @@ pub(super) struct State {
     pub(super) files: BTreeMap<String, File>,
     pub(super) commands: BTreeMap<String, Vec<(String, String)>>,
     pub(super) queue: VecDeque<Waiting>,
-    /// The id of the next update.
     pub(super) next_update: i64,
     pub(super) restarts: i64,
     /// The offset that was confirmed last.
@@ -177,7 +165,6 @@ pub(super) struct State {
     pub(super) other_pollers: usize,
     /// Updates stay here as long as somebody holds them.
     pub(super) holds: usize,
-    /// Presses, by their id.
     pub(super) queries: BTreeMap<String, Query>,
     pub(super) next_message: i64,
     pub(super) next_chat: i64,
@@ -189,7 +176,6 @@ pub(super) struct State {
     pub(super) acts: Vec<Act>,
 }
 
-/// The first update's id.
 const FIRST_UPDATE: i64 = 412_000_001;
 
 impl State {

@@ -1,21 +1,16 @@
 //! Why a page is not fetched, in words for the model: they name hosts, never addresses inside a network.
 
-/// Why there is no text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FetchError {
-    /// No address of the web.
     #[error("`url` is no address that can be fetched: {0}")]
     Url(String),
-    /// Neither http nor https.
     #[error("only http and https are fetched, not `{0}`")]
     Scheme(String),
     /// With a name or a password in it.
     #[error("an address with a user's name or password in it is not fetched; leave them out")]
     Credentials,
-    /// Not on the list.
     #[error("`{host}` is not among the hosts that may be fetched: {allowed}")]
     Host { host: String, allowed: String },
-    /// A port that is not for the web.
     #[error(
         "port {0} of this host may not be fetched: only 80 and 443, unless the operator names another with it"
     )]
@@ -23,34 +18,28 @@ pub(super) enum FetchError {
     /// A private address, or a name that has one.
     #[error("`{0}` is not on the public internet: private and local addresses are never fetched")]
     Private(String),
-    /// It goes on and on.
     #[error("there were more than {0} redirects")]
     Redirects(usize),
     /// A redirect to somewhere that is not fetched.
     #[error("it redirects to somewhere that is not fetched: {0}")]
     Redirect(Box<Self>),
-    /// No such host.
     #[error("there is no host `{0}`, or its name cannot be looked up now")]
     Lookup(String),
     /// The connection, the certificate, or the protocol failed.
     #[error("`{host}` could not be read: {cause}")]
     Failed { host: String, cause: String },
-    /// It took too long.
     #[error("it took longer than {0} s")]
     Slow(u64),
-    /// Something other than text.
     #[error("it is no text: its content type is `{0}`; only text is fetched")]
     Type(String),
     /// It says that it is text, and is not.
     #[error("it is no text: there are zero bytes in it; only text is fetched")]
     Binary,
-    /// Compressed without being asked.
     #[error("`{0}` answers compressed, which it was asked not to do; it cannot be read")]
     Compressed(String),
 }
 
 impl FetchError {
-    /// Its name in metrics.
     pub(super) fn outcome(&self) -> &'static str {
         match self {
             Self::Url(_)

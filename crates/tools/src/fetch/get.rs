@@ -27,7 +27,6 @@ const CAUSE_CHARS: usize = 200;
 /// How the network is reached. There is but one way outside of tests.
 #[derive(Clone)]
 pub(super) struct Net {
-    /// The addresses of a name.
     pub(super) lookup: Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> + Send + Sync>,
     /// Which addresses may be connected to.
     pub(super) is_public: fn(IpAddr) -> bool,
@@ -67,7 +66,6 @@ impl Resolve for Net {
     }
 }
 
-/// What came back.
 #[derive(Debug)]
 pub(super) struct Page {
     /// Where it is from, after all redirects.
@@ -75,11 +73,9 @@ pub(super) struct Page {
     pub(super) status: StatusCode,
     pub(super) content_type: ContentType,
     pub(super) body: Vec<u8>,
-    /// There is more than was read.
     pub(super) cut: bool,
 }
 
-/// Fetches pages.
 #[derive(Clone)]
 pub(super) struct Getter {
     client: Client,

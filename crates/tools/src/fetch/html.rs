@@ -112,7 +112,6 @@ pub(super) fn text(html: &str, base: &Url) -> String {
     page.finish()
 }
 
-/// A page that is being read.
 struct Page<'a> {
     base: &'a Url,
     out: String,
@@ -129,11 +128,9 @@ struct Page<'a> {
     breaks: usize,
     /// What stands before the next word: `- `, `# `.
     lead: String,
-    /// Targets of links that are open.
     link: Option<String>,
 }
 
-/// A tag.
 struct Tag<'a> {
     name: String,
     closes: bool,
@@ -363,7 +360,6 @@ fn after_raw<'t>(text: &'t str, name: &str) -> &'t str {
     ""
 }
 
-/// An attribute's value.
 fn attribute(attributes: &str, name: &str) -> Option<String> {
     let mut rest = attributes;
     loop {

@@ -27,7 +27,6 @@ use target::Hosts;
 
 pub use target::BadHost;
 
-/// Its name.
 pub const NAME: &str = "fetch";
 
 /// What [`Tool::time_limit`] grants beyond the time of a fetch, so that the fetch itself says that it took too long.
@@ -45,7 +44,6 @@ pub struct FetchSettings {
     pub timeout: Duration,
     /// Most redirects that are followed.
     pub max_redirects: usize,
-    /// What it calls itself.
     pub user_agent: String,
 }
 
@@ -67,7 +65,6 @@ pub enum BadFetch {
     /// An entry in the list of hosts is none.
     #[error(transparent)]
     Host(#[from] BadHost),
-    /// The client cannot be made.
     #[error("fetch cannot be set up: {0}")]
     Client(String),
 }

@@ -7,10 +7,8 @@ use url::{Host, Url};
 
 use super::error::FetchError;
 
-/// Ports of the web.
 const PORTS: [u16; 2] = [80, 443];
 
-/// Longest address.
 const URL_MAX: usize = 8_192;
 
 /// Names that only a local network knows, with all below them.
@@ -25,13 +23,11 @@ const LOCAL_NAMES: [&str; 7] =
 )]
 pub struct BadHost(pub String);
 
-/// Hosts that may be fetched.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hosts {
     entries: Vec<Entry>,
 }
 
-/// One entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     pattern: Pattern,
@@ -41,16 +37,12 @@ struct Entry {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Pattern {
-    /// All public hosts.
     All,
-    /// This host.
     One(String),
-    /// All names below this one.
     Below(String),
 }
 
 impl Hosts {
-    /// Reads the list.
     pub(super) fn new(entries: &[String]) -> Result<Self, BadHost> {
         let entry = |text: &String| Entry::new(text).ok_or_else(|| BadHost(text.clone()));
         Ok(Self { entries: entries.iter().map(entry).collect::<Result<_, _>>()? })

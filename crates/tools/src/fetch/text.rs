@@ -66,7 +66,6 @@ impl ContentType {
         })
     }
 
-    /// It is a page.
     pub(super) fn is_html(&self) -> bool {
         matches!(self.essence.as_deref(), Some("text/html" | "application/xhtml+xml"))
     }

@@ -33,35 +33,27 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Characters of what a server says of an error.
 const WORDS_MAX: usize = 2_000;
 
-/// A connection that is open.
 pub(super) struct Link {
-    /// The server's id.
     pub server: String,
-    /// To ask over.
     pub peer: Peer<RoleClient>,
     /// How it stands with the connection.
     pub wire: Wire,
     /// The process, when the server is a child.
     pub pid: Option<u32>,
-    /// Calls under way.
     pub calls: AtomicU32,
     /// Struck out of what the server says.
     pub secrets: Secrets,
-    /// Tasks of the client.
     pub tasks: TaskTracker,
 }
 
 /// What became of a call over a link.
 pub(super) enum Called {
-    /// It came to an end.
     Ended(Result<ToolOutput, McpError>),
     /// The server did not take it: the session is over. It may be made again over another link.
     Expired,
-    /// The connection was lost.
     Lost {
         /// It may have reached the server, and been carried out.
         sent: bool,
-        /// In words.
         reason: String,
     },
 }

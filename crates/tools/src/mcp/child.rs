@@ -18,36 +18,26 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes.
 const MIB: u64 = 1024 * 1024;
 
-/// How a child is started.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launch<'s> {
-    /// The server's id.
     pub server: &'s str,
     /// The program, by path or by name.
     pub command: &'s str,
-    /// Its arguments.
     pub args: &'s [String],
-    /// All its variables.
     pub env: &'s BTreeMap<String, SecretString>,
-    /// Its working folder.
     pub cwd: &'s Path,
     /// Most memory for its data, in MiB; 0: no limit.
     pub memory_mib: u64,
     /// Most open files; 0: no limit.
     pub open_files: u64,
-    /// Where programs are looked for.
     pub path: Option<&'s OsStr>,
     /// The binary that sets the limits and then becomes the server; without it they are set just after the start.
     pub launcher: Option<&'s Path>,
 }
 
-/// Its three streams.
 pub(super) struct Streams {
-    /// What it is sent.
     pub stdin: ChildStdin,
-    /// What it answers.
     pub stdout: ChildStdout,
-    /// What else it says.
     pub stderr: ChildStderr,
 }
 
@@ -99,12 +89,10 @@ impl Process {
         Ok((process, Streams { stdin, stdout, stderr }))
     }
 
-    /// Its number.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Waits for its end.
     pub(super) async fn ended(&mut self) -> String {
         match self.child.wait().await {
             Ok(status) => in_words(status),
@@ -138,7 +126,6 @@ impl Process {
     }
 }
 
-/// How a process ended.
 fn in_words(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {

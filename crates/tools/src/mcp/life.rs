@@ -288,7 +288,6 @@ async fn end_of(wire: &Wire, process: Option<&mut Process>) -> Cause {
     }
 }
 
-/// Why a server did not greet.
 async fn why_no_greeting(
     server: &Server,
     wire: &Wire,

@@ -12,7 +12,6 @@ use serde_json::Value;
 use super::inspection::Rejected;
 use super::schema;
 
-/// Most pages that are asked for.
 const PAGES_MAX: usize = 64;
 
 /// Most tools that are listed as rejected.
@@ -24,11 +23,8 @@ const OWN_NAME_CHARS: usize = 200;
 /// A server as it showed itself when its tools were listed last.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Shown {
-    /// What an approval would pin.
     pub pin: ServerPin,
-    /// Tools that cannot be offered.
     pub rejected: Vec<Rejected>,
-    /// What is suspicious, by tools.
     pub suspicions: BTreeMap<String, Vec<Suspicion>>,
 }
 
@@ -40,7 +36,6 @@ pub(super) enum ListError {
     Answer(String),
 }
 
-/// Asks for all pages.
 pub(super) async fn list(
     peer: &Peer<RoleClient>,
     server: &str,
@@ -129,7 +124,6 @@ impl Shown {
         self.rejected.push(Rejected { tool, reason });
     }
 
-    /// Why a tool is rejected.
     pub(super) fn rejection(&self, tool: &str) -> Option<&str> {
         self.rejected.iter().find(|rejected| rejected.tool == tool).map(|rejected| rejected.reason.as_str())
     }

@@ -10,7 +10,6 @@ use serde_json::Value;
 /// Largest picture, in bytes.
 const IMAGE_BYTES_MAX: usize = 5 * 1024 * 1024;
 
-/// Pictures that models take.
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// Characters of a name, type or address that stand in a note.
@@ -19,10 +18,8 @@ const NOTE_CHARS: usize = 2_000;
 /// Most bytes of an error.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 
-/// How a call ended at the server.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
-    /// With a result.
     Done(ToolOutput),
     /// The tool says that it failed, in words.
     Failed(String),
@@ -30,7 +27,6 @@ pub(super) enum Answer {
     Nothing(&'static str),
 }
 
-/// Reads the result of a call.
 pub(super) fn read(result: ServerResult) -> Answer {
     match result {
         ServerResult::CallToolResult(CallToolResult { content, structured_content, is_error, .. }) => {

@@ -33,19 +33,13 @@ const FAILING_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// What those who wait for a start are told.
 pub(super) type Started = Option<Result<Arc<Link>, McpError>>;
 
-/// A server.
 pub(super) struct Server {
-    /// How it is run and reached.
     pub settings: ServerSettings,
-    /// The same, as it is pinned.
     pub source: ServerSource,
-    /// Struck out of what it says.
     pub secrets: Secrets,
     /// What its children wrote last to their standard error.
     pub stderr: LastLines,
-    /// Clock and search path.
     pub around: Surroundings,
-    /// Tasks of the client.
     pub tasks: TaskTracker,
     /// Cancelled when the daemon stops.
     pub closing: CancellationToken,
@@ -81,7 +75,6 @@ struct Trouble {
 }
 
 impl Server {
-    /// Not started.
     pub(super) fn new(
         settings: ServerSettings,
         pin: Option<ServerPin>,
@@ -105,12 +98,10 @@ impl Server {
         Self { settings, source, secrets, stderr, around, tasks, closing, state: Mutex::new(state) }
     }
 
-    /// Its id.
     pub(super) fn id(&self) -> &str {
         &self.settings.id
     }
 
-    /// What was approved of it.
     pub(super) fn pin(&self) -> Option<ServerPin> {
         self.state.lock().pin.clone()
     }
@@ -127,7 +118,6 @@ impl Server {
         }
     }
 
-    /// How it is.
     pub(super) fn status(&self) -> ServerStatus {
         let state = self.state.lock();
         let link = match &state.phase {
@@ -156,7 +146,6 @@ impl Server {
         }
     }
 
-    /// Whether it answers now.
     pub(super) fn is_running(&self) -> bool {
         matches!(self.state.lock().phase, Phase::Running(_))
     }
@@ -249,7 +238,6 @@ impl Server {
         Ok(Inspection { pin, drift: state.drift.clone(), rejected, suspicions })
     }
 
-    /// Takes note of what it shows.
     pub(super) fn shown(&self, shown: Shown) {
         let mut state = self.state.lock();
         state.shown = Some(Arc::new(shown));

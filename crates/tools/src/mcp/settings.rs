@@ -14,7 +14,6 @@ pub enum Reach {
     Stdio {
         /// The program: a path, or a name that is looked for in the daemon's `PATH`.
         command: String,
-        /// Its arguments.
         args: Vec<String>,
         /// All its variables: it gets no others.
         env: BTreeMap<String, SecretString>,
@@ -28,32 +27,23 @@ pub enum Reach {
         open_files: u64,
     },
     /// A server that listens elsewhere: streamable HTTP.
-    Http {
-        /// Where.
-        url: String,
-        /// Headers of each request.
-        headers: BTreeMap<String, SecretString>,
-    },
+    Http { url: String, headers: BTreeMap<String, SecretString> },
 }
 
 /// A server of the configuration.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// Its id.
     pub id: String,
-    /// How it is reached.
     pub reach: Reach,
     /// The values that are secrets: they are struck out of what it says.
     pub secrets: Vec<SecretString>,
     /// Longest that a start may take: until it has listed its tools.
     pub start_timeout: Duration,
-    /// Longest that one call may take.
     pub call_timeout: Duration,
     /// Largest message that is read from it, in bytes: one that sends more is let go.
     pub message_bytes_max: usize,
     /// Pause before it is started again after a failure; doubles with each further one.
     pub restart_base: Duration,
-    /// Longest such pause.
     pub restart_max: Duration,
 }
 

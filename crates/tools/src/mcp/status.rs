@@ -4,21 +4,17 @@ use cairn_core::mcp::Drift;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// How a server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerState {
     /// Not started: nothing needed it yet.
     Idle,
-    /// It is being started.
     Starting,
-    /// It answers.
     Running,
     /// It failed; it is started again when it is next needed, after a pause.
     Failed,
     /// It has failed for a minute or longer, and nothing has gone well since.
     Failing,
-    /// The daemon stops.
     Stopped,
 }
 
@@ -41,21 +37,15 @@ impl ServerState {
 pub struct ServerStatus {
     /// Its id in the configuration.
     pub server: String,
-    /// How it is.
     pub state: ServerState,
-    /// An operator approved it.
     pub approved: bool,
     /// What has changed since, as far as is known: it is looked at when the server is started.
     pub drift: Option<Drift>,
-    /// Why it failed.
     pub reason: Option<String>,
-    /// When it may be started again.
     pub retry_at: Option<Timestamp>,
-    /// How often it failed in a row.
     pub failures: u32,
     /// Its process, when it is a child.
     pub pid: Option<u32>,
-    /// Calls under way.
     pub calls: u32,
     /// The last lines that it wrote to its standard error.
     pub stderr: Vec<String>,
@@ -69,42 +59,23 @@ pub enum McpError {
     Unknown(String),
     /// It is not approved, or has changed since.
     #[error("{reason}; an operator can look at it with `cairn mcp show {server}` and approve it")]
-    Blocked {
-        /// The server.
-        server: String,
-        /// Why.
-        reason: String,
-    },
+    Blocked { server: String, reason: String },
     /// It cannot be started or reached.
     #[error("the server `{server}` does not start: {reason}")]
-    Start {
-        /// The server.
-        server: String,
-        /// Why.
-        reason: String,
-    },
+    Start { server: String, reason: String },
     /// It failed of late, and is let alone for a while.
     #[error("the server `{server}` is down ({reason}); it is tried again in {retry_secs} s")]
     Down {
-        /// The server.
         server: String,
-        /// Why.
         reason: String,
         /// Seconds until it is tried again.
         retry_secs: u64,
     },
     /// It broke off, or broke the protocol, while it was asked.
     #[error("the server `{server}` failed: {reason}")]
-    Broken {
-        /// The server.
-        server: String,
-        /// Why.
-        reason: String,
-    },
-    /// It took too long.
+    Broken { server: String, reason: String },
     #[error("the server `{server}` did not answer within {secs} s")]
     TimedOut {
-        /// The server.
         server: String,
         /// Seconds.
         secs: u64,

@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
-/// Lines kept.
 const LINES_MAX: usize = 20;
 
 /// Characters kept of a line.

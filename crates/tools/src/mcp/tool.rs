@@ -17,13 +17,9 @@ use super::status::McpError;
 
 /// A tool of an approved server, from its pin.
 pub(super) struct RemoteTool {
-    /// Whose it is.
     pub server: Arc<Server>,
-    /// Its name there.
     pub name: String,
-    /// As models see it.
     pub def: ToolDef,
-    /// What calling it does.
     pub effect: Effect,
     /// Its server marks it as destroying something.
     pub destructive: bool,

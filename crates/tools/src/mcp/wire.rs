@@ -16,10 +16,8 @@ const UNASKED_MAX: f64 = 10_000.0;
 /// So many more each second.
 const UNASKED_PER_SECOND: f64 = 100.0;
 
-/// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cause {
-    /// For metrics.
     pub kind: &'static str,
     /// In words, for operators and models.
     pub reason: String,
@@ -30,12 +28,10 @@ pub(super) struct Cause {
 }
 
 impl Cause {
-    /// A failure.
     pub(super) fn failure(kind: &'static str, reason: impl Into<String>) -> Self {
         Self { kind, reason: reason.into(), quiet: false, last_words: None }
     }
 
-    /// An end that is nobody's fault.
     pub(super) fn quiet(kind: &'static str, reason: impl Into<String>) -> Self {
         Self { kind, reason: reason.into(), quiet: true, last_words: None }
     }
@@ -86,7 +82,6 @@ impl Wire {
         self.0.broken.cancel();
     }
 
-    /// Why it broke off, once it has.
     pub(super) async fn broken(&self) -> Cause {
         self.0.broken.cancelled().await;
         self.cause().unwrap_or_else(|| Cause::failure("closed", "the connection ended"))
@@ -137,7 +132,6 @@ impl Wire {
         self.0.doubted.notify_one();
     }
 
-    /// Waits until that is so.
     pub(super) async fn doubted(&self) {
         self.0.doubted.notified().await;
     }
@@ -164,12 +158,10 @@ impl Wire {
         *self.0.trouble.lock() = Some(reason);
     }
 
-    /// Whether something was kept.
     pub(super) fn has_trouble(&self) -> bool {
         self.0.trouble.lock().is_some()
     }
 
-    /// What was kept of late.
     pub(super) fn take_trouble(&self) -> Option<String> {
         self.0.trouble.lock().take()
     }

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::short;
 
-/// Most faults that are named.
 const FAULTS_MAX: usize = 5;
 
 /// Longest words of one fault, in characters.
@@ -21,7 +20,6 @@ const VALUE_CHARS: usize = 100;
 /// Most of what is expected, in characters.
 const EXPECTED_CHARS: usize = 240;
 
-/// Most names that are listed.
 const NAMES_MAX: usize = 20;
 
 /// All faults, the first [`FAULTS_MAX`] in words.

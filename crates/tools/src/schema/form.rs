@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use super::short;
 
-/// Levels of a schema.
 const DEPTH_MAX: usize = 64;
 
 /// Values in a schema: objects, lists, strings, numbers.
@@ -51,17 +50,14 @@ pub(super) const MAPS: [&str; 6] =
 const REFERENCES: [&str; 5] =
     ["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"];
 
-/// A schema whose form is sound.
 pub(super) struct Form {
     /// To be compiled: without its own name, and without patterns that only a backtracking engine takes.
     pub(super) schema: Value,
     /// The drafts to read it by, the likeliest first.
     pub(super) drafts: &'static [Draft],
-    /// Its regular expressions.
     pub(super) n_patterns: usize,
 }
 
-/// Judges the form of a schema.
 pub(super) fn of(schema: &Value) -> Result<Form, String> {
     let Value::Object(root) = schema else {
         return Err("it is no JSON object".to_owned());

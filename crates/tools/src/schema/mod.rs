@@ -93,9 +93,7 @@ fn not_an_object(written: &str) -> String {
     }
 }
 
-/// A schema that has passed.
 struct Checked {
-    /// As it was compiled.
     schema: Value,
     validator: Validator,
 }

@@ -11,7 +11,6 @@ const STEPS_MAX: usize = 200_000;
 /// Most schemas that a check is within at once.
 const DEPTH_MAX: usize = 512;
 
-/// Levels of arguments.
 const LEVELS_MAX: usize = 64;
 
 /// Bytes of a text times bytes of a pattern that count as one step.

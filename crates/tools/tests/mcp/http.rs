@@ -43,9 +43,7 @@ struct House {
     sessions: Mutex<usize>,
     /// What happens to the next request within a session.
     next: Mutex<Option<Fault>>,
-    /// What happens to each call.
     calls: Mutex<Option<Fault>>,
-    /// It offers a stream.
     streams: Mutex<bool>,
     description: Mutex<String>,
     told: Notify,

@@ -10,11 +10,9 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-/// Artifacts in memory.
 #[derive(Default)]
 pub(crate) struct MemArtifacts {
     files: Mutex<BTreeMap<(String, String), Arc<str>>>,
-    /// The disk is full.
     pub(crate) full: AtomicBool,
 }
 

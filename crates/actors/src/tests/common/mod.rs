@@ -42,7 +42,6 @@ impl Clock for TokioClock {
     }
 }
 
-/// Everything around a house.
 pub(crate) struct World {
     pub(crate) store: Arc<MemStore>,
     pub(crate) artifacts: Arc<MemArtifacts>,
@@ -204,7 +203,6 @@ impl World {
     }
 }
 
-/// A house that runs.
 pub(crate) struct Live {
     pub(crate) house: House,
     notices: broadcast::Receiver<Notice>,
@@ -238,7 +236,6 @@ impl Live {
         panic!("no run after 200 messages");
     }
 
-    /// Waits for a notice.
     pub(crate) async fn notice<T>(&mut self, pick: impl Fn(&Notice) -> Option<T>) -> T {
         loop {
             if let Some(found) = pick(&self.notices.recv().await.unwrap()) {

@@ -18,7 +18,6 @@ use tokio::sync::{Semaphore, watch};
 
 use super::store::PATIENCE;
 
-/// One planned answer.
 pub(crate) enum Plan {
     Text(String),
     Calls(Vec<(&'static str, serde_json::Value)>),
@@ -34,7 +33,6 @@ pub(crate) enum Plan {
     Hangs,
 }
 
-/// Replies or runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Reply,
@@ -54,7 +52,6 @@ struct Lane {
     gate: Option<Arc<Semaphore>>,
 }
 
-/// The model.
 pub(crate) struct FakeModel {
     info: ModelInfo,
     requests: watch::Sender<Vec<ChatRequest>>,
@@ -235,7 +232,6 @@ fn check_pairs(request: &ChatRequest) {
     }
 }
 
-/// All words of a request.
 pub(crate) fn words(request: &ChatRequest) -> String {
     let mut words = request.system.join("\n");
     for message in &request.messages {

@@ -14,35 +14,28 @@ use tokio::time::Instant;
 
 use super::store::PATIENCE;
 
-/// What reached the network.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Act {
-    /// A new message.
     Sent { channel: String, part: u32, words: String, reply_to: Option<String> },
-    /// A message says something else.
     Edited { message: String, words: String },
-    /// Typing is shown.
     Typing { channel: String },
 }
 
-/// How a request fails.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
-    /// Certainly not sent.
     Later(Option<Duration>),
-    /// Never.
     Refused,
     /// Nobody knows; in truth it is there, or not.
-    Unknown { arrives: bool },
+    Unknown {
+        arrives: bool,
+    },
 }
 
-/// A message in a chat.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shown {
     pub(crate) channel: String,
     pub(crate) key: (String, u32),
     pub(crate) words: String,
-    /// What it asks for.
     pub(crate) approval: Option<ApprovalId>,
 }
 
@@ -56,7 +49,6 @@ pub(crate) struct FakeNet {
     troubles: Mutex<HashMap<String, VecDeque<Trouble>>>,
     /// Typing requests wait for permits.
     typing_gate: Mutex<Option<Arc<Semaphore>>>,
-    /// Sends wait for permits.
     send_gate: Mutex<Option<Arc<Semaphore>>>,
 }
 

@@ -22,7 +22,6 @@ use tokio::sync::{Semaphore, watch};
 /// By the paused clock: long after all retries. A test fails instead of hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// The store.
 pub(crate) struct MemStore {
     records: watch::Sender<Vec<Record>>,
     /// Answered by appends instead of writing, first in first out.
@@ -90,7 +89,6 @@ impl MemStore {
         waited.expect("it never happened").unwrap();
     }
 
-    /// The next append fails.
     pub(crate) fn fail_next(&self, error: StoreError) {
         self.faults.lock().push(error);
     }

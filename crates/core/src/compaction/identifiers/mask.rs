@@ -16,7 +16,6 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// The placeholders of a channel.
     pub fn new(channel: &ChannelId) -> Self {
         Self { channel: channel.to_string() }
     }

@@ -15,16 +15,13 @@ use crate::tokens::estimate;
 pub use mask::Mask;
 pub(crate) use scan::{errors, find};
 
-/// What sort of identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// A path or the name of a file.
     Path,
     /// An address of the web or of mail.
     Url,
     /// A uuid, a hash, a ticket, a version, an order.
     Id,
-    /// A number with its unit.
     Number,
     /// The name of a function or variable.
     Function,
@@ -33,7 +30,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name in placeholders.
     pub fn name(self) -> &'static str {
         match self {
             Self::Path => "path",

@@ -2,10 +2,8 @@
 
 use super::Kind;
 
-/// An identifier in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found<'a> {
-    /// What sort it is.
     pub(crate) kind: Kind,
     /// The identifier, letter by letter.
     pub(crate) text: &'a str,

@@ -87,7 +87,6 @@ const NO_ROLE: [&str; 22] = [
 
 const OBJECT_MAX: usize = 160;
 
-/// A word of the sentence.
 pub(super) struct Word {
     lower: String,
     start: usize,
@@ -103,7 +102,6 @@ pub(super) struct Clause<'a> {
 }
 
 impl<'a> Clause<'a> {
-    /// Cuts a sentence.
     pub(super) fn of(text: &'a str) -> Self {
         let mut words: Vec<Word> = Vec::new();
         for raw in raw_words(text) {
@@ -122,7 +120,6 @@ impl<'a> Clause<'a> {
         Self { text, words }
     }
 
-    /// It asks.
     pub(super) fn is_question(&self) -> bool {
         // "Do not forget" asks for no answer.
         let asks = self.words.first().is_some_and(|word| ASKING.contains(&word.lower.as_str()))
@@ -141,7 +138,6 @@ impl<'a> Clause<'a> {
         self.words.get(at).is_some_and(|word| choices.split('|').any(|choice| choice == word.lower))
     }
 
-    /// A word, in small letters.
     pub(super) fn word(&self, at: usize) -> &str {
         self.words.get(at).map_or("", |word| &word.lower)
     }
@@ -217,7 +213,6 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The two words of a contraction.
 fn apart(word: &str) -> (&str, Option<&'static str>) {
     const ENDINGS: [(&str, &str); 6] =
         [("n't", "not"), ("'m", "am"), ("'ve", "have"), ("'ll", "will"), ("'d", "would"), ("'re", "are")];

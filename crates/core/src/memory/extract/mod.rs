@@ -58,7 +58,6 @@ pub fn extract(entries: &[Arc<Entry>]) -> Vec<DraftMemory> {
     found
 }
 
-/// Who says "I", and when.
 struct Speaker {
     name: String,
     day: Date,

@@ -10,7 +10,6 @@ use crate::memory::MemoryKind::{self, Decision, Event, Fact, Goal, Identity, Pre
 /// What a rule takes as its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
-    /// A name of up to three words.
     Name,
     /// A few words, up to the next mark: a place, an employer, an age.
     Place,
@@ -18,7 +17,6 @@ pub(super) enum Takes {
     Thing,
     /// A trade or character.
     Role,
-    /// All of the rest.
     Clause,
     /// All of the rest, and another rule may say it better.
     Told,
@@ -28,7 +26,6 @@ pub(super) enum Takes {
     Nothing,
 }
 
-/// A rule.
 #[derive(Debug)]
 pub(super) struct Rule {
     /// The words: alternatives are parted by `|`, `*` stands for one to three words.
@@ -64,7 +61,6 @@ pub(super) fn rules_from(word: &str) -> &'static [&'static Rule] {
     BY_WORD.get(word).map_or(&[], Vec::as_slice)
 }
 
-/// All rules.
 const RULES: &[Rule] = &[
     // What somebody asks to keep.
     rule("remember|note that", Takes::Told, Fact, 0.9, "{who} asked to remember that {}"),

@@ -18,16 +18,11 @@ use crate::cli::out;
 use crate::cli::text::one_line;
 use crate::sse::ServerEvent;
 
-/// What comes back for a message.
 #[derive(Debug)]
 pub(super) enum Piece {
-    /// Words of the answer.
     Delta(String),
-    /// The words so far are void.
     Restarted,
-    /// A tool began or ended.
     Tool {
-        /// Its name.
         name: String,
         /// `started`, `done`, `failed`.
         state: String,
@@ -38,15 +33,12 @@ pub(super) enum Piece {
     Waiting(String),
     /// The whole answer; nothing more comes.
     Reply(Reply),
-    /// No answer; nothing more comes.
     Failed(ErrorDetail),
 }
 
-/// Why a message has no answer.
 pub(super) enum NoAnswer {
     /// It was refused or its turn failed; the next message may do better.
     Refused(ErrorDetail),
-    /// There is nobody to talk to.
     Lost(Failure),
 }
 

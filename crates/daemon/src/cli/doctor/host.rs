@@ -170,7 +170,6 @@ fn room(free: u64, total: u64, files: (u64, u64), at: &Path) -> Finding {
     Finding::ok("disk", found)
 }
 
-/// A size for people.
 fn bytes(n: u64) -> String {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB")];
     let (unit, name) = units.into_iter().find(|(unit, _)| n >= *unit).unwrap_or((1 << 10, "KiB"));

@@ -89,10 +89,8 @@ fn missing_key(loaded: &Loaded, model: &ModelConfig, check: &str) -> Option<Find
     Some(Finding::failed(check, why, remedy))
 }
 
-/// What a model's server said.
 struct Asked {
     look: Look,
-    /// The window that it lists.
     window: Option<u64>,
     offset: Option<SignedDuration>,
     /// How long the call took; none: no answer in time.
@@ -157,7 +155,6 @@ fn conversation() -> Vec<ChatMessage> {
     messages
 }
 
-/// The tool of the conversation.
 const CLOCK: &str = "clock";
 
 /// A call of one token. The first sign of an answer is enough.

@@ -7,26 +7,20 @@ use super::super::failure::Failure;
 use super::super::out;
 use super::super::text::{Wrap, columns, counted, one_line};
 
-/// How a thing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mark {
-    /// As it should be.
     Ok,
     /// It works, and is probably not meant so.
     Warning,
-    /// It does not work.
     Failed,
-    /// It was not looked at.
     Skipped,
 }
 
-/// One line of the doctor's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     /// What was looked at: `config`, `disk`, `model ID` and so on; several findings may share it.
     pub(super) check: String,
-    /// How it is.
     pub(super) state: Mark,
     /// What was found. Without secrets.
     pub(super) finding: String,
@@ -40,7 +34,6 @@ impl Finding {
         Self { check: check.to_owned(), state, finding: finding.into(), remedy }
     }
 
-    /// As it should be.
     pub(super) fn ok(check: &str, finding: impl Into<String>) -> Self {
         Self::new(check, Mark::Ok, finding, "")
     }
@@ -50,7 +43,6 @@ impl Finding {
         Self::new(check, Mark::Warning, finding, remedy)
     }
 
-    /// It does not work.
     pub(super) fn failed(check: &str, finding: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(check, Mark::Failed, finding, remedy)
     }
@@ -65,7 +57,6 @@ impl Finding {
 const MARK: usize = 9;
 const CHECK: usize = 14;
 
-/// All findings so far.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     findings: Vec<Finding>,
@@ -78,7 +69,6 @@ impl Report {
         Self { findings: Vec::new(), quiet: json }
     }
 
-    /// Adds findings, and tells them.
     pub(super) fn tell(&mut self, findings: impl IntoIterator<Item = Finding>) -> Result<(), Failure> {
         for finding in findings {
             if !self.quiet {
@@ -89,12 +79,10 @@ impl Report {
         Ok(())
     }
 
-    /// Something does not work.
     pub(super) fn has_failed(&self) -> bool {
         self.count(Mark::Failed) > 0
     }
 
-    /// The last words.
     pub(super) fn close(&self) -> Result<(), Failure> {
         if self.quiet {
             return out::json(&self.findings);

@@ -12,7 +12,6 @@ use super::host::secret_files;
 use super::report::Finding;
 use crate::config::Loaded;
 
-/// The unit's name.
 const UNIT: &str = "cairn.service";
 
 /// Where systemd looks for units, the strongest place first.
@@ -226,7 +225,6 @@ mod tests {
     use super::*;
     use crate::config::{Config, FixedEnvironment};
 
-    /// The unit that is shipped.
     const SHIPPED: &str = include_str!("../../../../../deploy/cairn.service");
 
     struct Root(tempfile::TempDir);

@@ -19,17 +19,14 @@ use crate::cli::who;
 use crate::config::sockets_to_try;
 use crate::wiring::{Reader, store_options};
 
-/// What a look at the state found.
 #[derive(Default)]
 pub(super) struct Looked {
     pub(super) findings: Vec<Finding>,
-    /// The store is damaged.
     pub(super) damaged: bool,
     /// What else was read on the way; none where nothing could be read.
     pub(super) seen: Option<Seen>,
 }
 
-/// Looks at the state.
 pub(super) async fn look(surroundings: &Surroundings) -> Looked {
     let dir = &surroundings.state.path;
     if let Some(client) = surroundings.running().await {

@@ -15,7 +15,6 @@ pub(super) const MODEL_KEY: &str = "model.key";
 pub(super) const DISCORD_TOKEN: &str = "discord.token";
 pub(super) const TELEGRAM_TOKEN: &str = "telegram.token";
 
-/// A model behind a server.
 pub(super) struct Model {
     pub(super) provider: Provider,
     /// None: the provider's own server.
@@ -25,14 +24,11 @@ pub(super) struct Model {
     pub(super) window: Option<u64>,
 }
 
-/// A bot on a chat network.
 pub(super) struct Bot {
     pub(super) token: Secret,
-    /// Servers; on Discord alone.
     pub(super) servers: Vec<String>,
 }
 
-/// All answers.
 pub(super) struct Answers {
     /// None: offline.
     pub(super) model: Option<Model>,
@@ -233,7 +229,6 @@ fn people(text: &str, bots: &[(NetworkKind, bool)]) -> Result<Vec<String>, Strin
     text.split([',', ' ']).filter(|part| !part.is_empty()).map(one).collect()
 }
 
-/// The network of a person.
 pub(super) fn person(text: &str) -> Result<NetworkKind, String> {
     let known = NetworkKind::ALL.into_iter().find(|kind| {
         let id = text.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix('/'));

@@ -7,7 +7,6 @@ use secrecy::SecretString;
 
 use super::super::failure::Failure;
 
-/// Asks, or takes the defaults.
 pub(super) struct Ask {
     yes: bool,
     terminal: bool,
@@ -19,7 +18,6 @@ impl Ask {
         Self { yes, terminal: std::io::stdin().is_terminal() }
     }
 
-    /// Somebody answers.
     pub(super) fn is_asking(&self) -> bool {
         !self.yes
     }
@@ -68,7 +66,6 @@ impl Ask {
         Ok(SecretString::from(text.trim().to_owned()))
     }
 
-    /// Yes, unless the answer is no.
     pub(super) fn agrees(&mut self, question: &str) -> Result<bool, Failure> {
         self.fitting(question, "yes", |answer| match answer.to_lowercase().as_str() {
             "y" | "yes" => Ok(true),

@@ -10,11 +10,9 @@ use crate::config::{
     Environment as _, NoSecret, ProcessEnvironment, is_secret, secret_in_file, secret_in_variable,
 };
 
-/// Where a secret is.
 pub(super) enum Secret {
     /// There is none.
     None,
-    /// In a variable.
     Variable(String),
     /// In a file, absolute or by its bare name beside the configuration.
     File(PathBuf),
@@ -24,13 +22,11 @@ pub(super) enum Secret {
 
 /// A secret that a question is about.
 pub(super) struct Wanted<'a> {
-    /// What it is, in a word.
     pub(super) what: &'static str,
     /// The folder of the configuration.
     pub(super) dir: &'a Path,
     /// The file for it there, if it is typed.
     pub(super) name: &'static str,
-    /// Why there must be one, if so.
     pub(super) needed: Option<String>,
 }
 

@@ -6,7 +6,6 @@ use super::answers::{Answers, Bot, DISCORD_TOKEN, MODEL_KEY, Model, TELEGRAM_TOK
 use super::secret::Secret;
 use crate::config::Provider;
 
-/// The file.
 pub(super) fn text(answers: &Answers) -> String {
     let mut out = "\
 # Cairn's configuration, begun by `cairn init`. What is not set here is as built in: `cairn config show` shows all of it.

@@ -11,7 +11,6 @@ use crate::cli::connect::channel_path;
 use crate::cli::failure::Failure;
 use crate::records::EntryRecord;
 
-/// Entries of a page.
 const PAGE: usize = 2_000;
 
 /// The ids of messages whose turn ended with a reply.

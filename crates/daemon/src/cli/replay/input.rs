@@ -9,7 +9,6 @@ use serde::Deserialize;
 use crate::cli::failure::Failure;
 use crate::cli::{exit, lines};
 
-/// What a line must be.
 const EXPECTED: &str = r#"expected {"user": "…", "text": "…"}, with "at" (RFC 3339) and "id" where known"#;
 
 #[derive(Deserialize)]

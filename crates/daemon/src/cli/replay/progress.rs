@@ -12,7 +12,6 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// A bar of that many messages.
     pub(super) fn new(n_messages: u64) -> Self {
         let bar = ProgressBar::new(n_messages);
         let template = "[{bar:30}] {pos}/{len}  {elapsed}  {msg}";
@@ -23,7 +22,6 @@ impl Progress {
         Self { bar }
     }
 
-    /// Shows how far it is.
     pub(super) fn step(&self, tally: &Tally) {
         let (tier, under_way) =
             tally.gauge.as_ref().map_or((Tier::Calm, false), |gauge| (gauge.tier, gauge.run.is_some()));
@@ -36,12 +34,10 @@ impl Progress {
         self.bar.set_position(tally.n_done());
     }
 
-    /// A line above the bar.
     pub(super) fn note(&self, text: &str) {
         self.bar.suspend(|| out::note(text));
     }
 
-    /// Takes the bar away.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -12,43 +12,32 @@ use crate::cli::failure::Failure;
 use crate::cli::text::{counted, grouped};
 use crate::records::GaugeRecord;
 
-/// The report of a replay.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct ReplayRecord {
-    /// Messages of the file.
     pub(super) messages: u64,
-    /// Of these, answered before.
     pub(super) skipped: u64,
-    /// Turns that were answered now.
     pub(super) turns: u64,
-    /// Messages without an answer.
     pub(super) failed: u64,
     /// Runs that ended meanwhile, by outcome.
     pub(super) runs: BTreeMap<&'static str, u64>,
-    /// Emergencies meanwhile.
     pub(super) emergencies: u64,
     /// Memories of the channel's chat at the end.
     pub(super) memories: u64,
     /// Summaries in the window at the end.
     pub(super) summaries: u64,
-    /// How long it took.
     pub(super) seconds: f64,
 }
 
 /// Counts while the replay goes on.
 pub(super) struct Tally {
     messages: u64,
-    /// Messages answered before.
     pub(super) skipped: u64,
-    /// Turns answered now.
     pub(super) turns: u64,
-    /// Messages without an answer.
     pub(super) failed: u64,
     /// Runs that had ended before, and their like: not counted.
     before: BTreeMap<RunId, RunOutcome>,
     emergencies_before: u64,
     ended: BTreeMap<RunId, RunOutcome>,
-    /// The last gauge.
     pub(super) gauge: Option<GaugeRecord>,
 }
 
@@ -70,23 +59,19 @@ impl Tally {
         }
     }
 
-    /// Messages dealt with.
     pub(super) fn n_done(&self) -> u64 {
         self.skipped + self.turns + self.failed
     }
 
-    /// Runs that ended meanwhile.
     pub(super) fn n_runs(&self) -> u64 {
         self.ended.len() as u64
     }
 
-    /// Emergencies meanwhile.
     pub(super) fn n_emergencies(&self) -> u64 {
         let now = self.gauge.as_ref().map_or(0, |gauge| gauge.emergencies);
         now.saturating_sub(self.emergencies_before)
     }
 
-    /// The report.
     pub(super) fn report(&self, memories: u64, seconds: f64) -> ReplayRecord {
         let all = [
             RunOutcome::Committed,
@@ -111,7 +96,6 @@ impl Tally {
 }
 
 impl ReplayRecord {
-    /// The report for people.
     pub(super) fn drawn(&self) -> String {
         let runs: Vec<_> = self
             .runs
@@ -138,7 +122,6 @@ fn outcomes(gauge: &GaugeRecord) -> BTreeMap<RunId, RunOutcome> {
     gauge.outcomes.iter().map(|end| (end.run.clone(), end.outcome)).collect()
 }
 
-/// Memories of the channel's chat.
 pub(super) async fn n_memories(client: &Client, channel: &ChannelId) -> Result<u64, Failure> {
     let scope = Scope::learnt_in(channel, None);
     let params = [

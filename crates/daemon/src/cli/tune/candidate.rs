@@ -68,7 +68,6 @@ fn value_of(text: &str) -> toml::Value {
     parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| toml::Value::String(text.to_owned()))
 }
 
-/// Settings as their keys.
 pub(super) fn keys(settings: &CompactionSettings) -> toml::Table {
     toml::Table::try_from(settings).unwrap_or_default()
 }

@@ -12,10 +12,8 @@ use crate::cli::exit;
 use crate::cli::failure::Failure;
 use crate::records::{ContextRecord, EntryRecord};
 
-/// Entries of a page.
 const PAGE: u64 = 2_000;
 
-/// Reads a channel.
 pub(super) async fn read(
     surroundings: &Surroundings,
     name: &str,

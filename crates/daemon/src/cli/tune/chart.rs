@@ -16,7 +16,6 @@ const PLOT_WIDTH: f64 = 440.0;
 const BARS: [f64; 3] = [676.0, 790.0, 894.0];
 const BAR_WIDTH: f64 = 88.0;
 
-/// Heights, in pixels.
 const HEAD: f64 = 112.0;
 const ROW: f64 = 84.0;
 const PLOT_HEIGHT: f64 = 56.0;
@@ -67,7 +66,6 @@ fn nice(number: f64) -> f64 {
     step.into_iter().map(|step| step * unit).find(|step| *step >= number).unwrap_or(number)
 }
 
-/// Draws a report.
 pub(super) fn draw(report: &Report) -> String {
     let scales = Scales::of(report);
     let height = HEAD + ROW * report.rows.len() as f64 + FOOT;
@@ -243,7 +241,6 @@ fn bar(svg: &mut String, x: f64, y: f64, share: f64, label: &str) {
     text(svg, "", x, y + 26.0, label);
 }
 
-/// The turns below the rows.
 fn foot(svg: &mut String, scales: &Scales, top: f64) {
     let last = scales.turns + 1.0;
     for (share, anchor) in [(0.0, "start"), (0.25, "middle"), (0.5, "middle"), (0.75, "middle"), (1.0, "end")]

@@ -14,7 +14,6 @@ use super::TuneArgs;
 use crate::cli::failure::Failure;
 use crate::cli::lines;
 
-/// What a line must be.
 const EXPECTED: &str =
     r#"expected {"user": "…", "text": "…"} as for `cairn replay`, or {"role": "assistant", "text": "…"}"#;
 
@@ -43,7 +42,6 @@ struct LinePart {
     text: Option<String>,
 }
 
-/// A line, weighed.
 struct Weighed {
     role: Role,
     tokens: u32,

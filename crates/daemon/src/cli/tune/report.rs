@@ -16,25 +16,18 @@ const WIDTH: usize = 80;
 /// Columns of the longest name: beyond what its column has, it stands on a line of its own.
 const NAME_COLUMNS: usize = 76;
 
-/// What came out.
 pub(super) struct Report {
-    /// The file or channel.
     pub(super) source: String,
-    /// The agent.
     pub(super) agent: String,
-    /// Whose prices hold.
     pub(super) prices: String,
-    /// How runs are taken to go.
     pub(super) runs: Runs,
     /// Tokens of the conversation.
     pub(super) tokens: u64,
     /// Candidates, the settings in force first.
     pub(super) rows: Vec<(Candidate, Outcome)>,
-    /// The best.
     pub(super) choice: Choice,
 }
 
-/// The report for scripts.
 #[derive(Debug, Serialize)]
 pub(super) struct TuneRecord {
     source: String,
@@ -81,7 +74,6 @@ impl Report {
         Self { source, agent, prices, runs, tokens, rows, choice }
     }
 
-    /// Turns of the conversation.
     pub(super) fn n_turns(&self) -> usize {
         self.rows.first().map_or(0, |(_, outcome)| outcome.turns)
     }
@@ -112,7 +104,6 @@ impl Report {
         text
     }
 
-    /// The report for scripts.
     pub(super) fn record(&self) -> TuneRecord {
         let candidate = |(candidate, outcome): &(Candidate, Outcome)| CandidateRecord {
             name: candidate.name.clone(),
@@ -228,7 +219,6 @@ impl Report {
     }
 }
 
-/// What the table's columns are.
 const LEGEND: &str = "\
 mean, max: tokens of a request. runs: with merges. cached: of the input tokens.
 billed: input tokens that a turn's bill would buy, runs included. kept: share of

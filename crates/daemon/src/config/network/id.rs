@@ -7,7 +7,6 @@ use serde::{Serialize, Serializer};
 
 use super::NetworkKind;
 
-/// An id on a chat network.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlatformId(String);
 

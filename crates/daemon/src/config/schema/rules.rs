@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::words::fallback;
 use crate::config::models::{WINDOW_MAX, WINDOW_MIN};
 
-/// No upper end.
 const ANY: u64 = u64::MAX;
 
 /// Whole numbers: the lowest and the highest that is taken.

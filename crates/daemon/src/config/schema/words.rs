@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// The reference.
 const REFERENCE: &str = include_str!("../../../../../config/config.toml");
 
 /// The words of the reference, by the keys on the way to each key.
 pub(super) struct Words(BTreeMap<String, String>);
 
 impl Words {
-    /// Reads the reference.
     pub(super) fn of_reference() -> Self {
         let mut out = BTreeMap::new();
         let (mut table, mut said, mut is_new) = (String::new(), String::new(), true);

@@ -29,7 +29,6 @@ fn error(text: &str) -> String {
     }
 }
 
-/// Resolves a text that is fine.
 fn fine(text: &str) -> Loaded {
     load(text).unwrap_or_else(|error| panic!("{error}"))
 }

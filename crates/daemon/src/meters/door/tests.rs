@@ -36,7 +36,6 @@ impl Door {
         client
     }
 
-    /// The whole answer to a request.
     async fn ask(&self) -> String {
         read(self.sent("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await).await
     }

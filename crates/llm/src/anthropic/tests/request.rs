@@ -208,7 +208,6 @@ fn compactions_are_not_cached() {
     }
 }
 
-/// Without breakpoints and tail.
 fn lasting(body: &Value) -> Vec<String> {
     let mut blocks: Vec<Value> = body["system"].as_array().unwrap().clone();
     for message in body["messages"].as_array().unwrap() {

@@ -9,9 +9,7 @@ use crate::discord::settings::DISCORD_API;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} of Discord: {reason}")]
 pub struct BadAddress {
-    /// The key.
     pub key: &'static str,
-    /// What is wrong; never the value.
     pub reason: &'static str,
 }
 
@@ -49,7 +47,6 @@ impl Addresses {
         Ok(Self { api, gateway })
     }
 
-    /// The API's.
     pub(in crate::discord) fn api(&self) -> &Url {
         &self.api
     }

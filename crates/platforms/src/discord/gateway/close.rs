@@ -7,11 +7,9 @@ use cairn_core::ports::AdapterFailure;
 pub(super) enum Next {
     /// The session goes on over a new connection.
     Resume,
-    /// A new session.
     Fresh,
     /// The session goes on, but not at once: too much was sent.
     Slowly,
-    /// Somebody must do something.
     Fail(AdapterFailure),
 }
 

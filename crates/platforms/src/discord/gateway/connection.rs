@@ -31,9 +31,7 @@ const FRAME_MAX: usize = 64 * 1024 * 1024;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// How a connection ended.
 pub(super) struct Ended {
-    /// What follows.
     pub(super) next: Next,
     /// Why, for the log and the status.
     pub(super) reason: String,
@@ -80,11 +78,9 @@ fn kind_of(error: &tungstenite::Error) -> String {
     }
 }
 
-/// The heartbeat.
 struct Beat {
     every: Duration,
     next: Instant,
-    /// Sent, and not acknowledged.
     open: Option<Instant>,
 }
 
@@ -103,7 +99,6 @@ struct Course {
 }
 
 impl<L: Listener> Connection<'_, L> {
-    /// Runs the connection to its end.
     pub(super) async fn run(mut self) -> Ended {
         let mut course = Course { beat: None, heard: Instant::now(), up_since: None };
         let mut ended = loop {

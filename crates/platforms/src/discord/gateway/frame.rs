@@ -15,7 +15,6 @@ pub(in crate::discord) const INTENTS: GatewayIntents = GatewayIntents::GUILDS
 /// Members that a server lists unasked: as few as Discord takes.
 const LARGE_THRESHOLD: u8 = 50;
 
-/// A frame as it comes in.
 #[derive(Deserialize)]
 struct Envelope {
     op: u8,
@@ -27,29 +26,20 @@ struct Envelope {
     d: Value,
 }
 
-/// What the gateway says.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
-    /// Something happened.
     Dispatch {
-        /// Its number in the session.
         seq: Option<u64>,
-        /// Its kind.
         kind: String,
-        /// The rest.
         data: Value,
     },
-    /// A heartbeat is wanted at once.
     Beat,
-    /// Connect anew, and resume.
     Reconnect,
     /// The session is void; true: it may be resumed.
     Invalid(bool),
     /// How often a heartbeat is wanted, in milliseconds.
     Hello(u64),
-    /// A heartbeat has arrived.
     Ack,
-    /// Nothing known.
     Other(u8),
 }
 
@@ -89,14 +79,12 @@ pub(in crate::discord) struct Ready {
     pub(in crate::discord) application: Application,
 }
 
-/// The bot itself.
 #[derive(Debug, Clone, Deserialize)]
 pub(in crate::discord) struct Me {
     pub(in crate::discord) id: UserId,
     pub(in crate::discord) username: String,
 }
 
-/// The bot's application.
 #[derive(Debug, Clone, Deserialize)]
 pub(in crate::discord) struct Application {
     pub(in crate::discord) id: ApplicationId,

@@ -53,14 +53,12 @@ const RESUMES_MAX: u32 = 3;
 /// After Discord said that too much was sent.
 const SLOW_PAUSE: Duration = Duration::from_secs(30);
 
-/// A session that may be resumed.
 struct Session {
     id: String,
     seq: u64,
     address: Url,
 }
 
-/// Takes events in. Must not wait.
 pub(super) trait Listener: Send {
     /// A new session: what was said before it is not told.
     fn ready(&mut self, ready: &Ready);
@@ -68,7 +66,6 @@ pub(super) trait Listener: Send {
     fn heard(&mut self, kind: &str, data: Value);
 }
 
-/// The gateway of one bot.
 pub(super) struct Gateway {
     pub(super) rest: Arc<Rest>,
     pub(super) link: Arc<Link>,

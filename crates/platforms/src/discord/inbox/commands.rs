@@ -22,10 +22,8 @@ use crate::discord::rest::{ALREADY_ANSWERED, RestError, UNKNOWN_INTERACTION};
 use crate::discord::wire::{Interaction, InteractionData, Person, time_of};
 use crate::markup::discord as markup;
 
-/// An interaction of a command.
 const A_COMMAND: u64 = 2;
 
-/// One of a button.
 const A_PRESS: u64 = 3;
 
 /// The place in the status for commands.
@@ -70,7 +68,6 @@ impl Porter {
         }
     }
 
-    /// Answers an interaction.
     pub(super) async fn answer(&self, interaction: Interaction) {
         match (interaction.kind, &interaction.data) {
             (A_COMMAND, Some(data)) => self.given(&interaction, data).await,
@@ -79,7 +76,6 @@ impl Porter {
         }
     }
 
-    /// Runs a command.
     async fn given(&self, interaction: &Interaction, data: &InteractionData) {
         let words = data.options.first().map(|option| words_of(&option.value)).unwrap_or_default();
         let Some(command) = Command::parse(&data.name, &words) else {

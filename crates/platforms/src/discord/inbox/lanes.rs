@@ -14,32 +14,24 @@ use serenity::all::{ChannelId, GuildId, MessageId};
 use crate::discord::wire::Said;
 use crate::link::Link;
 
-/// Most that waits in one lane.
 const LANE_MAX: usize = 64;
 
-/// Most that waits in all lanes.
 const ALL_MAX: usize = 4096;
 
 /// Something that happened in a channel.
 #[derive(Debug, Clone)]
 pub(in crate::discord) enum Item {
-    /// Somebody said something.
     Said(Box<Said>),
     /// Somebody changed what they had said.
     Edited(Box<Said>),
-    /// A message is gone.
     Gone {
-        /// Which.
         id: MessageId,
-        /// The server.
         guild: Option<GuildId>,
     },
 }
 
-/// What a lane's worker does next.
 #[derive(Debug)]
 pub(in crate::discord) enum Work {
-    /// Takes this in.
     Take(Item),
     /// Reads the channel after this id.
     Read(u64),
@@ -60,7 +52,6 @@ struct State {
     n_waiting: usize,
 }
 
-/// All lanes.
 pub(in crate::discord) struct Lanes {
     state: Mutex<State>,
     link: Arc<Link>,

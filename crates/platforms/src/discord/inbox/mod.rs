@@ -52,7 +52,6 @@ pub(super) struct Porter {
 }
 
 impl Porter {
-    /// For one run of the adapter.
     pub(super) fn new(parts: super::Parts, ports: AdapterPorts, taken: HashMap<ChannelId, u64>) -> Self {
         let super::Parts { chat, registry, rest, link, places, outbox } = parts;
         Self {

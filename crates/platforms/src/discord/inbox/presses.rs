@@ -31,7 +31,6 @@ struct Closing<'a> {
 }
 
 impl Porter {
-    /// Takes a press in.
     pub(super) async fn pressed(&self, interaction: &Interaction, data: &InteractionData) {
         let me = *self.me.lock();
         let own = |said: &&Said| Some(said.author.id) == me;

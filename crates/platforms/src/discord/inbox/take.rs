@@ -94,7 +94,6 @@ impl Porter {
         }
     }
 
-    /// Asks the rules.
     pub(in crate::discord) fn judge(
         &self,
         person: &Person,
@@ -301,7 +300,6 @@ pub(super) fn sight_of(channel: ChannelId) -> String {
     format!("sight of channel {channel}")
 }
 
-/// What a stranger is told.
 pub(in crate::discord) fn code_words(code: &str) -> String {
     format!(
         "I do not know you yet. Your code is `{code}`; whoever runs this bot can let you in with `cairn pair approve {code}`."

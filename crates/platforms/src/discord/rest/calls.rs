@@ -19,12 +19,9 @@ struct Sent {
 /// Most messages that Discord gives at once.
 pub(in crate::discord) const PAGE: usize = 100;
 
-/// Which messages of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::discord) enum Page {
-    /// The first ones after this id.
     After(u64),
-    /// The last ones before this id.
     Before(u64),
     /// The newest ones.
     Newest,
@@ -36,7 +33,6 @@ impl Rest {
         self.get(Route::GatewayBot, None).await
     }
 
-    /// The bot itself.
     pub(in crate::discord) async fn me(&self) -> Result<Value, RestError> {
         self.get(Route::UserMe, None).await
     }
@@ -80,7 +76,6 @@ impl Rest {
         self.get(Route::ChannelMessages { channel_id }, Some(params)).await
     }
 
-    /// Sends a message.
     pub(in crate::discord) async fn send(
         &self,
         channel_id: ChannelId,
@@ -90,7 +85,6 @@ impl Rest {
         self.write::<Sent>(route, LightMethod::Post, message).await.map(|sent| sent.id)
     }
 
-    /// Changes a message of the bot's.
     pub(in crate::discord) async fn edit(
         &self,
         channel_id: ChannelId,
@@ -124,7 +118,6 @@ impl Rest {
         self.tell(with_body(route, LightMethod::Put, &commands)?).await
     }
 
-    /// Answers an interaction at once.
     pub(in crate::discord) async fn respond(
         &self,
         interaction_id: InteractionId,
@@ -156,7 +149,6 @@ impl Rest {
         self.tell(Request::new(route, LightMethod::Delete)).await
     }
 
-    /// Adds to an answer.
     pub(in crate::discord) async fn follow_up(
         &self,
         application_id: ApplicationId,

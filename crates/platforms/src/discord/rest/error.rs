@@ -5,32 +5,22 @@ use std::time::Duration;
 use cairn_core::ports::SendError;
 use serde::Deserialize;
 
-/// Why a request came to nothing.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(in crate::discord) enum RestError {
-    /// It was not sent: a rate limit.
     #[error("a rate limit of Discord; there is room in {} ms", after.as_millis())]
-    Limited {
-        /// Until then.
-        after: Duration,
-    },
-    /// It was not sent: no connection.
+    Limited { after: Duration },
     #[error("Discord cannot be reached: {0}")]
     Unreachable(String),
-    /// It may have arrived, or not.
     #[error("{0}")]
     Unknown(String),
     /// The token is wrong, or was revoked.
     #[error("Discord refuses the bot's token")]
     Unauthorized,
-    /// Discord will not have it.
     #[error("{}", refusal(*.status, *.code, .message))]
     Refused {
-        /// The HTTP status.
         status: u16,
         /// Discord's own code; 0 where there is none.
         code: u32,
-        /// Discord's words.
         message: String,
     },
 }
@@ -67,7 +57,6 @@ fn refusal(status: u16, code: u32, message: &str) -> String {
     }
 }
 
-/// What a code means.
 fn refusal_words(code: u32) -> &'static str {
     match code {
         UNKNOWN_CHANNEL => "the channel is gone, or the bot is no longer in its server",
@@ -104,7 +93,6 @@ impl RestError {
         !matches!(self, Self::Refused { .. } | Self::Unauthorized)
     }
 
-    /// It certainly did not arrive.
     pub(in crate::discord) fn is_unsent(&self) -> bool {
         matches!(self, Self::Limited { .. } | Self::Unreachable(_))
     }

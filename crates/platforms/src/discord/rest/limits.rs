@@ -27,7 +27,6 @@ struct Bucket {
 #[derive(Default)]
 struct State {
     buckets: HashMap<Key, Bucket>,
-    /// Nothing may be sent before.
     closed_until: Option<Instant>,
     /// The second under way, and the requests sent in it.
     second: Option<(Instant, u32)>,

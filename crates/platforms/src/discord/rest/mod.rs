@@ -39,7 +39,6 @@ const ANSWER_MAX: u64 = 16 * 1024 * 1024;
 /// After a 429 that does not say how long.
 const LIMIT_UNSAID: Duration = Duration::from_secs(5);
 
-/// Longest pause that is believed.
 const LIMIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Tries of [`Rest::patiently`].

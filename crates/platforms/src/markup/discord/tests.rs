@@ -58,7 +58,6 @@ fn mentions_are_broken_up(#[case] markdown: &str, #[case] shown: &str) {
     assert_eq!(render(markdown), shown);
 }
 
-/// What nobody may send.
 fn is_live(text: &str) -> bool {
     let text = text.to_lowercase();
     ["@everyone", "@here", "<@"].iter().any(|live| text.contains(live))

@@ -9,7 +9,6 @@ struct Open {
     from: usize,
 }
 
-/// Writes a message.
 #[derive(Default)]
 pub(super) struct Writer {
     text: String,
@@ -36,7 +35,6 @@ impl Writer {
         self.text.len()
     }
 
-    /// The text from there on.
     pub(super) fn since(&self, from: usize) -> &str {
         self.text.get(from..).unwrap_or_default()
     }
@@ -57,7 +55,6 @@ impl Writer {
         self.held = true;
     }
 
-    /// Begins to format.
     pub(super) fn open(&mut self, kind: EntityKind) {
         self.open.push(Open { kind, from: self.utf16 });
     }
@@ -70,19 +67,16 @@ impl Writer {
         }
     }
 
-    /// Words outside code.
     pub(super) fn text(&mut self, text: &str) {
         for c in text.chars() {
             self.push(c);
         }
     }
 
-    /// Code within a line.
     pub(super) fn code(&mut self, code: &str) {
         self.verbatim(EntityKind::Code, code);
     }
 
-    /// A block of code.
     pub(super) fn pre(&mut self, language: Option<String>, code: &str) {
         self.verbatim(EntityKind::Pre { language }, code.trim_end().trim_start_matches('\n'));
     }

@@ -1,6 +1,5 @@
 //! Reads what is typed.
 
-/// Where something is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     Private { user: String },
@@ -8,7 +7,6 @@ pub(crate) enum Place {
     Thread { channel: String, name: String },
 }
 
-/// What is to happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Line {
     Nothing,
@@ -24,7 +22,6 @@ pub(crate) enum Line {
     Fail { status: u16 },
 }
 
-/// Reads a line.
 pub(crate) fn read(line: &str) -> Result<Line, String> {
     let line = line.trim();
     if let Some(command) = line.strip_prefix('/') {

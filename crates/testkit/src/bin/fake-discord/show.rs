@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use cairn_testkit::discord::{Act, Answer, FakeDiscord};
 
-/// What was told already.
 #[derive(Default)]
 pub(crate) struct Shown {
     acts: HashMap<u64, usize>,
@@ -15,7 +14,6 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Lines for what is new.
     pub(crate) fn news(&mut self, discord: &FakeDiscord, names: &HashMap<u64, String>) -> Vec<String> {
         let mut out = Vec::new();
         if self.ready != discord.is_ready() {

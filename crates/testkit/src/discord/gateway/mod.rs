@@ -26,7 +26,6 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 type Socket = WebSocketStream<TcpStream>;
 
-/// Serves a connection to its end.
 #[expect(clippy::result_large_err, reason = "the shape of the handshake's callback is given")]
 pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
     let mut query = String::new();

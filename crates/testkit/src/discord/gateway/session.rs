@@ -13,7 +13,6 @@ pub(crate) mod intent {
     pub(crate) const GUILD_MESSAGES: u64 = 1 << 9;
     pub(crate) const DIRECT_MESSAGES: u64 = 1 << 12;
     pub(crate) const MESSAGE_CONTENT: u64 = 1 << 15;
-    /// All that exist.
     pub(crate) const ALL: u64 = 0x3f_ffff | 1 << 24 | 1 << 25;
 }
 
@@ -32,7 +31,6 @@ pub(crate) struct Event {
 pub(crate) struct Session {
     pub(crate) intents: u64,
     pub(crate) seq: u64,
-    /// Dispatches with their numbers.
     log: Vec<(u64, String)>,
 }
 
@@ -59,12 +57,9 @@ impl Session {
     }
 }
 
-/// How a connection is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With this code.
     Close(u16),
-    /// Without a word.
     Drop,
 }
 

@@ -62,7 +62,6 @@ fn check(rows: &[Value]) -> Result<(), (&'static str, &'static str)> {
     Ok(())
 }
 
-/// What buttons say and carry.
 pub(crate) fn buttons(rows: &[Value]) -> Vec<(String, String)> {
     let buttons = rows.iter().filter_map(|row| row["components"].as_array()).flatten();
     let field = |button: &Value, name: &str| button[name].as_str().unwrap_or_default().to_owned();

@@ -12,7 +12,6 @@ use crate::discord::serve::Call;
 use crate::discord::world::{Access, Act, BOT_ID, Message, Nonce, Sent, kind};
 use crate::discord::{Rule, Shared, State, shapes};
 
-/// Most messages of one fetch.
 const MAX_FETCH: u64 = 100;
 
 /// A channel that the bot may write in.
@@ -124,7 +123,6 @@ fn repeated(shared: &Shared, state: &mut State, nonce: &str, channel: u64, conte
     state.world.message(known.channel, known.message).cloned()
 }
 
-/// A message of the bot's own.
 fn own(state: &mut State, path: &Path) -> Result<Message, Refusal> {
     writable(state, path.major)?;
     let found = state.world.message(path.major, path.minor).cloned().ok_or_else(Refusal::unknown_message)?;

@@ -20,7 +20,6 @@ pub(super) struct Path {
     pub(super) route: Route,
     /// The channel, server, interaction or application.
     major: u64,
-    /// The message or file.
     minor: u64,
     /// What else the path says: the token of an interaction, what of a server.
     rest: String,
@@ -79,7 +78,6 @@ impl Path {
 /// What a request gets: a status and JSON, or a refusal.
 type Outcome = Result<(u16, Value), Refusal>;
 
-/// Answers a request.
 pub(super) fn answer(shared: &Shared, call: &Call, path: &Path) -> Answered {
     if path.route == Route::File {
         return places::file(shared, call, path);

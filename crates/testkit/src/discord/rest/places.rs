@@ -42,7 +42,6 @@ fn gateway(shared: &Shared, state: &State, path: &Path) -> Value {
     json!({"url": url, "shards": 1, "session_start_limit": limit})
 }
 
-/// A channel that the bot sees.
 pub(super) fn seen(state: &State, id: u64) -> Result<&Channel, Refusal> {
     let channel = state.world.channels.get(&id).ok_or_else(Refusal::unknown_channel)?;
     if channel.access == Access::Hidden { Err(Refusal::missing_access()) } else { Ok(channel) }

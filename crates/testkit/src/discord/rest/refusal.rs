@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::discord::serve::Answered;
 
-/// Why a request is refused.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,

@@ -14,7 +14,6 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::discord::{FakeDiscord, TOKEN};
 
-/// What a request got.
 #[derive(Debug)]
 pub(super) struct Got {
     pub(super) status: u16,
@@ -24,7 +23,6 @@ pub(super) struct Got {
 }
 
 impl Got {
-    /// Status and Discord's code.
     pub(super) fn refusal(&self) -> (u16, u64) {
         (self.status, self.json["code"].as_u64().unwrap_or(u64::MAX))
     }

@@ -8,7 +8,6 @@ use super::*;
 
 const BOTH: &str = "application/json, text/event-stream";
 
-/// A client by hand.
 struct Caller<'a> {
     server: &'a FakeMcp,
     headers: Vec<(&'static str, String)>,
@@ -24,7 +23,6 @@ struct Answered {
 }
 
 impl Answered {
-    /// The messages in it.
     fn messages(&self) -> Vec<Value> {
         let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
         match self.media.as_str() {

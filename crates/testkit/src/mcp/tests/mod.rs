@@ -36,7 +36,6 @@ impl Client {
         Self { log, input, output: BufReader::new(output), served }
     }
 
-    /// A client that is ready to ask.
     async fn ready(script: Script) -> Self {
         let mut client = Self::start(script);
         let greeting = client.ask(&initialize(0)).await;

@@ -32,7 +32,6 @@ fn calls(said: &Said, n: usize) -> impl Iterator<Item = (Value, &Value)> {
     })
 }
 
-/// An answer that comes whole.
 pub(in super::super) fn whole(said: &Said, seen: &Seen, counted: Option<Counted>) -> Value {
     let mut content = Vec::new();
     if !said.reasoning.is_empty() {

@@ -9,7 +9,6 @@ use super::super::check::Rule;
 use super::super::wire::{messages, role};
 use super::{blocks, list, text};
 
-/// Most breakpoints of a request.
 const MAX_MARKS: usize = 4;
 
 /// What volatile context begins with: it is never read from a cache again.

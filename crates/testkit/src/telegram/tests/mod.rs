@@ -22,7 +22,6 @@ impl Bot {
         Self { http: reqwest::Client::new(), base }
     }
 
-    /// Status and body of an answer.
     async fn ask(&self, method: &str, params: Value) -> (u16, Value) {
         let response = self.http.post(format!("{}/{method}", self.base)).json(&params).send().await.unwrap();
         (response.status().as_u16(), response.json().await.unwrap())

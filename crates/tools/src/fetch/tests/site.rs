@@ -9,7 +9,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What is done at a path.
 #[derive(Clone)]
 pub(super) enum Act {
     /// Sends these bytes and hangs up.
@@ -67,7 +66,6 @@ impl Site {
         self.act(path, Act::Send(answer(status, headers, body.as_ref())));
     }
 
-    /// Sends somewhere else.
     pub(super) fn redirect(&self, path: &str, status: u16, to: &str) {
         self.serve(path, &format!("{status} Go"), &format!("Location: {to}\r\nSet-Cookie: a=b"), "moved");
     }

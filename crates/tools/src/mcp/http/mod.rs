@@ -27,7 +27,6 @@ use tokio::time::Instant;
 use super::sse;
 use super::wire::Wire;
 
-/// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest wait for the end of a session.
@@ -46,7 +45,6 @@ const STREAM_RUSH: Duration = Duration::from_secs(10);
 /// Times that a stream is taken up again in a row.
 const STREAM_RETRIES: usize = 5;
 
-/// What goes wrong with a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HttpError {
     /// There is no connection: nothing was sent.
@@ -55,7 +53,6 @@ pub(super) enum HttpError {
     /// The connection was lost before an answer came: what was sent may have arrived.
     #[error("the connection broke off before an answer came: {0}")]
     Lost(String),
-    /// The answer broke off.
     #[error("its answer broke off: {0}")]
     Broken(String),
     /// The answer is an error.
@@ -67,16 +64,13 @@ pub(super) enum HttpError {
              `Authorization` in `headers_from_env` or `headers_from_file`"
     )]
     OAuth,
-    /// One message is too large.
     #[error("it sent a message of more than {0} bytes")]
     TooLarge(usize),
-    /// The answer is no message.
     #[error("its answer is no valid JSON-RPC: {0}")]
     Invalid(String),
 }
 
 impl HttpError {
-    /// An answer that ended too soon.
     pub(super) fn broken(error: reqwest::Error) -> Self {
         Self::Broken(causes(error))
     }
@@ -98,7 +92,6 @@ impl HttpError {
         matches!(self, Self::Status(status) if matches!(status.as_u16(), 400 | 404 | 405))
     }
 
-    /// For metrics.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Unreached(_) => "unreached",
@@ -134,7 +127,6 @@ fn causes(error: reqwest::Error) -> String {
     words
 }
 
-/// Carries requests to one server.
 #[derive(Clone)]
 pub(super) struct Carrier {
     client: Client,

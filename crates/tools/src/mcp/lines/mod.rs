@@ -20,18 +20,14 @@ const NOISE_MAX: u32 = 1_000;
 /// Bytes read at a time.
 const CHUNK: usize = 16 * 1024;
 
-/// Why a message was not sent.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LineError {
-    /// The connection has ended.
     #[error("the connection has ended")]
     Closed,
-    /// The message has no JSON.
     #[error("the message cannot be written: {0}")]
     Unwritable(String),
 }
 
-/// Lines to and from a server.
 pub(super) struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
