@@ -308,11 +308,13 @@ fn every_source_file_that_the_pages_name_is_there() {
     }
     for file in &files {
         let text = std::fs::read_to_string(file).unwrap();
-        for (_, rest) in text.match_indices("docs/").map(|(idx, _)| text.split_at(idx)) {
-            let name = rest.split_once(".md").map_or("", |(name, _)| name);
-            let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || "/-".contains(c));
-            if !name.is_empty() && is_name && !root().join(format!("{name}.md")).exists() {
-                gone.push((file.clone(), format!("{name}.md")));
+        for dir in ["docs/design/", "docs/src/"] {
+            for (idx, _) in text.match_indices(dir) {
+                let name = text[idx..].split_once(".md").map_or("", |(name, _)| name);
+                let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || "/-".contains(c));
+                if !name.is_empty() && is_name && !root().join(format!("{name}.md")).exists() {
+                    gone.push((file.clone(), format!("{name}.md")));
+                }
             }
         }
     }
