@@ -115,7 +115,10 @@ async fn approved_servers(global: &Global, loaded: &Loaded) -> Result<Vec<Server
         }
         // Opening it would leave files that its owner cannot read.
         if let Some(owner) = who::other_owner(&state.path) {
-            return Err(Failure::failed(format!("no daemon runs, and the state belongs to {owner}"), ""));
+            return Err(Failure::failed(
+                format!("no daemon runs, and the state belongs to the user {owner}"),
+                "",
+            ));
         }
     }
     let session = surroundings.reading().await?;

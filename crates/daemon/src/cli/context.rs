@@ -25,7 +25,7 @@ pub(crate) struct ContextArgs {
 
 /// `cairn context`.
 pub(crate) async fn context(global: Global, args: ContextArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let channel = surroundings.channel(&args.channel.channel, None)?;
     let session = surroundings.reading().await?;
     let record = session.client.get::<ContextRecord>(&channel_path(&channel, "context")).await;

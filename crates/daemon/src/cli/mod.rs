@@ -12,7 +12,6 @@ mod doctor;
 mod draw;
 mod export;
 mod failure;
-mod fault;
 mod forget_user;
 mod init;
 mod lines;
@@ -20,7 +19,6 @@ mod mcp;
 mod memory;
 mod out;
 mod outbox;
-mod owner;
 mod pair;
 mod papers;
 mod platforms;
@@ -30,7 +28,6 @@ mod replay;
 mod run;
 mod store;
 mod table;
-pub(crate) mod text;
 mod tools;
 mod tune;
 mod values;
@@ -39,13 +36,11 @@ mod who;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 
 use failure::Failure;
 
-use crate::config::{ConfigError, Loaded, StateDir};
 use crate::wiring::Tools;
 
 /// Exit codes; a promise to scripts.
@@ -115,21 +110,6 @@ pub(crate) struct Global {
     /// Tools beside the built-in ones.
     #[arg(skip)]
     pub(crate) tools: Tools,
-    /// Where that could only be found out before the command began.
-    #[arg(skip)]
-    pub(crate) known: Option<Known>,
-    /// The configuration is wrong, and the running daemon is asked without it.
-    #[arg(skip)]
-    pub(crate) fault: Option<Arc<fault::Fault>>,
-}
-
-/// The surroundings of a command, as they were found before it began.
-#[derive(Debug, Clone)]
-pub(crate) struct Known {
-    /// The configuration, or what is wrong with it.
-    pub(crate) loaded: Result<Arc<Loaded>, ConfigError>,
-    /// The state folder.
-    pub(crate) state: StateDir,
 }
 
 #[derive(Debug, Subcommand)]
@@ -226,14 +206,6 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> Exit
         }
     };
     cli.global.tools = tools;
-    if matches!(cli.command, Command::Run(_))
-        && let Some(error) = crate::arenas::bound(&crate::config::ProcessEnvironment)
-    {
-        eprintln!("warning: memory is not bounded as it might be: {error}; set MALLOC_ARENA_MAX=2");
-    }
-    if let Err(failure) = owner::become_owner(&cli.command, &mut cli.global) {
-        return failure.report();
-    }
     match block_on(dispatch(cli)) {
         Ok(()) => ExitCode::from(exit::DONE),
         Err(failure) => failure.report(),
@@ -255,7 +227,7 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
 }
 
 async fn dispatch(cli: Cli) -> Result<(), Failure> {
-    let global = fault::or_the_daemon(cli.global, &cli.command).await;
+    let global = cli.global;
     match cli.command {
         Command::Run(args) => Box::pin(run::run(global, args)).await,
         Command::Chat(args) => Box::pin(chat::chat(global, args)).await,

@@ -117,7 +117,7 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// `cairn run`.
 pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::configured(&global)?;
     surroundings.loaded.check_tokens()?;
     let log = &surroundings.loaded.config.log;
     let format = if global.json { LogFormat::Json } else { log.format };

@@ -1,7 +1,7 @@
 //! Tables: columns as wide as their cells; the flexible one gives way when a line is wider than the terminal: its cells
 //! are cut, or, where they are names, stand on a line of their own.
 
-use super::text::{columns, cut};
+use crate::text::{columns, cut};
 
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,

@@ -47,7 +47,7 @@ pub(super) struct Talk {
 
 /// `cairn chat`.
 pub(crate) async fn chat(global: Global, args: ChatArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let channel = surroundings.channel(&args.channel, args.agent.as_deref())?;
     let session = surroundings.changing().await?;
     let talk = Talk { client: session.client.clone(), channel, user: args.user, json: global.json };

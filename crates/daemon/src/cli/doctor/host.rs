@@ -8,9 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::problem_of;
 use super::report::Finding;
-use crate::cli::text::{counted, grouped, minute};
 use crate::cli::who;
 use crate::config::{Environment, Loaded, NetworkKind, Problem, StateDir, sockets_to_try};
+use crate::text::{counted, grouped, minute};
 
 /// Free room below which the daemon is about to stop taking messages in, and below which it is time to make some.
 const FREE_MIN: u64 = 100 << 20;

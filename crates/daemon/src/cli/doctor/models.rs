@@ -17,10 +17,10 @@ use tokio::time::{Instant, timeout};
 
 use super::Asking;
 use super::report::Finding;
-use crate::cli::text::grouped;
 use crate::clock::SystemClock;
 use crate::config::{Loaded, ModelConfig, Provider};
 use crate::models::options;
+use crate::text::grouped;
 
 /// By how much the clocks of servers are ahead, by their models.
 type Offsets = Vec<(String, SignedDuration)>;

@@ -1,6 +1,5 @@
 //! The state folder's contents: checked by the running daemon, else opened for a look.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use cairn_core::ports::StoreError;
@@ -14,9 +13,9 @@ use crate::admin::ServerRecord;
 use crate::cli::client::{CallError, Client};
 use crate::cli::connect::{Surroundings, store_failure};
 use crate::cli::failure::Failure;
-use crate::cli::text::counted;
 use crate::cli::who;
 use crate::config::sockets_to_try;
+use crate::text::counted;
 use crate::wiring::{Reader, store_options};
 
 #[derive(Default)]
@@ -50,8 +49,8 @@ pub(super) async fn look(surroundings: &Surroundings) -> Looked {
         let seen = Some(Seen { last_at: None, servers: Some(Vec::new()) });
         return Looked { findings: vec![not_begun(dir)], seen, ..Looked::default() };
     }
-    if let Some(owner) = of_another(dir) {
-        return Looked { findings: vec![not_ours(dir, owner)], ..Looked::default() };
+    if let Some(owner) = who::other_owner(dir) {
+        return Looked { findings: vec![not_ours(dir, &owner)], ..Looked::default() };
     }
     if let Err(why) = writable(dir) {
         return Looked { findings: vec![cannot_write(dir, &why)], ..Looked::default() };
@@ -106,23 +105,14 @@ fn not_begun(dir: &Path) -> Finding {
     }
 }
 
-/// The owner of the folder, if that is somebody else.
-fn of_another(dir: &Path) -> Option<u32> {
-    let owner = std::fs::metadata(dir).ok()?.uid();
-    (owner != rustix::process::geteuid().as_raw()).then_some(owner)
-}
-
-fn not_ours(dir: &Path, owner: u32) -> Finding {
+fn not_ours(dir: &Path, owner: &str) -> Finding {
+    let dir = dir.display();
     let found = format!(
-        "{} is of another user ({owner}), and no daemon runs: it is not opened, lest files are left that its owner cannot \
-         read",
-        dir.display()
+        "{dir} belongs to the user {owner}, and no daemon runs: it was not opened, lest files are left that its owner \
+         cannot read"
     );
-    Finding::warning(
-        "state",
-        found,
-        "start the service and ask again; or `cairn store verify`, which root has carried out as that user",
-    )
+    let verify = who::sudo(owner, &format!("store verify --state {dir}"));
+    Finding::warning("state", found, format!("start the service and ask again; or {verify}"))
 }
 
 fn writable(dir: &Path) -> Result<(), String> {

@@ -58,7 +58,7 @@ struct Replay {
 
 /// `cairn replay`.
 pub(crate) async fn replay(global: Global, args: ReplayArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let channel = surroundings.channel(&args.channel, args.agent.as_deref())?;
     let limits = &surroundings.loaded.config.limits;
     let messages = input::read(&args.file, limits.max_message_bytes)?;

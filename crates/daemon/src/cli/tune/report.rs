@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::candidate::{WINDOW, keys};
 use crate::cli::table::Table;
-use crate::cli::text::{counted, cut, grouped, percent};
+use crate::text::{counted, cut, grouped, percent};
 
 /// Widest table: it fits a terminal of 80 columns.
 const WIDTH: usize = 80;
