@@ -5,8 +5,9 @@ use clap::Subcommand;
 use super::client::{encode, with_params};
 use super::connect::{Surroundings, channel_path};
 use super::failure::Failure;
+use super::global::{ChannelArg, Global};
 use super::table::Table;
-use super::{ChannelArg, Global, out, values};
+use super::{out, values};
 use crate::records::{ArtifactPage, ArtifactRecord};
 use crate::text::{day, grouped, minute, plain};
 

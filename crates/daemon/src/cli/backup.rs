@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::connect::{Surroundings, store_failure};
 use super::failure::Failure;
-use super::{Global, out};
+use super::global::Global;
+use super::out;
 use crate::admin::backup_error;
 use crate::clock::SystemClock;
 use crate::text::{counted, grouped, plain};

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::connect::{Surroundings, channel_path};
 use super::failure::Failure;
-use super::{ChannelArg, Global, exit, out};
+use super::global::{ChannelArg, Global};
+use super::{exit, out};
 use crate::records::{CompactRecord, NewGenerationRecord, RoomRecord};
 use crate::text::{counted, grouped, plain};
 

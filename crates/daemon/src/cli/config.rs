@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::connect::Surroundings;
 use super::failure::Failure;
-use super::{Global, out, who};
+use super::global::Global;
+use super::{out, who};
 use crate::admin::ServerRecord;
 use crate::config::{Config, Loaded, ProcessEnvironment, state_dir};
 use crate::toolshed::KnownTools;

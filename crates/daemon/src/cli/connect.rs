@@ -11,7 +11,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::client::{Client, encode};
 use super::failure::Failure;
-use super::{Global, exit, out, who};
+use super::global::Global;
+use super::{exit, out, who};
 use crate::admin::StatusRecord;
 use crate::config::{
     Config, ConfigError, Environment, Live, Loaded, LogFormat, Problem, ProcessEnvironment, StateDir,

@@ -5,7 +5,8 @@ use clap::Args;
 use super::connect::{Surroundings, channel_path};
 use super::draw;
 use super::failure::Failure;
-use super::{ChannelArg, Global, out};
+use super::global::{ChannelArg, Global};
+use super::out;
 use crate::records::ContextRecord;
 
 /// Arguments of `context`.

@@ -11,8 +11,9 @@ use serde_json::json;
 use super::client::encode;
 use super::connect::{Session, Surroundings};
 use super::failure::Failure;
+use super::global::Global;
+use super::out;
 use super::table::Table;
-use super::{Global, out};
 use crate::admin::{ServerRecord, ServerView};
 use crate::text::{counted, one_line, plain};
 

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::client::{Client, encode, with_params};
 use super::connect::Surroundings;
 use super::failure::Failure;
+use super::global::Global;
 use super::table::Table;
-use super::{Global, out, values};
+use super::{out, values};
 use crate::text::{counted, minute, one_line, plain};
 
 /// Subcommands of `memory`.

@@ -10,9 +10,11 @@ mod connect;
 mod context;
 mod doctor;
 mod draw;
+pub mod exit;
 mod export;
 mod failure;
 mod forget_user;
+mod global;
 mod init;
 mod lines;
 mod mcp;
@@ -34,32 +36,14 @@ mod values;
 mod who;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use failure::Failure;
+use global::Global;
 
 use crate::wiring::Tools;
-
-/// Exit codes; a promise to scripts.
-pub mod exit {
-    /// Done.
-    pub const DONE: u8 = 0;
-    /// Failed.
-    pub const FAILED: u8 = 1;
-    /// Wrong usage or configuration.
-    pub const USAGE: u8 = 2;
-    /// The state is in use by another daemon.
-    pub const IN_USE: u8 = 3;
-    /// No such channel, memory, range, code, person, delivery, artifact, server, tool or request.
-    pub const NOT_FOUND: u8 = 4;
-    /// The store is damaged.
-    pub const DAMAGED: u8 = 5;
-    /// Something in the daemon hung, mostly because the disk does not answer: it is to be started again.
-    pub const HUNG: u8 = 6;
-}
 
 /// A chat bot that never freezes and never forgets: it answers while it compacts.
 ///
@@ -92,24 +76,6 @@ struct Cli {
     global: Global,
     #[command(subcommand)]
     command: Command,
-}
-
-/// What every command takes.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Global {
-    /// Configuration file [default: $CAIRN_CONFIG, $CONFIGURATION_DIRECTORY/config.toml, ./config.toml,
-    /// $XDG_CONFIG_HOME/cairn/config.toml, else built-in defaults]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
-    pub(crate) config: Option<PathBuf>,
-    /// State folder [default: $CAIRN_STATE, $STATE_DIRECTORY, $XDG_DATA_HOME/cairn]
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
-    pub(crate) state: Option<PathBuf>,
-    /// Print data as JSON (logs, for `run`)
-    #[arg(long, global = true, help_heading = "Global options")]
-    pub(crate) json: bool,
-    /// Tools beside the built-in ones.
-    #[arg(skip)]
-    pub(crate) tools: Tools,
 }
 
 #[derive(Debug, Subcommand)]
@@ -174,14 +140,6 @@ enum Command {
     Man(papers::ManArgs),
 }
 
-/// A channel on the command line.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ChannelArg {
-    /// Channel: a bare local name, or agent/platform/chat[/thread]
-    #[arg(value_name = "C")]
-    pub(crate) channel: String,
-}
-
 /// Parses the command line, carries the command out and returns its exit code. Errors are on stderr by then.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     main_with(args, Tools::default())
@@ -208,7 +166,22 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> Exit
     cli.global.tools = tools;
     match block_on(dispatch(cli)) {
         Ok(()) => ExitCode::from(exit::DONE),
-        Err(failure) => failure.report(),
+        Err(failure) => report(failure),
+    }
+}
+
+/// Prints a failure and returns its exit code.
+fn report(failure: Failure) -> ExitCode {
+    match failure {
+        Failure::Said { code, message, hint } => {
+            out::note(&format!("error: {message}"));
+            if !hint.is_empty() {
+                out::note(&format!("hint: {hint}"));
+            }
+            ExitCode::from(code)
+        }
+        Failure::Silent(code) => ExitCode::from(code),
+        Failure::OutputClosed => ExitCode::from(exit::DONE),
     }
 }
 
@@ -252,7 +225,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Config(command) => Box::pin(config::config(global, command)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(global, args)).await,
         Command::Init(args) => init::init(global, args),
-        Command::Completions(args) => papers::completions(&args),
-        Command::Man(args) => papers::man(&args),
+        Command::Completions(args) => papers::completions(&args, Cli::command()),
+        Command::Man(args) => papers::man(&args, Cli::command()),
     }
 }

@@ -6,8 +6,9 @@ use clap::Subcommand;
 use super::client::encode;
 use super::connect::Surroundings;
 use super::failure::Failure;
+use super::global::Global;
+use super::out;
 use super::table::Table;
-use super::{Global, out};
 use crate::admin::PairingRecord;
 use crate::text::{minute, one_line};
 

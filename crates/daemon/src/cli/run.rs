@@ -11,8 +11,9 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind};
 
 use super::connect::{Surroundings, listen, store_failure};
+use super::exit;
 use super::failure::Failure;
-use super::{Global, exit};
+use super::global::Global;
 use crate::config::{Live, LogFormat, socket_to_bind};
 use crate::life::Life;
 use crate::meters::{self, Meters, Outside};

@@ -5,7 +5,8 @@ use clap::Subcommand;
 
 use super::connect::{Surroundings, store_failure};
 use super::failure::Failure;
-use super::{Global, backup, exit, out};
+use super::global::Global;
+use super::{backup, exit, out};
 use crate::admin::RetainRequest;
 use crate::keeper::RetainRecord;
 use crate::text::{counted, grouped};

@@ -6,8 +6,9 @@ use serde_json::json;
 use super::client::encode;
 use super::connect::Surroundings;
 use super::failure::Failure;
+use super::global::Global;
 use super::table::Table;
-use super::{Global, out, values};
+use super::{out, values};
 use crate::admin::{ApprovalRecord, ToolRecord, ToolUseRecord};
 use crate::text::{grouped, minute, one_line, plain};
 

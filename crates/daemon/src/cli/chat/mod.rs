@@ -12,7 +12,8 @@ use clap::Args;
 use super::client::Client;
 use super::connect::Surroundings;
 use super::failure::Failure;
-use super::{Global, values};
+use super::global::Global;
+use super::values;
 
 /// Arguments of `chat`.
 #[derive(Debug, Args)]

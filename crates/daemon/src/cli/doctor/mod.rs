@@ -18,8 +18,9 @@ use cairn_core::ports::Clock as _;
 use clap::Args;
 
 use super::connect::Surroundings;
+use super::exit;
 use super::failure::Failure;
-use super::{Global, exit};
+use super::global::Global;
 use crate::clock::SystemClock;
 use crate::config::{Config, ConfigError, Problem, ProcessEnvironment, StateOrigin, config_file, state_dir};
 use report::{Finding, Report};

@@ -15,7 +15,8 @@ use clap::{Args, ValueEnum};
 
 use super::connect::Surroundings;
 use super::failure::Failure;
-use super::{Global, exit, out};
+use super::global::Global;
+use super::{exit, out};
 use crate::config::{AgentConfig, Config, Provider};
 use report::Report;
 
