@@ -137,8 +137,7 @@ pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), 
         return out::line("no channels yet; `cairn chat` begins one");
     }
     let mut table =
-        Table::new(&["channel", "state", "entries", "usage", "tier", "summaries", "last"], &[2, 3, 5])
-            .whole(0);
+        Table::new(&["channel", "state", "entries", "usage", "tier", "summaries", "last"], &[2, 3, 5]);
     for record in &records {
         table.row(vec![
             record.channel.to_string(),
@@ -150,7 +149,8 @@ pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), 
             minute(record.last_at),
         ]);
     }
-    out::raw(table.render(out::room()).as_bytes())
+    // Names are there to be copied whole.
+    out::raw(table.render(usize::MAX).as_bytes())
 }
 
 /// `cairn history`.
