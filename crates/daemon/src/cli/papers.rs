@@ -78,7 +78,7 @@ fn page(man: &Man) -> std::io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use CommandFactory as _;
+    use clap::CommandFactory as _;
 
     use super::*;
     use crate::cli::Cli;

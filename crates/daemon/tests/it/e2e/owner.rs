@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
-use crate::e2e::home::{self, Home};
+use crate::e2e::home;
 
 /// The user and the group `nobody`, wherever there are any.
 const NOBODY: u32 = 65_534;
@@ -84,7 +84,8 @@ async fn root_asks_the_daemon_of_another() {
     let daemon = home.daemon(None).await;
     daemon.client().say("main", "hello").await.unwrap();
     if lchown(home.state(), Some(NOBODY), None).is_ok() {
-        assert_eq!(home.cairn(&["history", "main", "--json"]).ended(0).json()[0]["text"], "hello");
+        let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
+        assert_eq!(history.as_array().unwrap().len(), 2, "{history}");
         lchown(home.state(), Some(0), None).unwrap();
     }
     assert!(daemon.stop().await.unwrap().success());
