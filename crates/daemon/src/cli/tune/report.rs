@@ -183,7 +183,8 @@ impl Report {
                 tight(outcome.cached_share()),
                 grouped(outcome.billed_per_turn().round() as u64),
                 tight(outcome.retention),
-                candidate.name.clone(),
+                // With room to break a long one between its keys.
+                candidate.name.split(',').map(str::trim).collect::<Vec<_>>().join(", "),
             ]);
         }
         table
