@@ -15,7 +15,7 @@ use crate::settings::IdentifierPolicy;
 use crate::summary::{MADE_BY_DIGEST, StackSizes, Summary};
 use crate::window::cut_middle;
 
-/// Share of its source that a digest takes: where evidence and answers were measured (FIELD.md).
+/// Share of its source that a digest takes: where evidence and answers were measured (`docs/design/figures.md`, "Digests").
 const DIGEST_SHARE: f64 = 0.2;
 
 /// Share of a summary's room that the list of identifiers may take beside it.
