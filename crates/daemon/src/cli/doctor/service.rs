@@ -26,7 +26,7 @@ const PLACES: [&str; 5] = [
 /// Where the service has its configuration.
 const CONFIGURATION: &str = "etc/cairn";
 
-/// And its state; a link, with a dynamic user.
+/// And its state.
 const STATE: &str = "var/lib/cairn";
 
 /// `systemctl` answers at once, or something is wrong with the bus.
