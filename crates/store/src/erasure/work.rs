@@ -226,7 +226,11 @@ fn blank_artifacts(dir: &Path, eraser: &Eraser, stored: &[Stored]) -> Result<(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(io_error("read", &file)(error)),
         };
-        let Some(text) = eraser.blanked(&String::from_utf8_lossy(&bytes)) else { continue };
+        // Damaged bytes become one character each, so that the length stays.
+        let chunks = bytes.utf8_chunks();
+        let text: String =
+            chunks.flat_map(|chunk| [chunk.valid().to_owned(), "?".repeat(chunk.invalid().len())]).collect();
+        let Some(text) = eraser.blanked(&text) else { continue };
         let beside = file.with_extension("new");
         let fail = io_error("write", &beside);
         let mut out = Sink::create(&beside, false).map_err(&fail)?;
