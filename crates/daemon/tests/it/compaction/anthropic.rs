@@ -31,10 +31,10 @@ async fn talk_calls_and_compaction_are_well_formed_and_read_from_the_cache() {
     let raw = last.raw.unwrap();
     assert_eq!(
         (last.wire, raw["system"].as_array().unwrap().len()),
-        (Wire::Anthropic, 2),
-        "prompt and summaries"
+        (Wire::Anthropic, 3),
+        "prompt, guide and a summary"
     );
-    assert!(raw["system"][1]["text"].as_str().unwrap().contains("[Compaction Summary]"));
+    assert!(raw["system"][2]["text"].as_str().unwrap().contains("[Compaction Summary]"));
     let share = house.context().await["cached_share"].as_f64().unwrap();
     assert!(share > 0.5, "{share} of the tokens came from the cache");
     house.check_places().await;
