@@ -220,7 +220,7 @@ fn a_wrong_value_of_an_option_is_told_by_the_option() {
     ] {
         let run = home.cairn(&args).ended(2);
         explains(&run.stderr, words);
-        assert!(!run.stderr.contains("README"), "{run:?}");
+        assert!(!run.stderr.contains(".md"), "{run:?}");
     }
 }
 
