@@ -23,7 +23,8 @@ use crate::options::StoreOptions;
 use crate::views::archive::Reads;
 use crate::views::aside::Aside;
 use crate::views::codec::{SLED, view_error};
-use crate::views::{Applied, Applier, Command, PATIENCE, Views, door};
+use crate::views::door::{self, Found};
+use crate::views::{Applied, Applier, Command, PATIENCE, Views};
 
 /// Of sled, for a look at closed views.
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
@@ -127,8 +128,15 @@ impl Layout {
     /// # Errors
     /// Whether there are any cannot be told.
     pub(crate) fn shown(&self) -> Result<Shown, StoreError> {
-        let mut shown =
-            door::look_into_closed(&self.views, CACHE_BYTES)?.map(|found| found.shown).unwrap_or_default();
+        let mut shown = match door::look_into_closed(&self.views, CACHE_BYTES)? {
+            Some(Found { shown, rows }) => {
+                if let Err(error) = rows {
+                    tracing::warn!(%error, "the views cannot be read; what they show of the journal may not be told");
+                }
+                shown
+            }
+            None => Shown::default(),
+        };
         shown.last.push(index::reach(&self.index));
         Ok(shown)
     }

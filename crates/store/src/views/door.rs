@@ -1,13 +1,16 @@
-//! Opening the views. sled panics over some of its damage, serves rows that are missing or spoiled, and may never come back, for
-//! one where the system gives it no threads: all of that is met here, once, before anybody reads a row.
+//! Opening the views. sled panics over some of its damage, serves rows that are missing or spoiled, and may never come back:
+//! all of that is met here, once, before anybody reads a row.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
 use std::time::Duration;
 
 use cairn_core::ports::StoreError;
+use parking_lot::Mutex;
 
 use super::archive::channel_of;
 use super::codec::{Key, Table, decode, trailing_number, view_error};
@@ -20,6 +23,10 @@ use crate::journal::open::{Shown, ShownChannel, holds, refuse_lost_end};
 /// sled may have a long log to read.
 const OPEN_LIMIT: Duration = Duration::from_secs(60);
 
+/// For a thread that the system does not give it sled waits forever: seven that write and one that flushes (sled 0.34.7), and
+/// one more.
+const N_THREADS: usize = 9;
+
 /// What is found in the folder of closed views.
 pub(crate) struct Found {
     /// What the rows show of the journal, sound or not: whether its end is lost is told by it.
@@ -29,7 +36,8 @@ pub(crate) struct Found {
 
 /// Opens the views and reads every row.
 pub(crate) fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Found {
-    let db = match guarded(|| Db::open(dir, cache_bytes, calls)) {
+    let opened = can_start_threads().map_err(io_error("start the threads for", dir));
+    let db = match opened.and_then(|()| guarded(|| Db::open(dir, cache_bytes, calls))) {
         Ok(db) => db,
         Err(error) => return Found { shown: Shown::default(), rows: Err(error) },
     };
@@ -46,13 +54,18 @@ pub(crate) fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Fou
 /// The same for views that only the command line looks at; `None`: there are none.
 ///
 /// # Errors
-/// Whether there are any cannot be told, or sled does not come back.
+/// Whether there are any cannot be told; sled does not come back, or cannot be opened on this machine now.
 pub(crate) fn look_into_closed(dir: &Path, cache_bytes: u64) -> Result<Option<Found>, StoreError> {
     if !dir.try_exists().map_err(io_error("look into", dir))? {
         return Ok(None);
     }
     let of = dir.to_owned();
-    in_time(dir, move || Ok(look_into(&of, cache_bytes, &Arc::default()))).map(Some)
+    let found = in_time(dir, move || Ok(look_into(&of, cache_bytes, &Arc::default())))?;
+    match found.rows {
+        // Nothing is wrong with them.
+        Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => Err(error),
+        _ => Ok(Some(found)),
+    }
 }
 
 /// Opens the views. At the first doubt they are put out of the way, to be made again from the journal.
@@ -104,15 +117,24 @@ pub(super) fn in_time<T: Send + 'static>(
 ) -> Result<T, StoreError> {
     let (tell, done) = sync_channel(1);
     let work = move || drop(tell.send(work()));
-    let spawned = std::thread::Builder::new().name("open views".to_owned()).spawn(work);
+    let spawned = thread::Builder::new().name("open views".to_owned()).spawn(work);
     spawned.map_err(io_error("start a thread for", dir))?;
     done.recv_timeout(OPEN_LIMIT).unwrap_or_else(|error| {
         Err(view_error(match error {
-            RecvTimeoutError::Timeout => {
-                "it does not open in time; it needs a disk that answers and 9 threads"
-            }
+            RecvTimeoutError::Timeout => "it does not open in time",
             RecvTimeoutError::Disconnected => "opening it panicked; the log says where",
         }))
+    })
+}
+
+/// Their stacks are kept at hand by the C library: sled's threads get them.
+fn can_start_threads() -> io::Result<()> {
+    let gate = Mutex::new(());
+    thread::scope(|scope| {
+        let _closed = gate.lock();
+        let mut started =
+            (0..N_THREADS).map(|_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())));
+        started.try_for_each(|thread| thread.map(drop))
     })
 }
 
