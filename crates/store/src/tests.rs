@@ -173,7 +173,7 @@ async fn whoever_reads_while_the_views_are_made_again_gets_all_there_is() {
     let mut applied = store.inner.views.applied();
     assert_eq!(store.channels().await.unwrap(), before);
     applied.wait_for(|applied| applied.error.is_some()).await.unwrap();
-    while !applied.borrow().error.is_none() {
+    while applied.borrow().error.is_some() {
         assert_eq!(store.channels().await.unwrap(), before);
     }
     // Opened again they show nothing at first, and are not read until they show all.
