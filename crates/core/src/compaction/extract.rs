@@ -142,7 +142,8 @@ fn entries_draft(
     let budget = digest_budget(agent, sizes, entry_tokens(rest));
     let text = render(&digest(rest, budget));
     let text = match (text.is_empty(), done) {
-        (true, None) => gist(rest, budget).map(|line| line.text)
+        (true, None) => gist(rest, budget)
+            .map(|line| line.text)
             .unwrap_or_else(|| format!("{} messages without words worth keeping.", entries.len())),
         (_, done) => added_to(done.map(|done| done.text.as_str()), &text),
     };
