@@ -299,12 +299,11 @@ async fn a_chat_template_that_takes_one_call_gets_them_one_by_one() {
         let several = messages
             .iter()
             .any(|message| message["tool_calls"].as_array().is_some_and(|calls| calls.len() > 1));
-        several.then(|| {
-            Answer::error(
-                500,
-                "\n------------\nError: Jinja Exception: This model only supports single tool-calls at once!",
-            )
-        })
+        // In llama.cpp's words.
+        let words = "Unable to generate parser for this template. Automatic parser generation failed: \n------------\n\
+                     While executing CallExpression at line 71, column 32 in source:\n... Error: Jinja Exception: \
+                     This model only supports single tool-calls at once!";
+        several.then(|| Answer::error(400, words))
     };
     let server = FakeModel::builder().expect_stable_prefix(false).respond(refuse).start().await;
     let options = ServerOptions::new("m", &server.base_url(), "fake");
