@@ -306,7 +306,7 @@ async fn a_chat_template_that_takes_one_call_gets_them_one_by_one() {
         several.then(|| Answer::error(400, words))
     };
     let server = FakeModel::builder().expect_stable_prefix(false).respond(refuse).start().await;
-    let options = ServerOptions::new("m", &server.base_url(), "fake");
+    let options = ServerOptions::new("m", server.base_url(), "fake");
     let models: [Box<dyn ChatModel>; 2] =
         [Box::new(model(&server.base_url(), true)), Box::new(Anthropic::new(options).unwrap())];
     for (n, model) in models.iter().enumerate() {
