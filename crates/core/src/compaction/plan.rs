@@ -36,7 +36,7 @@ pub(super) const BACKOFF_MAX: SignedDuration = SignedDuration::from_mins(5);
 const DEFERRED: (SignedDuration, SignedDuration) =
     (SignedDuration::from_mins(1), SignedDuration::from_hours(1));
 
-/// Closed turns at the newest end that no run takes, however large they are (CONTRACT.md, `reserve_ratio`).
+/// Closed turns at the newest end that no run takes, however large they are (`reserve_ratio`).
 const RESERVED_TURNS: usize = 2;
 
 /// Closed turns at the newest end that stay when somebody asks for a compaction.

@@ -15,8 +15,8 @@ use crate::cli::client::{CallError, encode};
 use crate::cli::connect::channel_path;
 use crate::cli::failure::Failure;
 use crate::cli::out;
-use crate::cli::text::one_line;
 use crate::sse::ServerEvent;
+use crate::text::one_line;
 
 #[derive(Debug)]
 pub(super) enum Piece {
