@@ -17,6 +17,7 @@ use cairn_core::model::{ModelError, ModelEvent};
 
 use crate::failure::{self, Refusal, Remedy};
 use crate::options::Timeouts;
+use crate::rounds;
 use crate::server::{Server, causes};
 use crate::sse;
 
@@ -107,7 +108,7 @@ enum Opened {
 /// then on.
 async fn open(call: Call) -> Result<Opened, ModelError> {
     let Call { server, mut body, .. } = call;
-    for remedy in [Remedy::NoStream, Remedy::NoToolChoice, Remedy::ShortIds] {
+    for remedy in [Remedy::NoStream, Remedy::NoToolChoice, Remedy::ShortIds, Remedy::OneCall] {
         if server.needs(remedy) {
             apply(remedy, &mut body);
         }
@@ -138,6 +139,7 @@ fn apply(remedy: Remedy, body: &mut Value) -> bool {
         }
         Remedy::NoToolChoice => fields.remove("tool_choice").is_some(),
         Remedy::ShortIds => fields.get_mut("messages").is_some_and(shorten_ids),
+        Remedy::OneCall => fields.get_mut("messages").is_some_and(rounds::split),
     }
 }
 

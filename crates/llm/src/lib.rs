@@ -12,6 +12,7 @@ mod look;
 mod offline;
 mod openai;
 mod options;
+mod rounds;
 mod server;
 mod sse;
 mod told;

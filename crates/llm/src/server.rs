@@ -54,7 +54,7 @@ pub(crate) struct Server {
     headers: HeaderMap,
     client: OnceLock<Result<Client, String>>,
     /// By [`Remedy`]: whether it is known to be needed.
-    remedies: [AtomicBool; 3],
+    remedies: [AtomicBool; 4],
 }
 
 impl fmt::Debug for Server {
@@ -88,7 +88,8 @@ impl Server {
             images: options.images,
             tools: options.tools,
         };
-        let remedies = [AtomicBool::new(!options.stream), AtomicBool::default(), AtomicBool::default()];
+        let remedies = <[AtomicBool; 4]>::default();
+        remedies[Remedy::NoStream as usize].store(!options.stream, Ordering::Relaxed);
         let path = format.path;
         Ok(Self { options, info, base_url, path, headers, client: OnceLock::new(), remedies })
     }
@@ -116,6 +117,10 @@ impl Server {
             Remedy::ShortIds => {
                 tracing::info!(%model, why, "ids of calls are sent to the model's server with nine characters");
             }
+            Remedy::OneCall => tracing::info!(
+                %model, why,
+                "the model's chat template takes one call in an answer; several are sent one by one, each with its result"
+            ),
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) enum Remedy {
     NoToolChoice,
     /// Ids of calls that do not have nine letters or digits: Mistral's, and chat templates of its models.
     ShortIds,
+    /// Several calls in one answer: chat templates of Llama 3.1.
+    OneCall,
 }
 
 /// What a status other than success means.
@@ -56,6 +58,8 @@ pub(crate) fn from_status(status: u16, headers: &HeaderMap, body: &[u8]) -> Refu
         Some(Remedy::NoToolChoice)
     } else if wording::is_short_ids(&said.plain) {
         Some(Remedy::ShortIds)
+    } else if wording::is_one_call(&said.plain) {
+        Some(Remedy::OneCall)
     } else {
         let of_streaming = said.param == "stream" || wording::is_no_streaming(&said.plain);
         (matches!(status, 400..=499 | 501) && of_streaming).then_some(Remedy::NoStream)

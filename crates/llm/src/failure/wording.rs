@@ -158,6 +158,11 @@ pub(super) fn is_short_ids(plain: &str) -> bool {
     plain.contains("tool call id") && (plain.contains("length 9") || plain.contains("length of 9"))
 }
 
+/// Whether a plain text says that an answer may have one call alone: chat templates of Llama 3.1 and of what is made from it.
+pub(super) fn is_one_call(plain: &str) -> bool {
+    plain.contains("single tool-call") || plain.contains("single tool call")
+}
+
 /// Whether a plain text says that the server does not stream. It may err: the request is then tried once without.
 pub(super) fn is_no_streaming(plain: &str) -> bool {
     let names_it = plain

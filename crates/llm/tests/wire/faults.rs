@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_llm::{BadModel, OpenAi, Timeouts};
+use cairn_llm::{Anthropic, BadModel, OpenAi, Timeouts};
 use cairn_testkit::model::{Answer, FakeModel, Kind, Seen, Wording};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -273,6 +273,54 @@ async fn a_server_that_wants_short_ids_of_calls_gets_them() {
     assert_eq!(sent.len(), 4, "one refusal is enough");
     assert_ne!(sent[1]["messages"][3]["tool_call_id"], sent[2]["messages"][3]["tool_call_id"]);
     assert_eq!(sent[3]["messages"][3]["tool_call_id"], "abc123XYZ", "what fits stays");
+    server.assert_clean();
+}
+
+/// A question, two calls in one answer, and their results.
+fn with_two_results() -> ChatRequest {
+    let mut request = ChatRequest { tools: vec![find()], ..request("x") };
+    let call = |id: &str| ToolCall { id: id.to_owned(), name: "find".to_owned(), arguments: json!({}) };
+    let result =
+        |id: &str| ChatMessage::Tool { call_id: id.to_owned(), text: id.to_owned(), images: Vec::new() };
+    request.messages.extend([
+        ChatMessage::Assistant { text: "I look".to_owned(), tool_calls: vec![call("a"), call("b")] },
+        result("a"),
+        result("b"),
+        ChatMessage::Context { text: "now".to_owned() },
+    ]);
+    request
+}
+
+/// In both wire formats.
+#[tokio::test]
+async fn a_chat_template_that_takes_one_call_gets_them_one_by_one() {
+    let refuse = |seen: &Seen| {
+        let messages = seen.body["messages"].as_array().unwrap();
+        let several = messages
+            .iter()
+            .any(|message| message["tool_calls"].as_array().is_some_and(|calls| calls.len() > 1));
+        // In llama.cpp's words.
+        let words = "Unable to generate parser for this template. Automatic parser generation failed: \n------------\n\
+                     While executing CallExpression at line 71, column 32 in source:\n... Error: Jinja Exception: \
+                     This model only supports single tool-calls at once!";
+        several.then(|| Answer::error(400, words))
+    };
+    let server = FakeModel::builder().expect_stable_prefix(false).respond(refuse).start().await;
+    let options = ServerOptions::new("m", server.base_url(), "fake");
+    let models: [Box<dyn ChatModel>; 2] =
+        [Box::new(model(&server.base_url(), true)), Box::new(Anthropic::new(options).unwrap())];
+    for (n, model) in models.iter().enumerate() {
+        for _ in 0..2 {
+            assert!(ask(&**model, with_two_results()).await.unwrap().text.starts_with("echo: "));
+        }
+        let sent = server.requests();
+        assert_eq!(sent.len(), 3 * (n + 1), "one refusal is enough");
+        assert_eq!(
+            sent.last().unwrap()["messages"].to_string().matches("\"a\"").count(),
+            3,
+            "nothing is lost"
+        );
+    }
     server.assert_clean();
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cairn_testkit::telegram::FakeTelegram;
 use serde_json::{Value, json};
 
 use crate::faults::home::{self, copy};
@@ -62,4 +63,85 @@ fn a_newer_state_is_refused_with_a_clear_word() {
         std::fs::read_dir(home.state()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["artifacts", "format", "journal"], "nothing was made");
+}
+
+/// Adds to `missing` where `found` lacks something of `expected`. Keys that are new are fine.
+fn compare(found: &Value, expected: &Value, place: &str, missing: &mut Vec<String>) {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            for (key, value) in expected {
+                compare(found.get(key).unwrap_or(&Value::Null), value, &format!("{place}.{key}"), missing);
+            }
+        }
+        (Value::Array(found), Value::Array(expected)) if found.len() == expected.len() => {
+            for (idx, (found, expected)) in found.iter().zip(expected).enumerate() {
+                compare(found, expected, &format!("{place}[{idx}]"), missing);
+            }
+        }
+        _ if found != expected => missing.push(format!("{place}: {found}, not {expected}")),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_state_that_was_lived_in_shows_all_it_showed() {
+    let fixture = fixtures().join("lived-in");
+    let expected = std::fs::read(fixture.join("expected.json")).unwrap();
+    let expected: Vec<Value> = serde_json::from_slice(&expected).unwrap();
+    for with_databases in [true, false] {
+        let home = home::new();
+        home.config(&std::fs::read_to_string(fixture.join("config.toml")).unwrap());
+        copy(&fixture.join("state"), &home.state());
+        if !with_databases {
+            for name in ["views", "index"] {
+                std::fs::remove_dir_all(home.state().join(name)).unwrap();
+            }
+        }
+        let mut missing = Vec::new();
+        for entry in &expected {
+            let args = entry["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
+            let args: Vec<&str> = args.chain(["--json"]).collect();
+            let mut found = home.cairn(&args).ended(0).json();
+            if args[0] == "pair" {
+                // Codes were good for an hour.
+                found.as_array_mut().unwrap().retain(|row| row["state"] != "waiting");
+            }
+            compare(&found, &entry["shows"], &args.join(" "), &mut missing);
+        }
+        assert!(missing.is_empty(), "with its databases: {with_databases}\n{}", missing.join("\n"));
+    }
+}
+
+#[tokio::test]
+async fn a_state_that_was_lived_in_goes_on() {
+    let telegram = FakeTelegram::builder().start().await;
+    let group = telegram.group("Group");
+    let home = home::new();
+    home.file("telegram.token", telegram.token());
+    let table = format!(
+        "[telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\nchats = [{group}]\n",
+        telegram.api_url()
+    );
+    copy(&fixtures().join("lived-in/state"), &home.state());
+    let daemon = home.daemon(Some(&home.config(&table))).await;
+    let client = daemon.client();
+
+    // What was owed is sent; what was refused stays listed.
+    telegram.wait_sent(group, 1).await;
+    let outbox = client.until("/v1/outbox", |list| list.as_array().unwrap().len() == 1).await.unwrap();
+    assert_eq!(outbox[0]["state"], "dead");
+
+    let history = "/v1/channels/main/history?limit=10000";
+    let before = client.get(history).await.unwrap();
+    let (status, reply) = client.say("main", "Where does Anna live?").await.unwrap();
+    assert!(status.is_success(), "{reply}");
+    assert!(reply.to_string().contains("Lisbon"), "it answers by its memories: {reply}");
+    let after = client.get(history).await.unwrap();
+    let (before, after) = (before.as_array().unwrap(), after.as_array().unwrap());
+    assert_eq!(after[..before.len()], before[..]);
+    assert_eq!(after[before.len()]["parts"][0]["text"], "Where does Anna live?");
+    let erased = client.get("/v1/people/erased").await.unwrap();
+    assert_eq!(erased["erasures"].as_array().unwrap().len(), 2, "{erased}");
+    assert!(daemon.stop().await.unwrap().success());
+    assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
 }
