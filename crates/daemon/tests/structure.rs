@@ -28,10 +28,9 @@ const EDGES: [(&str, &[&str]); 8] = [
 const TESTKIT: &str = "cairn-testkit";
 
 /// What does I/O, tells the time or makes chance: never beneath `core`.
-const NOT_IN_CORE: [&str; 26] = [
+const NOT_IN_CORE: [&str; 25] = [
     "axum",
     "chrono",
-    "eventsource-stream",
     "fastrand",
     "getrandom",
     "hyper",

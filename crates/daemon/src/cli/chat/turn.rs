@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use cairn_core::approval::Approval;
 use cairn_core::ids::ApprovalId;
 use cairn_core::ports::Reply;
+use cairn_core::sse::ServerEvent;
 use cairn_platforms::local::{ErrorBody, ErrorDetail, MessageRequest};
 use futures::{Stream, StreamExt};
 use serde::Deserialize;
@@ -16,7 +17,6 @@ use crate::cli::connect::channel_path;
 use crate::cli::failure::Failure;
 use crate::cli::out;
 use crate::cli::text::one_line;
-use crate::sse::ServerEvent;
 
 #[derive(Debug)]
 pub(super) enum Piece {
