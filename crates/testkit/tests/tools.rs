@@ -12,22 +12,6 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 const FAKE: &str = env!("CARGO_BIN_EXE_fake-mcp");
 
-/// A folder that goes with the test.
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("fake-mcp-{name}-{}", std::process::id()));
-        Self(cairn_testkit::kills::fresh(&dir).unwrap())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 struct Process {
     child: Child,
     input: Option<ChildStdin>,
@@ -84,16 +68,16 @@ fn signal(pid: u32, name: &str) {
 
 #[tokio::test]
 async fn what_it_was_started_with_is_in_its_log_and_it_ends_with_its_input() {
-    let folder = Folder::new("start");
-    let server = Script::default().over_stdio(&folder.0, "files");
-    let mut process = Process::start(&server, &folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Script::default().over_stdio(folder.path(), "files");
+    let mut process = Process::start(&server, folder.path());
     process.greet().await;
     let said = process.call(1, "echo", json!({ "text": "x" })).await;
     assert_eq!(said["result"]["content"][0]["text"], "x");
     let start = &server.log().starts()[0];
     assert_eq!(Some(start.pid), process.child.id());
     assert_eq!(start.env.iter().collect::<Vec<_>>(), [(&"GREETING".to_owned(), &"hello".to_owned())]);
-    assert_eq!(start.cwd.canonicalize().unwrap(), folder.0.canonicalize().unwrap());
+    assert_eq!(start.cwd.canonicalize().unwrap(), folder.path().canonicalize().unwrap());
     assert!(start.limits.contains_key("Max open files"), "{start:?}");
     process.input = None;
     assert_eq!(process.code().await, Some(0));
@@ -103,9 +87,9 @@ async fn what_it_was_started_with_is_in_its_log_and_it_ends_with_its_input() {
 
 #[tokio::test]
 async fn what_it_is_changes_with_its_script_between_starts_and_while_it_runs() {
-    let folder = Folder::new("script");
-    let server = Script::default().only(&["echo"]).over_stdio(&folder.0, "files");
-    let mut process = Process::start(&server, &folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Script::default().only(&["echo"]).over_stdio(folder.path(), "files");
+    let mut process = Process::start(&server, folder.path());
     process.greet().await;
     let another = Script::default()
         .only(&["echo"])
@@ -114,22 +98,22 @@ async fn what_it_is_changes_with_its_script_between_starts_and_while_it_runs() {
     server.rewrite(&another);
     let listed = process.ask(1, "tools/list", json!({})).await;
     assert_eq!(listed["result"]["tools"][0]["description"], "Another.");
-    let mut next = Process::start(&server, &folder.0);
+    let mut next = Process::start(&server, folder.path());
     assert_eq!(next.greet().await["result"]["serverInfo"]["version"], "2.0.0");
     assert_eq!(server.log().starts().len(), 2);
 }
 
 #[tokio::test]
 async fn it_ends_as_it_is_told() {
-    let folder = Folder::new("ends");
-    let server = Script::default().fault("exit-at-start").over_stdio(&folder.0, "a");
-    let mut process = Process::start(&server, &folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Script::default().fault("exit-at-start").over_stdio(folder.path(), "a");
+    let mut process = Process::start(&server, folder.path());
     let mut words = String::new();
     process.child.stderr.as_mut().unwrap().read_to_string(&mut words).await.unwrap();
     assert!(words.contains("no licence"), "{words}");
     assert_eq!(process.code().await, Some(3));
-    let server = Script::default().fault("exit").over_stdio(&folder.0, "b");
-    let mut process = Process::start(&server, &folder.0);
+    let server = Script::default().fault("exit").over_stdio(folder.path(), "b");
+    let mut process = Process::start(&server, folder.path());
     process.greet().await;
     let params = json!({ "name": "write", "arguments": {} });
     process.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })).await;
@@ -140,9 +124,9 @@ async fn it_ends_as_it_is_told() {
 
 #[tokio::test]
 async fn a_stubborn_one_ends_by_force_alone_and_leaves_a_child_behind() {
-    let folder = Folder::new("stubborn");
-    let server = Script::default().fault("stubborn").fault("child").over_stdio(&folder.0, "a");
-    let mut process = Process::start(&server, &folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Script::default().fault("stubborn").fault("child").over_stdio(folder.path(), "a");
+    let mut process = Process::start(&server, folder.path());
     process.greet().await;
     let pid = process.child.id().unwrap();
     process.input = None;
@@ -160,11 +144,11 @@ async fn a_stubborn_one_ends_by_force_alone_and_leaves_a_child_behind() {
 
 #[tokio::test]
 async fn limits_hold_it() {
-    let folder = Folder::new("limits");
-    let server = Script::default().over_stdio(&folder.0, "a");
+    let folder = tempfile::tempdir().unwrap();
+    let server = Script::default().over_stdio(folder.path(), "a");
     let limited = format!("ulimit -n 64; ulimit -d 131072; exec {FAKE} \"$@\"");
     let mut process =
-        Process::of(Command::new("/bin/sh").args(["-c", &limited, "sh"]).args(server.args()), &folder.0);
+        Process::of(Command::new("/bin/sh").args(["-c", &limited, "sh"]).args(server.args()), folder.path());
     process.greet().await;
     for (id, tool, arguments) in [(1, "open", json!({ "files": 500 })), (2, "eat", json!({ "mib": 500 }))] {
         let answer = process.call(id, tool, arguments).await;
@@ -178,9 +162,9 @@ async fn limits_hold_it() {
 
 #[tokio::test]
 async fn who_does_not_read_what_a_talkative_one_says_waits() {
-    let folder = Folder::new("talks");
-    let server = Script::default().fault("talkative").over_stdio(&folder.0, "a");
-    let mut process = Process::start(&server, &folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Script::default().fault("talkative").over_stdio(folder.path(), "a");
+    let mut process = Process::start(&server, folder.path());
     let mut stderr = process.child.stderr.take().unwrap();
     server.log().wait_until("the start", |log| log.starts().len() == 1).await;
     let mut words = Vec::new();

@@ -1,0 +1,120 @@
+//! Measurements that need data or a reference which the program itself does without.
+//!
+//! - `measure digest FILE [SHARE]`: what a digest keeps of conversations in the format of LoCoMo.
+//! - `measure memories FILE`: the memories that rules find in such conversations, in chunks of 100 turns.
+//! - `measure estimate [FILE…]`: errors of the token estimate by kind of text, before and after correction.
+//! - `measure fit [FILE…]`: weights of the estimate, fitted to the same kinds, as lines of `weights.rs`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use cairn_bench::estimate::{Errors, errors, from_files, kinds};
+use cairn_bench::locomo::{Kept, entries, kept_by_chance, kept_by_digest, load};
+use cairn_core::memory::extract;
+use cairn_core::tokens::weights;
+
+const USAGE: &str = "usage: measure digest FILE [SHARE] | memories FILE | estimate [FILE…] | fit [FILE…]";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        ["digest", file] => digest(Path::new(file), 0.2),
+        ["digest", file, share] => match share.parse() {
+            Ok(share) => digest(Path::new(file), share),
+            Err(_) => Err(USAGE.into()),
+        },
+        ["memories", file] => memories(Path::new(file)),
+        ["estimate", ref files @ ..] => estimate(files),
+        ["fit", ref files @ ..] => fit(files),
+        _ => Err(USAGE.into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn digest(file: &Path, share: f64) -> Result<(), Box<dyn std::error::Error>> {
+    let conversations = load(file)?;
+    let (mut digests, mut chance) = (Kept::default(), Kept::default());
+    for conversation in &conversations {
+        digests += kept_by_digest(conversation, share);
+        (0..10).for_each(|seed| chance += kept_by_chance(conversation, share, seed));
+    }
+    println!("at a share of {share}      size   evidence turns   answer words");
+    for (name, kept) in [("digest", digests), ("chance", chance)] {
+        println!(
+            "{name:<20} {:>5.1} %   {:>10.1} %   {:>10.1} %",
+            percent(kept.tokens_kept as f64, kept.tokens as f64),
+            percent(kept.evidence_kept as f64, kept.evidence as f64),
+            percent(kept.answer_words_kept as f64, kept.answer_words as f64),
+        );
+    }
+    Ok(())
+}
+
+fn memories(file: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    for conversation in load(file)? {
+        for memory in entries(&conversation).chunks(100).flat_map(extract) {
+            println!("{:<11} {:.1}  {}", memory.kind.name(), memory.importance, memory.text);
+        }
+    }
+    Ok(())
+}
+
+fn estimate(files: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
+    let mut kinds = kinds();
+    kinds.extend(from_files(files)?);
+    for (name, tokenizer) in
+        [("o200k", tiktoken_rs::o200k_base_singleton()), ("cl100k", tiktoken_rs::cl100k_base_singleton())]
+    {
+        println!("{name:<16} pieces of 400     bias   corrected   shortfall   (bytes / 4)");
+        let all: Vec<Errors> = kinds.iter().map(|kind| errors(kind, tokenizer)).collect();
+        for (kind, errors) in kinds.iter().zip(&all) {
+            row(&kind.name, errors);
+        }
+        let mean = |of: fn(&Errors) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+        row(
+            "mean",
+            &Errors {
+                pieces: mean(|errors| errors.pieces),
+                bias: mean(|errors| errors.bias),
+                corrected: mean(|errors| errors.corrected),
+                shortfall: mean(|errors| errors.shortfall),
+                by_bytes: mean(|errors| errors.by_bytes),
+            },
+        );
+        println!();
+    }
+    Ok(())
+}
+
+fn row(name: &str, errors: &Errors) {
+    println!(
+        "{name:<16} {:>11.1} % {:>+7.1} % {:>9.1} % {:>9.1} % {:>11.1} %",
+        errors.pieces, errors.bias, errors.corrected, errors.shortfall, errors.by_bytes
+    );
+}
+
+fn fit(files: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
+    let mut kinds = kinds();
+    kinds.extend(from_files(files)?);
+    let before = weights();
+    let fitted = cairn_bench::estimate::fit(
+        &kinds,
+        tiktoken_rs::o200k_base_singleton(),
+        &before.map(|(_, milli)| f64::from(milli) / 1000.0),
+    );
+    for ((unit, _), weight) in before.iter().zip(fitted) {
+        println!("    (Unit::{unit:?}, {:.0}),", weight * 1000.0);
+    }
+    Ok(())
+}
+
+fn percent(part: f64, whole: f64) -> f64 {
+    100.0 * part / whole
+}

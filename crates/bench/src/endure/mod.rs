@@ -1,0 +1,213 @@
+//! Endurance: mixed load on the real binary for as long as wanted, with memory and descriptors sampled all the time.
+//!
+//! Talk in several channels at a small window, so that there are always runs; looks at everything; reloads; backups.
+
+mod slope;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use serde_json::{Value, json};
+
+use cairn_testkit::daemon::{Client, Daemon};
+use cairn_testkit::model::FakeModel;
+
+pub use slope::slope;
+
+const CHANNELS: usize = 8;
+
+/// Every so many rounds: everything is looked at, the configuration is reloaded, a backup is made.
+const LOOK_EVERY: usize = 5;
+const RELOAD_EVERY: usize = 10;
+const BACKUP_EVERY: usize = 50;
+
+/// The window of the agent, in tokens.
+const WINDOW: u64 = 6_000;
+
+const TALK: &str = "We looked at seven flats in Lisbon and Anna liked the third one best, near the river, with two \
+    balconies and a lemon tree, for 1,450 euros a month from 1 June on; the second had more light but no lift.";
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub cairn: PathBuf,
+    /// A folder for state, configuration and backups.
+    pub dir: PathBuf,
+    pub end: End,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum End {
+    Rounds(usize),
+    After(Duration),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// Seconds since the start.
+    pub seconds: f64,
+    /// Resident bytes.
+    pub rss: u64,
+    pub fds: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    pub answered: usize,
+    pub reloads: usize,
+    pub backups: usize,
+    /// Runs that were committed, and all that ended.
+    pub runs: (usize, usize),
+    pub samples: Vec<Sample>,
+}
+
+impl Report {
+    /// Bytes an hour by which memory grew over the second half, when all that is cached once is cached.
+    pub fn rss_slope(&self) -> f64 {
+        slope(&self.settled(|sample| sample.rss as f64)) * 3600.0
+    }
+
+    /// Descriptors an hour by which their number grew over the second half.
+    pub fn fd_slope(&self) -> f64 {
+        slope(&self.settled(|sample| sample.fds as f64)) * 3600.0
+    }
+
+    fn settled(&self, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
+        let half = &self.samples[self.samples.len() / 2..];
+        half.iter().map(|sample| (sample.seconds, value(sample))).collect()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let most = |value: fn(&Sample) -> u64| self.samples.iter().map(value).max().unwrap_or_default();
+        let (first, last) = (self.samples.first(), self.samples.last());
+        let (Some(first), Some(last)) = (first, last) else { return write!(f, "no samples") };
+        writeln!(
+            f,
+            "{:.0} s: {} answers, {} of {} runs committed, {} reloads, {} backups",
+            last.seconds, self.answered, self.runs.0, self.runs.1, self.reloads, self.backups
+        )?;
+        writeln!(
+            f,
+            "RSS {:.1} MiB at first, {:.1} at last, {:.1} at most; second half {:+.2} MiB an hour",
+            mib(first.rss),
+            mib(last.rss),
+            mib(most(|sample| sample.rss)),
+            self.rss_slope() / f64::from(1 << 20)
+        )?;
+        write!(
+            f,
+            "descriptors {} at first, {} at last, {} at most; second half {:+.2} an hour",
+            first.fds,
+            last.fds,
+            most(|sample| sample.fds),
+            self.fd_slope()
+        )
+    }
+}
+
+/// Carries the plan out.
+///
+/// # Errors
+/// The daemon does not start, answers what it should not, or ends.
+pub async fn run(plan: &Plan) -> io::Result<Report> {
+    let model = FakeModel::builder().window(WINDOW).expect_stable_prefix(false).unrecorded().start().await;
+    let (file, state) = (plan.dir.join("config.toml"), plan.dir.join("state"));
+    std::fs::write(&file, config(&model, 0.8))?;
+    let daemon = Daemon::start(&plan.cairn, &state, Some(&file)).await?;
+    let (client, began) = (daemon.client(), Instant::now());
+    let mut report = Report { answered: 0, reloads: 0, backups: 0, runs: (0, 0), samples: Vec::new() };
+    for round in 1.. {
+        let over = match plan.end {
+            End::Rounds(rounds) => round > rounds,
+            End::After(time) => began.elapsed() >= time,
+        };
+        if over {
+            break;
+        }
+        report.answered += talk(&client, round).await?;
+        if round % LOOK_EVERY == 0 {
+            look(&client).await?;
+        }
+        if round % RELOAD_EVERY == 0 {
+            std::fs::write(&file, config(&model, if round % 20 == 0 { 0.8 } else { 0.7 }))?;
+            expect(&client, "POST", "/v1/reload", &Value::Null).await?;
+            report.reloads += 1;
+        }
+        if round % BACKUP_EVERY == 0 {
+            let dir = plan.dir.join("backup");
+            expect(&client, "POST", "/v1/store/backup", &json!({ "dir": dir })).await?;
+            std::fs::remove_dir_all(dir)?;
+            report.backups += 1;
+        }
+        report.samples.push(sample(&daemon, began)?);
+    }
+    report.runs = runs(&client).await?;
+    model.assert_clean();
+    let status = daemon.stop().await?;
+    if status.success() { Ok(report) } else { Err(io::Error::other(format!("it ended with {status}"))) }
+}
+
+fn config(model: &FakeModel, threshold: f64) -> String {
+    format!(
+        "[[models]]\nid = \"fake\"\nbase_url = \"{}\"\nmodel = \"fake\"\ncontext_window = {WINDOW}\n\
+         max_output_tokens = 1024\n\n[[agents]]\nid = \"main\"\nmodels = [\"fake\"]\n\n\
+         [agents.compaction]\nbackground_threshold = {threshold}\n",
+        model.base_url()
+    )
+}
+
+/// A message in every channel, all at once; how many were answered.
+async fn talk(client: &Client, round: usize) -> io::Result<usize> {
+    let say = |channel: usize| async move {
+        let body = json!({ "user": "ann", "text": format!("{round}.{channel}: {TALK}") });
+        expect(client, "POST", &format!("/v1/channels/c{channel}/messages"), &body).await
+    };
+    Ok(try_join_all((0..CHANNELS).map(say)).await?.len())
+}
+
+async fn look(client: &Client) -> io::Result<()> {
+    for path in [
+        "/v1/status",
+        "/v1/health",
+        "/v1/channels",
+        "/v1/channels/c0/context",
+        "/v1/channels/c1/history",
+        "/v1/channels/c2/search?q=lemon",
+        "/v1/memories",
+        "/v1/tools/log",
+    ] {
+        client.get(path).await?;
+    }
+    Ok(())
+}
+
+async fn runs(client: &Client) -> io::Result<(usize, usize)> {
+    let (mut committed, mut all) = (0, 0);
+    for channel in 0..CHANNELS {
+        let context = client.get(&format!("/v1/channels/c{channel}/context")).await?;
+        let outcomes = context["outcomes"].as_array().cloned().unwrap_or_default();
+        all += outcomes.len();
+        committed += outcomes.iter().filter(|outcome| outcome["outcome"] == "committed").count();
+    }
+    Ok((committed, all))
+}
+
+async fn expect(client: &Client, method: &str, path: &str, body: &Value) -> io::Result<Value> {
+    let (status, answer) = client.ask(method, path, body).await?;
+    if status.is_success() {
+        Ok(answer)
+    } else {
+        Err(io::Error::other(format!("{path}: {status}: {answer}")))
+    }
+}
+
+fn sample(daemon: &Daemon, began: Instant) -> io::Result<Sample> {
+    let pid = daemon.pid().ok_or_else(|| io::Error::other("the daemon has ended"))?;
+    let fds = std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd"))?.count() as u64;
+    Ok(Sample { seconds: began.elapsed().as_secs_f64(), rss: daemon.rss_bytes()?, fds })
+}

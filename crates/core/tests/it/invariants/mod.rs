@@ -1,0 +1,14 @@
+//! The invariants of the design over the pure core, by tables and by generated sequences.
+
+mod amended;
+mod engines;
+mod expired;
+mod generated;
+mod guide;
+mod latest;
+mod long;
+mod pruning;
+mod rules;
+mod sim;
+mod stack;
+mod waiting;

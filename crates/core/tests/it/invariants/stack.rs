@@ -1,0 +1,298 @@
+//! The stack over long conversations: whatever models count, write or refuse, it stands for everything and keeps its share.
+
+use std::sync::Arc;
+
+use cairn_core::compaction::{self, Decision};
+use cairn_core::event::{Event, Run, Trigger, Work};
+use cairn_core::message::Entry;
+use cairn_core::summary::{Marker, MarkerKind, StackItem, Summary, stack_cap};
+use cairn_core::tokens::estimate;
+use proptest::prelude::*;
+
+use crate::invariants::sim::Sim;
+
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    /// A summary of that share of what it may take.
+    Written(f64),
+    /// No model answers: a digest stands in, or it fails.
+    Unanswered,
+    /// It is still under way for so many turns.
+    Late(usize),
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        6 => (0.0..3.0_f64).prop_map(Fate::Written),
+        2 => Just(Fate::Unanswered),
+        1 => (1..12_usize).prop_map(Fate::Late),
+    ]
+}
+
+/// A summary of so many tokens, with headings or without.
+fn summary(n: u64, tokens: u64, headed: bool) -> String {
+    let mut text = String::new();
+    let headings = ["## Progress", "## Key decisions", "## Active topics and open commitments"];
+    let mut line = 0;
+    while u64::from(estimate(&text)) < tokens {
+        if headed && line % 7 == 0 {
+            text.push_str(headings[line / 7 % headings.len()]);
+            text.push('\n');
+        }
+        text.push_str(&format!("- Anna agreed on point {n}.{line} with Ben, for {} euros\n", 100 + line));
+        line += 1;
+    }
+    text
+}
+
+struct Long {
+    sim: Sim,
+    ratio: f64,
+    /// Turns for which the run under way goes on.
+    late: usize,
+}
+
+impl Long {
+    fn new(window: u64, ratio: f64) -> Self {
+        Self { sim: Sim::new(window), ratio, late: 0 }
+    }
+
+    /// A turn of about a fortieth of the window.
+    fn turn(&mut self, n: usize) {
+        let words = self.sim.agent.window.usable_tokens() as usize / 60;
+        let said =
+            |what: &str| format!("{what} {n}: {}", "and the lemon tree by the river ".repeat(words / 6 + 1));
+        self.sim.turn(&said("question"), &said("answer"));
+        self.sim.report(self.ratio);
+    }
+
+    fn sources(&self, run: &Run) -> (Vec<Arc<Entry>>, Vec<Summary>) {
+        match &run.work {
+            Work::Merge { sources, .. } => {
+                let stack = &self.sim.conversation.stack;
+                (Vec::new(), sources.iter().filter_map(|id| stack.summary(id)).cloned().collect())
+            }
+            Work::Sealed | Work::Truncated => {
+                let said = self.sim.spoken.range(run.from_seq..=run.to_seq);
+                (said.map(|(_, entry)| entry.clone()).collect(), Vec::new())
+            }
+        }
+    }
+
+    fn end(&mut self, run: &Run, fate: Fate) {
+        let sizes = self.sim.sizes();
+        let (entries, sources) = self.sources(run);
+        match fate {
+            Fate::Written(share) if share > 0.05 => {
+                let tokens = (sizes.item as f64 * share) as u64;
+                self.sim.commit(&summary(run.from_seq.0, tokens, share < 1.5));
+            }
+            Fate::Written(_) | Fate::Unanswered => {
+                if run.takes_digest() {
+                    let draft = self.sim.digest(run, &entries, &sources);
+                    self.sim.commit_digest(&draft.text);
+                } else {
+                    self.sim.give_up();
+                }
+            }
+            Fate::Late(turns) => self.late = turns,
+        }
+    }
+
+    /// What the compactor does until nothing is due, or until it waits.
+    fn look(&mut self, fates: &mut dyn Iterator<Item = Fate>) {
+        self.late = self.late.saturating_sub(1);
+        if self.late > 0 {
+            return;
+        }
+        for _ in 0..40 {
+            if let Some(run) = self.sim.conversation.run.clone() {
+                self.end(&run, fates.next().unwrap());
+                if self.late > 0 {
+                    return;
+                }
+            }
+            match compaction::next_run(&self.sim.conversation, &self.sim.agent, self.sim.now) {
+                Decision::Start(run) => self.sim.journal(Event::RunStarted { run: *run }),
+                Decision::Apply(events) => events.into_iter().for_each(|event| self.sim.journal(event)),
+                Decision::Idle | Decision::WaitUntil(_) => return,
+            }
+        }
+    }
+
+    /// Contiguous from the first entry, within its share, no item without words, no text rewritten more often than it may be.
+    fn check(&self) {
+        let conversation = &self.sim.conversation;
+        let stack = &conversation.stack;
+        let mut next = conversation.first_seq;
+        for item in stack.items() {
+            assert_eq!(item.range().0, next, "the stack has a gap");
+            next = item.range().1.next();
+            match item {
+                StackItem::Summary(summary) => {
+                    // It was bounded by the correction of then, which grows a little with some reports.
+                    let most = self.sim.sizes().item * 11 / 10;
+                    assert!(!summary.text.trim().is_empty(), "{} says nothing", summary.id);
+                    assert!(
+                        u64::from(summary.tokens) <= most.max(48),
+                        "{} takes {} of {most} tokens",
+                        summary.id,
+                        summary.tokens
+                    );
+                }
+                StackItem::Marker(marker) => {
+                    assert!(!marker.digest.is_empty(), "the marker at {} says nothing", marker.from_seq);
+                }
+            }
+        }
+        assert_eq!(conversation.live.front().map_or(conversation.next_seq, |entry| entry.seq), next);
+        let correction = conversation.correction(&self.sim.agent.model);
+        let (is, most) = (correction.apply(stack.tokens()), stack_cap(&self.sim.agent));
+        // Beside a run under way an emergency may add a line, until the run has ended.
+        let more = if conversation.run.is_some() { correction.apply(80) } else { 0 };
+        assert!(is <= most + more, "the stack takes {is} of {most} tokens");
+        let n = conversation.next_seq.0 as f64;
+        let rewrites = stack.summaries().map(|summary| summary.level + 1).max().unwrap_or(0);
+        assert!(f64::from(rewrites) <= 4.0 + n.ln(), "{rewrites} rewrites after {n} entries");
+    }
+
+    /// All models are well, and time goes by.
+    fn settle(&mut self) {
+        for _ in 0..2_000 {
+            if let Some(run) = self.sim.conversation.run.clone() {
+                self.late = 0;
+                self.end(&run, Fate::Written(0.8));
+            }
+            match compaction::next_run(&self.sim.conversation, &self.sim.agent, self.sim.now) {
+                Decision::Start(run) => self.sim.journal(Event::RunStarted { run: *run }),
+                Decision::Apply(events) => events.into_iter().for_each(|event| self.sim.journal(event)),
+                Decision::WaitUntil(until) => self.sim.now = until,
+                Decision::Idle => return,
+            }
+        }
+        panic!("the compactor never rests");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_stack_stands_for_everything_within_its_share(
+        scale in 0.0..1.0_f64,
+        ratio in 0.7..2.5_f64,
+        length in 40..200_usize,
+        fates in proptest::collection::vec(fate(), 1..30),
+        restart_at in 0..120_usize,
+    ) {
+        let window = (4_000.0 * 50.0_f64.powf(scale)) as u64;
+        // Texts grow with the window: fewer of them fill it as well.
+        let turns = (length as f64 / (1.0 + 4.0 * scale)) as usize;
+        let mut long = Long::new(window, ratio);
+        let mut fates = fates.into_iter().chain([Fate::Written(1.0)]).cycle();
+        for n in 0..turns {
+            long.turn(n);
+            long.look(&mut fates);
+            if n == restart_at {
+                long.sim.conversation = long.sim.restored_from(long.sim.journal.len() / 2);
+            }
+            long.check();
+        }
+        long.settle();
+        long.check();
+        long.sim.check_coverage();
+        prop_assert_eq!(long.sim.n_markers(), 0, "a range without a summary");
+        let provisional = long.sim.conversation.stack.summaries().filter(|summary| summary.provisional).count();
+        prop_assert_eq!(provisional, 0, "a digest that was never made again");
+    }
+}
+
+#[test]
+fn a_digest_is_made_again_from_its_entries_when_a_model_is_well() {
+    let mut long = Long::new(8_000, 1.0);
+    let mut failing = std::iter::repeat(Fate::Unanswered);
+    let mut n = 0;
+    while long.sim.conversation.stack.summaries().next().is_none() {
+        long.turn(n);
+        long.look(&mut failing);
+        n += 1;
+    }
+    let digest = long.sim.conversation.stack.summaries().next().unwrap().clone();
+    assert!(digest.provisional);
+    long.sim.conversation = long.sim.restored_from(long.sim.journal.len());
+    let run = loop {
+        match compaction::next_run(&long.sim.conversation, &long.sim.agent, long.sim.now) {
+            Decision::Start(run) => break *run,
+            Decision::WaitUntil(until) => long.sim.now = until,
+            other => panic!("nothing is made again: {other:?}"),
+        }
+    };
+    assert_eq!((run.trigger, &run.work), (Trigger::Provisional, &Work::Truncated));
+    assert_eq!((run.from_seq, run.to_seq), (digest.from_seq, digest.to_seq));
+    // It fails: the digest stays as it is, nothing else waits for it, and it is tried again later.
+    long.sim.journal(Event::RunStarted { run });
+    long.sim.give_up();
+    assert_eq!(long.sim.conversation.stack.summaries().next(), Some(&digest));
+    assert_eq!(long.sim.conversation.failures.n, 0);
+    let again = compaction::next_run(&long.sim.conversation, &long.sim.agent, long.sim.now);
+    assert!(matches!(again, Decision::WaitUntil(_)), "{again:?}");
+    // A part is made: the digest stands for the rest.
+    long.sim.pass(3_600);
+    let run = long.sim.watch().unwrap();
+    let half = cairn_core::ids::Seq(u64::midpoint(digest.from_seq.0, digest.to_seq.0));
+    let draft = compaction::Draft { to_seq: Some(half), ..Sim::draft("Anna and the lemon tree.") };
+    let events = compaction::commit(&long.sim.conversation, &long.sim.agent, &run.id, draft, long.sim.now);
+    events.unwrap().into_iter().for_each(|event| long.sim.journal(event));
+    let stack: Vec<_> = long.sim.conversation.stack.summaries().cloned().collect();
+    assert_eq!((stack[0].to_seq, stack[0].provisional), (half, false));
+    assert_eq!((stack[1].from_seq, stack[1].provisional, &stack[1].text), (half.next(), true, &digest.text));
+    long.settle();
+    assert!(long.sim.conversation.stack.summaries().all(|summary| !summary.provisional));
+    long.sim.check_coverage();
+}
+
+#[test]
+fn a_provisional_summary_is_no_source_of_a_merge() {
+    let mut long = Long::new(8_000, 1.0);
+    let mut failing = std::iter::repeat(Fate::Unanswered);
+    for n in 0..120 {
+        long.turn(n);
+        long.look(&mut failing);
+        long.check();
+    }
+    let merges = long.sim.journal.iter().filter_map(|record| match &record.event {
+        Event::RunStarted { run } if run.trigger == Trigger::Merge => Some(&run.id),
+        _ => None,
+    });
+    // Those that were made at once, where the stack was over its share, are provisional themselves.
+    let merges: Vec<_> = merges.cloned().collect();
+    for record in &long.sim.journal {
+        if let Event::RunEnded(end) = &record.event
+            && merges.contains(&end.run)
+        {
+            assert!(end.summary.as_ref().is_some_and(|summary| summary.provisional), "{end:?}");
+        }
+    }
+    long.settle();
+    assert!(long.sim.conversation.stack.summaries().all(|summary| !summary.provisional));
+}
+
+/// As journals of earlier versions have it: the oldest summaries had left the window without a word.
+#[test]
+fn what_stands_behind_a_bare_marker_is_summarised_from_its_entries() {
+    let mut long = Long::new(8_000, 1.0);
+    let mut written = std::iter::repeat(Fate::Written(0.8));
+    for n in 0..60 {
+        long.turn(n);
+        long.look(&mut written);
+    }
+    let (from, to) = long.sim.conversation.stack.items()[0].range();
+    let marker = Marker::new(MarkerKind::Retired, from, to, Vec::new());
+    long.sim.journal(Event::StackRetired { marker });
+    assert_eq!(long.sim.n_markers(), 1);
+    long.settle();
+    assert_eq!(long.sim.n_markers(), 0);
+    let first = long.sim.conversation.stack.summaries().next().unwrap();
+    assert!(first.from_seq == from && !first.text.is_empty());
+    long.sim.check_coverage();
+}

@@ -1,0 +1,10 @@
+//! The main job from outside: the real binary, a fake model server that refuses bad requests, and time to compact.
+mod anthropic;
+mod engines;
+mod faults;
+mod house;
+mod kills;
+mod pruning;
+mod restarts;
+mod stages;
+mod window;

@@ -1,0 +1,50 @@
+//! `cairn chat` through a pipe, with the offline model.
+
+use crate::e2e::home;
+
+#[test]
+fn every_line_gets_its_reply_in_order_and_is_kept() {
+    let home = home::new();
+    let run = home
+        .cairn_with(&["chat", "--user", "ann", "--json"], b"my name is Ann\r\nwhat is my name?\nlast")
+        .ended(0);
+    let replies: Vec<serde_json::Value> =
+        run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(replies.len(), 3, "{run:?}");
+    let turns: Vec<_> = replies.iter().map(|reply| reply["turn"].as_str().unwrap()).collect();
+    assert_eq!(turns, ["t1", "t2", "t3"]);
+    assert!(replies.iter().all(|reply| !reply["reply"].as_str().unwrap().is_empty()));
+
+    let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
+    let said: Vec<_> = history
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["role"] == "user")
+        .map(|entry| (entry["author"]["name"].as_str().unwrap(), entry["parts"][0]["text"].as_str().unwrap()))
+        .collect();
+    assert_eq!(said, [("ann", "my name is Ann"), ("ann", "what is my name?"), ("ann", "last")]);
+}
+
+#[test]
+fn a_bad_line_is_told_and_the_next_ones_are_answered() {
+    let home = home::new();
+    let mut input = b"one\n\xff\xfe\n\nwith \0 in it\n".to_vec();
+    input.extend(vec![b' '; 1_000_000]);
+    input.extend(b"\n");
+    input.extend(vec![b'x'; 1_000_000]);
+    input.extend(b"\ntwo\n");
+    let run = home.cairn_with(&["chat", "--json"], &input).ended(1);
+    assert_eq!(run.stdout.lines().count(), 2, "{run:?}");
+    for line_no in [2, 3, 4, 5, 6] {
+        let named = run.stderr.lines().any(|line| line.starts_with(&format!("error: line {line_no}")));
+        assert!(named, "line {line_no}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn nothing_to_say_is_no_error() {
+    let home = home::new();
+    let run = home.cairn_with(&["chat"], b"").ended(0);
+    assert_eq!(run.stdout, "");
+}

@@ -1,0 +1,102 @@
+//! Retention of the journal by the real binary: by size here, since no clock has to be moved for that.
+
+use std::path::Path;
+
+use cairn_testkit::home::Home;
+use serde_json::json;
+
+use crate::e2e::home;
+
+/// Messages of 40 KB each: three segments of the smallest size.
+const MESSAGES: usize = 56;
+
+const SMALL: &str = "[defaults]\ncontext_window = 100000\n\n[store]\nsegment_mib = 1\n";
+
+/// Words that no program packs to much less.
+fn noise(seed: usize) -> String {
+    let mut state = seed as u64 * 2 + 1;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'a' + (state >> 33) as u8 % 26)
+    };
+    (0..5_000).map(|_| (0..7).map(|_| letter()).chain([' ']).collect::<String>()).collect()
+}
+
+/// A word that only that message has, where no summary finds it.
+fn word_of(n: usize) -> String {
+    noise(n).split(' ').nth(2_500).unwrap().to_owned()
+}
+
+fn talk() -> String {
+    let line = |n: usize| {
+        let text = format!("parrot number {n} speaks: {}", noise(n));
+        json!({ "user": "anna", "text": text, "id": format!("m{n}") }).to_string() + "\n"
+    };
+    (0..MESSAGES).map(line).collect()
+}
+
+/// Whether a word is in the journal; compressed segments as they read.
+fn journal_has(home: &Home, word: &str) -> bool {
+    let segments = std::fs::read_dir(home.state().join("journal")).unwrap();
+    segments.map(|entry| entry.unwrap().path()).any(|path| {
+        let tool = if path.extension().is_some_and(|end| end == "gz") { "zcat" } else { "cat" };
+        let read = std::process::Command::new(tool).arg(&path).output().unwrap();
+        assert!(read.status.success(), "{read:?}");
+        String::from_utf8(read.stdout).unwrap().contains(word)
+    })
+}
+
+fn bytes(dir: &Path) -> u64 {
+    let files = std::fs::read_dir(dir).unwrap();
+    files.map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_its_limit_the_journal_loses_its_oldest_words_and_nothing_else() {
+    let home = home::new();
+    let config = home.config(SMALL);
+    let file = home.file("talk.jsonl", talk());
+    let report = home.cairn(&["replay", file.to_str().unwrap(), "--json"]).ended(0).json();
+    assert_eq!((report["failed"].as_u64(), report["turns"].as_u64()), (Some(0), Some(MESSAGES as u64)));
+
+    let daemon = home.daemon(Some(&config)).await;
+    let journal = home.state().join("journal");
+    let before = bytes(&journal);
+    assert!(before > 2_300_000, "{before}");
+    let off = home.cairn(&["store", "retain", "--json"]).ended(0).json();
+    assert_eq!((&off["compressed"]["segments"], &off["expired"]["segments"]), (&json!(0), &json!(0)));
+    home.config(&format!("{SMALL}\n[retention]\njournal_mib = 1\n"));
+    let reloaded = home.cairn(&["reload", "--json"]).ended(0).json();
+    assert_eq!(reloaded["changed"][0]["key"], "retention.journal_mib", "{reloaded}");
+    let dry = home.cairn(&["store", "retain", "--dry-run", "--json"]).ended(0).json();
+    assert!(dry["expired"]["entries"].as_u64() > Some(0), "{dry}");
+    assert_eq!(bytes(&journal), before, "nothing was changed");
+    let (first, last) = (word_of(0), word_of(MESSAGES - 1));
+    let found = home.cairn(&["search", "main", &first, "--json"]).ended(0).json();
+    assert_eq!(found.as_array().unwrap().len(), 1, "{found}");
+
+    let run = home.cairn(&["store", "retain"]).ended(0);
+    assert!(run.stdout.starts_with("compressed  ") && !run.stdout.contains("forgotten"), "{run:?}");
+    assert!(run.stdout.contains("\nexpired     the words of "), "{run:?}");
+    // What the daemon has journalled since comes on top.
+    assert!(bytes(&journal) <= 1024 * 1024 + 4_096, "{}", bytes(&journal));
+    assert!(!journal_has(&home, &first) && journal_has(&home, &last));
+    let check = |when: &str| {
+        let history = home.cairn(&["history", "main", "--limit", "1000", "--json"]).ended(0).json();
+        assert_eq!(history.as_array().unwrap().len(), 2 * MESSAGES, "{when}");
+        assert_eq!(history[0]["parts"][0]["text"], "[expired]", "{when}");
+        assert_eq!(history[0]["author"]["name"], "anna", "{when}");
+        let of_last = &history[2 * MESSAGES - 2]["parts"][0]["text"];
+        assert!(of_last.as_str().unwrap().contains(&last), "{when}: {of_last}");
+        let found = home.cairn(&["search", "main", &first, "--json"]).ended(0).json();
+        assert_eq!(found, json!([]), "{when}");
+        assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true, "{when}");
+    };
+    check("at once");
+    let again = home.cairn(&["store", "retain"]).ended(0).stdout;
+    assert_eq!(again, "nothing is to be done by [retention]\n");
+    assert!(home.cairn(&["history", "main", "--limit", "1000"]).ended(0).stdout.contains("[expired]"));
+    let said = home.cairn_with(&["chat", "--user", "anna"], b"and now?\n").ended(0);
+    assert!(!said.stdout.is_empty(), "{said:?}");
+    assert!(daemon.stop().await.unwrap().success());
+}

@@ -1,0 +1,11 @@
+//! What may befall a machine: disks that fill, bits that flip, files that go, folders that cannot be written, too little
+//! memory; and what helps: backups, and formats that are told apart. With the real binary.
+
+mod backup;
+mod damage;
+mod disk;
+mod formats;
+mod home;
+mod memory;
+mod room;
+mod unwritable;

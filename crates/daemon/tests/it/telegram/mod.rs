@@ -1,0 +1,13 @@
+//! The real binary on a fake Telegram, with a fake model: what people in chats and whoever runs the bot rely on.
+
+mod access;
+mod approvals;
+mod commands;
+mod delivery;
+mod hostile;
+mod inputs;
+mod kills;
+mod reload;
+mod rig;
+mod talk;
+mod trouble;

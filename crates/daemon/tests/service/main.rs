@@ -1,8 +1,0 @@
-//! The daemon as a service, the real binary under a fake systemd: its life, and reloads while it works.
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
-mod endure;
-mod house;
-mod kills;
-mod life;
-mod reload;

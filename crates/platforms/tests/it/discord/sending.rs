@@ -1,0 +1,162 @@
+//! What leaves: once, in its place, inert; and a failure says what is known of the message.
+
+use std::time::Duration;
+
+use cairn_core::ids::{ChannelId, OutboxId};
+use cairn_core::ports::{Platform as _, SendError, SendPart};
+use cairn_testkit::discord::{Fault, Route};
+
+use crate::discord::house::{CHANNEL, CHANNEL_NAME, House, OTHER, OTHER_NAME, connected, discord, id};
+
+fn part(channel: &str, delivery: &str, words: &str) -> SendPart {
+    SendPart {
+        delivery: OutboxId::from(delivery),
+        part: 0,
+        channel: channel.parse().expect("is a channel"),
+        reply_to: None,
+        words: words.to_owned(),
+        approval: None,
+    }
+}
+
+#[tokio::test]
+async fn an_answer_replies_and_can_be_changed() {
+    let (discord, house) = (discord().await, House::new());
+    let adapter = &connected(&discord, &house).await.adapter;
+    let question = discord.say(CHANNEL, "alice", "well?");
+    let channel: ChannelId = CHANNEL_NAME.parse().expect("is a channel");
+    adapter.typing(channel.clone()).await.expect("is shown");
+    assert!(discord.is_typing(CHANNEL));
+    let answer = SendPart { reply_to: Some(id(question)), ..part(CHANNEL_NAME, "o1", "it depends") };
+    let sent = adapter.send(answer).await.expect("is sent");
+    let shown = discord.sent(CHANNEL);
+    assert_eq!((shown[0].content.as_str(), shown[0].reply_to), ("it depends", Some(question)));
+    adapter.edit(channel.clone(), sent.clone(), "it does not".to_owned()).await.expect("is changed");
+    adapter.edit(channel, sent, "it does not".to_owned()).await.expect("is changed again");
+    assert_eq!(discord.sent(CHANNEL)[0].content, "it does not");
+    assert!(adapter.status().last_outbound.is_some());
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_unknown_and_repeating_it_makes_no_double() {
+    let (discord, house) = (discord().await, House::new());
+    let adapter = &connected(&discord, &house).await.adapter;
+    discord.fail_next(Route::Send, Fault::LostAnswer);
+    let lost = adapter.send(part(CHANNEL_NAME, "o1", "once")).await;
+    assert!(matches!(lost, Err(SendError::Unknown(_))), "{lost:?}");
+    let again = adapter.send(part(CHANNEL_NAME, "o1", "once")).await.expect("is there");
+    let sent = discord.sent(CHANNEL);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(again, id(sent[0].id));
+    adapter.send(part(CHANNEL_NAME, "o2", "once")).await.expect("another delivery is another message");
+    assert_eq!(discord.sent(CHANNEL).len(), 2);
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn each_failure_says_what_is_known() {
+    let (discord, house) = (discord().await, House::new());
+    let adapter = &connected(&discord, &house).await.adapter;
+    let unknown = [Fault::Status(500), Fault::Html(503), Fault::Nothing, Fault::Garbage("<html>".to_owned())];
+    for fault in unknown {
+        discord.fail_next(Route::Send, fault.clone());
+        let result = adapter.send(part(CHANNEL_NAME, "o1", "words")).await;
+        assert!(matches!(result, Err(SendError::Unknown(_))), "{fault:?}: {result:?}");
+    }
+    discord.fail_next(Route::Send, Fault::Html(403));
+    let result = adapter.send(part(CHANNEL_NAME, "o1", "words")).await;
+    assert!(matches!(result, Err(SendError::Refused(_))), "{result:?}");
+    discord.fail_next(Route::Send, Fault::Html(302));
+    let result = adapter.send(part(CHANNEL_NAME, "o1", "words")).await;
+    assert!(matches!(result, Err(SendError::Later { .. })), "{result:?}");
+    discord.set_unreachable(true);
+    let result = adapter.send(part(CHANNEL_NAME, "o1", "words")).await.expect_err("is not sent");
+    assert!(!result.to_string().contains(discord.token()) && !result.to_string().contains("127.0.0.1"));
+}
+
+#[tokio::test]
+async fn a_channel_without_permission_is_a_trouble_of_its_own() {
+    let (discord, house) = (discord().await, House::new());
+    let adapter = &connected(&discord, &house).await.adapter;
+    discord.deny(CHANNEL);
+    let Err(SendError::Refused(reason)) = adapter.send(part(CHANNEL_NAME, "o1", "words")).await else {
+        panic!("is refused");
+    };
+    assert!(reason.contains("50013") && reason.contains("Send Messages"), "{reason}");
+    let troubles = adapter.status().troubles;
+    assert!(troubles.len() == 1 && troubles[0].starts_with("channel 101: "), "{troubles:?}");
+    adapter.send(part(OTHER_NAME, "o2", "words")).await.expect("the other channel works");
+    discord.allow(CHANNEL);
+    adapter.send(part(CHANNEL_NAME, "o1", "words")).await.expect("works again");
+    assert_eq!(adapter.status().troubles, Vec::<String>::new());
+    discord.remove(OTHER);
+    let Err(SendError::Refused(reason)) = adapter.send(part(OTHER_NAME, "o3", "words")).await else {
+        panic!("is refused");
+    };
+    assert!(reason.contains("10003"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_rate_limit_is_an_answer_and_holds_no_other_channel_up() {
+    let (discord, house) = (discord().await, House::new());
+    let adapter = &connected(&discord, &house).await.adapter;
+    discord.rate_limit(Route::Send, Duration::from_secs(30));
+    for _ in 0..3 {
+        let Err(SendError::Later { after: Some(after), .. }) =
+            adapter.send(part(CHANNEL_NAME, "o1", "words")).await
+        else {
+            panic!("is for later");
+        };
+        assert!((20..=31).contains(&after.as_secs()), "{after:?}");
+    }
+    assert_eq!(discord.limited(), 1, "the limit is known and not asked for again");
+    adapter.send(part(OTHER_NAME, "o2", "words")).await.expect("the other channel is free");
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn an_emptied_bucket_is_not_overdrawn() {
+    let builder = cairn_testkit::discord::FakeDiscord::builder().rate(2, Duration::from_secs(30));
+    let (discord, house) = (crate::discord::house::furnished(builder.start().await), House::new());
+    let adapter = &connected(&discord, &house).await.adapter;
+    for n in 0..2 {
+        adapter.send(part(CHANNEL_NAME, &format!("o{n}"), "words")).await.expect("there is room");
+    }
+    let third = adapter.send(part(CHANNEL_NAME, "o3", "words")).await;
+    assert!(matches!(third, Err(SendError::Later { after: Some(_), .. })), "{third:?}");
+    assert_eq!(discord.limited(), 0);
+}
+
+#[tokio::test]
+async fn a_global_limit_is_kept_everywhere() {
+    let (discord, house) = (discord().await, House::new());
+    let adapter = &connected(&discord, &house).await.adapter;
+    discord.wait_until("commands", |discord| !discord.commands().is_empty()).await;
+    discord.rate_limit_globally(Duration::from_secs(30));
+    for channel in [CHANNEL_NAME, OTHER_NAME] {
+        let result = adapter.send(part(channel, "o1", "words")).await;
+        assert!(matches!(result, Err(SendError::Later { after: Some(_), .. })), "{result:?}");
+    }
+    assert_eq!(discord.limited(), 1);
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn what_the_model_writes_is_inert_and_fits() {
+    let (discord, house) = (discord().await, House::new());
+    let adapter = &connected(&discord, &house).await.adapter;
+    let user = discord.user("alice");
+    let words = format!(
+        "@everyone @here <@{user}> <@&5> https://evil.example ![x](https://evil.example/x.png)\n```rust\n{}```\n",
+        "let x = \"é😀\";\n".repeat(400)
+    );
+    let parts = adapter.split(&words);
+    assert!(parts.len() > 1);
+    for (n, words) in parts.into_iter().enumerate() {
+        let part = SendPart { part: u32::try_from(n).expect("few"), ..part(CHANNEL_NAME, "o1", &words) };
+        adapter.send(part).await.expect("is sent");
+    }
+    assert!(discord.sent(CHANNEL).iter().all(|sent| sent.pinged.is_empty()));
+    discord.assert_clean();
+}

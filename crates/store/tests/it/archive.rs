@@ -1,0 +1,252 @@
+//! Conversations at rest: what comes back is what was, by every path.
+
+use std::sync::Arc;
+
+use crate::common::{Chat, at, channel, open, texts};
+use cairn_core::event::{Event, Receipt, TurnOutcome};
+use cairn_core::ids::{Generation, MessageId, Seq, TurnId};
+use cairn_core::message::Author;
+use cairn_core::ports::{Archive, DeliveryState, OutboxStore, Seen};
+
+#[tokio::test]
+async fn a_restored_channel_is_the_one_that_was_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("a", "hello", "hi").await;
+    chat.turn("b", "the bike is blue", "noted").await;
+    chat.compact(2, "They greeted.", Vec::new()).await;
+    chat.accept("c", "ana", "still there?").await;
+    let restored = store.restore(&chat.state.channel).await.unwrap().unwrap();
+    assert_eq!(restored, chat.state);
+    assert!(store.restore(&channel("other")).await.unwrap().is_none());
+
+    store.keep_head(Arc::new(restored)).await.unwrap();
+    chat.append(vec![Event::GenerationStarted { generation: Generation(2) }]).await;
+    store.close().await;
+    let store = open(dir.path());
+    let restored = store.restore(&chat.state.channel).await.unwrap().unwrap();
+    assert_eq!(restored, chat.state);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_restore_from_a_head_equals_one_from_the_first_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    for i in 0..5 {
+        chat.turn(&format!("m{i}"), &format!("message {i}"), "ok").await;
+    }
+    chat.accept("p", "ana", "pending at the head").await;
+    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
+    let turn = chat.state.pending[0].turn.clone();
+    chat.start(&turn, &["p"]).await;
+    assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn entries_are_read_by_number_across_generations_without_pending_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("a", "one", "two").await;
+    let before: Vec<_> = chat.state.live.iter().cloned().collect();
+    chat.append(vec![Event::GenerationStarted { generation: Generation(2) }]).await;
+    chat.turn("b", "three", "four").await;
+    chat.accept("c", "ana", "pending").await;
+    let main = channel("main");
+    let all = store.entries(&main, Seq(1), Seq(u64::MAX), 100).await.unwrap();
+    assert_eq!(texts(&all), ["one", "two", "three", "four"]);
+    assert_eq!(all[..2], before[..]);
+    assert_eq!(all[2..], chat.state.live.iter().cloned().collect::<Vec<_>>()[..]);
+    assert_eq!(texts(&store.entries(&main, Seq(2), Seq(3), 100).await.unwrap()), ["two", "three"]);
+    assert_eq!(texts(&store.entries(&main, Seq(2), Seq(9), 1).await.unwrap()), ["two"]);
+    assert!(store.entries(&main, Seq(9), Seq(2), 5).await.unwrap().is_empty());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_message_id_is_new_then_open_then_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let (main, id) = (channel("main"), MessageId::from("a"));
+    assert_eq!(store.seen(&main, &id).await.unwrap(), Seen::New);
+    let turn = chat.accept("a", "ana", "hello").await;
+    let fingerprint = "print of hello".to_owned();
+    let is_open = Seen::Open { turn: turn.clone(), fingerprint: fingerprint.clone() };
+    assert_eq!(store.seen(&main, &id).await.unwrap(), is_open);
+    chat.start(&turn, &["a"]).await;
+    assert_eq!(store.seen(&main, &id).await.unwrap(), is_open);
+    let end = Chat::end(&turn, Seq(1));
+    chat.append(vec![end.clone()]).await;
+    let Event::TurnEnded(end) = end else { unreachable!() };
+    let ended = Seen::Ended { turn: TurnId::from("t1"), fingerprint, end: Box::new(end) };
+    assert_eq!(store.seen(&main, &id).await.unwrap(), ended);
+    assert_eq!(store.seen(&channel("other"), &id).await.unwrap(), Seen::New);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let turn = chat.accept("a", "ana", "hello").await;
+    let mut steps = vec![(chat.state.is_unfinished(), store.channels().await.unwrap())];
+    chat.start(&turn, &["a"]).await;
+    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    let intent = Event::OutboxIntended {
+        id: "o1".into(),
+        turn: turn.clone(),
+        seq: Seq(1),
+        note: None,
+        approval: None,
+        reply_to: None,
+        edits: None,
+        draft: false,
+    };
+    chat.append(vec![Chat::end(&turn, Seq(1)), intent]).await;
+    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    assert_eq!(store.deliveries().await.unwrap()[0].at, at(chat.secs));
+    let receipt = cairn_core::event::Receipt::Delivered { messages: Vec::new() };
+    chat.append(vec![Event::OutboxSettled { id: "o1".into(), receipt }]).await;
+    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    let flags: Vec<(bool, bool)> = steps.iter().map(|(state, rows)| (*state, rows[0].unfinished)).collect();
+    assert_eq!(flags, [(true, true), (true, true), (true, true), (false, false)]);
+    assert_eq!(steps[3].1[0].last_at, at(chat.secs));
+    assert!(store.deliveries().await.unwrap().is_empty());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn message_ids_are_forgotten_after_thirty_days_but_not_before_they_are_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("answered", "hello", "hi").await;
+    chat.accept("waiting", "ana", "and?").await;
+    chat.secs += 31 * 86_400;
+    chat.accept("late", "ana", "still there?").await;
+    let main = channel("main");
+    assert_eq!(store.seen(&main, &"answered".into()).await.unwrap(), Seen::New);
+    assert!(matches!(store.seen(&main, &"waiting".into()).await.unwrap(), Seen::Open { .. }));
+    assert_eq!(store.restore(&main).await.unwrap().unwrap(), chat.state, "the words stay");
+    store.close().await;
+}
+
+fn command(id: &str) -> Event {
+    let caller = Author { id: "discord/1".to_owned(), name: "ana".to_owned() };
+    Event::CommandTaken { message: id.into(), command: "new".to_owned(), caller }
+}
+
+#[tokio::test]
+async fn a_command_and_what_was_refused_are_seen_and_ended_and_make_their_channel_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let main = channel("main");
+    for (id, event) in [("76", Event::MessageRefused { message: "76".into() }), ("77", command("77"))] {
+        chat.append(vec![event.clone()]).await;
+        for _ in 0..2 {
+            let Seen::Ended { end, .. } = store.seen(&main, &id.into()).await.unwrap() else {
+                panic!("not ended")
+            };
+            assert_eq!(end.outcome, TurnOutcome::Unanswered);
+            chat.append(vec![event.clone()]).await;
+        }
+    }
+    let rows = store.channels().await.unwrap();
+    assert_eq!((rows.len(), rows[0].unfinished), (1, false));
+    assert_eq!(store.restore(&main).await.unwrap().unwrap(), chat.state);
+    chat.secs += 31 * 86_400;
+    chat.accept("78", "ana", "much later").await;
+    assert_eq!(store.seen(&main, &"77".into()).await.unwrap(), Seen::New);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_channel_knows_the_message_or_command_that_was_taken_in_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.append(vec![Event::GenerationStarted { generation: Generation(2) }]).await;
+    let mut last = vec![store.channels().await.unwrap()[0].last_message.clone()];
+    chat.turn("10", "hello", "hi").await;
+    last.push(store.channels().await.unwrap()[0].last_message.clone());
+    chat.append(vec![command("11")]).await;
+    last.push(store.channels().await.unwrap()[0].last_message.clone());
+    let edit = MessageId::from("10").correction(at(chat.secs));
+    chat.accept(edit.as_str(), "ana", "(edited) hullo").await;
+    last.push(store.channels().await.unwrap()[0].last_message.clone());
+    assert_eq!(last, [None, Some("10".into()), Some("11".into()), Some("11".into())]);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_that_are_owed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let turn = chat.turn("a", "hello", "hi").await;
+    let intent = |id: &str, draft| Event::OutboxIntended {
+        id: id.into(),
+        turn: turn.clone(),
+        seq: Seq(2),
+        note: None,
+        approval: None,
+        reply_to: Some("a".into()),
+        edits: None,
+        draft,
+    };
+    let id = || "o1".into();
+    let unknown = Receipt::Unknown { part: 1, reason: "the connection broke".to_owned() };
+    let dead = Receipt::Dead { reason: "the chat is gone".to_owned() };
+    let steps = [
+        (intent("d1", true), None),
+        (intent("o1", false), Some((0, false, DeliveryState::Owed))),
+        (Event::OutboxAttempted { id: id(), part: 0 }, Some((0, true, DeliveryState::Owed))),
+        (
+            Event::OutboxPutOff { id: id(), part: 0, reason: "slow".to_owned() },
+            Some((0, false, DeliveryState::Owed)),
+        ),
+        (Event::OutboxAttempted { id: id(), part: 0 }, Some((0, true, DeliveryState::Owed))),
+        (
+            Event::OutboxSent { id: id(), part: 0, message: "900".into() },
+            Some((1, false, DeliveryState::Owed)),
+        ),
+        (Event::OutboxAttempted { id: id(), part: 1 }, Some((1, true, DeliveryState::Owed))),
+        (
+            Event::OutboxSettled { id: id(), receipt: unknown },
+            Some((1, true, DeliveryState::Unknown { reason: "the connection broke".to_owned() })),
+        ),
+        (Event::OutboxRetried { id: id() }, Some((1, false, DeliveryState::Owed))),
+        (Event::OutboxRetried { id: id() }, Some((1, false, DeliveryState::Owed))),
+        (
+            Event::OutboxSettled { id: id(), receipt: dead },
+            Some((1, false, DeliveryState::Dead { reason: "the chat is gone".to_owned() })),
+        ),
+        (Event::OutboxDropped { id: id() }, None),
+        (Event::OutboxRetried { id: id() }, None),
+        (intent("o1", false), Some((0, false, DeliveryState::Owed))),
+        (Event::OutboxSettled { id: id(), receipt: Receipt::Delivered { messages: Vec::new() } }, None),
+        (Event::OutboxRetried { id: id() }, None),
+    ];
+    for (event, expected) in steps {
+        let told = format!("{event:?}");
+        chat.append(vec![event]).await;
+        let items = store.deliveries().await.unwrap();
+        let shown =
+            items.first().map(|item| (item.sent.len(), item.attempted_at.is_some(), item.state.clone()));
+        assert_eq!(shown, expected, "{told}");
+        let owed: Vec<_> = items.iter().filter(|item| item.is_owed()).map(|item| item.id.clone()).collect();
+        assert_eq!(chat.state.owed, owed, "{told}");
+        let row = &store.channels().await.unwrap()[0];
+        assert_eq!(row.unfinished, !owed.is_empty(), "{told}");
+    }
+    assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
+    store.close().await;
+}

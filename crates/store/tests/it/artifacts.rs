@@ -1,0 +1,179 @@
+//! Artifacts: files beside the journal.
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::common::{Chat, at, channel, open};
+use cairn_core::artifact::Artifact;
+use cairn_core::event::Event;
+use cairn_core::ids::{ArtifactId, ChannelId};
+use cairn_core::ports::{ArtifactLines, ArtifactStore as _, LineRange};
+use cairn_store::{Artifacts, StoreOptions, verify_dir};
+
+const A1: &str = "a1";
+
+async fn put(artifacts: &Artifacts, channel: &ChannelId, id: &str, text: &str) {
+    artifacts.put(channel, &id.into(), Arc::from(text)).await.unwrap();
+}
+
+async fn lines(artifacts: &Artifacts, from: u64, offset: u64, count: u64, max_bytes: usize) -> ArtifactLines {
+    let range = LineRange { from, offset, count, max_bytes };
+    artifacts.lines(&channel("main"), &A1.into(), range).await.unwrap().unwrap()
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+#[tokio::test]
+async fn lines_are_read_as_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let artifacts = store.artifacts();
+    put(&artifacts, &channel("main"), A1, "one\ntwo\n\nfünf 語\n").await;
+    // From, offset, count, bytes: text, lines, bytes passed over, bytes left out.
+    let cases = [
+        ("two", (1, 0, 2, 100), ("one\ntwo", 2, 0, 0)),
+        ("from the middle", (2, 0, 100, 100), ("two\n\nfünf 語", 3, 0, 0)),
+        ("an empty one", (3, 0, 1, 100), ("", 1, 0, 0)),
+        ("empty at the end", (2, 0, 2, 100), ("two\n", 2, 0, 0)),
+        ("past the end", (5, 0, 10, 100), ("", 0, 0, 0)),
+        ("as many as fit", (1, 0, 100, 8), ("one\ntwo\n", 3, 0, 0)),
+        ("just one fits", (1, 0, 100, 6), ("one", 1, 0, 0)),
+        ("a cut line", (1, 0, 100, 2), ("on", 1, 0, 1)),
+        ("never within a character", (4, 0, 1, 2), ("f", 1, 0, 8)),
+        ("from an offset", (4, 3, 1, 100), ("nf 語", 1, 3, 0)),
+        ("an offset within a character", (4, 2, 1, 100), ("nf 語", 1, 3, 0)),
+        ("an offset at the end of a line", (1, 3, 2, 100), ("\ntwo", 2, 3, 0)),
+        ("an offset past the line", (1, 99, 2, 100), ("\ntwo", 2, 3, 0)),
+    ];
+    for (what, (from, offset, count, max_bytes), (text, n_lines, passed, cut_bytes)) in cases {
+        let expected = ArtifactLines { text: text.to_owned(), lines: n_lines, offset: passed, cut_bytes };
+        assert_eq!(lines(&artifacts, from, offset, count, max_bytes).await, expected, "{what}");
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_giant_line_is_read_whole_in_pieces() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let artifacts = store.artifacts();
+    let giant: String = "語🪨é-".repeat(60_000);
+    put(&artifacts, &channel("main"), A1, &format!("first\n{giant}\nlast")).await;
+    let (mut read, mut offset) = (String::new(), 0);
+    loop {
+        let piece = lines(&artifacts, 2, offset, u64::MAX, 49_999).await;
+        read.push_str(&piece.text);
+        offset = piece.offset + piece.text.len() as u64;
+        assert_eq!(piece.cut_bytes, (giant.len() as u64).saturating_sub(offset));
+        if piece.cut_bytes == 0 {
+            break;
+        }
+    }
+    assert!(read == format!("{giant}\nlast"), "{} bytes of {}", read.len(), giant.len());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn files_are_private_whole_and_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let artifacts = store.artifacts();
+    let long = "é".repeat(63);
+    let names = [
+        "main/local/main".to_owned(),
+        "main/local/main/a1".to_owned(),
+        "main/telegram/-100123".to_owned(),
+        "main/net/..".to_owned(),
+        "main/net/.".to_owned(),
+        "main/net/%2E".to_owned(),
+        "main/net/a%2Fb".to_owned(),
+        format!("main/net/{long}/{long}1"),
+        format!("main/net/{long}/{long}2"),
+    ];
+    for name in &names {
+        put(&artifacts, &name.parse().unwrap(), A1, name).await;
+        put(&artifacts, &name.parse().unwrap(), A1, name).await;
+    }
+    for name in &names {
+        let range = LineRange { from: 1, offset: 0, count: 9, max_bytes: 9_999 };
+        let found = artifacts.lines(&name.parse().unwrap(), &A1.into(), range).await.unwrap();
+        assert_eq!(&found.unwrap().text, name);
+    }
+    let root = dir.path().join("artifacts");
+    let found = files(&root);
+    assert_eq!(found.len(), names.len(), "{found:?}");
+    for file in &found {
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(file), mode(file.parent().unwrap()), mode(&root)), (0o600, 0o700, 0o700));
+        assert_eq!(file.parent().unwrap().parent().unwrap(), root, "nothing is outside its folder");
+    }
+    let [first, ..] = &names;
+    let first: ChannelId = first.parse().unwrap();
+    artifacts.remove(&first, &A1.into()).await.unwrap();
+    artifacts.remove(&first, &A1.into()).await.unwrap();
+    let range = LineRange { from: 1, offset: 0, count: 1, max_bytes: 10 };
+    assert_eq!(artifacts.lines(&first, &A1.into(), range).await.unwrap(), None);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn what_a_crash_cut_off_is_never_taken_for_the_artifact() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let artifacts = store.artifacts();
+    put(&artifacts, &channel("main"), "a2", "whole").await;
+    let folder = files(&dir.path().join("artifacts"))[0].parent().unwrap().to_owned();
+    fs::write(folder.join("a1.new"), "ha").unwrap();
+    let range = LineRange { from: 1, offset: 0, count: 1, max_bytes: 10 };
+    assert_eq!(artifacts.lines(&channel("main"), &A1.into(), range).await.unwrap(), None);
+    put(&artifacts, &channel("main"), A1, "half no more").await;
+    assert_eq!(lines(&artifacts, 1, 0, 1, 100).await.text, "half no more");
+    assert_eq!(files(&folder).len(), 2, "nothing is left of it");
+    store.close().await;
+}
+
+fn artifact(id: &str, bytes: u64) -> Artifact {
+    Artifact {
+        id: ArtifactId::from(id),
+        tool: "flood".to_owned(),
+        message: None,
+        bytes,
+        lines: 1,
+        stored_at: at(0),
+        used_at: at(0),
+        expired_at: None,
+    }
+}
+
+#[tokio::test]
+async fn verify_lists_files_that_are_missing_or_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    for (id, bytes) in [("a1", 5), ("a2", 5), ("a3", 5), ("a4", 5)] {
+        put(&store.artifacts(), &channel("main"), id, "words").await;
+        chat.append(vec![Event::ArtifactStored { artifact: artifact(id, bytes) }]).await;
+    }
+    chat.append(vec![Event::ArtifactsExpired { ids: vec!["a4".into()] }]).await;
+    store.artifacts().remove(&channel("main"), &"a4".into()).await.unwrap();
+    let report = store.verify().await.unwrap();
+    assert!(report.ok, "an expired one is not missing: {:?}", report.problems);
+    store.artifacts().remove(&channel("main"), &"a2".into()).await.unwrap();
+    put(&store.artifacts(), &channel("main"), "a3", "cut").await;
+    drop(chat);
+    store.close().await;
+    let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
+    assert!(!report.ok);
+    let [missing, cut] = &report.problems[..] else { panic!("{:?}", report.problems) };
+    assert!(missing.contains("artifact a2") && missing.contains("is missing"), "{missing}");
+    assert!(cut.contains("artifact a3") && cut.contains("has 3 bytes instead of 5"), "{cut}");
+}

@@ -1,0 +1,212 @@
+//! Builders for the store's tests.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_core::conversation::Conversation;
+use cairn_core::event::{
+    Event, NewRecord, Record, Run, RunEnd, RunOutcome, Trigger, TurnEnd, TurnOutcome, Work,
+};
+use cairn_core::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId, TurnId};
+use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
+use cairn_core::message::{Author, Entry, Part, Pending, Role};
+use cairn_core::model::Usage;
+use cairn_core::ports::{Journal, StoreError};
+use cairn_core::summary::Summary;
+use cairn_core::tier::Tier;
+use cairn_store::{Store, StoreOptions};
+use jiff::Timestamp;
+
+/// A moment, in seconds after the first of January 2026.
+pub(crate) fn at(secs: i64) -> Timestamp {
+    Timestamp::from_second(1_767_225_600 + secs).unwrap()
+}
+
+pub(crate) fn channel(name: &str) -> ChannelId {
+    ChannelId::local(&AgentId::from("main"), name).unwrap()
+}
+
+pub(crate) fn open(dir: &Path) -> Store {
+    Store::open(StoreOptions::new(dir)).unwrap()
+}
+
+/// A channel whose state is folded from what it appends, as an actor does it.
+pub(crate) struct Chat {
+    pub(crate) store: Store,
+    pub(crate) state: Conversation,
+    pub(crate) secs: i64,
+}
+
+impl Chat {
+    pub(crate) fn new(store: &Store, name: &str) -> Self {
+        Self { store: store.clone(), state: Conversation::new(channel(name)), secs: 0 }
+    }
+
+    pub(crate) async fn try_append(&mut self, events: Vec<Event>) -> Result<Vec<Record>, StoreError> {
+        self.secs += 60;
+        let records = events
+            .into_iter()
+            .map(|event| NewRecord { channel: Some(self.state.channel.clone()), at: at(self.secs), event })
+            .collect();
+        let records = self.store.append(records).await?;
+        for record in &records {
+            self.state.apply(record).unwrap();
+        }
+        Ok(records)
+    }
+
+    pub(crate) async fn append(&mut self, events: Vec<Event>) -> Vec<Record> {
+        self.try_append(events).await.unwrap()
+    }
+
+    pub(crate) fn pending(&self, id: &str, user: &str, text: &str) -> Pending {
+        Pending {
+            message: MessageId::from(id),
+            turn: self.state.next_turn(),
+            at: at(self.secs),
+            author: Author { id: format!("local/{user}"), name: user.to_owned() },
+            parts: vec![Part::text(text)],
+            addressed: true,
+            direct: false,
+            voices: cairn_core::voices::Voices::default(),
+            fingerprint: format!("print of {text}"),
+            tokens: 7,
+        }
+    }
+
+    pub(crate) async fn accept(&mut self, id: &str, user: &str, text: &str) -> TurnId {
+        let pending = self.pending(id, user, text);
+        let turn = pending.turn.clone();
+        self.append(vec![Event::Accepted(pending)]).await;
+        turn
+    }
+
+    pub(crate) async fn start(&mut self, turn: &TurnId, ids: &[&str]) {
+        let messages = ids.iter().map(|id| MessageId::from(*id)).collect();
+        let first_seq = self.state.next_seq;
+        self.append(vec![Event::TurnStarted { turn: turn.clone(), messages, first_seq }]).await;
+    }
+
+    pub(crate) fn reply(&self, turn: &TurnId, text: &str) -> Entry {
+        Entry {
+            seq: self.state.next_seq,
+            turn: turn.clone(),
+            generation: self.state.generation,
+            at: at(self.secs),
+            role: Role::Assistant,
+            author: None,
+            message: None,
+            parts: vec![Part::text(text)],
+            reasoning: Some("hm".to_owned()),
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            artifact: None,
+            voices: cairn_core::voices::Voices::default(),
+            quotes: false,
+            tokens: 5,
+        }
+    }
+
+    pub(crate) fn end(turn: &TurnId, reply: Seq) -> Event {
+        Event::TurnEnded(TurnEnd {
+            turn: turn.clone(),
+            outcome: TurnOutcome::Answered { reply },
+            model: Some("offline".to_owned()),
+            usage: Usage::default(),
+            recalled: Vec::new(),
+        })
+    }
+
+    /// A whole turn: message, reply, end.
+    pub(crate) async fn turn(&mut self, id: &str, text: &str, reply: &str) -> TurnId {
+        let turn = self.accept(id, "ana", text).await;
+        self.start(&turn, &[id]).await;
+        let entry = self.reply(&turn, reply);
+        let seq = entry.seq;
+        self.append(vec![Event::EntryAdded { entry }, Self::end(&turn, seq)]).await;
+        turn
+    }
+
+    /// A run over the oldest live entries, committed with a summary and memories.
+    pub(crate) async fn compact(&mut self, to_seq: u64, text: &str, memories: Vec<MemorySave>) {
+        let from_seq = self.state.live.front().unwrap().seq;
+        let run = Run {
+            id: RunId::from(format!("r{}", self.state.runs + 1)),
+            trigger: Trigger::Manual,
+            tier: Tier::Calm,
+            work: Work::Sealed,
+            from_seq,
+            to_seq: Seq(to_seq),
+            messages: to_seq - from_seq.0 + 1,
+            instruction: None,
+            started_at: at(self.secs),
+            attempt: 1,
+            retry_at: None,
+            tokens_before: 100,
+            checkpoint: None,
+            tell: false,
+            failure: None,
+            replaces: None,
+        };
+        self.append(vec![Event::RunStarted { run: run.clone() }]).await;
+        let summary = Summary {
+            id: SummaryId::from(format!("s{}", self.state.runs)),
+            level: 0,
+            from_seq,
+            to_seq: run.to_seq,
+            from_at: at(0),
+            to_at: at(1),
+            messages: run.messages,
+            tokens: 9,
+            made_by: "offline".to_owned(),
+            text: text.to_owned(),
+            identifiers: Vec::new(),
+            provisional: false,
+        };
+        let end = RunEnd {
+            run: run.id,
+            trigger: run.trigger,
+            outcome: RunOutcome::Committed,
+            reason: None,
+            summary: Some(summary),
+            memories,
+            messages: run.messages,
+            tokens_before: 100,
+            tokens_after: 50,
+            first_kept_seq: None,
+            duration_ms: 12,
+            owes_run: false,
+        };
+        self.append(vec![Event::RunEnded(end)]).await;
+    }
+}
+
+/// A memory of the chat `main`.
+pub(crate) fn memory(text: &str, sighting: &str) -> MemorySave {
+    MemorySave {
+        agent: AgentId::from("main"),
+        scope: scope(),
+        kind: MemoryKind::Fact,
+        text: text.to_owned(),
+        subject: None,
+        importance: 0.5,
+        source: Source {
+            channel: Some(channel("main")),
+            from_seq: None,
+            to_seq: None,
+            summary: None,
+            model: "rules".to_owned(),
+            by: None,
+        },
+        sighting: sighting.to_owned(),
+        explicit: false,
+    }
+}
+
+pub(crate) fn scope() -> Scope {
+    Scope::Chat { platform: "local".to_owned(), chat: "main".to_owned() }
+}
+
+pub(crate) fn texts(entries: &[Arc<Entry>]) -> Vec<String> {
+    entries.iter().map(|entry| entry.text()).collect()
+}

@@ -1,0 +1,261 @@
+//! The journal on disk: torn ends, damage, quarantine, the lock, group commit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::{Chat, at, channel, open, texts};
+use cairn_core::event::{Event, NewRecord};
+use cairn_core::ids::Seq;
+use cairn_core::ports::{Archive, Journal, StoreError};
+use cairn_store::{Store, StoreOptions, verify_dir};
+
+fn segments(dir: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = fs::read_dir(dir.join("journal")).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+fn delete_views(dir: &Path) {
+    fs::remove_dir_all(dir.join("views")).unwrap();
+    fs::remove_dir_all(dir.join("index")).unwrap();
+}
+
+async fn two_turns(dir: &Path) -> Chat {
+    let store = open(dir);
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("a", "hello", "hi").await;
+    chat.turn("b", "the bike is blue", "noted").await;
+    store.close().await;
+    chat
+}
+
+#[tokio::test]
+async fn a_torn_last_line_is_cut_off_and_the_numbers_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let chat = two_turns(dir.path()).await;
+    let file = &segments(dir.path())[0];
+    let whole = fs::read(file).unwrap();
+    fs::write(file, [&whole[..], br#"{"crc":"0123abcd","v":1,"n":99,"at":"20"#].concat()).unwrap();
+    let store = open(dir.path());
+    assert_eq!(fs::read(file).unwrap(), whole);
+    assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
+    let mut chat = Chat { store: store.clone(), ..chat };
+    let records =
+        chat.append(vec![Event::GenerationStarted { generation: cairn_core::ids::Generation(2) }]).await;
+    assert_eq!(records[0].n, chat.state.last_n);
+    let kept = fs::read_dir(dir.path().join("quarantine")).unwrap().count();
+    assert_eq!(kept, 1, "what was cut off is kept");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_append_that_a_crash_cut_in_two_is_gone_as_a_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let chat = two_turns(dir.path()).await;
+    let file = &segments(dir.path())[0];
+    let text = fs::read_to_string(file).unwrap();
+    // The last append has two records; its second line never reached the disk.
+    let cut = text.trim_end().rfind('\n').unwrap() + 1;
+    assert!(text[..cut].lines().last().unwrap().contains("\"left\":1"));
+    fs::write(file, &text[..cut]).unwrap();
+    // It was never synced, so nothing had been told of it.
+    delete_views(dir.path());
+    let store = open(dir.path());
+    let restored = store.restore(&chat.state.channel).await.unwrap().unwrap();
+    assert_eq!(texts(&restored.live.into_iter().collect::<Vec<_>>()), ["hello", "hi", "the bike is blue"]);
+    assert_eq!(restored.open_turn.unwrap().id.as_str(), "t2");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_bad_line_in_the_middle_stops_the_start_with_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    two_turns(dir.path()).await;
+    let file = &segments(dir.path())[0];
+    let text = fs::read_to_string(file).unwrap().replacen("the bike is blue", "the bike is grey", 1);
+    fs::write(file, text).unwrap();
+    delete_views(dir.path());
+    let error = Store::open(StoreOptions::new(dir.path())).err().unwrap();
+    let StoreError::Damaged { file: named, line, message } = error else { panic!("{error}") };
+    assert_eq!((named, line), (file.display().to_string(), 5));
+    assert!(message.contains("checksum"), "{message}");
+
+    let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
+    assert!(!report.ok);
+    assert!(report.problems[0].contains("line 5"), "{:?}", report.problems);
+}
+
+#[tokio::test]
+async fn a_bad_line_that_the_views_show_already_stops_the_start_too() {
+    let dir = tempfile::tempdir().unwrap();
+    two_turns(dir.path()).await;
+    let file = &segments(dir.path())[0];
+    let text = fs::read_to_string(file).unwrap().replacen("the bike is blue", "the bike is grey", 1);
+    fs::write(file, text).unwrap();
+    let error = Store::open(StoreOptions::new(dir.path())).err().unwrap();
+    assert!(matches!(error, StoreError::Damaged { line: 5, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_looked_into_is_not_called_fine() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = verify_dir(StoreOptions::new(file.path()), false).await.err().unwrap();
+    assert!(matches!(error, StoreError::Io { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn quarantine_sets_a_bad_line_aside_and_shows_the_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let chat = two_turns(dir.path()).await;
+    let file = &segments(dir.path())[0];
+    let text = fs::read_to_string(file).unwrap().replacen("the bike is blue", "the bike is grey", 1);
+    fs::write(file, text).unwrap();
+    delete_views(dir.path());
+    let report = verify_dir(StoreOptions::new(dir.path()), true).await.unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    assert_eq!(report.journal.last, chat.state.last_n);
+    assert!(report.problems[0].contains("records 5 to 5 are lost"), "{:?}", report.problems);
+    let aside = fs::read_dir(dir.path().join("quarantine")).unwrap().next().unwrap().unwrap().path();
+    assert!(fs::read_to_string(aside).unwrap().contains("the bike is grey"));
+
+    let store = open(dir.path());
+    let entries = store.entries(&channel("main"), Seq(1), Seq(9), 9).await.unwrap();
+    assert_eq!(entries.len(), 4, "the number of the lost entry is not given again");
+    let restored = store.restore(&channel("main")).await.unwrap().unwrap();
+    assert_eq!(restored.live.iter().cloned().collect::<Vec<_>>(), entries);
+    assert_eq!(texts(&entries)[3], "noted");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_lost_end_of_a_turn_does_not_lock_its_channel() {
+    let dir = tempfile::tempdir().unwrap();
+    two_turns(dir.path()).await;
+    let file = &segments(dir.path())[0];
+    let text =
+        fs::read_to_string(file).unwrap().replacen("\"type\":\"turn_ended\"", "\"type\":\"turn_endet\"", 1);
+    fs::write(file, text).unwrap();
+    delete_views(dir.path());
+    assert!(verify_dir(StoreOptions::new(dir.path()), true).await.unwrap().ok);
+    let store = open(dir.path());
+    let restored = store.restore(&channel("main")).await.unwrap().unwrap();
+    assert_eq!(restored.live.len(), 4);
+    assert!(restored.open_turn.is_none());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_missing_segment_is_noticed_and_can_be_set_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = || StoreOptions { segment_bytes: 600, ..StoreOptions::new(dir.path()) };
+    let store = Store::open(small()).unwrap();
+    let mut chat = Chat::new(&store, "main");
+    for i in 0..6 {
+        chat.turn(&format!("m{i}"), "hello there", "hi").await;
+    }
+    store.close().await;
+    let paths = segments(dir.path());
+    assert!(paths.len() > 4, "{paths:?}");
+    fs::remove_file(&paths[2]).unwrap();
+    delete_views(dir.path());
+    let error = Store::open(small()).err().unwrap();
+    assert!(matches!(&error, StoreError::Damaged { message, .. } if message.contains("missing")), "{error}");
+    let report = verify_dir(small(), true).await.unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    assert_eq!(report.journal.last, chat.state.last_n);
+    let store = Store::open(small()).unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn segments_follow_each_other_and_read_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = || StoreOptions { segment_bytes: 600, ..StoreOptions::new(dir.path()) };
+    let store = Store::open(small()).unwrap();
+    let mut chat = Chat::new(&store, "main");
+    for i in 0..6 {
+        chat.turn(&format!("m{i}"), "hello there", "hi").await;
+    }
+    let stats = store.stats().await.unwrap();
+    assert!(stats.segments > 4, "{stats:?}");
+    assert_eq!(stats.last_n, chat.state.last_n);
+    store.close().await;
+    delete_views(dir.path());
+    let store = Store::open(small()).unwrap();
+    assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_second_open_names_the_process_that_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let error = Store::open(StoreOptions::new(dir.path())).err().unwrap();
+    let pid = std::process::id().to_string();
+    assert_eq!(error, StoreError::InUse { path: dir.path().display().to_string(), pid });
+    store.close().await;
+    open(dir.path()).close().await;
+}
+
+#[tokio::test]
+async fn concurrent_appends_share_syncs_and_keep_their_groups_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let appends = (0..200).map(|i| {
+        let record = |k: u32| NewRecord {
+            channel: Some(channel("main")),
+            at: at(i),
+            event: Event::DaemonStarted { version: format!("{i}.{k}") },
+        };
+        store.append(vec![record(0), record(1), record(2)])
+    });
+    let done = futures::future::join_all(appends).await;
+    let mut numbers = Vec::new();
+    for records in done {
+        let ns: Vec<u64> = records.unwrap().iter().map(|record| record.n).collect();
+        assert_eq!(ns, [ns[0], ns[0] + 1, ns[0] + 2]);
+        numbers.extend(ns);
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=600).collect::<Vec<u64>>());
+    let syncs = store.stats().await.unwrap().syncs;
+    assert!(syncs < 200, "{syncs} syncs for 200 appends that waited together");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_closed_store_refuses_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let other = store.clone();
+    store.close().await;
+    let record = NewRecord { channel: None, at: at(0), event: Event::DaemonStopped };
+    assert_eq!(other.append(vec![record]).await, Err(StoreError::Closed));
+    assert_eq!(other.channels().await, Err(StoreError::Closed));
+}
+
+#[tokio::test]
+async fn a_message_of_a_megabyte_comes_back_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let long = "wörter und mehr ".repeat(64 * 1024);
+    chat.turn("a", &long, "ok").await;
+    let entries = store.entries(&channel("main"), Seq(1), Seq(1), 1).await.unwrap();
+    assert_eq!(texts(&entries), [long]);
+    store.close().await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn files_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    two_turns(&state).await;
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&state), 0o700);
+    assert_eq!(mode(&state.join("journal")), 0o700);
+    assert_eq!(mode(&segments(&state)[0]), 0o600);
+    assert_eq!(mode(&state.join("lock")), 0o600);
+}

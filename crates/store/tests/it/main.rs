@@ -1,0 +1,17 @@
+//! The store as the daemon uses it, on real files.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod amended;
+mod archive;
+mod artifacts;
+mod backup;
+mod common;
+mod formats;
+mod journal;
+mod lost;
+mod memories;
+mod retain;
+mod search;
+mod views;
+mod words;

@@ -1,0 +1,227 @@
+//! Memories: saved once, sighted often, forgotten for good, read through their scopes alone.
+
+use std::fs;
+
+use crate::common::{at, memory, open, scope};
+use cairn_core::event::{Event, NewRecord};
+use cairn_core::ids::AgentId;
+use cairn_core::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER};
+use cairn_core::message::Author;
+use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
+use cairn_store::Store;
+
+async fn journal(store: &Store, events: Vec<Event>) {
+    let records = events.into_iter().map(|event| NewRecord { channel: None, at: at(5), event }).collect();
+    store.append(records).await.unwrap();
+}
+
+async fn save(store: &Store, saves: Vec<MemorySave>) {
+    journal(store, saves.into_iter().map(Event::MemorySaved).collect()).await;
+}
+
+async fn all(store: &Store) -> Vec<Memory> {
+    let filter = MemoryFilter { limit: 100, ..MemoryFilter::default() };
+    store.list(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap()
+}
+
+async fn recalled(store: &Store, scopes: &[Scope], question: &str) -> Vec<String> {
+    let reach: Vec<Reach> = scopes.iter().cloned().map(Reach::Scope).collect();
+    within(store, &reach, question).await
+}
+
+async fn within(store: &Store, reach: &[Reach], question: &str) -> Vec<String> {
+    let found = store.recall(&AgentId::from("main"), reach, question, 3).await.unwrap();
+    found.into_iter().map(|memory| memory.text).collect()
+}
+
+#[tokio::test]
+async fn the_same_thing_again_is_a_sighting_and_the_same_sighting_counts_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    save(
+        &store,
+        vec![memory("Ana likes tea", "a"), memory("ana likes TEA!", "b"), memory("Ana likes tea", "b")],
+    )
+    .await;
+    let found = all(&store).await;
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].sightings, 2);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_forgotten_memory_stays_forgotten_until_a_person_asks_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    save(&store, vec![memory("Ana likes tea", "a")]).await;
+    let id = all(&store).await[0].id.clone();
+    journal(&store, vec![Event::MemoryForgotten { id: id.clone() }]).await;
+    save(&store, vec![memory("Ana likes tea", "later")]).await;
+    assert!(all(&store).await.is_empty());
+    assert_eq!(store.get(&id).await.unwrap(), None);
+    store.close().await;
+    fs::remove_dir_all(dir.path().join("views")).unwrap();
+    let store = open(dir.path());
+    assert!(all(&store).await.is_empty(), "nor does a replay bring it back");
+    save(&store, vec![MemorySave { explicit: true, ..memory("Ana likes tea", "asked") }]).await;
+    assert_eq!(all(&store).await[0].id, id);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_edited_memory_is_known_by_its_first_and_its_new_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    save(&store, vec![memory("Ana likes tea", "a")]).await;
+    let id = all(&store).await[0].id.clone();
+    let edit = |text: &str| Event::MemoryEdited {
+        id: id.clone(),
+        text: Some(text.to_owned()),
+        kind: None,
+        importance: None,
+    };
+    journal(&store, vec![edit("Ana likes coffee"), edit("Ana likes cocoa")]).await;
+    save(&store, vec![memory("Ana likes tea", "b"), memory("Ana likes cocoa", "c")]).await;
+    let found = all(&store).await;
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].text.as_str(), found[0].sightings), ("Ana likes cocoa", 3));
+    assert_eq!(store.get(&id).await.unwrap(), Some(found[0].clone()));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn only_memories_that_fit_the_question_and_the_scope_are_recalled() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let secret = Scope::User { platform: "discord".to_owned(), user: "ana".to_owned() };
+    save(
+        &store,
+        vec![
+            memory("Ana drinks green tea every morning", "a"),
+            memory("The team decided to ship in May", "b"),
+            memory("Ben has a blue bike", "c"),
+            MemorySave { scope: secret.clone(), ..memory("Ana hides tea in the cellar", "d") },
+        ],
+    )
+    .await;
+    let here = [Scope::Agent, scope()];
+    assert_eq!(
+        recalled(&store, &here, "What tea does Ana drink?").await,
+        ["Ana drinks green tea every morning"]
+    );
+    assert_eq!(recalled(&store, &here, "whose bike is it?").await, ["Ben has a blue bike"]);
+    assert!(recalled(&store, &here, "how is the weather?").await.is_empty());
+    assert!(recalled(&store, &here, "").await.is_empty());
+    assert_eq!(recalled(&store, &[secret], "tea").await, ["Ana hides tea in the cellar"]);
+    assert!(recalled(&store, &[], "tea").await.is_empty());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_list_is_filtered_and_in_the_order_of_saving() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let about_ana = MemorySave { subject: Some("local/ana".to_owned()), ..memory("Drinks tea", "b") };
+    save(&store, vec![memory("Zebras are striped", "a"), about_ana, memory("Apples are red", "c")]).await;
+    let list = |filter: MemoryFilter| {
+        let store = store.clone();
+        async move {
+            let found = store.list(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap();
+            found.into_iter().map(|memory| memory.text).collect::<Vec<_>>()
+        }
+    };
+    let filter = || MemoryFilter { limit: 10, ..MemoryFilter::default() };
+    assert_eq!(list(filter()).await, ["Zebras are striped", "Drinks tea", "Apples are red"]);
+    assert_eq!(list(MemoryFilter { limit: 1, ..filter() }).await, ["Zebras are striped"]);
+    assert_eq!(
+        list(MemoryFilter { subject: Some("local/ana".to_owned()), ..filter() }).await,
+        ["Drinks tea"]
+    );
+    assert_eq!(
+        list(MemoryFilter { query: Some("red apple".to_owned()), ..filter() }).await,
+        ["Apples are red"]
+    );
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_question_behind_a_long_text_still_finds_its_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    save(&store, vec![memory("Anna likes green tea", "s1"), memory("The word9000 is unimportant", "s2")])
+        .await;
+    let pasted: String = (0..20_000).map(|n| format!("word{n} ")).collect();
+    let question = format!("{pasted}. What does Anna drink, tea?");
+    assert_eq!(recalled(&store, &[scope()], &question).await, ["Anna likes green tea"]);
+    store.close().await;
+}
+
+fn typed(who: &str, name: &str, subject: &str, text: &str) -> MemorySave {
+    let save = memory(text, text);
+    let by = Some(Author { id: format!("discord/{who}"), name: name.to_owned() });
+    MemorySave {
+        scope: Scope::Chat { platform: "discord".to_owned(), chat: "room".to_owned() },
+        subject: Some(format!("discord/{subject}")),
+        source: Source { model: TYPED_BY_MEMBER.to_owned(), by, ..save.source.clone() },
+        explicit: true,
+        ..save
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_said_of_themselves_is_read_by_them_wherever_it_was_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let own = |who: &str| [Reach::Own(format!("discord/{who}"))];
+    save(
+        &store,
+        vec![
+            typed("1", "Ana", "1", "I like tea"),
+            typed("2", "Ben", "2", "I like tea"),
+            typed("2", "Ben", "1", "Ana likes tea from China"),
+            memory("Tea is served at five", "a"),
+        ],
+    )
+    .await;
+    let check = async |store: &Store| {
+        assert_eq!(within(store, &own("1"), "tea?").await, ["I like tea"]);
+        assert_eq!(
+            within(store, &own("2"), "tea?").await,
+            ["I like tea"],
+            "the same of each is two memories"
+        );
+        assert!(within(store, &own("3"), "tea?").await.is_empty());
+        assert_eq!(within(store, &[Reach::All], "tea?").await.len(), 3);
+    };
+    check(&store).await;
+    store.close().await;
+    fs::remove_dir_all(dir.path().join("views")).unwrap();
+    let store = open(dir.path());
+    check(&store).await;
+    let filter = MemoryFilter { limit: 9, ..MemoryFilter::default() };
+    let of_ana = store.list(&AgentId::from("main"), &own("1"), filter).await.unwrap();
+    journal(&store, vec![Event::MemoryForgotten { id: of_ana[0].id.clone() }]).await;
+    store.settle().await.unwrap();
+    assert!(within(&store, &own("1"), "tea?").await.is_empty());
+    assert_eq!(within(&store, &own("2"), "tea?").await, ["I like tea"]);
+    assert!(store.verify().await.unwrap().ok, "no row is left over");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn ones_own_word_comes_before_what_another_member_says_of_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let group = [Scope::Chat { platform: "discord".to_owned(), chat: "room".to_owned() }];
+    save(
+        &store,
+        vec![
+            typed("1", "Ana", "1", "I am allergic to nuts"),
+            typed("2", "Ben", "1", "Ana is allergic to nuts, nuts and more nuts"),
+        ],
+    )
+    .await;
+    let found = recalled(&store, &group, "What is Ana allergic to, nuts?").await;
+    assert_eq!(found, ["I am allergic to nuts", "Ana is allergic to nuts, nuts and more nuts"]);
+    store.close().await;
+}

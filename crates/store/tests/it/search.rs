@@ -1,0 +1,220 @@
+//! The search index: neighbours, scopes, languages, words that are data.
+
+use std::fs;
+
+use crate::common::{Chat, at, channel, memory, open, scope};
+use cairn_core::event::{Event, NewRecord};
+use cairn_core::ids::Seq;
+use cairn_core::message::{Entry, Part};
+use cairn_core::ports::{Hit, HitKind, Journal, Query, Search};
+use cairn_store::Store;
+
+fn query(text: &str) -> Query {
+    Query {
+        channel: channel("main"),
+        text: text.to_owned(),
+        kind: None,
+        scopes: vec![scope()],
+        limit: 10,
+        settled: true,
+    }
+}
+
+async fn found(store: &Store, text: &str) -> Vec<String> {
+    store.search(query(text)).await.unwrap().into_iter().map(|hit| hit.text).collect()
+}
+
+#[tokio::test]
+async fn entries_summaries_and_memories_are_found_by_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("a", "I adopted a greyhound named Pixel", "Lovely!").await;
+    chat.turn("b", "the weather is fine", "It is.").await;
+    chat.compact(2, "Ana adopted a greyhound.", vec![memory("Ana has a greyhound", "s1/0")]).await;
+    let hits = store.search(query("greyhounds")).await.unwrap();
+    let kinds: Vec<HitKind> = hits.iter().map(|hit| hit.kind).collect();
+    for kind in [HitKind::Entry, HitKind::Summary, HitKind::Memory] {
+        assert!(kinds.contains(&kind), "{kinds:?}");
+        let only = store.search(Query { kind: Some(kind), ..query("greyhounds") }).await.unwrap();
+        assert!(!only.is_empty() && only.iter().all(|hit| hit.kind == kind));
+    }
+    let entry = hits.iter().find(|hit| hit.kind == HitKind::Entry).unwrap();
+    assert_eq!((entry.id.as_str(), entry.seq.unwrap().0), ("a", 1));
+    let no_scope = store.search(Query { scopes: Vec::new(), ..query("greyhounds") }).await.unwrap();
+    assert!(no_scope.iter().all(|hit| hit.kind != HitKind::Memory));
+    let elsewhere = store.search(Query { channel: channel("other"), ..query("greyhounds") }).await.unwrap();
+    assert!(elsewhere.iter().all(|hit| hit.kind == HitKind::Memory), "another channel's words stay there");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_answer_is_found_by_the_words_of_the_question_before_it_and_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("a", "Where did you spend the holidays?", "Lisbon").await;
+    assert!(found(&store, "holidays").await.contains(&"Lisbon".to_owned()));
+    store.close().await;
+    let store = open(dir.path());
+    let mut chat = Chat { store: store.clone(), ..chat };
+    chat.turn("b", "sounds sunny", "indeed, the trams were great").await;
+    let hits = found(&store, "trams").await;
+    assert!(
+        hits.contains(&"Lisbon".to_owned()),
+        "a later neighbour is added to what was indexed before: {hits:?}"
+    );
+    let lisbon = hits.iter().filter(|text| *text == "Lisbon").count();
+    assert_eq!(lisbon, 1, "and replaces it");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn quotations_are_not_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let turn = chat.turn("a", "the password of the shed is rhubarb", "noted").await;
+    let echo = Entry { quotes: true, ..chat.reply(&turn, "You said: the password of the shed is rhubarb") };
+    chat.append(vec![Event::EntryAdded { entry: echo }]).await;
+    assert!(found(&store, "rhubarb").await.iter().all(|text| !text.starts_with("You said")));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_query_is_data_not_syntax() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("a", "meet me at the harbour", "ok").await;
+    for text in ["harbour AND (", "\"harbour", "harbour~2 ^5 *:*", "place:x OR harbour", "+harbour -meet"] {
+        assert!(found(&store, text).await.contains(&"meet me at the harbour".to_owned()), "{text}");
+    }
+    assert!(found(&store, "").await.is_empty());
+    assert!(found(&store, "the of and").await.is_empty());
+    assert!(!found(&store, &"harbour ".repeat(100_000)).await.is_empty());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn words_in_scripts_without_gaps_and_dates_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("a", "我们明天去图书馆学习", "好").await;
+    chat.turn("b", "저는 학교에서 공부해요", "네").await;
+    assert!(found(&store, "图书馆").await.contains(&"我们明天去图书馆学习".to_owned()));
+    assert!(found(&store, "학교").await.contains(&"저는 학교에서 공부해요".to_owned()));
+    assert!(!found(&store, "1 January 2026").await.is_empty());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_person_named_in_the_question_comes_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    for (id, user) in [("a", "ben"), ("b", "caroline")] {
+        let turn = chat.accept(id, user, "I went to the art exhibition").await;
+        chat.secs += 20_000;
+        chat.start(&turn, &[id]).await;
+        chat.append(vec![Chat::end(&turn, cairn_core::ids::Seq(1))]).await;
+    }
+    let hits: Vec<Hit> = store.search(query("Did Caroline go to the exhibition?")).await.unwrap();
+    assert_eq!(hits[0].author.as_ref().unwrap().name, "caroline");
+    let hits: Vec<Hit> = store.search(query("Did Ben go to the exhibition?")).await.unwrap();
+    assert_eq!(hits[0].author.as_ref().unwrap().name, "ben");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_changed_memory_is_found_as_it_is_and_a_forgotten_one_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    chat.append(vec![Event::MemorySaved(memory("Ana plays the cello", "a"))]).await;
+    let id = store.search(query("cello")).await.unwrap()[0].id.clone();
+    let text = Some("Ana plays the viola".to_owned());
+    chat.append(vec![Event::MemoryEdited { id: id.as_str().into(), text, kind: None, importance: None }])
+        .await;
+    assert!(found(&store, "cello").await.is_empty());
+    assert_eq!(found(&store, "viola").await, ["Ana plays the viola"]);
+    chat.append(vec![Event::MemoryForgotten { id: id.as_str().into() }]).await;
+    assert!(found(&store, "viola").await.is_empty());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_damaged_or_deleted_index_is_made_anew_with_the_same_hits() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    for i in 0..30 {
+        chat.turn(&format!("m{i}"), &format!("tale {i} of the lighthouse"), "go on").await;
+        if i % 7 == 0 {
+            found(&store, "lighthouse").await;
+        }
+    }
+    let before = store.search(query("lighthouse tale 17")).await.unwrap();
+    assert!(before[0].text.contains("17"), "{before:?}");
+    store.close().await;
+    for damage in ["delete", "garble"] {
+        let index = dir.path().join("index");
+        if damage == "delete" {
+            fs::remove_dir_all(&index).unwrap();
+        } else {
+            for file in fs::read_dir(&index).unwrap().map(|file| file.unwrap().path()) {
+                if file.extension().is_some_and(|kind| kind == "idx" || kind == "term") {
+                    let mut bytes = fs::read(&file).unwrap();
+                    let middle = bytes.len() / 2;
+                    bytes[middle] ^= 0xff;
+                    fs::write(&file, bytes).unwrap();
+                }
+            }
+        }
+        let store = open(dir.path());
+        assert_eq!(store.search(query("lighthouse tale 17")).await.unwrap(), before, "{damage}");
+        store.close().await;
+    }
+}
+
+/// Enough that an index of it is not made in the blink of an eye.
+const MANY: u64 = 20_000;
+
+#[tokio::test]
+async fn an_index_that_is_being_made_answers_with_what_it_has_says_what_it_lacks_and_holds_up_no_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    let turn = chat.accept("a", "ana", "tell me about the lighthouse").await;
+    chat.start(&turn, &["a"]).await;
+    let first = chat.reply(&turn, "");
+    let entry = |n: u64| {
+        let text =
+            format!("tale {n} of the lighthouse, long and winding like the stairs that lead up to its lamp");
+        let entry = Entry { seq: Seq(first.seq.0 + n), parts: vec![Part::text(text)], ..first.clone() };
+        NewRecord { channel: Some(channel("main")), at: at(60), event: Event::EntryAdded { entry } }
+    };
+    store.append((0..MANY).map(entry).collect()).await.unwrap();
+    assert!(store.close().await);
+    fs::remove_dir_all(dir.path().join("index")).unwrap();
+
+    let store = open(dir.path());
+    let (_, lacks) = store.found(Query { settled: false, ..query("lighthouse") }).await.unwrap();
+    assert!(lacks > 0 && store.unindexed() > 0, "it has just begun");
+    assert!(store.close().await, "its thread has ended");
+
+    // It goes on from its last commit.
+    let store = open(dir.path());
+    let stats = store.stats().await.unwrap();
+    assert!(stats.indexed_n < stats.last_n, "the stop did not wait for all of it");
+    loop {
+        let (hits, lacks) = store.found(query("tale 19999")).await.unwrap();
+        if lacks == 0 {
+            assert!(hits[0].text.contains("tale 19999 "), "{hits:?}");
+            break;
+        }
+    }
+    assert_eq!(store.unindexed(), 0);
+    store.close().await;
+}

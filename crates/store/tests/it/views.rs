@@ -1,0 +1,235 @@
+//! What derives from the journal: made anew when it is gone or damaged, and the same then.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::common::{Chat, at, channel, memory, open, scope};
+use cairn_core::event::Event;
+use cairn_core::ids::{AgentId, Generation, Seq};
+use cairn_core::memory::{MemoryKind, Reach};
+use cairn_core::message::Author;
+use cairn_core::model::Usage;
+use cairn_core::ports::{Archive, Journal, MemoryFilter, MemoryStore, OutboxStore, RegistryStore};
+use cairn_core::registry::Standing;
+use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
+
+/// All that the views show, for comparison.
+async fn shown(store: &Store) -> String {
+    let agent = AgentId::from("main");
+    let filter = || MemoryFilter { limit: 100, ..MemoryFilter::default() };
+    let main = channel("main");
+    format!(
+        "{:#?}",
+        (
+            store.channels().await.unwrap(),
+            store.restore(&main).await.unwrap(),
+            store.entries(&main, Seq(1), Seq(99), 99).await.unwrap(),
+            store.list(&agent, &[Reach::All], filter()).await.unwrap(),
+            store.seen(&main, &"a".into()).await.unwrap(),
+            store.seen(&main, &"command".into()).await.unwrap(),
+            store.deliveries().await.unwrap(),
+            (store.registry().await.unwrap(), store.usage_day().await.unwrap()),
+        )
+    )
+}
+
+fn usage(input_tokens: u64) -> Usage {
+    Usage { input_tokens, output_tokens: 2, cached_tokens: 0, cache_write_tokens: 0 }
+}
+
+async fn lived_in(dir: &Path) -> String {
+    let store = open(dir);
+    let mut chat = Chat::new(&store, "main");
+    chat.turn("a", "I like green tea", "noted").await;
+    let turn = chat.turn("b", "my bike is blue", "nice").await;
+    chat.append(vec![Event::OutboxIntended {
+        id: "o1".into(),
+        turn,
+        seq: Seq(4),
+        note: None,
+        approval: None,
+        reply_to: None,
+        edits: None,
+        draft: false,
+    }])
+    .await;
+    chat.compact(2, "Tea.", vec![memory("Ana likes green tea", "s1/0"), memory("Ana has a bike", "s1/1")])
+        .await;
+    let saved = chat.append(vec![Event::MemorySaved(memory("The bike is blue", "t2/0"))]).await;
+    assert_eq!(saved.len(), 1);
+    let list = |store: Store| async move {
+        let filter = MemoryFilter { limit: 100, ..MemoryFilter::default() };
+        store.list(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap()
+    };
+    let memories = list(store.clone()).await;
+    assert_eq!(memories.len(), 3);
+    chat.append(vec![
+        Event::MemoryEdited {
+            id: memories[1].id.clone(),
+            text: Some("Ana has two bikes".to_owned()),
+            kind: Some(MemoryKind::Observation),
+            importance: None,
+        },
+        Event::MemoryForgotten { id: memories[2].id.clone() },
+        Event::MemoriesRecalled { ids: vec![memories[0].id.clone()], tokens: 9 },
+        Event::GenerationStarted { generation: Generation(2) },
+    ])
+    .await;
+    let caller = Author { id: "discord/1".to_owned(), name: "ana".to_owned() };
+    chat.append(vec![
+        Event::CommandTaken { message: "command".into(), command: "new".to_owned(), caller: caller.clone() },
+        Event::MessageRefused { message: "refused".into() },
+        Event::UsageSpent { model: "small".to_owned(), usage: usage(30) },
+        Event::PairingRequested { user: caller, chat: "7".to_owned(), code: "KIWI-42".to_owned() },
+    ])
+    .await;
+    chat.accept("c", "ana", "and now?").await;
+    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    let before = shown(&store).await;
+    store.close().await;
+    before
+}
+
+#[tokio::test]
+async fn views_made_anew_show_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = lived_in(dir.path()).await;
+    assert!(before.contains("Ana has two bikes") && !before.contains("The bike is blue"));
+    fs::remove_dir_all(dir.path().join("views")).unwrap();
+    fs::remove_dir_all(dir.path().join("index")).unwrap();
+    let store = open(dir.path());
+    assert_eq!(shown(&store).await, before);
+    store.close().await;
+    let report = rebuild_dir(StoreOptions::new(dir.path())).await.unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    assert_eq!((report.channels, report.memories), (1, 2));
+    let store = open(dir.path());
+    assert_eq!(shown(&store).await, before);
+    assert_eq!(store.verify().await.unwrap(), report);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn pairings_moves_and_usage_are_kept_whether_or_not_they_belong_to_a_channel() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    assert_eq!(store.registry().await.unwrap(), Default::default());
+    assert_eq!(store.usage_day().await.unwrap(), Default::default());
+    let mut chat = Chat::new(&store, "main");
+    let user = Author { id: "telegram/5".to_owned(), name: "ana".to_owned() };
+    let without_channel = |secs, event| cairn_core::event::NewRecord { channel: None, at: at(secs), event };
+    let code = "KIWI-42".to_owned();
+    let moved =
+        Event::ChatMigrated { platform: "telegram".to_owned(), from: "1".to_owned(), to: "2".to_owned() };
+    let records = vec![
+        without_channel(1, Event::PairingRequested { user, chat: "5".to_owned(), code }),
+        without_channel(2, Event::PairingApproved { user: "telegram/5".to_owned() }),
+        without_channel(3, moved),
+        without_channel(4, Event::UsageSpent { model: "small".to_owned(), usage: usage(7) }),
+    ];
+    store.append(records).await.unwrap();
+    let model = "main".to_owned();
+    chat.append(vec![Event::UsageReported { model, estimated: 9, usage: usage(10), disbelieved: None }])
+        .await;
+    let check = async |store: &Store| {
+        let registry = store.registry().await.unwrap();
+        assert_eq!(registry.standing("telegram/5", at(9)), Standing::Paired);
+        assert_eq!(registry.home_of("telegram", "2"), "1");
+        let day = store.usage_day().await.unwrap();
+        assert_eq!((day.models["small"], day.models["main"]), (usage(7), usage(10)));
+    };
+    check(&store).await;
+    store.close().await;
+    rebuild_dir(StoreOptions::new(dir.path())).await.unwrap();
+    let store = open(dir.path());
+    check(&store).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_flipped_bit_anywhere_in_sled_is_noticed_or_without_effect() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = lived_in(dir.path()).await;
+    let file = dir.path().join("views").join("db");
+    let len = file.metadata().unwrap().len();
+    let kept = fs::read(&file).unwrap();
+    let last_used = kept.iter().rposition(|byte| *byte != 0).unwrap() as u64;
+    for step in 0..12 {
+        let offset = last_used * step / 12 + step;
+        let views = dir.path().join("views");
+        fs::write(&file, &kept).unwrap();
+        let handle = OpenOptions::new().read(true).write(true).open(&file).unwrap();
+        let mut byte = [0];
+        handle.read_exact_at(&mut byte, offset.min(len - 1)).unwrap();
+        handle.write_all_at(&[byte[0] ^ 0x10], offset.min(len - 1)).unwrap();
+        drop(handle);
+        let store = open(dir.path());
+        assert_eq!(shown(&store).await, before, "bit flipped at {offset}");
+        store.close().await;
+        assert!(views.exists());
+    }
+}
+
+#[tokio::test]
+async fn a_sled_that_does_not_open_is_moved_aside_and_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = lived_in(dir.path()).await;
+    fs::write(dir.path().join("views").join("conf"), "not a configuration").unwrap();
+    let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
+    assert!(!report.ok);
+    let store = open(dir.path());
+    assert_eq!(shown(&store).await, before);
+    store.close().await;
+    assert!(dir.path().join("views.damaged").exists());
+}
+
+#[tokio::test]
+async fn a_half_made_snapshot_does_not_stop_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = lived_in(dir.path()).await;
+    let torn = dir.path().join("views").join("snap.00000000000000FF.generating");
+    fs::write(&torn, "torn").unwrap();
+    let store = open(dir.path());
+    assert!(!torn.exists());
+    assert!(!dir.path().join("views.damaged").exists());
+    assert_eq!(shown(&store).await, before);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_copy_taken_from_a_running_store_opens_with_all_that_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut chat = Chat::new(&store, "main");
+    for i in 0..20 {
+        chat.turn(&format!("m{i}"), "a message", "a reply").await;
+    }
+    // As after a kill: sled has flushed at most a part of it.
+    copy_dir(dir.path(), copy.path());
+    let reopened = open(copy.path());
+    assert_eq!(reopened.restore(&channel("main")).await.unwrap().unwrap(), chat.state);
+    let report = reopened.verify().await.unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    reopened.close().await;
+    store.close().await;
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            fs::create_dir_all(&target).unwrap();
+            copy_dir(&entry.path(), &target);
+        } else {
+            // The store goes on meanwhile: a file that has gone since it was listed is one that a kill would not have left.
+            match fs::copy(entry.path(), target) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                copied => assert!(copied.is_ok(), "{copied:?}"),
+            }
+        }
+    }
+}
