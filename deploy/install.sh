@@ -67,12 +67,13 @@ unit_text() { sed "s#/usr/bin/cairn#$bin#" "$here/cairn.service"; }
 is_running_systemd() { [ -z "$destdir" ] && [ -d /run/systemd/system ] && command -v systemctl >/dev/null; }
 has_systemd() { [ -n "$destdir" ] || [ -d /run/systemd/system ] || [ -d /etc/systemd/system ]; }
 
-make_group() {
+make_user() {
     if command -v systemd-sysusers >/dev/null; then
         systemd-sysusers /etc/sysusers.d/cairn.conf
-    elif ! getent group cairn >/dev/null; then
-        groupadd --system cairn
+        return
     fi
+    getent group cairn >/dev/null || groupadd --system cairn
+    getent passwd cairn >/dev/null || useradd --system --gid cairn --home-dir / --no-create-home --shell /usr/sbin/nologin cairn
 }
 
 bin=$prefix/bin/cairn
@@ -101,7 +102,7 @@ uninstall() {
     step "remove completions" rm -f "$destdir$bash_completion" "$destdir$zsh_completion" "$destdir$fish_completion"
     step "remove the pages for man" remove_pages
     step "remove $share/cairn" rm -rf "$destdir$share/cairn"
-    printf 'Kept: /etc/cairn, the state in /var/lib/cairn, the group cairn, drop-ins of the unit.\n'
+    printf 'Kept: /etc/cairn, the state in /var/lib/cairn, the user and the group cairn, drop-ins of the unit.\n'
 }
 
 remove_pages() { rm -f "$destdir$man/cairn.1" "$destdir$man"/cairn-*.1; }
@@ -150,10 +151,10 @@ else
 fi
 
 if has_systemd; then
-    step "name the operators' group in $sysusers" put 644 "$here/cairn.sysusers" "$destdir$sysusers"
+    step "name the service's user and group in $sysusers" put 644 "$here/cairn.sysusers" "$destdir$sysusers"
     step "put the unit to $unit" print_to "$destdir$unit" unit_text
     if is_running_systemd; then
-        step "make the group cairn" make_group
+        step "make the user and the group cairn" make_user
         step "have systemd read the unit" systemctl daemon-reload
         step "restart the service, if it runs" systemctl try-restart cairn.service
     fi
@@ -169,6 +170,6 @@ else
     cat <<END
 
 There is no systemd here, so no unit was put. Have your init run this as a user of its own:
-  STATE_DIRECTORY=/var/lib/cairn CONFIGURATION_DIRECTORY=/etc/cairn $bin run
+  MALLOC_ARENA_MAX=2 STATE_DIRECTORY=/var/lib/cairn CONFIGURATION_DIRECTORY=/etc/cairn $bin run
 END
 fi

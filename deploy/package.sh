@@ -36,7 +36,7 @@ gzip -9n "$parts"/man/*.1
 version=$("$binary" --version | sed 's/^cairn //')
 {
     printf 'cairn (%s-1) stable; urgency=medium\n\n' "$version"
-    printf '  * See /usr/share/doc/cairn/README.md, "Changelog".\n\n'
+    printf '  * See /usr/share/doc/cairn/CHANGELOG.md.\n\n'
     printf ' -- The Cairn developers <cairn@example.org>  %s\n' "$(LC_ALL=C date -u '+%a, %d %b %Y %H:%M:%S +0000')"
 } >"$parts/changelog"
 

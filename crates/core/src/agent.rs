@@ -94,7 +94,7 @@ impl WindowSource {
     }
 }
 
-/// Largest output reserve when `max_output_tokens` is not set (CONTRACT.md).
+/// Largest output reserve when `max_output_tokens` is not set.
 pub const OUTPUT_RESERVE_MAX: u64 = 32_000;
 
 impl WindowSize {

@@ -171,7 +171,7 @@ pub struct BadChannel {
 /// The platform of channels that are reached over the socket and the command line.
 pub const LOCAL_PLATFORM: &str = "local";
 
-/// Longest bare local channel name, in characters (CONTRACT.md).
+/// Longest bare local channel name, in characters.
 pub const LOCAL_NAME_MAX: usize = 64;
 
 impl ChannelId {

@@ -2,8 +2,8 @@
 
 use cairn_core::window::Region;
 
-use crate::cli::text::{counted, grouped};
 use crate::records::ContextRecord;
+use crate::text::{counted, grouped};
 
 /// The regions of the bar, in the order of the window: name and sign.
 pub(crate) const REGIONS: [(&str, char); 6] =

@@ -2,7 +2,6 @@
 
 pub mod adapters;
 pub mod admin;
-pub mod arenas;
 mod bar;
 pub mod cli;
 pub mod clock;
@@ -21,5 +20,6 @@ pub mod service;
 pub mod socket;
 pub mod systemd;
 pub mod telemetry;
+mod text;
 pub mod toolshed;
 pub mod wiring;

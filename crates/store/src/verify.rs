@@ -18,7 +18,7 @@ use crate::store::{Layout, Store};
 use crate::views::db::{Check, Db};
 use crate::views::{shown, threads};
 
-/// What `cairn store verify` shows (CONTRACT.md).
+/// What `cairn store verify` shows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VerifyReport {
     pub ok: bool,

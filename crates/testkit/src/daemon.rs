@@ -48,6 +48,8 @@ impl Daemon {
     ) -> io::Result<Self> {
         let mut command = Command::new(cairn);
         command.arg("run").arg("--state").arg(state).env("NOTIFY_SOCKET", &systemd.path);
+        // As the unit has it.
+        command.env("MALLOC_ARENA_MAX", "2");
         command.envs(vars.iter().copied());
         command.env_remove("RUNTIME_DIRECTORY").stdin(Stdio::null()).kill_on_drop(true);
         command

@@ -21,7 +21,7 @@ use crate::failure;
 use crate::models::{NO_ROOM, told};
 use crate::shared::Shared;
 
-/// Tries after a context overflow (DESIGN.md).
+/// Tries after a context overflow (`docs/design/models.md`).
 const OVERFLOW_RETRIES: u32 = 3;
 
 /// After an overflow the request is made to fit this share of what was refused.

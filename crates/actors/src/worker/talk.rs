@@ -15,7 +15,7 @@ use crate::cell::Cell;
 use crate::channel::ChannelMsg;
 use crate::figures;
 
-/// Most model calls of one talk (DESIGN.md).
+/// Most model calls of one talk (`docs/design/compaction.md`).
 const ROUNDS_MAX: u32 = 10;
 
 /// Characters of a rejected summary that its author is shown again.

@@ -233,9 +233,12 @@ fn bound(summary: &mut Summary, item_tokens: u64) {
         let cut = fit(&summary.text, keeps);
         if list * 5 <= item_tokens && cut.len() < summary.text.len() {
             summary.text = cut;
-        } else if summary.identifiers.pop().is_none() {
+        } else if summary.identifiers.is_empty() {
             // No item is so small that it holds a head and a word.
             break;
+        } else {
+            // The oldest, as where they compete for the room of a draft.
+            summary.identifiers.remove(0);
         }
         summary.tokens = summary_tokens(summary);
     }

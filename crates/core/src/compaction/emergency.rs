@@ -143,9 +143,11 @@ fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Ma
 fn quoted(entries: &[Arc<Entry>], budget: u32) -> Vec<DigestLine> {
     let mut lines = digest(entries, budget);
     if let (true, Some(last)) = (lines.is_empty(), entries.last()) {
-        let gist = gist(entries, budget.max(DIGEST_FLOOR as u32));
-        let text = gist.unwrap_or_else(|| format!("{} messages without words of people", entries.len()));
-        lines.push(DigestLine { seq: last.seq, text });
+        let none = || DigestLine {
+            seq: last.seq,
+            text: format!("{} messages without words of people", entries.len()),
+        };
+        lines.push(gist(entries, budget.max(DIGEST_FLOOR as u32)).unwrap_or_else(none));
     }
     lines
 }

@@ -15,7 +15,7 @@ use crate::settings::IdentifierPolicy;
 use crate::summary::{MADE_BY_DIGEST, StackSizes, Summary};
 use crate::window::cut_middle;
 
-/// Share of its source that a digest takes: where evidence and answers were measured (FIELD.md).
+/// Share of its source that a digest takes: where evidence and answers were measured (`docs/design/figures.md`, "Digests").
 const DIGEST_SHARE: f64 = 0.2;
 
 /// Share of a summary's room that the list of identifiers may take beside it.
@@ -142,7 +142,7 @@ fn entries_draft(
     let budget = digest_budget(agent, sizes, entry_tokens(rest));
     let text = render(&digest(rest, budget));
     let text = match (text.is_empty(), done) {
-        (true, None) => gist(rest, budget)
+        (true, None) => gist(rest, budget).map(|line| line.text)
             .unwrap_or_else(|| format!("{} messages without words worth keeping.", entries.len())),
         (_, done) => added_to(done.map(|done| done.text.as_str()), &text),
     };

@@ -38,7 +38,7 @@ pub(super) const BACKOFF_MAX: Duration = Duration::from_mins(5);
 /// First and longest pause after failed runs that can wait: what a model makes badly time and again costs little.
 const DEFERRED: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(1));
 
-/// Closed turns at the newest end that no run takes, however large they are (CONTRACT.md, `reserve_ratio`).
+/// Closed turns at the newest end that no run takes, however large they are (`reserve_ratio`).
 const RESERVED_TURNS: usize = 2;
 
 /// Closed turns at the newest end that stay when somebody asks for a compaction.

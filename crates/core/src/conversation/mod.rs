@@ -39,10 +39,10 @@ pub use apply::FoldError;
 pub use places::Place;
 pub use undo::{UndoError, Undone, undo};
 
-/// How many ends of runs are kept for `cairn context` (CONTRACT.md).
+/// How many ends of runs are kept for `cairn context`.
 pub const OUTCOMES_KEPT: usize = 20;
 
-/// Unclean stops in a row, with no turn finished in between, after which an open turn is given up (DESIGN.md).
+/// Unclean stops in a row, with no turn finished in between, after which an open turn is given up (`docs/design/models.md`).
 pub const MAX_INTERRUPTIONS: u32 = 3;
 
 /// A message that is older than this when it is answered was told after the fact.

@@ -52,7 +52,7 @@ pub fn digest(entries: &[Arc<Entry>], budget_tokens: u32) -> Vec<DigestLine> {
 
 /// What is left to say where no line fits the budget: the newest words of a person, cut in their middle. `None` when
 /// nobody said a word.
-pub fn gist(entries: &[Arc<Entry>], budget_tokens: u32) -> Option<String> {
+pub fn gist(entries: &[Arc<Entry>], budget_tokens: u32) -> Option<DigestLine> {
     let is_said = |entry: &&Arc<Entry>| {
         entry.role == Role::User && !entry.is_deleted() && entry.text().chars().any(char::is_alphanumeric)
     };
@@ -60,7 +60,7 @@ pub fn gist(entries: &[Arc<Entry>], budget_tokens: u32) -> Option<String> {
     let text = newest.text().split_whitespace().collect::<Vec<_>>().join(" ");
     let share = f64::from(budget_tokens.max(GIST_MIN)) / f64::from(estimate(&text).max(1));
     let cut = cut_middle(&text, share).split_whitespace().collect::<Vec<_>>().join(" ");
-    Some(format!("{}: {cut}", speaker(newest)))
+    Some(DigestLine { seq: newest.seq, text: format!("{}: {cut}", speaker(newest)) })
 }
 
 /// Fewest tokens of a gist.

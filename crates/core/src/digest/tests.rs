@@ -178,8 +178,11 @@ proptest! {
 fn where_no_line_fits_the_newest_words_of_a_person_are_left() {
     let long = "a solo trip to Spain and what was learned the hard way there ".repeat(20);
     let said = |seq, name, text: &str| entry(seq, Role::User, name, "2026-11-02T09:00:00Z", text);
-    let entries = [said(1, "Anna", "hi"), said(2, "Ben", &long)];
-    let gist = gist(&entries, 24).unwrap();
+    let reply = entry(3, Role::Assistant, "", "2026-11-02T09:00:00Z", "Yes.");
+    let entries = [said(1, "Anna", "hi"), said(2, "Ben", &long), reply];
+    let DigestLine { seq, text: gist } = gist(&entries, 24).unwrap();
+    // Who deletes that message takes the line along.
+    assert_eq!(seq.0, 2);
     assert!(gist.starts_with("Ben: a solo trip") && gist.contains("[...truncated...]"), "{gist}");
     assert!(estimate(&gist) < 60, "{gist}");
     assert_eq!(super::gist(&[said(1, "Anna", "...")], 24), None);

@@ -155,7 +155,7 @@ async fn no_such_method(method: Method, uri: Uri) -> ApiError {
         axum::http::StatusCode::METHOD_NOT_ALLOWED,
         "no_such_method",
         format!("{} does not take {method}", uri.path()),
-        "README.md lists the calls",
+        "docs/src/http-api.md lists the calls",
     )
 }
 

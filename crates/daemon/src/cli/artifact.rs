@@ -5,10 +5,11 @@ use clap::Subcommand;
 use super::client::{encode, with_params};
 use super::connect::{Surroundings, channel_path};
 use super::failure::Failure;
+use super::global::{ChannelArg, Global};
 use super::table::Table;
-use super::text::{day, grouped, minute, plain};
-use super::{ChannelArg, Global, out, values};
+use super::{out, values};
 use crate::records::{ArtifactPage, ArtifactRecord};
+use crate::text::{day, grouped, minute, plain};
 
 /// Subcommands of `artifact`.
 #[derive(Debug, Subcommand)]
@@ -50,7 +51,7 @@ Looking at one does not count as reading it: it expires all the same.")]
 
 /// `cairn artifact …`.
 pub(crate) async fn artifact(global: Global, command: ArtifactCommand) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     match command {
         ArtifactCommand::List { channel } => list(&surroundings, &global, &channel.channel).await,
         ArtifactCommand::Show { channel, id, from, count, offset } => {

@@ -9,10 +9,11 @@ use serde_json::json;
 
 use super::connect::{Surroundings, store_failure};
 use super::failure::Failure;
-use super::text::{counted, grouped, plain};
-use super::{Global, out};
+use super::global::Global;
+use super::out;
 use crate::admin::backup_error;
 use crate::clock::SystemClock;
+use crate::text::{counted, grouped, plain};
 use crate::wiring;
 
 /// Arguments of `store backup`.
@@ -56,7 +57,7 @@ pub(crate) struct RestoreArgs {
 /// `cairn store backup`.
 pub(crate) async fn backup(global: &Global, args: BackupArgs) -> Result<(), Failure> {
     let dir = absolute(&args.dir)?;
-    let surroundings = Surroundings::load(global)?;
+    let surroundings = Surroundings::load(global).await?;
     let report: BackupReport = match surroundings.running().await {
         Some(client) => {
             let report: BackupReport = client.post("/v1/store/backup", &json!({ "dir": dir })).await?;
@@ -99,7 +100,7 @@ async fn alone(surroundings: &Surroundings, dir: PathBuf) -> Result<BackupReport
 /// `cairn store restore`.
 pub(crate) async fn restore(global: &Global, args: RestoreArgs) -> Result<(), Failure> {
     let dir = absolute(&args.dir)?;
-    let surroundings = Surroundings::load(global)?;
+    let surroundings = Surroundings::configured(global)?;
     let state = surroundings.state.path;
     let report = restore_dir(dir, state, args.force, SystemClock.now()).await.map_err(failure)?;
     if global.json { out::json(&report) } else { out::raw(drawn_restore(&report).as_bytes()) }

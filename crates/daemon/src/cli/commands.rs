@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::connect::{Surroundings, channel_path};
 use super::failure::Failure;
-use super::text::{counted, grouped, plain};
-use super::{ChannelArg, Global, exit, out};
+use super::global::{ChannelArg, Global};
+use super::{exit, out};
 use crate::records::{CompactRecord, NewGenerationRecord, RoomRecord};
+use crate::text::{counted, grouped, plain};
 
 /// Arguments of `compact`.
 #[derive(Debug, Args)]
@@ -49,7 +50,7 @@ pub(crate) struct NewArgs {
 
 /// `cairn compact`.
 pub(crate) async fn compact(global: Global, args: CompactArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let channel = surroundings.channel(&args.channel.channel, None)?;
     let session = surroundings.changing_what_is_there().await?;
     let wait = args.wait || session.is_inside();
@@ -106,14 +107,14 @@ pub(crate) fn told_end(end: &Outcome) -> String {
         grouped(end.duration_ms),
     );
     if let Some(reason) = &end.reason {
-        text.push_str(&format!(" ({})", super::text::one_line(reason)));
+        text.push_str(&format!(" ({})", crate::text::one_line(reason)));
     }
     text
 }
 
 /// `cairn new`.
 pub(crate) async fn new(global: Global, args: NewArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let channel = surroundings.channel(&args.channel.channel, None)?;
     let session = surroundings.changing_what_is_there().await?;
     let path = channel_path(&channel, "new");

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::connect::Surroundings;
 use super::failure::Failure;
-use super::{Global, out, who};
+use super::global::Global;
+use super::{out, who};
 use crate::admin::ServerRecord;
 use crate::config::{Config, Loaded, ProcessEnvironment, state_dir};
 use crate::toolshed::KnownTools;
@@ -115,7 +116,10 @@ async fn approved_servers(global: &Global, loaded: &Loaded) -> Result<Vec<Server
         }
         // Opening it would leave files that its owner cannot read.
         if let Some(owner) = who::other_owner(&state.path) {
-            return Err(Failure::failed(format!("no daemon runs, and the state belongs to {owner}"), ""));
+            return Err(Failure::failed(
+                format!("no daemon runs, and the state belongs to the user {owner}"),
+                "",
+            ));
         }
     }
     let session = surroundings.reading().await?;

@@ -11,14 +11,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::client::{Client, encode};
 use super::failure::Failure;
-use super::fault::Fault;
-use super::{Global, exit, out, who};
+use super::global::Global;
+use super::{exit, out, who};
+use crate::admin::StatusRecord;
 use crate::config::{
     Config, ConfigError, Environment, Live, Loaded, LogFormat, Problem, ProcessEnvironment, StateDir,
     check_socket, sockets_to_try, state_dir,
 };
 use crate::socket::Home;
 use crate::telemetry;
+use crate::text::one_line;
 use crate::wiring::{self, Daemon, Reader, StartError, Tools};
 
 /// How long a daemon may take to say who it is before it is passed over.
@@ -37,7 +39,14 @@ pub(crate) struct Surroundings {
     pub(crate) env: Arc<dyn Environment>,
     tools: Tools,
     /// The configuration is wrong: the built-in defaults stand in for it, and only a running daemon may be asked.
-    fault: Option<Arc<Fault>>,
+    fault: Option<Fault>,
+}
+
+/// A configuration that is wrong while a daemon runs.
+struct Fault {
+    error: ConfigError,
+    /// The daemon's agents; the first is the default one.
+    agents: Vec<AgentId>,
 }
 
 /// A way to a daemon, and what must be closed after it.
@@ -53,28 +62,34 @@ enum Inside {
 }
 
 impl Surroundings {
-    /// Reads configuration and environment.
-    pub(crate) fn load(global: &Global) -> Result<Self, Failure> {
-        if let Some(fault) = &global.fault {
-            return Ok(Self { fault: Some(Arc::clone(fault)), ..Self::without_config(global)? });
-        }
-        let env: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
-        let (loaded, state) = match &global.known {
-            Some(known) => (known.loaded.clone()?, known.state.clone()),
-            None => {
-                let loaded = Config::load(global.config.as_deref(), env.as_ref())?;
-                (Arc::new(loaded), state_dir(global.state.as_deref(), env.as_ref())?)
+    /// Reads configuration and environment, for a command that a running daemon can carry out. Where the configuration is
+    /// wrong and a daemon answers, the command warns and goes on: the daemon has a configuration of its own.
+    pub(crate) async fn load(global: &Global) -> Result<Self, Failure> {
+        let error = match Config::load(global.config.as_deref(), &ProcessEnvironment) {
+            Ok(loaded) => {
+                let state = state_dir(global.state.as_deref(), &ProcessEnvironment)?;
+                return Ok(Self::of(loaded, state, global));
             }
+            Err(error) => error,
         };
-        Ok(Self { loaded, state, env, tools: global.tools.clone(), fault: None })
+        let Ok(without) = Self::without_config(global) else { return Err(error.into()) };
+        let Some(agents) = without.agents_of_the_daemon().await else { return Err(error.into()) };
+        out::note(&warning(&error));
+        Ok(Self { fault: Some(Fault { error, agents }), ..without })
+    }
+
+    /// The same for a command that needs the configuration itself, whether or not a daemon runs.
+    pub(crate) fn configured(global: &Global) -> Result<Self, Failure> {
+        let loaded = Config::load(global.config.as_deref(), &ProcessEnvironment)?;
+        let state = state_dir(global.state.as_deref(), &ProcessEnvironment)?;
+        Ok(Self::of(loaded, state, global))
     }
 
     /// The same where the configuration is none of the command's business.
     pub(crate) fn without_config(global: &Global) -> Result<Self, Failure> {
-        let env: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
-        let loaded = Config::built_in(env.as_ref())?;
-        let state = state_dir(global.state.as_deref(), env.as_ref())?;
-        Ok(Self { loaded: Arc::new(loaded), state, env, tools: global.tools.clone(), fault: None })
+        let loaded = Config::built_in(&ProcessEnvironment)?;
+        let state = state_dir(global.state.as_deref(), &ProcessEnvironment)?;
+        Ok(Self::of(loaded, state, global))
     }
 
     /// A way to read: a running daemon, or the store itself.
@@ -134,9 +149,23 @@ impl Surroundings {
         Ok(Session { client: Client::Embedded(router), inside: Inside::Nothing })
     }
 
-    /// Whether a command may do without a daemon: not by a configuration that is wrong.
+    /// Whether a command may open the state itself, without a daemon: not by a configuration that is wrong, and not as root
+    /// where the state is another's, who could not read what root leaves there.
     pub(crate) fn may_do_without(&self) -> Result<(), Failure> {
-        self.fault.as_ref().map_or(Ok(()), |fault| Err(fault.failure()))
+        if let Some(fault) = &self.fault {
+            return Err(fault.error.clone().into());
+        }
+        let dir = &self.state.path;
+        match who::other_owner(dir).filter(|_| dir.is_dir() && rustix::process::geteuid().is_root()) {
+            None => Ok(()),
+            Some(owner) => Err(of_another(
+                &owner,
+                format!(
+                    "the state in {} belongs to the user {owner}, who could not read files of root's",
+                    dir.display()
+                ),
+            )),
+        }
     }
 
     /// Configuration and state from what has been read already.
@@ -167,6 +196,11 @@ impl Surroundings {
             Some(fault) => fault.agents.clone(),
             None => self.loaded.config.agents.iter().map(|agent| agent.id.clone()).collect(),
         }
+    }
+
+    async fn agents_of_the_daemon(&self) -> Option<Vec<AgentId>> {
+        let status = self.running().await?.get::<StatusRecord>("/v1/status").await.ok()?;
+        Some(status.agents.into_iter().map(|agent| agent.id).collect())
     }
 
     async fn patiently(
@@ -315,6 +349,29 @@ impl From<StartError> for Failure {
     }
 }
 
+fn warning(error: &ConfigError) -> String {
+    let told = error.problems.first().map(|problem| {
+        let place = problem.place.as_ref();
+        let place = place.map(|at| format!("{}:{}:{}: ", at.file.display(), at.line, at.column));
+        format!("{}{}", place.unwrap_or_default(), one_line(&problem.message))
+    });
+    let more = match error.problems.len() {
+        0 | 1 => String::new(),
+        n => format!(" (and {} more)", n - 1),
+    };
+    let told = told.unwrap_or_default();
+    format!("warning: {told}{more}; the running daemon is asked all the same; mend it before the next start")
+}
+
+/// The state belongs to somebody else, and no daemon that may be asked runs.
+fn of_another(owner: &str, message: String) -> Failure {
+    let hint = format!(
+        "give the command as that user: {}; or be put into the group of the daemon and ask it while it runs",
+        who::sudo(owner, "…")
+    );
+    Failure::failed(message, hint)
+}
+
 /// What the system says where somebody has no right.
 const DENIED: &str = "Permission denied";
 
@@ -323,9 +380,9 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
         && message.contains(DENIED)
         && let Some(owner) = who::other_owner(Path::new(path))
     {
-        return Failure::failed(
-            format!("you may not read the state; it belongs to {owner} ({error})"),
-            "use sudo, or ask to be put into its group",
+        return of_another(
+            &owner,
+            format!("you may not read the state; it belongs to the user {owner} ({error})"),
         );
     }
     let (code, hint) = match &error {

@@ -5,7 +5,8 @@ use clap::Args;
 use super::connect::{Surroundings, channel_path};
 use super::draw;
 use super::failure::Failure;
-use super::{ChannelArg, Global, out};
+use super::global::{ChannelArg, Global};
+use super::out;
 use crate::records::ContextRecord;
 
 /// Arguments of `context`.
@@ -25,7 +26,7 @@ pub(crate) struct ContextArgs {
 
 /// `cairn context`.
 pub(crate) async fn context(global: Global, args: ContextArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let channel = surroundings.channel(&args.channel.channel, None)?;
     let session = surroundings.reading().await?;
     let record = session.client.get::<ContextRecord>(&channel_path(&channel, "context")).await;

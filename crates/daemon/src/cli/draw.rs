@@ -5,9 +5,9 @@ use cairn_core::tier::Tier;
 use console::{Style, style};
 
 use super::commands::told_end;
-use super::text::{counted, cut, day, grouped, minute, one_line, percent};
 use crate::bar::{self, REGIONS, amounts};
 use crate::records::{ContextRecord, MarkerRecord, SummaryRecord};
+use crate::text::{counted, cut, day, grouped, minute, one_line, percent};
 
 /// Outcomes that are drawn; `--json` has all.
 const OUTCOMES_DRAWN: usize = 5;

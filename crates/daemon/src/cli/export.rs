@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::client::{Client, with_params};
 use super::connect::channel_path;
 use super::failure::Failure;
-use super::text::{counted, day};
 use crate::records::EntryRecord;
+use crate::text::{counted, day};
 
 const PAGE: usize = 10_000;
 

@@ -1,12 +1,10 @@
 //! Why a command failed: what is printed, and the exit code.
 
-use std::process::ExitCode;
-
 use axum::http::StatusCode;
 use cairn_core::ports::StoreError;
 use cairn_platforms::local::{ApiError, ErrorDetail};
 
-use super::{exit, out};
+use super::exit;
 
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -47,21 +45,6 @@ impl Failure {
             _ => exit::FAILED,
         };
         Self::Said { code, message: detail.message, hint: detail.hint }
-    }
-
-    /// Prints the failure and returns its exit code.
-    pub(crate) fn report(self) -> ExitCode {
-        match self {
-            Self::Said { code, message, hint } => {
-                out::note(&format!("error: {message}"));
-                if !hint.is_empty() {
-                    out::note(&format!("hint: {hint}"));
-                }
-                ExitCode::from(code)
-            }
-            Self::Silent(code) => ExitCode::from(code),
-            Self::OutputClosed => ExitCode::from(exit::DONE),
-        }
     }
 }
 

@@ -14,10 +14,11 @@ use serde::Serialize;
 use super::client::{CallError, Client};
 use super::connect::{Surroundings, quiet_log, same_dir, store_failure};
 use super::failure::Failure;
-use super::text::{counted, grouped};
-use super::{Global, exit, out};
+use super::global::Global;
+use super::{exit, out};
 use crate::admin::{ErasuresRecord, ForgetRecord, ForgetRequest, StatusRecord};
 use crate::clock::SystemClock;
+use crate::text::{counted, grouped};
 use crate::wiring::store_options;
 
 /// How often the daemon is asked whether it is done.
@@ -76,10 +77,13 @@ struct Told<'a> {
 pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<(), Failure> {
     let user = check_person(&args.user).map_err(|error| Failure::usage(error.to_string(), ""))?;
     quiet_log()?;
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::configured(&global)?;
     let running = surroundings.running().await;
     if running.is_none() && !surroundings.state.is_there() {
         return Err(nobody(user));
+    }
+    if running.is_none() {
+        surroundings.may_do_without()?;
     }
     let options = store_options(&surroundings.loaded.config, &surroundings.state);
     if args.dry_run || !args.yes {
@@ -91,7 +95,8 @@ pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<
     }
     let erasure = match running {
         Some(client) => {
-            let options = is_own(&client, &surroundings).await.then_some(options);
+            let own = is_own(&client, &surroundings).await && surroundings.may_do_without().is_ok();
+            let options = own.then_some(options);
             by_daemon(&surroundings, &client, options, user).await?
         }
         None => erase(&options, user, false).await?,

@@ -11,10 +11,11 @@ use serde_json::json;
 use super::client::encode;
 use super::connect::{Session, Surroundings};
 use super::failure::Failure;
+use super::global::Global;
+use super::out;
 use super::table::Table;
-use super::text::{counted, one_line, plain};
-use super::{Global, out};
 use crate::admin::{ServerRecord, ServerView};
+use crate::text::{counted, one_line, plain};
 
 /// Subcommands of `mcp`.
 #[derive(Debug, Subcommand)]
@@ -71,7 +72,7 @@ pub(crate) struct ApproveArgs {
 
 /// `cairn mcp …`.
 pub(crate) async fn mcp(global: Global, command: McpCommand) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     match command {
         McpCommand::List => list(&surroundings, &global).await,
         McpCommand::Show { id } => {

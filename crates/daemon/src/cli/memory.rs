@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use super::client::{Client, encode, with_params};
 use super::connect::Surroundings;
 use super::failure::Failure;
+use super::global::Global;
 use super::table::Table;
-use super::text::{counted, minute, one_line, plain};
-use super::{Global, out, values};
+use super::{out, values};
+use crate::text::{counted, minute, one_line, plain};
 
 /// Subcommands of `memory`.
 #[derive(Debug, Subcommand)]
@@ -108,7 +109,7 @@ pub(crate) struct AddArgs {
 
 /// `cairn memory …`.
 pub(crate) async fn memory(global: Global, command: MemoryCommand) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     match command {
         MemoryCommand::List(filter) => list(&surroundings, &global, None, filter).await,
         MemoryCommand::Search { query, filter } => {

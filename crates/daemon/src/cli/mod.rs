@@ -10,17 +10,17 @@ mod connect;
 mod context;
 mod doctor;
 mod draw;
+pub mod exit;
 mod export;
 mod failure;
-mod fault;
 mod forget_user;
+mod global;
 mod init;
 mod lines;
 mod mcp;
 mod memory;
 mod out;
 mod outbox;
-mod owner;
 mod pair;
 mod papers;
 mod platforms;
@@ -30,41 +30,20 @@ mod replay;
 mod run;
 mod store;
 mod table;
-pub(crate) mod text;
 mod tools;
 mod tune;
 mod values;
 mod who;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use failure::Failure;
+use global::Global;
 
-use crate::config::{ConfigError, Loaded, StateDir};
 use crate::wiring::Tools;
-
-/// Exit codes; a promise to scripts.
-pub mod exit {
-    /// Done.
-    pub const DONE: u8 = 0;
-    /// Failed.
-    pub const FAILED: u8 = 1;
-    /// Wrong usage or configuration.
-    pub const USAGE: u8 = 2;
-    /// The state is in use by another daemon.
-    pub const IN_USE: u8 = 3;
-    /// No such channel, memory, range, code, person, delivery, artifact, server, tool or request.
-    pub const NOT_FOUND: u8 = 4;
-    /// The store is damaged.
-    pub const DAMAGED: u8 = 5;
-    /// Something in the daemon hung, mostly because the disk does not answer: it is to be started again.
-    pub const HUNG: u8 = 6;
-}
 
 /// A chat bot that never freezes and never forgets: it answers while it compacts.
 ///
@@ -97,39 +76,6 @@ struct Cli {
     global: Global,
     #[command(subcommand)]
     command: Command,
-}
-
-/// What every command takes.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Global {
-    /// Configuration file [default: $CAIRN_CONFIG, $CONFIGURATION_DIRECTORY/config.toml, ./config.toml,
-    /// $XDG_CONFIG_HOME/cairn/config.toml, else built-in defaults]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
-    pub(crate) config: Option<PathBuf>,
-    /// State folder [default: $CAIRN_STATE, $STATE_DIRECTORY, $XDG_DATA_HOME/cairn]
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
-    pub(crate) state: Option<PathBuf>,
-    /// Print data as JSON (logs, for `run`)
-    #[arg(long, global = true, help_heading = "Global options")]
-    pub(crate) json: bool,
-    /// Tools beside the built-in ones.
-    #[arg(skip)]
-    pub(crate) tools: Tools,
-    /// Where that could only be found out before the command began.
-    #[arg(skip)]
-    pub(crate) known: Option<Known>,
-    /// The configuration is wrong, and the running daemon is asked without it.
-    #[arg(skip)]
-    pub(crate) fault: Option<Arc<fault::Fault>>,
-}
-
-/// The surroundings of a command, as they were found before it began.
-#[derive(Debug, Clone)]
-pub(crate) struct Known {
-    /// The configuration, or what is wrong with it.
-    pub(crate) loaded: Result<Arc<Loaded>, ConfigError>,
-    /// The state folder.
-    pub(crate) state: StateDir,
 }
 
 #[derive(Debug, Subcommand)]
@@ -194,14 +140,6 @@ enum Command {
     Man(papers::ManArgs),
 }
 
-/// A channel on the command line.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ChannelArg {
-    /// Channel: a bare local name, or agent/platform/chat[/thread]
-    #[arg(value_name = "C")]
-    pub(crate) channel: String,
-}
-
 /// Parses the command line, carries the command out and returns its exit code. Errors are on stderr by then.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     main_with(args, Tools::default())
@@ -226,17 +164,24 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> Exit
         }
     };
     cli.global.tools = tools;
-    if matches!(cli.command, Command::Run(_))
-        && let Some(error) = crate::arenas::bound(&crate::config::ProcessEnvironment)
-    {
-        eprintln!("warning: memory is not bounded as it might be: {error}; set MALLOC_ARENA_MAX=2");
-    }
-    if let Err(failure) = owner::become_owner(&cli.command, &mut cli.global) {
-        return failure.report();
-    }
     match block_on(dispatch(cli)) {
         Ok(()) => ExitCode::from(exit::DONE),
-        Err(failure) => failure.report(),
+        Err(failure) => report(failure),
+    }
+}
+
+/// Prints a failure and returns its exit code.
+fn report(failure: Failure) -> ExitCode {
+    match failure {
+        Failure::Said { code, message, hint } => {
+            out::note(&format!("error: {message}"));
+            if !hint.is_empty() {
+                out::note(&format!("hint: {hint}"));
+            }
+            ExitCode::from(code)
+        }
+        Failure::Silent(code) => ExitCode::from(code),
+        Failure::OutputClosed => ExitCode::from(exit::DONE),
     }
 }
 
@@ -255,7 +200,7 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
 }
 
 async fn dispatch(cli: Cli) -> Result<(), Failure> {
-    let global = fault::or_the_daemon(cli.global, &cli.command).await;
+    let global = cli.global;
     match cli.command {
         Command::Run(args) => Box::pin(run::run(global, args)).await,
         Command::Chat(args) => Box::pin(chat::chat(global, args)).await,
@@ -280,7 +225,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Config(command) => Box::pin(config::config(global, command)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(global, args)).await,
         Command::Init(args) => init::init(global, args),
-        Command::Completions(args) => papers::completions(&args),
-        Command::Man(args) => papers::man(&args),
+        Command::Completions(args) => papers::completions(&args, Cli::command()),
+        Command::Man(args) => papers::man(&args, Cli::command()),
     }
 }

@@ -6,10 +6,11 @@ use clap::Subcommand;
 use super::client::encode;
 use super::connect::Surroundings;
 use super::failure::Failure;
+use super::global::Global;
+use super::out;
 use super::table::Table;
-use super::text::{grouped, one_line};
-use super::{Global, out};
 use crate::admin::{OutboxCounts, OutboxRecord};
+use crate::text::{grouped, one_line};
 
 /// Characters of a delivery's words that the list shows.
 const TEXT_SHOWN: usize = 72;
@@ -45,7 +46,7 @@ again might show it twice: look into the chat, then retry or drop it.")]
 
 /// `cairn outbox …`.
 pub(crate) async fn outbox(global: Global, command: OutboxCommand) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let (method, path, done) = match command {
         OutboxCommand::List => return list(&surroundings, &global).await,
         OutboxCommand::Retry { id } => {

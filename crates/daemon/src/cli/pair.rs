@@ -6,10 +6,11 @@ use clap::Subcommand;
 use super::client::encode;
 use super::connect::Surroundings;
 use super::failure::Failure;
+use super::global::Global;
+use super::out;
 use super::table::Table;
-use super::text::{minute, one_line};
-use super::{Global, out};
 use crate::admin::PairingRecord;
+use crate::text::{minute, one_line};
 
 /// Subcommands of `pair`.
 #[derive(Debug, Subcommand)]
@@ -40,7 +41,7 @@ code is void after a day.")]
 
 /// `cairn pair …`.
 pub(crate) async fn pair(global: Global, command: PairCommand) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     match command {
         PairCommand::List => list(&surroundings, &global).await,
         PairCommand::Approve { code } => {

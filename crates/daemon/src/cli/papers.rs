@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::failure::Failure;
-use super::{Cli, out};
+use super::out;
 
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
@@ -36,22 +36,22 @@ pub(crate) struct ManArgs {
 }
 
 /// `cairn completions`.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+pub(crate) fn completions(args: &CompletionsArgs, mut cairn: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "cairn", &mut script);
+    clap_complete::generate(args.shell, &mut cairn, "cairn", &mut script);
     out::raw(&script)
 }
 
 /// `cairn man`.
-pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
+pub(crate) fn man(args: &ManArgs, cairn: Command) -> Result<(), Failure> {
     let Some(dir) = &args.dir else {
-        return out::raw(&page(&Man::new(Cli::command()))?);
+        return out::raw(&page(&Man::new(cairn))?);
     };
     if dir.is_file() {
         let message = format!("{} is a file", dir.display());
         return Err(Failure::usage(message, "name a folder for the pages, or none to print cairn.1"));
     }
-    let mut cairn = Cli::command().disable_help_subcommand(true);
+    let mut cairn = cairn.disable_help_subcommand(true);
     cairn.build();
     let write = std::fs::create_dir_all(dir).and_then(|()| write_pages(&cairn, dir));
     write.map_err(|error| {
@@ -61,7 +61,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
 }
 
 /// The page of a command and those of all below it.
-fn write_pages(command: &clap::Command, dir: &Path) -> std::io::Result<()> {
+fn write_pages(command: &Command, dir: &Path) -> std::io::Result<()> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         write_pages(below, dir)?;
     }
@@ -78,12 +78,15 @@ fn page(man: &Man) -> std::io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::Cli;
 
     /// Columns of a line that is broken by hand: terminals of 80 columns break longer ones once more.
     const COLUMNS: usize = 78;
 
-    fn every(command: &clap::Command, check: &mut impl FnMut(&clap::Command)) {
+    fn every(command: &Command, check: &mut impl FnMut(&Command)) {
         check(command);
         command.get_subcommands().for_each(|below| every(below, check));
     }

@@ -2,7 +2,7 @@
 
 use cairn_core::ports::{LinkState, PlatformStatus};
 
-use super::text::{counted, minute, one_line};
+use crate::text::{counted, minute, one_line};
 
 /// Troubles that are drawn; `--json` has all.
 const TROUBLES_DRAWN: usize = 5;

@@ -10,11 +10,12 @@ use super::client::with_params;
 use super::connect::{Surroundings, channel_path};
 use super::export::export;
 use super::failure::Failure;
+use super::global::{ChannelArg, Global};
 use super::table::Table;
-use super::text::{columns, counted, cut, grouped, minute, one_line, percent, plain};
-use super::{ChannelArg, Global, out, outbox, platforms, values};
+use super::{out, outbox, platforms, values};
 use crate::admin::{AgentStatus, StatusRecord, UNINDEXED};
 use crate::records::{ChannelRecord, EntryRecord, Wakefulness};
+use crate::text::{columns, counted, cut, grouped, minute, one_line, percent, plain};
 
 /// Arguments of `status`.
 #[derive(Debug, Args)]
@@ -77,7 +78,7 @@ pub(crate) struct SearchArgs {
 
 /// `cairn status`.
 pub(crate) async fn status(global: Global, _args: StatusArgs) -> Result<(), Failure> {
-    let session = Surroundings::load(&global)?.reading().await?;
+    let session = Surroundings::load(&global).await?.reading().await?;
     let status = session.client.get::<StatusRecord>("/v1/status").await.map_err(Failure::from);
     let status = session.finish(status).await?;
     if global.json {
@@ -126,7 +127,7 @@ fn drawn_agent(agent: &AgentStatus) -> Vec<String> {
 
 /// `cairn channels`.
 pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), Failure> {
-    let session = Surroundings::load(&global)?.reading().await?;
+    let session = Surroundings::load(&global).await?.reading().await?;
     let records = session.client.get::<Vec<ChannelRecord>>("/v1/channels").await.map_err(Failure::from);
     let records = session.finish(records).await?;
     if global.json {
@@ -136,8 +137,7 @@ pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), 
         return out::line("no channels yet; `cairn chat` begins one");
     }
     let mut table =
-        Table::new(&["channel", "state", "entries", "usage", "tier", "summaries", "last"], &[2, 3, 5])
-            .whole(0);
+        Table::new(&["channel", "state", "entries", "usage", "tier", "summaries", "last"], &[2, 3, 5]);
     for record in &records {
         table.row(vec![
             record.channel.to_string(),
@@ -149,12 +149,13 @@ pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), 
             minute(record.last_at),
         ]);
     }
-    out::raw(table.render(out::room()).as_bytes())
+    // Names are there to be copied whole.
+    out::raw(table.render(usize::MAX).as_bytes())
 }
 
 /// `cairn history`.
 pub(crate) async fn history(global: Global, args: HistoryArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let channel = surroundings.channel(&args.channel.channel, None)?;
     let session = surroundings.reading().await?;
     if let Some(dir) = &args.export {
@@ -208,7 +209,7 @@ fn assistant() -> String {
 
 /// `cairn search`.
 pub(crate) async fn search(global: Global, args: SearchArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let channel = surroundings.channel(&args.channel.channel, None)?;
     if args.query.trim().is_empty() {
         return Err(Failure::usage("the query is empty", "give the words to search for"));

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::client::CallError;
 use super::connect::Surroundings;
 use super::failure::Failure;
-use super::{Global, exit, out};
+use super::global::Global;
+use super::{exit, out};
 use crate::reload::{Change, Reloaded};
 
 /// Arguments of `reload`.

@@ -11,8 +11,9 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind};
 
 use super::connect::{Surroundings, listen, store_failure};
+use super::exit;
 use super::failure::Failure;
-use super::{Global, exit};
+use super::global::Global;
 use crate::config::{Live, LogFormat, socket_to_bind};
 use crate::life::Life;
 use crate::meters::{self, Meters, Outside};
@@ -117,7 +118,7 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// `cairn run`.
 pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::configured(&global)?;
     surroundings.loaded.check_tokens()?;
     let log = &surroundings.loaded.config.log;
     let format = if global.json { LogFormat::Json } else { log.format };

@@ -5,10 +5,11 @@ use clap::Subcommand;
 
 use super::connect::{Surroundings, store_failure};
 use super::failure::Failure;
-use super::text::{counted, grouped};
-use super::{Global, backup, exit, out};
+use super::global::Global;
+use super::{backup, exit, out};
 use crate::admin::RetainRequest;
 use crate::keeper::RetainRecord;
+use crate::text::{counted, grouped};
 use crate::wiring::store_options;
 use cairn_store::Shrunk;
 
@@ -61,7 +62,10 @@ pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), F
         StoreCommand::Retain { dry_run } => return retain(global, dry_run).await,
         StoreCommand::Verify { .. } | StoreCommand::Rebuild => {}
     }
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = match command {
+        StoreCommand::Verify { quarantine: false } => Surroundings::load(&global).await?,
+        _ => Surroundings::configured(&global)?,
+    };
     let options = store_options(&surroundings.loaded.config, &surroundings.state);
     let running = match command {
         StoreCommand::Verify { quarantine: false } => surroundings.running().await,
@@ -72,6 +76,9 @@ pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), F
             format!("there is no state in {} yet", surroundings.state.path.display()),
             "name the state folder by --state or $CAIRN_STATE",
         ));
+    }
+    if running.is_none() {
+        surroundings.may_do_without()?;
     }
     let report = match command {
         StoreCommand::Rebuild => rebuild_dir(options).await.map_err(store_failure)?,
@@ -91,7 +98,7 @@ pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), F
 
 /// `cairn store retain`: asked of the daemon, or done by one that is started inside.
 async fn retain(global: Global, dry_run: bool) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let session = surroundings.changing_what_is_there().await?;
     let answer = session.client.post::<RetainRecord>("/v1/store/retain", &RetainRequest { dry_run }).await;
     let record = session.finish(answer.map_err(Failure::from)).await?;
@@ -154,7 +161,7 @@ fn drawn(report: &VerifyReport) -> String {
         grouped(report.memories),
     );
     for problem in &report.problems {
-        text.push_str(&format!("problem   {}\n", super::text::plain(problem)));
+        text.push_str(&format!("problem   {}\n", crate::text::plain(problem)));
     }
     text
 }

@@ -6,10 +6,11 @@ use serde_json::json;
 use super::client::encode;
 use super::connect::Surroundings;
 use super::failure::Failure;
+use super::global::Global;
 use super::table::Table;
-use super::text::{grouped, minute, one_line, plain};
-use super::{Global, out, values};
+use super::{out, values};
 use crate::admin::{ApprovalRecord, ToolRecord, ToolUseRecord};
+use crate::text::{grouped, minute, one_line, plain};
 
 /// Subcommands of `tools`.
 #[derive(Debug, Subcommand)]
@@ -75,7 +76,7 @@ that it would have needed is marked (always_allow); --json names the entry.")]
 
 /// `cairn tools …`.
 pub(crate) async fn tools(global: Global, command: ToolsCommand) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     match command {
         ToolsCommand::List { agent } => list(&surroundings, &global, agent).await,
         ToolsCommand::Log { channel, tool, outcome, limit } => {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::memories::listed;
 use super::words::quoted;
 use super::{DaemonDesk, Trouble};
-use crate::cli::text::{counted, day};
+use crate::text::{counted, day};
 
 /// Entries that are read at a time.
 const PAGE: usize = 500;

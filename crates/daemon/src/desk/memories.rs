@@ -11,7 +11,7 @@ use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
 
 use super::words::quoted;
 use super::{DaemonDesk, Trouble};
-use crate::cli::text::{counted, day};
+use crate::text::{counted, day};
 
 const SHOWN: usize = 10;
 

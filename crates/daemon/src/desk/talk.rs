@@ -4,7 +4,7 @@ use cairn_actors::{Compaction, HouseError, RoomMade};
 use cairn_core::command::CommandCall;
 
 use super::{DaemonDesk, Trouble};
-use crate::cli::text::{counted, grouped};
+use crate::text::{counted, grouped};
 
 impl DaemonDesk {
     /// `/compact [INSTRUCTION]`.

@@ -12,8 +12,8 @@ use super::words::quoted;
 use super::{DaemonDesk, Trouble};
 use crate::admin::{ChainStatus, agent_statuses};
 use crate::bar::{self, REGIONS};
-use crate::cli::text::{counted, day, grouped, percent};
 use crate::records::ContextRecord;
+use crate::text::{counted, day, grouped, percent};
 
 /// Columns of the drawing: what a narrow screen shows of a code block.
 const WIDTH: usize = 32;

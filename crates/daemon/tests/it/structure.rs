@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The map of `crates/ARCHITECTURE.md`: which crates of the house a crate may use.
+/// The map of `crates/ARCHITECTURE.md`: which crates a crate may use.
 const EDGES: [(&str, &[&str]); 9] = [
     ("cairn-bench", &["cairn-core", "cairn-testkit"]),
     ("cairn-core", &[]),
@@ -71,12 +71,14 @@ const PACKAGES: [(&str, &str); 9] = [
 /// Packages of chat networks, required once their adapter is there.
 const NETWORKS: [(&str, &str); 2] = [("serenity", "discord"), ("teloxide", "telegram")];
 
-const TOP_LEVEL: [&str; 14] = [
+const TOP_LEVEL: [&str; 17] = [
     ".ci",
     ".clippy.toml",
     ".deny.toml",
     ".gitignore",
     ".rustfmt.toml",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE-APACHE",
@@ -85,6 +87,7 @@ const TOP_LEVEL: [&str; 14] = [
     "config",
     "crates",
     "deploy",
+    "docs",
     "prompts",
 ];
 
@@ -261,9 +264,9 @@ fn no_test_is_skipped_and_no_lint_silenced_without_a_reason() {
 #[test]
 fn what_is_published_speaks_of_the_project_alone() {
     let root = root();
-    let mut texts =
-        vec![root.join("README.md"), root.join("Cargo.toml"), root.join("crates/ARCHITECTURE.md")];
-    for dir in ["config", "prompts", "deploy", ".ci"] {
+    let names = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Cargo.toml", "crates/ARCHITECTURE.md"];
+    let mut texts: Vec<PathBuf> = names.map(|name| root.join(name)).into();
+    for dir in ["config", "prompts", "deploy", "docs", ".ci"] {
         texts.extend(files(&root.join(dir), ""));
     }
     for path in texts {

@@ -54,7 +54,7 @@ fn of_entries(entries: &[Arc<Entry>], limit: u64) -> String {
     let text = render(&digest(entries, budget));
     if text.trim().is_empty() {
         let nothing = || format!("{} messages without words worth keeping.", entries.len());
-        gist(entries, budget).unwrap_or_else(nothing)
+        gist(entries, budget).map_or_else(nothing, |line| line.text)
     } else {
         text
     }

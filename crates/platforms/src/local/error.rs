@@ -46,7 +46,7 @@ impl ApiError {
 
     /// 400: the request cannot be read.
     pub fn malformed(message: impl Into<String>) -> Self {
-        let hint = "README.md shows the calls and their fields";
+        let hint = "docs/src/http-api.md shows the calls and their fields";
         Self::new(StatusCode::BAD_REQUEST, "malformed", message, hint)
     }
 

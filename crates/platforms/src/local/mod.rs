@@ -22,7 +22,7 @@ use cairn_core::ports::{Clock, Intake};
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use message::{MessageRequest, Mint, read_body, read_object};
 
-/// Longest text of a message in bytes, unless configured otherwise (CONTRACT.md).
+/// Longest text of a message in bytes, unless configured otherwise.
 pub const MAX_TEXT_BYTES: usize = 256 * 1024;
 
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::schema::{Fields, Subject, date_words, day_of, entries_of, tokens, words_of};
 
-/// Neighbours on each side (FIELD.md, "Research").
+/// Neighbours on each side (`docs/design/figures.md`, "Search").
 const NEIGHBOURS: usize = 2;
 
 /// Entries further apart in time are no neighbours: a new sitting has begun.

@@ -13,8 +13,7 @@ use super::schema::Fields;
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// A document's own word counts as often as so many of its neighbourhood (FIELD.md has 2; 3 with the date and the day
-/// weighed in finds more).
+/// A document's own word counts as often as so many of its neighbourhood (`docs/design/figures.md`, "Search").
 const OWN_WEIGHT: f64 = 3.0;
 
 /// A segment's documents that a search may see, by their numbers; the rest have length zero.

@@ -14,10 +14,10 @@ use super::{memories, outbox, registry};
 use crate::journal::open::{Checkpoint, last_n};
 use crate::journal::segment::Position;
 
-/// Message ids older than this are forgotten (DESIGN.md).
+/// Message ids older than this are forgotten (`docs/design/storage.md`).
 const MESSAGE_AGE: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// Most message ids remembered per channel (DESIGN.md).
+/// Most message ids remembered per channel (`docs/design/storage.md`).
 const MESSAGES_KEPT: u64 = 100_000;
 
 /// Message ids looked at for forgetting whenever one comes: more than one, so that the number falls.

@@ -12,7 +12,8 @@ use clap::Args;
 use super::client::Client;
 use super::connect::Surroundings;
 use super::failure::Failure;
-use super::{Global, values};
+use super::global::Global;
+use super::values;
 
 /// Arguments of `chat`.
 #[derive(Debug, Args)]
@@ -47,7 +48,7 @@ pub(super) struct Talk {
 
 /// `cairn chat`.
 pub(crate) async fn chat(global: Global, args: ChatArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let channel = surroundings.channel(&args.channel, args.agent.as_deref())?;
     let session = surroundings.changing().await?;
     let talk = Talk { client: session.client.clone(), channel, user: args.user, json: global.json };

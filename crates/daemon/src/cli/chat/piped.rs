@@ -6,8 +6,8 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 use super::Talk;
 use super::turn::NoAnswer;
 use crate::cli::failure::Failure;
-use crate::cli::text::one_line;
 use crate::cli::{exit, out};
+use crate::text::one_line;
 
 /// Bytes of a line that are kept; one more than any limit of a message may be, so that the daemon refuses it.
 const LINE_MAX_BYTES: usize = (64 << 20) + 1;

@@ -19,9 +19,9 @@ use super::turn::{NoAnswer, Piece};
 use crate::cli::client::{CallError, encode};
 use crate::cli::connect::channel_path;
 use crate::cli::failure::Failure;
-use crate::cli::text::{Wrap, one_line, plain};
 use crate::cli::{commands, draw, out};
 use crate::records::{CompactRecord, ContextRecord, NewGenerationRecord};
+use crate::text::{Wrap, one_line, plain};
 
 /// Behind a lock of its own: a line is read on a thread that blocks.
 type Editor = Arc<Mutex<DefaultEditor>>;

@@ -16,7 +16,7 @@ use crate::cli::client::{CallError, encode};
 use crate::cli::connect::channel_path;
 use crate::cli::failure::Failure;
 use crate::cli::out;
-use crate::cli::text::one_line;
+use crate::text::one_line;
 
 #[derive(Debug)]
 pub(super) enum Piece {

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use cairn_core::tokens;
 use jiff::{SignedDuration, Timestamp};
 
-use super::problem_of;
 use super::report::Finding;
-use crate::cli::text::{counted, grouped, minute};
+use super::{Facts, problem_of};
 use crate::cli::who;
 use crate::config::{Environment, Loaded, NetworkKind, Problem, StateDir, sockets_to_try};
+use crate::text::{counted, grouped, minute};
 
 /// Free room below which the daemon is about to stop taking messages in, and below which it is time to make some.
 const FREE_MIN: u64 = 100 << 20;
@@ -133,20 +133,20 @@ fn mode(path: &Path) -> Option<u32> {
 }
 
 /// Room on the disk of the state folder, or of the nearest folder above it that is there.
-pub(super) fn disk(state: &Path) -> Finding {
+pub(super) fn disk(state: &Path) -> Vec<Finding> {
     let there = state.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     match rustix::fs::statvfs(there) {
-        Ok(stat) => room(
+        Ok(stat) => vec![room(
             stat.f_bavail.saturating_mul(stat.f_frsize),
             stat.f_blocks.saturating_mul(stat.f_frsize),
             (stat.f_favail, stat.f_files),
             there,
-        ),
-        Err(error) => Finding::warning(
+        )],
+        Err(error) => vec![Finding::warning(
             "disk",
             format!("cannot tell how much room there is at {}: {error}", there.display()),
             "check that the folder can be read",
-        ),
+        )],
     }
 }
 
@@ -176,14 +176,9 @@ fn bytes(n: u64) -> String {
     format!("{:.1} {name}", n as f64 / unit as f64)
 }
 
-/// The clock, held against what is known of the time. `last`: when anything last happened in a channel; `servers`: by how
-/// much the clocks of model servers are ahead, by their names.
-pub(super) fn clock(
-    now: Timestamp,
-    last: Option<Timestamp>,
-    servers: &[(String, SignedDuration)],
-) -> Vec<Finding> {
-    judge_clock(now, built(), last, servers)
+/// The clock, held against what is known of the time.
+pub(super) fn clock(now: Timestamp, facts: &Facts) -> Vec<Finding> {
+    judge_clock(now, built(), facts.last_at, &facts.clocks)
 }
 
 /// When this binary was made, as its file says.

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use cairn_tools::mcp::find_program;
 
-use super::Seen;
+use super::Facts;
 use super::report::Finding;
 use crate::admin::ServerRecord;
 use crate::config::{Environment, Loaded, McpConfig};
 
 /// Looks at all servers of the configuration.
-pub(super) fn check(loaded: &Loaded, seen: Option<&Seen>, env: &dyn Environment) -> Vec<Finding> {
+pub(super) fn check(loaded: &Loaded, facts: &Facts, env: &dyn Environment) -> Vec<Finding> {
     let used: BTreeSet<&str> = loaded
         .config
         .agents
@@ -18,10 +18,10 @@ pub(super) fn check(loaded: &Loaded, seen: Option<&Seen>, env: &dyn Environment)
         .flat_map(|agent| agent.tools.iter().filter_map(|tool| Some(tool.split_once('/')?.0)))
         .collect();
     let servers = loaded.config.mcp.iter();
-    servers.map(|server| one(server, used.contains(server.id.as_str()), seen, env)).collect()
+    servers.map(|server| one(server, used.contains(server.id.as_str()), facts, env)).collect()
 }
 
-fn one(server: &McpConfig, is_used: bool, seen: Option<&Seen>, env: &dyn Environment) -> Finding {
+fn one(server: &McpConfig, is_used: bool, facts: &Facts, env: &dyn Environment) -> Finding {
     let id = &server.id;
     let check = format!("mcp {id}");
     if let Some(command) = &server.command
@@ -30,7 +30,7 @@ fn one(server: &McpConfig, is_used: bool, seen: Option<&Seen>, env: &dyn Environ
         return Finding::failed(&check, why, "install it, or correct `command` in [[mcp]]");
     }
     let look = format!("`cairn mcp show {id}`, then `cairn mcp approve {id}`");
-    let records = seen.and_then(|seen| seen.servers.as_ref());
+    let records = facts.servers.as_ref();
     let record = records.and_then(|all| all.iter().find(|record| record.status.server == *id));
     match record {
         None if records.is_none() => {

@@ -18,8 +18,9 @@ use cairn_core::ports::Clock as _;
 use clap::Args;
 
 use super::connect::Surroundings;
+use super::exit;
 use super::failure::Failure;
-use super::{Global, exit};
+use super::global::Global;
 use crate::clock::SystemClock;
 use crate::config::{Config, ConfigError, Problem, ProcessEnvironment, StateOrigin, config_file, state_dir};
 use report::{Finding, Report};
@@ -80,39 +81,31 @@ pub(crate) async fn doctor(mut global: Global, args: DoctorArgs) -> Result<(), F
         }
     };
     report.tell(host::permissions(loaded.as_ref(), state.as_ref(), &env))?;
-    let mut damaged = false;
-    let mut seen = None;
+    let mut facts = Facts::default();
     if let Some(state) = &state {
-        report.tell([host::disk(&state.path)])?;
+        report.tell(host::disk(&state.path))?;
         // Where the configuration cannot be made out the state is looked at all the same.
         let loaded = loaded.clone().map_or_else(|| Config::built_in(&env), Ok)?;
         let surroundings = Surroundings::of(loaded, state.clone(), &global);
-        let looked = state::look(&surroundings).await;
-        damaged = looked.damaged;
-        report.tell(looked.findings)?;
-        seen = looked.seen;
+        report.tell(state::check(&surroundings, &mut facts).await)?;
     }
-    let mut clocks = Vec::new();
     match &loaded {
         Some(loaded) => {
-            let (found, offsets) = models::check(loaded, asking).await;
-            report.tell(found)?;
-            clocks = offsets;
+            report.tell(models::check(loaded, asking, &mut facts).await)?;
             report.tell(networks::check(loaded, asking).await)?;
-            report.tell(mcp::check(loaded, seen.as_ref(), &env))?;
+            report.tell(mcp::check(loaded, &facts, &env))?;
         }
         None => report.tell(
             ["models", "platforms", "mcp"]
                 .map(|check| Finding::skipped(check, "the configuration cannot be read")),
         )?,
     }
-    let last = seen.as_ref().and_then(|seen| seen.last_at);
-    report.tell(host::clock(SystemClock.now(), last, &clocks))?;
+    report.tell(host::clock(SystemClock.now(), &facts))?;
     report.tell(service::check(loaded.as_ref(), Path::new("/")).await)?;
     report.close()?;
     let code = match () {
         () if !is_config_fine => exit::USAGE,
-        () if damaged => exit::DAMAGED,
+        () if facts.damaged => exit::DAMAGED,
         () if report.has_failed() => exit::FAILED,
         () => return Ok(()),
     };
@@ -143,10 +136,14 @@ fn problem_of(check: &str, problem: &Problem) -> Finding {
     Finding::failed(check, found, remedy)
 }
 
-/// The state of which a daemon is asked, or a store that was opened for a look.
-struct Seen {
+/// What checks came to know that later ones need. Each check returns findings.
+#[derive(Default)]
+struct Facts {
+    damaged: bool,
     /// When anything last happened in a channel.
     last_at: Option<jiff::Timestamp>,
     /// The servers of tools; none where nobody could tell.
     servers: Option<Vec<crate::admin::ServerRecord>>,
+    /// By how much the clocks of servers are ahead, by their models.
+    clocks: Vec<(String, jiff::SignedDuration)>,
 }

@@ -15,18 +15,15 @@ use jiff::SignedDuration;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use super::Asking;
 use super::report::Finding;
-use crate::cli::text::grouped;
+use super::{Asking, Facts};
 use crate::clock::SystemClock;
 use crate::config::{Loaded, ModelConfig, Provider};
 use crate::models::options;
-
-/// By how much the clocks of servers are ahead, by their models.
-type Offsets = Vec<(String, SignedDuration)>;
+use crate::text::grouped;
 
 /// Asks all models at the same time.
-pub(super) async fn check(loaded: &Loaded, asking: Asking) -> (Vec<Finding>, Offsets) {
+pub(super) async fn check(loaded: &Loaded, asking: Asking, facts: &mut Facts) -> Vec<Finding> {
     let config = &loaded.config;
     let used = |model: &&ModelConfig| {
         model.provider != Provider::Offline
@@ -34,12 +31,11 @@ pub(super) async fn check(loaded: &Loaded, asking: Asking) -> (Vec<Finding>, Off
     };
     let asked = config.models.iter().filter(used).map(|model| one(loaded, model, asking));
     let mut findings = Vec::new();
-    let mut offsets = Vec::new();
     for (found, offset) in join_all(asked).await {
         findings.extend(found);
-        offsets.extend(offset);
+        facts.clocks.extend(offset);
     }
-    (findings, offsets)
+    findings
 }
 
 async fn one(

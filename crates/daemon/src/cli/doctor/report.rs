@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::super::failure::Failure;
 use super::super::out;
-use super::super::text::{Wrap, columns, counted, one_line};
+use crate::text::{Wrap, columns, counted, one_line};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -26,7 +26,7 @@ const PLACES: [&str; 5] = [
 /// Where the service has its configuration.
 const CONFIGURATION: &str = "etc/cairn";
 
-/// And its state; a link, with a dynamic user.
+/// And its state.
 const STATE: &str = "var/lib/cairn";
 
 /// `systemctl` answers at once, or something is wrong with the bus.
@@ -45,7 +45,7 @@ pub(super) async fn check(loaded: Option<&Loaded>, root: &Path) -> Vec<Finding> 
         return vec![Finding::skipped("systemd", "this system is not run by systemd")];
     }
     let Some(unit) = Unit::find(root) else {
-        let why = "no cairn.service is installed; README.md says how, under \"As a service\"";
+        let why = "no cairn.service is installed; docs/src/operating.md says how, under \"As a service\"";
         return vec![Finding::skipped("systemd", why)];
     };
     let mut out = unit.judged();

@@ -1,6 +1,5 @@
 //! The state folder's contents: checked by the running daemon, else opened for a look.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use cairn_core::ports::StoreError;
@@ -8,59 +7,56 @@ use cairn_store::{VerifyReport, verify_dir};
 use serde::Deserialize;
 use tokio::net::UnixStream;
 
-use super::Seen;
+use super::Facts;
 use super::report::Finding;
 use crate::admin::ServerRecord;
 use crate::cli::client::{CallError, Client};
 use crate::cli::connect::{Surroundings, store_failure};
 use crate::cli::failure::Failure;
-use crate::cli::text::counted;
 use crate::cli::who;
 use crate::config::sockets_to_try;
+use crate::text::counted;
 use crate::wiring::{Reader, store_options};
 
-#[derive(Default)]
-pub(super) struct Looked {
-    pub(super) findings: Vec<Finding>,
-    pub(super) damaged: bool,
-    /// What else was read on the way; none where nothing could be read.
-    pub(super) seen: Option<Seen>,
-}
-
-pub(super) async fn look(surroundings: &Surroundings) -> Looked {
+/// Checks the state.
+pub(super) async fn check(surroundings: &Surroundings, facts: &mut Facts) -> Vec<Finding> {
     let dir = &surroundings.state.path;
     if let Some(client) = surroundings.running().await {
         let report = client.get::<VerifyReport>("/v1/store/verify").await;
         return match report {
             Ok(report) => {
-                let seen = Some(seen(&client).await);
-                Looked { seen, ..told(&report, "a daemon runs; ", dir) }
+                read(&client, facts).await;
+                vec![told(&report, "a daemon runs; ", dir, facts)]
             }
-            Err(error) => of_call(error),
+            Err(error) => vec![of_call(error)],
         };
     }
     if let Some(barred) = barred(surroundings).await {
-        return Looked { findings: vec![barred], ..Looked::default() };
+        return vec![barred];
     }
     if let Some(found) = cannot_be_looked_at(dir) {
-        return Looked { findings: vec![found], ..Looked::default() };
+        return vec![found];
     }
     if !surroundings.state.is_there() {
         // Where nothing is begun nothing is approved.
-        let seen = Some(Seen { last_at: None, servers: Some(Vec::new()) });
-        return Looked { findings: vec![not_begun(dir)], seen, ..Looked::default() };
+        facts.servers = Some(Vec::new());
+        return vec![not_begun(dir)];
     }
-    if let Some(owner) = of_another(dir) {
-        return Looked { findings: vec![not_ours(dir, owner)], ..Looked::default() };
+    if let Some(owner) = who::other_owner(dir) {
+        return vec![not_ours(dir, &owner)];
     }
     if let Err(why) = writable(dir) {
-        return Looked { findings: vec![cannot_write(dir, &why)], ..Looked::default() };
+        return vec![cannot_write(dir, &why)];
     }
     let options = store_options(&surroundings.loaded.config, &surroundings.state);
     match verify_dir(options, false).await {
-        Ok(report) if report.ok => Looked { seen: opened(surroundings).await, ..told(&report, "", dir) },
-        Ok(report) => told(&report, "", dir),
-        Err(error) => of_store(error),
+        Ok(report) => {
+            if report.ok {
+                open_and_read(surroundings, facts).await;
+            }
+            vec![told(&report, "", dir, facts)]
+        }
+        Err(error) => of_store(error, facts),
     }
 }
 
@@ -106,23 +102,14 @@ fn not_begun(dir: &Path) -> Finding {
     }
 }
 
-/// The owner of the folder, if that is somebody else.
-fn of_another(dir: &Path) -> Option<u32> {
-    let owner = std::fs::metadata(dir).ok()?.uid();
-    (owner != rustix::process::geteuid().as_raw()).then_some(owner)
-}
-
-fn not_ours(dir: &Path, owner: u32) -> Finding {
+fn not_ours(dir: &Path, owner: &str) -> Finding {
+    let dir = dir.display();
     let found = format!(
-        "{} is of another user ({owner}), and no daemon runs: it is not opened, lest files are left that its owner cannot \
-         read",
-        dir.display()
+        "{dir} belongs to the user {owner}, and no daemon runs: it was not opened, lest files are left that its owner \
+         cannot read"
     );
-    Finding::warning(
-        "state",
-        found,
-        "start the service and ask again; or `cairn store verify`, which root has carried out as that user",
-    )
+    let verify = who::sudo(owner, &format!("store verify --state {dir}"));
+    Finding::warning("state", found, format!("start the service and ask again; or {verify}"))
 }
 
 fn writable(dir: &Path) -> Result<(), String> {
@@ -141,7 +128,7 @@ fn cannot_write(dir: &Path, why: &str) -> Finding {
     )
 }
 
-fn told(report: &VerifyReport, before: &str, dir: &Path) -> Looked {
+fn told(report: &VerifyReport, before: &str, dir: &Path, facts: &mut Facts) -> Finding {
     if report.ok {
         let found = format!(
             "{before}the store in {} is fine: {}, {}, {}",
@@ -150,34 +137,33 @@ fn told(report: &VerifyReport, before: &str, dir: &Path) -> Looked {
             counted(report.channels, "channel", "channels"),
             counted(report.memories, "memory", "memories"),
         );
-        return Looked { findings: vec![Finding::ok("state", found)], ..Looked::default() };
+        return Finding::ok("state", found);
     }
     let first = report.problems.first().map(String::as_str).unwrap_or("its report names no problem");
     let more = match report.problems.len() {
         0 | 1 => String::new(),
         n => format!(" (and {} more)", n - 1),
     };
-    damaged(format!("the store is damaged: {first}{more}"))
+    damaged(format!("the store is damaged: {first}{more}"), facts)
 }
 
-fn damaged(found: String) -> Looked {
+fn damaged(found: String, facts: &mut Facts) -> Finding {
+    facts.damaged = true;
     let remedy = "`cairn store verify` shows all of it; stop the daemon, then --quarantine goes on without what is damaged or lost";
-    Looked { findings: vec![Finding::failed("state", found, remedy)], damaged: true, seen: None }
+    Finding::failed("state", found, remedy)
 }
 
-fn of_store(error: StoreError) -> Looked {
+fn of_store(error: StoreError, facts: &mut Facts) -> Vec<Finding> {
     if let StoreError::Damaged { .. } | StoreError::View { .. } = &error {
-        return damaged(error.to_string());
+        return vec![damaged(error.to_string(), facts)];
     }
     match store_failure(error) {
-        Failure::Said { message, hint, .. } => {
-            Looked { findings: vec![Finding::failed("state", message, hint)], ..Looked::default() }
-        }
-        Failure::Silent(_) | Failure::OutputClosed => Looked::default(),
+        Failure::Said { message, hint, .. } => vec![Finding::failed("state", message, hint)],
+        Failure::Silent(_) | Failure::OutputClosed => Vec::new(),
     }
 }
 
-fn of_call(error: CallError) -> Looked {
+fn of_call(error: CallError) -> Finding {
     let (found, remedy) = match error {
         CallError::Api { body, .. } => (body.error.message, body.error.hint),
         CallError::Broken(why) => (
@@ -185,25 +171,25 @@ fn of_call(error: CallError) -> Looked {
             "look at its log; `systemctl restart cairn` starts it anew".to_owned(),
         ),
     };
-    Looked { findings: vec![Finding::failed("state", found, remedy)], ..Looked::default() }
+    Finding::failed("state", found, remedy)
 }
 
 /// What the store says beside its being fine.
-async fn opened(surroundings: &Surroundings) -> Option<Seen> {
-    let session = Reader::open(&surroundings.loaded, &surroundings.state, surroundings.tools());
-    let reader = session.await.ok()?;
-    let seen = seen(&Client::Embedded(reader.router())).await;
+async fn open_and_read(surroundings: &Surroundings, facts: &mut Facts) {
+    let reader = Reader::open(&surroundings.loaded, &surroundings.state, surroundings.tools()).await;
+    // That it cannot be opened although it is fine leaves those facts unknown, which their checks say.
+    let Ok(reader) = reader else { return };
+    read(&Client::Embedded(reader.router()), facts).await;
     reader.close().await;
-    Some(seen)
 }
 
-async fn seen(client: &Client) -> Seen {
+async fn read(client: &Client, facts: &mut Facts) {
     /// Of the list of channels only the times.
     #[derive(Deserialize)]
     struct Channel {
         last_at: jiff::Timestamp,
     }
     let channels = client.get::<Vec<Channel>>("/v1/channels").await.unwrap_or_default();
-    let servers = client.get::<Vec<ServerRecord>>("/v1/mcp").await.ok();
-    Seen { last_at: channels.iter().map(|channel| channel.last_at).max(), servers }
+    facts.last_at = channels.iter().map(|channel| channel.last_at).max();
+    facts.servers = client.get::<Vec<ServerRecord>>("/v1/mcp").await.ok();
 }

@@ -16,7 +16,8 @@ use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::{Global, out};
+use super::global::Global;
+use super::out;
 use crate::config::{Config, Environment as _, ProcessEnvironment, Provider, config_file};
 use answers::Answers;
 use ask::Ask;

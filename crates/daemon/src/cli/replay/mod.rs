@@ -19,7 +19,8 @@ use serde_json::json;
 use super::client::{CallError, Client};
 use super::connect::{Surroundings, channel_path};
 use super::failure::Failure;
-use super::{Global, exit, out};
+use super::global::Global;
+use super::{exit, out};
 use crate::records::GaugeRecord;
 use progress::Progress;
 use report::Tally;
@@ -58,7 +59,7 @@ struct Replay {
 
 /// `cairn replay`.
 pub(crate) async fn replay(global: Global, args: ReplayArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::load(&global).await?;
     let channel = surroundings.channel(&args.channel, args.agent.as_deref())?;
     let limits = &surroundings.loaded.config.limits;
     let messages = input::read(&args.file, limits.max_message_bytes)?;

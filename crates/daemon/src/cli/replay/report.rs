@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::cli::client::{Client, with_params};
 use crate::cli::failure::Failure;
-use crate::cli::text::{counted, grouped};
 use crate::records::GaugeRecord;
+use crate::text::{counted, grouped};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct ReplayRecord {

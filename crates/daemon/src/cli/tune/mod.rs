@@ -2,7 +2,6 @@
 
 mod candidate;
 mod channel;
-mod chart;
 mod file;
 mod report;
 #[cfg(test)]
@@ -16,7 +15,8 @@ use clap::{Args, ValueEnum};
 
 use super::connect::Surroundings;
 use super::failure::Failure;
-use super::{Global, exit, out};
+use super::global::Global;
+use super::{exit, out};
 use crate::config::{AgentConfig, Config, Provider};
 use report::Report;
 
@@ -28,7 +28,7 @@ const TURNS_MIN: usize = 2;
 #[command(after_help = "\
 Examples:
   cairn tune main                          the history of the channel `main`
-  cairn tune talk.jsonl --svg talk.svg     a file as for `cairn replay`
+  cairn tune talk.jsonl                    a file as for `cairn replay`
   cairn tune main --candidate 'background_threshold=0.7,reserve_ratio=0.2'
   cairn tune main --prices anthropic --json
 
@@ -51,9 +51,6 @@ pub(crate) struct TuneArgs {
     /// The agent whose settings are tried, and whose channel it is [default: the channel's, else the first]
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// Draw the figures as an SVG chart
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
     /// One more candidate: keys of [agents.compaction] and context_window, such as background_threshold=0.7,fan_out=8
     #[arg(long = "candidate", value_name = "KEY=VALUE,…")]
     candidates: Vec<String>,
@@ -79,7 +76,7 @@ enum Prices {
 
 /// `cairn tune`.
 pub(crate) async fn tune(global: Global, args: TuneArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global)?;
+    let surroundings = Surroundings::configured(&global)?;
     let config = &surroundings.loaded.config;
     let source = match file_of(&args.source)? {
         Some(path) => {
@@ -102,7 +99,7 @@ pub(crate) async fn tune(global: Global, args: TuneArgs) -> Result<(), Failure> 
             format!(
                 "{} has too little to tune on: {}",
                 args.source,
-                super::text::counted(n_turns as u64, "turn", "turns")
+                crate::text::counted(n_turns as u64, "turn", "turns")
             ),
             "settings differ once a conversation outgrows the window; try a longer one",
         ));
@@ -113,17 +110,10 @@ pub(crate) async fn tune(global: Global, args: TuneArgs) -> Result<(), Failure> 
     let report = report.await.map_err(|error| {
         Failure::failed(format!("the simulation panicked: {error}"), "please report it")
     })??;
-    if let Some(path) = &args.svg {
-        write_svg(path, &chart::draw(&report))?;
-    }
     if global.json {
         return out::json(&report.record());
     }
-    out::raw(report.drawn(out::width(), surroundings.loaded.file.as_deref()).as_bytes())?;
-    if let Some(path) = &args.svg {
-        out::note(&format!("chart: {}", path.display()));
-    }
-    Ok(())
+    out::raw(report.drawn(out::width(), surroundings.loaded.file.as_deref()).as_bytes())
 }
 
 /// What is replayed, and for whom.
@@ -155,12 +145,6 @@ fn file_of(source: &str) -> Result<Option<PathBuf>, Failure> {
         ));
     }
     Ok(None)
-}
-
-fn write_svg(path: &Path, svg: &str) -> Result<(), Failure> {
-    std::fs::write(path, svg).map_err(|error| {
-        Failure::failed(format!("cannot write {}: {error}", path.display()), "check the path after --svg")
-    })
 }
 
 /// All that the simulation needs.

@@ -8,13 +8,10 @@ use serde::Serialize;
 
 use super::candidate::{WINDOW, keys};
 use crate::cli::table::Table;
-use crate::cli::text::{counted, cut, grouped, percent};
+use crate::text::{counted, grouped, percent};
 
 /// Widest table: it fits a terminal of 80 columns.
 const WIDTH: usize = 80;
-
-/// Columns of the longest name: beyond what its column has, it stands on a line of its own.
-const NAME_COLUMNS: usize = 76;
 
 pub(super) struct Report {
     pub(super) source: String,
@@ -174,12 +171,11 @@ impl Report {
     }
 
     fn table(&self) -> Table {
-        let heading = ["candidate", "mean", "max", "runs", "emerg", "cached", "billed", "kept"];
-        let mut table = Table::new(&heading, &[1, 2, 3, 4, 5, 6, 7]).whole(0);
+        let heading = ["", "mean", "max", "runs", "emerg", "cached", "billed", "kept", "candidate"];
+        let mut table = Table::new(&heading, &[1, 2, 3, 4, 5, 6, 7]).wrapped();
         for (idx, (candidate, outcome)) in self.rows.iter().enumerate() {
-            let sign = if idx == self.choice.best { "* " } else { "  " };
             table.row(vec![
-                cut(&format!("{sign}{}", candidate.name), NAME_COLUMNS),
+                if idx == self.choice.best { "*" } else { "" }.to_owned(),
                 grouped(outcome.mean_tokens().round() as u64),
                 grouped(outcome.max_tokens()),
                 grouped((outcome.compactions.len() + outcome.merges.len()) as u64),
@@ -187,6 +183,8 @@ impl Report {
                 tight(outcome.cached_share()),
                 grouped(outcome.billed_per_turn().round() as u64),
                 tight(outcome.retention),
+                // With room to break a long one between its keys.
+                candidate.name.split(',').map(str::trim).collect::<Vec<_>>().join(", "),
             ]);
         }
         table

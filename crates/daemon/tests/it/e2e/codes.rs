@@ -194,7 +194,7 @@ fn who_may_not_read_the_state_is_told_whose_it_is() {
     for args in [&["channels"][..], &["history", "main"], &["store", "verify"], &["chat"]] {
         let Some(run) = home::as_a_stranger(&home, args) else { return };
         let words =
-            ["you may not read the state; it belongs to root (", "hint: use sudo, or ask", "its group"];
+            ["you may not read the state; it belongs to the user root (", "sudo -u root cairn", "group"];
         explains(&run.ended(1).stderr, &words);
     }
 }
@@ -220,7 +220,7 @@ fn a_wrong_value_of_an_option_is_told_by_the_option() {
     ] {
         let run = home.cairn(&args).ended(2);
         explains(&run.stderr, words);
-        assert!(!run.stderr.contains("README"), "{run:?}");
+        assert!(!run.stderr.contains(".md"), "{run:?}");
     }
 }
 

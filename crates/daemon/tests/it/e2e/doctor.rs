@@ -239,7 +239,12 @@ async fn a_state_that_is_damaged_or_cannot_be_written_is_told() {
     setup.finds(0, "permissions", "warning", &["look into the state folder", "chmod 700"]);
     // Only root can give a folder away.
     if std::os::unix::fs::chown(setup.home.state(), Some(12_345), None).is_ok() {
-        setup.finds(0, "state", "warning", &["another user (12345)", "not opened"]);
+        setup.finds(
+            0,
+            "state",
+            "warning",
+            &["belongs to the user #12345", "not opened", "sudo -u '#12345' cairn store verify"],
+        );
         std::os::unix::fs::chown(setup.home.state(), Some(0), None).unwrap();
     }
     let segment = std::fs::read_dir(setup.home.state().join("journal")).unwrap().next().unwrap().unwrap();

@@ -2,16 +2,13 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Command;
 
-use crate::e2e::home::{self, Home};
+use crate::e2e::home;
 
 /// The user and the group `nobody`, wherever there are any.
 const NOBODY: u32 = 65_534;
-
-/// What `error:` says where the owner cannot get to their state, and no view of the file system can be made.
-const BARRED: &[&str] = &["user (65534)", "can be entered by root alone"];
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -32,90 +29,64 @@ fn give(path: &Path, user: u32) {
 /// Everything in the state is of its owner.
 #[track_caller]
 fn all_is_of(user: u32, path: &Path) {
-    all(&fs::canonicalize(path).unwrap(), &mut |path| {
-        assert_eq!(fs::symlink_metadata(path).unwrap().uid(), user, "{}", path.display());
-    });
+    all(path, &mut |path| assert_eq!(fs::symlink_metadata(path).unwrap().uid(), user, "{}", path.display()));
 }
 
-fn is_root(home: &Home) -> bool {
-    fs::metadata(home.path("")).unwrap().uid() == 0
-}
-
-/// A home in which something was said, with a configuration for its owner's eyes alone.
-fn spoken_in() -> Home {
+#[test]
+fn root_opens_no_state_of_another_and_is_told_how_to_do_it() {
     let home = home::new();
-    let config = home.config("[defaults]\ncontext_window = 40000\n");
-    mode(&config, 0o600);
     home.cairn_with(&["chat"], b"hello\n").ended(0);
-    mode(&home.state(), 0o700);
-    home
-}
-
-/// Commands that read, write and make things anew.
-fn works(home: &Home) {
-    let owner = fs::metadata(home.state()).unwrap().uid();
-    assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
-    home.cairn(&["store", "rebuild"]).ended(0);
-    home.cairn(&["memory", "add", "Tea is good.", "--kind", "fact", "--scope", "agent"]).ended(0);
-    home.cairn_with(&["chat"], b"hello again\n").ended(0);
-    assert_eq!(home.cairn(&["history", "main", "--json"]).ended(0).json().as_array().unwrap().len(), 4);
-    let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
-    assert_eq!(context["window_tokens"], 40_000, "the configuration is read as whoever gives the command");
-    fs::remove_dir_all(home.state().join("index")).unwrap();
-    assert_eq!(home.cairn(&["search", "main", "again", "--json"]).ended(0).json()[0]["text"], "hello again");
-    all_is_of(owner, &home.state());
-}
-
-#[test]
-fn a_state_of_ones_own_is_worked_on_as_oneself() {
-    let home = spoken_in();
-    works(&home);
-    all_is_of(fs::metadata(home.path("")).unwrap().uid(), &home.state());
-}
-
-#[test]
-fn root_works_on_the_state_of_another_as_its_owner() {
-    let home = spoken_in();
-    if !is_root(&home) {
-        // Only root can: for everybody else the state of another is closed.
-        let told = home.cairn(&["store", "verify", "--state", "/proc/1/root/state"]);
-        assert!(told.code == 1 && told.stderr.contains("ermission denied"), "{told:?}");
+    let backup = home.path("backup");
+    home.cairn(&["store", "backup", backup.to_str().unwrap()]).ended(0);
+    if fs::metadata(home.path("")).unwrap().uid() != 0 {
+        // Only root can give files away, and to everybody else the state of another is closed.
         return;
     }
-    give(&home.state(), NOBODY);
     mode(&home.path(""), 0o755);
-    works(&home);
+    mode(&home.state(), 0o700);
+    give(&home.state(), NOBODY);
+    for args in [
+        &["history", "main"][..],
+        &["memory", "add", "Tea is good.", "--kind", "fact", "--scope", "agent"],
+        &["chat"],
+        &["store", "verify"],
+        &["store", "verify", "--quarantine"],
+        &["store", "rebuild"],
+        &["store", "backup", "monday"],
+        &["forget-user", "local/ann", "--yes"],
+    ] {
+        let words =
+            ["belongs to the user ", "read files of root's", "hint: give the command as that user: sudo -u "];
+        home.cairn(args).told(1, &words);
+    }
     all_is_of(NOBODY, &home.state());
 
-    // A backup is written by the owner, too.
-    home.cairn(&["store", "backup", "monday"]).told(1, &["as user 65534", "cannot write to"]);
-    fs::create_dir(home.path("backups")).unwrap();
-    give(&home.path("backups"), NOBODY);
-    home.cairn(&["store", "backup", "backups/monday"]).ended(0);
-    all_is_of(NOBODY, &home.path("backups"));
+    // What root restores is handed over: a backup may be root's alone.
+    home.cairn(&["store", "restore", backup.to_str().unwrap(), "--force"]).ended(0);
+    all_is_of(NOBODY, &home.state());
+
+    let as_owner = |args: &[&str]| home.command(args).uid(NOBODY).gid(NOBODY).output();
+    match as_owner(&["store", "verify", "--json"]) {
+        // The binary lies in a folder that is closed to others.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+        verified => {
+            assert!(verified.unwrap().status.success());
+            assert!(as_owner(&["store", "rebuild"]).unwrap().status.success());
+            assert!(as_owner(&["history", "main"]).unwrap().status.success());
+            all_is_of(NOBODY, &home.state());
+        }
+    }
 }
 
-#[test]
-fn a_state_in_a_folder_that_root_alone_may_enter_is_reached_as_its_owner() {
-    let home = spoken_in();
-    mode(&home.path(""), 0o700);
-    if !is_root(&home) {
-        works(&home);
-        return;
+#[tokio::test(flavor = "multi_thread")]
+async fn root_asks_the_daemon_of_another() {
+    let home = home::new();
+    let daemon = home.daemon(None).await;
+    daemon.client().say("main", "hello").await.unwrap();
+    if lchown(home.state(), Some(NOBODY), None).is_ok() {
+        let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
+        assert_eq!(history.as_array().unwrap().len(), 2, "{history}");
+        lchown(home.state(), Some(0), None).unwrap();
     }
-    // As systemd keeps the states of dynamic users: a link to a folder in one that is closed.
-    let kept = home.path("private/cairn");
-    fs::create_dir_all(home.path("private")).unwrap();
-    fs::rename(home.state(), &kept).unwrap();
-    std::os::unix::fs::symlink("private/cairn", home.state()).unwrap();
-    give(&kept, NOBODY);
-    let may_mount =
-        Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|done| done.status.success());
-    if may_mount {
-        works(&home);
-        assert!(home.path("config.toml").exists(), "only the command sees other mounts");
-    } else {
-        home.cairn(&["store", "verify"]).told(1, BARRED);
-    }
-    all_is_of(NOBODY, &kept);
+    assert!(daemon.stop().await.unwrap().success());
 }

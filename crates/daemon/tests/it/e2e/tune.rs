@@ -1,4 +1,4 @@
-//! `cairn tune`: figures for a file and a channel, a chart, TOML that is a configuration, clear errors.
+//! `cairn tune`: figures for a file and a channel, TOML that is a configuration, clear errors.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ fn a_file_is_tried_against_candidates_and_the_best_is_a_configuration() {
     let file = home.file("talk.jsonl", talk(1_500));
     let file = file.to_str().unwrap();
     let fast = "background_threshold=0.6,background_fraction=0.6,aggressive_fraction=0.6";
-    let args = ["tune", file, "--prices", "anthropic", "--svg", "talk.svg", "--candidate", fast];
+    let args = ["tune", file, "--prices", "anthropic", "--candidate", fast];
     let run = home.cairn(&args).ended(0);
     assert!(run.stdout.lines().all(|line| line.chars().count() <= 80), "{}", run.stdout);
     for words in [
@@ -36,8 +36,6 @@ fn a_file_is_tried_against_candidates_and_the_best_is_a_configuration() {
     ] {
         assert!(run.stdout.contains(words), "{words} in {}", run.stdout);
     }
-    let svg = std::fs::read_to_string(std::path::Path::new(file).with_extension("svg")).unwrap();
-    assert!(svg.starts_with("<svg ") && !svg.contains("<script"));
     let json = home.cairn(&[&args[..], &["--json"]].concat()).ended(0).json();
     let candidates = json["candidates"].as_array().unwrap();
     assert_eq!(candidates[0]["name"], "current");
@@ -73,7 +71,7 @@ fn what_cannot_be_tuned_is_explained() {
     home.file("bad.jsonl", format!("{}not json\n", talk(2)));
     home.file("half.jsonl", format!("{}{{\"user\":\"ann\"}}\n", talk(1)));
     home.file("talk.jsonl", talk(5));
-    let cases: [(&[&str], i32, &[&str]); 11] = [
+    let cases: [(&[&str], i32, &[&str]); 10] = [
         (&["empty.jsonl"], 1, &["empty.jsonl is empty", "expected"]),
         (&["one.jsonl"], 1, &["too little", "1 turn"]),
         (&["main"], 1, &["too little", "1 turn"]),
@@ -84,7 +82,6 @@ fn what_cannot_be_tuned_is_explained() {
         (&["talk.jsonl", "--agent", "nobody"], 2, &["nobody", "main"]),
         (&["talk.jsonl", "--candidate", "fan_ot=3"], 2, &["fan_ot", "fan_out"]),
         (&["talk.jsonl", "--candidate", "background_threshold=0.99"], 2, &["aggressive_threshold"]),
-        (&["talk.jsonl", "--svg", "no/such/folder/x.svg"], 1, &["no/such/folder", "--svg"]),
     ];
     for (args, code, words) in cases {
         let run = home.cairn(&[&["tune"], args].concat()).ended(code);
