@@ -33,11 +33,6 @@ fn is_in(list: &[&str], word: &str) -> bool {
     word.len() <= LISTED_MAX && list.binary_search(&word).is_ok()
 }
 
-/// A word, in lower case, that names no topic: a stop word, a pronoun, a filler.
-pub(crate) fn is_filler(word: &str) -> bool {
-    is_in(&STOP_WORDS, word) || is_in(&PRONOUNS, word)
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Term {
     /// The word, lowercased and stemmed.

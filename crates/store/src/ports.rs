@@ -20,7 +20,9 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use crate::index::Task;
-use crate::store::Store;
+use crate::recall;
+use crate::store::{Inner, Store};
+use crate::views::archive::Reads;
 use crate::views::codec::{encode, view_error};
 use crate::views::{Command, memories, registry};
 
@@ -108,8 +110,13 @@ impl MemoryStore for Store {
         filter: MemoryFilter,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
         let (agent, reach) = (agent.clone(), reach.to_vec());
-        self.look(move |inner, reads| inner.recall.list(&inner.views, reads.db, &agent, &reach, &filter))
-            .boxed()
+        async move {
+            if filter.query.is_some() {
+                self.settle_memories().await;
+            }
+            self.look(move |inner, reads| recall::list(inner, reads, &agent, &reach, &filter)).await
+        }
+        .boxed()
     }
 
     fn get(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
@@ -125,9 +132,13 @@ impl MemoryStore for Store {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
         let (agent, reach, question) = (agent.clone(), reach.to_vec(), question.to_owned());
-        self.look(move |inner, reads| {
-            inner.recall.recall(&inner.views, reads.db, &agent, (&reach, &question, limit))
-        })
+        async move {
+            self.settle_memories().await;
+            let asked = move |inner: &Inner, reads: &Reads<'_>| {
+                recall::recall(inner, reads, &agent, (&reach, &question, limit))
+            };
+            self.look(asked).await
+        }
         .boxed()
     }
 }
@@ -199,7 +210,7 @@ impl Store {
     }
 
     /// Has the index take in what is said up to that record.
-    async fn settle_index(&self, upto: u64) -> Result<(), StoreError> {
+    pub(crate) async fn settle_index(&self, upto: u64) -> Result<(), StoreError> {
         self.settle().await?;
         let (reply, done) = oneshot::channel();
         // One with so many tasks before it is far behind.

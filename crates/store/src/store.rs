@@ -20,11 +20,14 @@ use crate::journal::reader::Reader;
 use crate::journal::{Appender, Durable, open, segment};
 use crate::lock::StateLock;
 use crate::options::StoreOptions;
-use crate::recall::Recall;
 use crate::views::archive::Reads;
 use crate::views::aside::Aside;
 use crate::views::codec::{SLED, view_error};
-use crate::views::{Applied, Applier, Command, PATIENCE, Views, shown};
+use crate::views::door::{self, Found};
+use crate::views::{Applied, Applier, Command, PATIENCE, Views};
+
+/// Of sled, for a look at closed views.
+const CACHE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Wake-ups and heads that may wait for the applier; a wake-up that finds it full is not needed.
 const COMMANDS: usize = 64;
@@ -66,7 +69,6 @@ pub(crate) struct Inner {
     /// Rows in memory, while the views on disk do not answer.
     aside: Arc<tokio::sync::Mutex<Option<Aside>>>,
     is_aside: AtomicBool,
-    pub(crate) recall: Recall,
     pub(crate) index: Arc<SearchIndex>,
     pub(crate) tasks: SyncSender<Task>,
     pub(crate) commands: SyncSender<Command>,
@@ -126,7 +128,15 @@ impl Layout {
     /// # Errors
     /// Whether there are any cannot be told.
     pub(crate) fn shown(&self) -> Result<Shown, StoreError> {
-        let mut shown = shown::in_folder(&self.views)?;
+        let mut shown = match door::look_into_closed(&self.views, CACHE_BYTES)? {
+            Some(Found { shown, rows }) => {
+                if let Err(error) = rows {
+                    tracing::warn!(%error, "the views cannot be read; what they show of the journal may not be told");
+                }
+                shown
+            }
+            None => Shown::default(),
+        };
         shown.last.push(index::reach(&self.index));
         Ok(shown)
     }
@@ -179,7 +189,7 @@ impl Store {
         });
         let journal = layout.journal.clone();
         let mut applier = Applier::new(views.clone(), meta, journal, appender.durable(), on_applied);
-        if views.db().is_ok() {
+        if views.are_open() {
             applier.catch_up()?;
         }
         let applier = spawn("views", lock.clone(), move || applier.run(&queue))?;
@@ -198,7 +208,6 @@ impl Store {
             options,
             appender,
             views,
-            recall: Recall::default(),
             index,
             tasks,
             commands,
@@ -219,7 +228,10 @@ impl Store {
     /// # Errors
     /// The views cannot be written at present, or the store is closed.
     pub async fn settle(&self) -> Result<(), StoreError> {
-        let target = self.inner.durable().tail.n;
+        self.settle_to(self.inner.durable().tail.n).await
+    }
+
+    async fn settle_to(&self, target: u64) -> Result<(), StoreError> {
         let mut applied = self.inner.views.applied();
         let is_over = |applied: &Applied| applied.n >= target || applied.error.is_some() || applied.closed;
         let done = loop {
@@ -365,7 +377,7 @@ impl Store {
     /// Reads rows and journal on a blocking thread, after the views have caught up.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&Inner, &Reads<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.read_within(None, read).await
     }
@@ -380,7 +392,7 @@ impl Store {
         let on_disk = Arc::clone(&look);
         let is_aside = self.inner.is_aside();
         let patience = if is_aside { LITTLE_PATIENCE } else { PATIENCE };
-        let read = self.read_within(Some(patience), move |inner| inner.reads(|reads| on_disk(inner, &reads)));
+        let read = self.read_within(Some(patience), move |inner, reads| on_disk(inner, reads));
         match read.await {
             Err(error) if self.inner.is_of_views(&error) => self.look_aside(look).await,
             result => {
@@ -426,32 +438,30 @@ impl Store {
     async fn read_within<T: Send + 'static>(
         &self,
         patience: Option<Duration>,
-        read: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&Inner, &Reads<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         if self.inner.views.stuck().is_some() {
             return Err(no_answer());
         }
         let ready = async {
             let reader = self.inner.readers.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
-            // Rows that were opened meanwhile may have to catch up once more.
-            loop {
-                let before = self.inner.views.openings();
-                self.settle().await?;
-                if self.inner.views.openings() == before {
-                    return Ok((reader, before));
-                }
-            }
+            let target = self.inner.durable().tail.n;
+            self.settle_to(target).await?;
+            Ok((reader, self.inner.views.db_at(target)?))
         };
-        let (reader, openings) = match patience {
+        let (reader, db) = match patience {
             Some(patience) => {
                 tokio::time::timeout(patience, ready).await.unwrap_or_else(|_| Err(no_answer()))?
             }
             None => ready.await?,
         };
+        let doubt = db.doubt();
         let inner = self.inner.clone();
         let mut done = tokio::task::spawn_blocking(move || {
             let _reader = reader;
-            read(&inner)
+            let result = read(&inner, &Reads { db: &db, journal: &inner.journal });
+            inner.views.release(db);
+            result
         });
         let result = loop {
             match tokio::time::timeout(LOOK_EVERY, &mut done).await {
@@ -464,12 +474,8 @@ impl Store {
         };
         // What is wrong with the search index says nothing of the rows.
         if let Err(StoreError::View { view: SLED, .. }) = &result {
-            self.inner.views.suspect();
+            doubt.store(true, Ordering::Release);
             let _ = self.inner.commands.try_send(Command::Wake);
-        }
-        // Part of what there is must not be taken for all of it. Nothing is wrong with the rows as they are now.
-        if result.is_ok() && self.inner.views.openings() != openings {
-            return Err(view_error("it was made anew while it was read; ask again"));
         }
         result
     }
@@ -523,23 +529,13 @@ impl Inner {
         Some(trouble)
     }
 
-    pub(crate) fn reads<T>(
-        &self,
-        read: impl FnOnce(Reads<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let db = self.views.db()?;
-        let result = read(Reads { db: &db, journal: &self.journal });
-        self.views.release(db);
-        result
-    }
-
     /// Whether the views on disk are why something could not be read.
     fn is_of_views(&self, error: &StoreError) -> bool {
         match error {
             StoreError::View { view, .. } => *view == SLED,
             StoreError::DiskFull { .. } => true,
             StoreError::Closed => false,
-            _ => self.views.db().is_err(),
+            _ => !self.views.are_open(),
         }
     }
 

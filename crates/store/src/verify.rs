@@ -15,8 +15,8 @@ use crate::journal::quarantine;
 use crate::lock::StateLock;
 use crate::options::StoreOptions;
 use crate::store::{Layout, Store};
-use crate::views::db::{Check, Db};
-use crate::views::{shown, threads};
+use crate::views::db::Check;
+use crate::views::door::{self, Found};
 
 /// What `cairn store verify` shows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -52,8 +52,8 @@ impl Store {
     /// Something cannot be read at all.
     pub async fn verify(&self) -> Result<VerifyReport, StoreError> {
         let mut report = self
-            .read(|inner| {
-                let check = inner.views.db()?.check();
+            .read(|inner, reads| {
+                let check = reads.db.check();
                 // What the views show is durable, and written on behind it meanwhile.
                 let position = check.meta.checkpoint().position;
                 let len = if check.meta.n == 0 { 0 } else { position.end() };
@@ -191,8 +191,8 @@ fn walk_journal(dir: &Path, end: Option<Tail>) -> Result<(VerifyReport, Tail), S
 }
 
 fn add(check: Check, report: &mut VerifyReport) {
-    report.views = ViewsReport { applied: check.meta.n, records: check.records, bad: check.bad };
-    report.memories = check.meta.rows.get(&'m').copied().unwrap_or(0);
+    report.views = ViewsReport { applied: check.meta.n, records: check.rows.values().sum(), bad: check.bad };
+    report.memories = check.rows.get(&'m').copied().unwrap_or(0);
     report.problems.extend(check.problems);
 }
 
@@ -202,19 +202,14 @@ fn check_closed_views(
     options: &StoreOptions,
     report: &mut VerifyReport,
 ) -> Result<Shown, StoreError> {
-    if !dir.exists() {
+    let Some(Found { shown, rows }) = door::look_into_closed(dir, options.sled_cache_bytes)? else {
         return Ok(Shown::default());
-    }
-    threads::can_start(dir)?;
-    let mut shown = Shown::default();
-    let unsound = match Db::open(dir, options.sled_cache_bytes) {
-        Ok(db) => {
-            shown = shown::of(&db);
-            let is_old = db.is_of_another_version();
-            if !is_old {
-                add(db.check(), report);
-            }
-            is_old.then(|| "the views are of another version of this program".to_owned())
+    };
+    let unsound = match rows {
+        Ok((_, check)) if check.is_old => Some("the views are of another version of this program".to_owned()),
+        Ok((_, check)) => {
+            add(check, report);
+            None
         }
         Err(error) => Some(error.to_string()),
     };

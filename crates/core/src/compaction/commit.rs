@@ -202,7 +202,7 @@ pub(super) fn end_with(
         to_at: from_at.max(to_at),
         messages: if to_seq < run.to_seq { conversation.count(run.from_seq, to_seq) } else { run.messages },
         tokens: 0,
-        provisional: draft.made_by == MADE_BY_DIGEST,
+        provisional: draft.made_by == MADE_BY_DIGEST || merges_provisional(conversation, run),
         made_by: draft.made_by.clone(),
         text: bare(&draft.text).to_owned(),
         identifiers: draft.identifiers,
@@ -242,6 +242,13 @@ fn bound(summary: &mut Summary, item_tokens: u64) {
         }
         summary.tokens = summary_tokens(summary);
     }
+}
+
+/// A source has become provisional since the run began, as an erasure leaves it: what is made of it is so, too.
+fn merges_provisional(conversation: &Conversation, run: &Run) -> bool {
+    let Work::Merge { sources, .. } = &run.work else { return false };
+    let mut sources = sources.iter().filter_map(|id| conversation.stack.summary(id));
+    sources.any(|source| source.provisional)
 }
 
 /// Dates and level of the summary that a run may commit; `None` when what it worked on is no longer there.

@@ -3,12 +3,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::mask::Mask;
 use super::room::Room;
 use super::{ERASED, Eraser};
 use crate::artifact::Artifact;
-use crate::event::{Event, Receipt, Run, RunEnd, RunRequest, TurnEnd, TurnOutcome};
-use crate::ids::{ChannelId, MessageId, OutboxId};
-use crate::message::{Entry, Part, Pending, Role, fingerprint, text_of};
+use crate::event::{Checkpoint, Event, Receipt, Run, RunEnd, RunRequest, TurnEnd, TurnOutcome};
+use crate::ids::{ChannelId, MessageId, OutboxId, Seq};
+use crate::message::{Entry, Part, Pending, Role, fingerprint};
 use crate::prune::PrunedResult;
 use crate::summary::Marker;
 use crate::window::{entry_tokens, marker_tokens, pending_tokens, summary_tokens};
@@ -28,7 +29,7 @@ impl Eraser {
                 None
             }
             Event::PairingRequested { mut user, chat, code } => {
-                self.scrub.scrub_name(&mut user.name);
+                self.mask.author(&mut user);
                 Some(Event::PairingRequested { user, chat, code })
             }
             Event::ChatMigrated { platform, mut from, mut to } => {
@@ -69,7 +70,7 @@ impl Eraser {
             | Event::RunEnded(_)
             | Event::EmergencyApplied { .. }
             | Event::WindowSlid { .. }
-            | Event::StackRetired { .. } => self.of_run(room, channel, event),
+            | Event::StackRetired { .. } => return self.of_run(room, channel, event),
             Event::ResultsPruned { cause, mut results, scanned, tokens_before, tokens_after } => {
                 for pruned in results.iter_mut().filter(|pruned| room.is_erased(pruned.seq)) {
                     pruned_of_erased(pruned);
@@ -90,12 +91,12 @@ impl Eraser {
                 self.of_call(room, event)
             }
             Event::CommandTaken { mut message, command, mut caller } => {
-                self.mask.message(&mut message, &self.scrub);
-                self.mask.author(&mut caller, &self.scrub);
+                self.mask.message(&mut message);
+                self.mask.author(&mut caller);
                 Event::CommandTaken { message, command, caller }
             }
             Event::MessageRefused { mut message } => {
-                self.mask.message(&mut message, &self.scrub);
+                self.mask.message(&mut message);
                 Event::MessageRefused { message }
             }
             Event::MemoriesRecalled { mut ids, tokens } => {
@@ -103,7 +104,7 @@ impl Eraser {
                 Event::MemoriesRecalled { ids, tokens }
             }
             Event::ModelChosen { model, mut reason } => {
-                self.mention(|scrub| scrub.scrub(&mut reason));
+                self.mention(|mask| mask.text(&mut reason));
                 Event::ModelChosen { model, reason }
             }
             event => return self.of_memories(Some(room), event),
@@ -117,17 +118,17 @@ impl Eraser {
                 self.edited(room, channel, message, parts, addressed)
             }
             Event::MessageDeleted { mut message, seqs } => {
-                self.mask.message(&mut message, &self.scrub);
+                self.mask.message(&mut message);
                 room.delete(&message, &seqs);
                 Event::MessageDeleted { message, seqs }
             }
             Event::TurnStarted { turn, mut messages, first_seq } => {
-                messages.iter_mut().for_each(|message| self.mask.message(message, &self.scrub));
+                messages.iter_mut().for_each(|message| self.mask.message(message));
                 room.start_turn(&turn, &messages, first_seq);
                 Event::TurnStarted { turn, messages, first_seq }
             }
             Event::TurnReopened { turn, mut messages } => {
-                messages.iter_mut().for_each(|message| self.mask.message(message, &self.scrub));
+                messages.iter_mut().for_each(|message| self.mask.message(message));
                 room.open = Some(turn.clone());
                 Event::TurnReopened { turn, messages }
             }
@@ -146,8 +147,8 @@ impl Eraser {
     }
 
     /// Something of somebody else's: counted when anything was taken out of it.
-    pub(super) fn mention(&mut self, scrub: impl FnOnce(&super::Scrub) -> bool) -> bool {
-        let changed = scrub(&self.scrub);
+    pub(super) fn mention(&mut self, mask: impl FnOnce(&Mask) -> bool) -> bool {
+        let changed = mask(&self.mask);
         self.figures.mentions += u64::from(changed);
         changed
     }
@@ -155,11 +156,10 @@ impl Eraser {
     fn accepted(&mut self, room: &mut Room, channel: &ChannelId, mut pending: Pending) -> Pending {
         let theirs = self.survey.is_theirs(&pending.author);
         let waits = theirs && self.survey.waits(channel, &pending.message);
-        self.mask.message(&mut pending.message, &self.scrub);
+        self.mask.message(&mut pending.message);
         self.mask.voices(&mut pending.voices);
-        let said = theirs.then(|| text_of(&pending.parts));
         let before = pending.author.name.clone();
-        self.mask.author(&mut pending.author, &self.scrub);
+        self.mask.author(&mut pending.author);
         let changed = if theirs {
             self.figures.entries += 1;
             self.figures.expired += u64::from(pending.parts.is_empty());
@@ -168,13 +168,13 @@ impl Eraser {
             pending.addressed &= !waits;
             true
         } else {
-            self.mention(|scrub| scrub.scrub_parts(&mut pending.parts)) || before != pending.author.name
+            self.mention(|mask| mask.parts(&mut pending.parts)) || before != pending.author.name
         };
         if changed {
             pending.fingerprint = fingerprint(&pending.author, &pending.parts);
             pending.tokens = pending_tokens(&pending);
         }
-        room.accept(&pending, said);
+        room.accept(&pending, theirs);
         pending
     }
 
@@ -187,15 +187,14 @@ impl Eraser {
         addressed: bool,
     ) -> Event {
         let named = message.clone();
-        self.mask.message(&mut message, &self.scrub);
+        self.mask.message(&mut message);
         let theirs = room.waits_for_them(&message);
-        let said = theirs.then(|| text_of(&parts));
         if theirs {
             parts = erased_parts();
         } else {
-            self.mention(|scrub| scrub.scrub_parts(&mut parts));
+            self.mention(|mask| mask.parts(&mut parts));
         }
-        room.edit(&message, &parts, said);
+        room.edit(&message, &parts);
         let addressed = addressed && !(theirs && self.survey.waits(channel, &named));
         let (fingerprint, tokens) = match room.waiting(&message) {
             Some(pending) => (fingerprint(&pending.author, &parts), pending_tokens(pending)),
@@ -208,13 +207,13 @@ impl Eraser {
         let by_them = entry.author.as_ref().is_some_and(|author| self.survey.is_theirs(author));
         let theirs = by_them || (entry.role != Role::User && room.is_theirs(&entry.turn));
         self.mask.voices(&mut entry.voices);
-        self.mask.message_option(&mut entry.message, &self.scrub);
+        self.mask.message_option(&mut entry.message);
         if let Some(author) = &mut entry.author {
-            self.mask.author(author, &self.scrub);
+            self.mask.author(author);
         }
         let changed = if theirs {
             if let Some(artifact) = &entry.artifact {
-                self.tainted.insert((channel.clone(), artifact.clone()));
+                self.artifacts.insert((channel.clone(), artifact.clone()));
             }
             if by_them {
                 self.figures.entries += 1
@@ -226,11 +225,10 @@ impl Eraser {
             entry.tool_calls.iter_mut().for_each(|call| call.arguments = erased_arguments());
             true
         } else {
-            self.mention(|scrub| {
+            self.mention(|mask| {
                 let calls = entry.tool_calls.iter_mut();
-                let in_calls =
-                    calls.fold(false, |changed, call| changed | scrub.scrub_value(&mut call.arguments));
-                scrub.scrub_parts(&mut entry.parts) | scrub.scrub_option(&mut entry.reasoning) | in_calls
+                let in_calls = calls.fold(false, |changed, call| changed | mask.value(&mut call.arguments));
+                mask.parts(&mut entry.parts) | mask.option(&mut entry.reasoning) | in_calls
             })
         };
         if changed {
@@ -246,7 +244,7 @@ impl Eraser {
             if room.is_theirs(&end.turn) {
                 ERASED.clone_into(message);
             } else {
-                self.mention(|scrub| scrub.scrub(message));
+                self.mention(|mask| mask.text(message));
             }
         }
         room.open.take_if(|open| *open == end.turn);
@@ -260,10 +258,11 @@ impl Eraser {
         at: Timestamp,
         mut artifact: Artifact,
     ) -> Artifact {
+        let named = (channel.clone(), artifact.id.clone());
         if room.is_open_theirs() {
-            self.tainted.insert((channel.clone(), artifact.id.clone()));
+            self.artifacts.insert(named.clone());
         }
-        let goes = self.is_tainted(channel, &artifact.id) || self.is_renamed(channel);
+        let goes = self.artifacts.contains(&named) || self.is_renamed(channel);
         if goes {
             self.figures.artifacts += 1;
             artifact.expired_at.get_or_insert(at);
@@ -280,9 +279,7 @@ impl Eraser {
                     used.arguments = erased_arguments();
                     used.error = used.error.map(|_| ERASED.to_owned());
                 } else {
-                    self.mention(|scrub| {
-                        scrub.scrub_value(&mut used.arguments) | scrub.scrub_option(&mut used.error)
-                    });
+                    self.mention(|mask| mask.value(&mut used.arguments) | mask.option(&mut used.error));
                 }
                 Event::ToolUsed(used)
             }
@@ -290,11 +287,11 @@ impl Eraser {
                 let theirs =
                     room.is_theirs(&approval.turn) || approval.caused_by.contains(self.survey.person());
                 self.mask.people(&mut approval.caused_by);
-                self.mention(|scrub| scrub.scrub(&mut approval.reason));
+                self.mention(|mask| mask.text(&mut approval.reason));
                 if theirs {
                     approval.arguments = erased_arguments();
                 } else {
-                    self.mention(|scrub| scrub.scrub_value(&mut approval.arguments));
+                    self.mention(|mask| mask.value(&mut approval.arguments));
                 }
                 Event::ApprovalAsked { approval }
             }
@@ -315,24 +312,24 @@ impl Eraser {
             Event::OutboxIntended { id, turn, seq, mut note, mut reply_to, mut edits, approval, draft } => {
                 let id = renamed(self, id);
                 let theirs = room.is_theirs(&turn);
-                self.mask.message_option(&mut reply_to, &self.scrub);
-                self.mask.message_option(&mut edits, &self.scrub);
+                self.mask.message_option(&mut reply_to);
+                self.mask.message_option(&mut edits);
                 if theirs {
                     note = note.map(|_| ERASED.to_owned());
                     if !draft {
                         room.owed.insert(id.clone(), turn.clone());
                     }
                 } else {
-                    self.mention(|scrub| scrub.scrub_option(&mut note));
+                    self.mention(|mask| mask.option(&mut note));
                 }
                 Event::OutboxIntended { id, turn, seq, note, reply_to, edits, approval, draft }
             }
             Event::OutboxPutOff { id, part, mut reason } => {
-                self.mention(|scrub| scrub.scrub(&mut reason));
+                self.mention(|mask| mask.text(&mut reason));
                 Event::OutboxPutOff { id: renamed(self, id), part, reason }
             }
             Event::OutboxSent { id, part, mut message } => {
-                self.mask.message(&mut message, &self.scrub);
+                self.mask.message(&mut message);
                 Event::OutboxSent { id: renamed(self, id), part, message }
             }
             Event::OutboxSettled { id, mut receipt } => {
@@ -340,11 +337,11 @@ impl Eraser {
                 match &mut receipt {
                     Receipt::Delivered { messages } => {
                         room.owed.remove(&id);
-                        messages.iter_mut().for_each(|message| self.mask.message(message, &self.scrub));
+                        messages.iter_mut().for_each(|message| self.mask.message(message));
                     }
                     // It may be tried again.
                     Receipt::Dead { reason } | Receipt::Unknown { reason, .. } => {
-                        self.mention(|scrub| scrub.scrub(reason));
+                        self.mention(|mask| mask.text(reason));
                     }
                 }
                 Event::OutboxSettled { id, receipt }
@@ -360,8 +357,8 @@ impl Eraser {
         }
     }
 
-    fn of_run(&mut self, room: &mut Room, channel: &ChannelId, event: Event) -> Event {
-        match event {
+    fn of_run(&mut self, room: &mut Room, channel: &ChannelId, event: Event) -> Option<Event> {
+        Some(match event {
             Event::RunStarted { mut run } => {
                 self.run(room, channel, &mut run);
                 room.start_run(&run);
@@ -373,12 +370,14 @@ impl Eraser {
                 Event::RunQueued { request }
             }
             Event::RunAttemptFailed { run, attempt, mut reason, retry_at } => {
-                self.mention(|scrub| scrub.scrub(&mut reason));
+                self.mention(|mask| mask.text(&mut reason));
                 Event::RunAttemptFailed { run, attempt, reason, retry_at }
             }
             Event::RunCheckpointed { run, mut checkpoint } => {
                 let from = room.run().filter(|current| current.id == run).map(|run| run.from_seq);
-                self.checkpoint(room, from.unwrap_or_default(), &mut checkpoint);
+                if !self.keeps_checkpoint(room, from.unwrap_or_default(), &mut checkpoint) {
+                    return None;
+                }
                 Event::RunCheckpointed { run, checkpoint }
             }
             Event::RunEnded(end) => Event::RunEnded(self.run_ended(room, end)),
@@ -396,7 +395,7 @@ impl Eraser {
                 Event::StackRetired { marker }
             }
             event => event,
-        }
+        })
     }
 
     /// Of their own channels nobody knows whose wish it was: there it goes.
@@ -404,42 +403,42 @@ impl Eraser {
         if self.survey.wishes.contains(channel) {
             *instruction = instruction.take().map(|_| ERASED.to_owned());
         } else {
-            self.mention(|scrub| scrub.scrub_option(instruction));
+            self.mention(|mask| mask.option(instruction));
         }
     }
 
     fn run(&mut self, room: &Room, channel: &ChannelId, run: &mut Run) {
         self.instruction(channel, &mut run.instruction);
-        self.mention(|scrub| scrub.scrub_option(&mut run.failure));
-        if let Some(checkpoint) = &mut run.checkpoint {
-            self.checkpoint(room, run.from_seq, checkpoint);
-        }
+        self.mention(|mask| mask.option(&mut run.failure));
+        run.checkpoint.take_if(|checkpoint| !self.keeps_checkpoint(room, run.from_seq, checkpoint));
     }
 
-    fn checkpoint(&mut self, room: &Room, from: crate::ids::Seq, checkpoint: &mut crate::event::Checkpoint) {
-        self.keep_drafts(room, from, checkpoint.to_seq, &mut checkpoint.memories);
+    /// What the chunks of a run have come to, unless it is made of their words: then the run begins again.
+    fn keeps_checkpoint(&mut self, room: &Room, from: Seq, checkpoint: &mut Checkpoint) -> bool {
         if room.is_touched(from, checkpoint.to_seq) {
-            room.remake_checkpoint(from, checkpoint);
+            return false;
         }
-        self.mention(|scrub| scrub.scrub(&mut checkpoint.text));
+        self.keep_drafts(&mut checkpoint.memories);
+        self.mention(|mask| mask.text(&mut checkpoint.text));
+        true
     }
 
     fn run_ended(&mut self, room: &mut Room, mut end: RunEnd) -> RunEnd {
-        self.mention(|scrub| scrub.scrub_option(&mut end.reason));
+        self.mention(|mask| mask.option(&mut end.reason));
         let saves = std::mem::take(&mut end.memories);
         end.memories = saves.into_iter().filter_map(|save| self.save(Some(room), save)).collect();
         if let Some(summary) = &mut end.summary {
             let touched = room.is_touched(summary.from_seq, summary.to_seq);
             if touched {
-                room.remake(summary, &self.scrub);
+                room.remake(summary, &self.mask);
                 self.figures.summaries += 1;
             }
-            let scrub = |scrub: &super::Scrub| {
+            let cleaned = self.mention(|mask| {
                 let identifiers = summary.identifiers.len();
-                summary.identifiers.retain(|identifier| !scrub.hits(identifier));
-                scrub.scrub(&mut summary.text) | (summary.identifiers.len() < identifiers)
-            };
-            if self.mention(scrub) {
+                summary.identifiers.retain(|identifier| !mask.names(identifier));
+                mask.text(&mut summary.text) | (summary.identifiers.len() < identifiers)
+            });
+            if cleaned {
                 summary.tokens = summary_tokens(summary);
             }
         }
@@ -451,10 +450,10 @@ impl Eraser {
         let before = marker.digest.len();
         marker.digest.retain(|line| !room.is_erased(line.seq));
         let lines = &mut marker.digest;
-        let scrubbed = self.mention(|scrub| {
-            lines.iter_mut().fold(false, |changed, line| changed | scrub.scrub(&mut line.text))
+        let cleaned = self.mention(|mask| {
+            lines.iter_mut().fold(false, |changed, line| changed | mask.text(&mut line.text))
         });
-        if scrubbed || marker.digest.len() < before {
+        if cleaned || marker.digest.len() < before {
             marker.tokens = marker_tokens(marker);
         }
     }

@@ -3,8 +3,8 @@
 use super::Eraser;
 use super::room::Room;
 use crate::event::Event;
-use crate::ids::{ChannelId, MemoryId, Seq};
-use crate::memory::{DraftMemory, MemorySave, mint_id};
+use crate::ids::MemoryId;
+use crate::memory::{DraftMemory, MemorySave, Scope, mint_id};
 
 impl Eraser {
     /// A save as it is kept; `None`: it goes. `room`: the channel that it is journalled in, when it is one.
@@ -18,16 +18,13 @@ impl Eraser {
             return None;
         }
         self.kept.insert(id.clone());
-        if self.survey.is_of_others(&save) {
-            self.of_others.insert(id.clone());
-        }
-        if self.mention(|scrub| scrub.scrub(&mut save.text) | scrub.scrub_option(&mut save.subject)) {
+        if self.mention(|mask| mask.text(&mut save.text) | mask.option(&mut save.subject)) {
             self.cleaned.insert(id.clone());
         }
         let channel = save.source.channel.clone();
-        self.mask.sighting(&mut save.sighting, channel.as_ref(), &self.scrub);
+        self.mask.sighting(&mut save.sighting, channel.as_ref());
         self.mask.scope(&mut save.scope);
-        self.mask.source(&mut save.source, &self.scrub);
+        self.mask.source(&mut save.source);
         // The id derives from agent, scope and text.
         let renamed = mint_id(&save.fingerprint());
         if renamed != id {
@@ -36,63 +33,59 @@ impl Eraser {
         Some(save)
     }
 
+    /// It is in their scope, by them, about them, or of their private chat, or was found where they spoke. There a memory of
+    /// somebody else stays, unless nobody else spoke.
     fn is_gone(&self, room: Option<&Room>, save: &MemorySave) -> bool {
-        let about_them = || {
-            let subject = save.subject.as_deref();
-            match self.survey.is_of_others(save) {
-                true => self.survey.is_surely_about(&self.scrub, Some(&save.scope), subject, &save.text),
-                false => self.is_about_them(subject, &save.text),
-            }
-        };
-        if self.survey.is_of_them(save) || about_them() {
+        let of_others = self.survey.is_of_others(save);
+        let subject = save.subject.as_deref();
+        if self.survey.is_of_them(save)
+            || self.is_about_them(subject, Some(&save.scope), &save.text, of_others)
+        {
             return true;
         }
         let source = &save.source;
         if source.channel.as_ref().is_some_and(|channel| self.survey.is_private(channel)) {
             return true;
         }
-        let found_in = match (room, &source.channel) {
-            (Some(room), _) => Some(room),
-            (None, Some(channel)) => self.rooms.get(channel),
-            (None, None) => None,
-        };
+        let found_in = room.or_else(|| self.rooms.get(source.channel.as_ref()?));
         match (found_in, source.from_seq, source.to_seq) {
             (Some(room), Some(from), Some(to)) => {
-                let may_be = room.is_wordless(from, to) && !self.survey.is_of_others(save);
-                may_be || room.is_found_in_theirs(&save.text, from, to)
+                room.is_theirs_alone(from, to) || (!of_others && room.is_touched(from, to))
             }
             _ => false,
         }
     }
 
-    /// One of which nobody knows that it is of others: it goes for a word that only they said. One about something else that
-    /// merely has a word of their name stays, without it.
-    fn is_about_them(&self, subject: Option<&str>, text: &str) -> bool {
+    /// What they are called is its subject; somebody else who is called alike keeps their own. One without a subject that is
+    /// nobody else's is about whom it names.
+    fn is_about_them(
+        &self,
+        subject: Option<&str>,
+        scope: Option<&Scope>,
+        text: &str,
+        of_others: bool,
+    ) -> bool {
         match subject {
-            Some(subject) => {
-                self.survey.is_called(subject)
-                    || self.scrub.names_them(subject)
-                    || self.scrub.hits_surely(text)
+            Some(subject) if matches!(scope, Some(Scope::User { .. })) && self.survey.is_other(subject) => {
+                false
             }
-            None => self.scrub.is_about_them(text),
+            Some(subject) => self.mask.is_called(subject) || (!of_others && self.mask.names(subject)),
+            None => !of_others && self.mask.names(text),
         }
     }
 
-    /// Those of a run that are not saved yet.
-    pub(super) fn keep_drafts(&self, room: &Room, from: Seq, to: Seq, drafts: &mut Vec<DraftMemory>) {
+    /// Those that a run found where they did not speak, and has not saved yet.
+    pub(super) fn keep_drafts(&self, drafts: &mut Vec<DraftMemory>) {
         drafts.retain(|draft| {
             let subject = draft.subject.as_deref();
-            let about_them = match subject.is_some_and(|subject| self.survey.is_other(subject)) {
-                true => self.survey.is_surely_about(&self.scrub, None, subject, &draft.text),
-                false => self.is_about_them(subject, &draft.text),
-            };
-            let by_them = draft.by.as_ref().is_some_and(|by| self.survey.is_theirs(by));
-            !by_them && !about_them && !room.is_found_in_theirs(&draft.text, from, to)
+            let of_others =
+                draft.by.is_some() || subject.is_some_and(|subject| self.survey.is_other(subject));
+            !self.is_about_them(subject, None, &draft.text, of_others)
         });
         for draft in drafts {
-            self.scrub.scrub(&mut draft.text);
-            self.scrub.scrub_option(&mut draft.subject);
-            draft.by.iter_mut().for_each(|by| self.mask.author(by, &self.scrub));
+            self.mask.text(&mut draft.text);
+            self.mask.option(&mut draft.subject);
+            draft.by.iter_mut().for_each(|by| self.mask.author(by));
         }
     }
 
@@ -118,18 +111,7 @@ impl Eraser {
                 if self.is_lost(&id) {
                     return None;
                 }
-                let of_others = self.of_others.contains(&id);
-                let goes = |text: &String| match of_others {
-                    true => self.scrub.names_surely(text),
-                    false => self.scrub.hits_surely(text),
-                };
-                // The words of the edit go, and with them the memory.
-                if text.as_ref().is_some_and(goes) {
-                    self.figures.memories += 1;
-                    self.cleaned.remove(&id);
-                    return Some(Event::MemoryForgotten { id: self.moved_to(&id) });
-                }
-                if self.mention(|scrub| scrub.scrub_option(&mut text)) {
+                if self.mention(|mask| mask.option(&mut text)) {
                     self.cleaned.insert(id.clone());
                 }
                 let id = self.moved_to(&id);
@@ -140,10 +122,5 @@ impl Eraser {
             }
             event => Some(event),
         }
-    }
-
-    /// The channel's artifact is one whose file goes.
-    pub(super) fn is_tainted(&self, channel: &ChannelId, id: &crate::ids::ArtifactId) -> bool {
-        self.tainted.contains(&(channel.clone(), id.clone()))
     }
 }

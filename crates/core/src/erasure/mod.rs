@@ -1,10 +1,11 @@
 //! Erasing a person: what is to stand in the place of each event of the journal, so that nothing of theirs is left.
 //!
-//! Three walks over all records, in their order: [`Survey::hear`] learns who they are called and what they said,
-//! [`Survey::weigh`] which of their words are theirs alone, [`Eraser::erase`] says what becomes of each record. It keeps
-//! numbers, turns and ranges: the rewritten journal folds like the one before. What they said, and what was said in answer
-//! to them, gives way to [`ERASED`]; elsewhere their names, and words that only they said, are taken out. Summaries over
-//! such a range are made anew from what is left. Their private chats, their memories and pairings go altogether.
+//! It goes by identity: by ids, and by the names that the journal has with them. Two walks over all records, in their order:
+//! [`Survey::hear`] learns who they are called and where they talked, [`Eraser::erase`] says what becomes of each record. It
+//! keeps numbers, turns and ranges: the rewritten journal folds like the one before. What they said, and what was said in
+//! answer to them, gives way to [`ERASED`]; in all other texts a pseudonym stands in the place of their names and ids.
+//! Summaries over such a range are made again from what is left. Their private chats, their memories and pairings go
+//! altogether.
 //!
 //! Pure and without a state of its own on disk: whoever is interrupted begins again with the journal as it was.
 
@@ -12,12 +13,9 @@ mod events;
 mod mask;
 mod memories;
 mod room;
-mod scrub;
 mod survey;
 #[cfg(test)]
 mod tests;
-mod weigh;
-mod words;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -31,7 +29,6 @@ use crate::model::{Usage, is_zero};
 use mask::Mask;
 use room::Room;
 
-pub use scrub::Scrub;
 pub use survey::Survey;
 
 /// The words that stand in the place of those of an erased person.
@@ -50,18 +47,18 @@ fn is_picture(part: &Part) -> bool {
 pub struct Figures {
     /// Messages of theirs whose words are gone.
     pub entries: u64,
-    /// Those among them whose words had expired before: what others' texts took from them cannot be told.
+    /// Those among them whose words had expired before.
     #[serde(skip_serializing_if = "is_zero")]
     pub expired: u64,
     /// Answers, calls and results of turns that they took part in.
     pub answers: u64,
     pub memories: u64,
-    /// Memories of others that stay, and out of which their name or their words were taken.
+    /// Memories of others that stay, and out of which their name was taken.
     #[serde(skip_serializing_if = "is_zero")]
     pub memories_cleaned: u64,
     pub summaries: u64,
     pub artifacts: u64,
-    /// Records of others out of which their name or their words were taken.
+    /// Records of others out of which their name was taken.
     pub mentions: u64,
     /// Private conversations that are gone as a whole.
     pub conversations: u64,
@@ -91,37 +88,31 @@ pub fn check_person(text: &str) -> Result<&str, BadPerson> {
 #[derive(Debug)]
 pub struct Eraser {
     survey: Survey,
-    scrub: Scrub,
     mask: Mask,
     rooms: HashMap<ChannelId, Room>,
-    /// Artifacts whose files go: those of their turns, and those that hold their words.
-    tainted: HashSet<(ChannelId, ArtifactId)>,
+    /// Artifacts whose files go: those of their turns.
+    artifacts: HashSet<(ChannelId, ArtifactId)>,
     kept: HashSet<MemoryId>,
     /// Memories of a channel that is called otherwise.
     moved: HashMap<MemoryId, MemoryId>,
     dropped: BTreeSet<ChannelId>,
     forgotten: HashSet<MemoryId>,
-    /// Memories that are kept and of others.
-    of_others: HashSet<MemoryId>,
-    /// Memories that stay without something of theirs.
+    /// Memories that stay without their name.
     cleaned: HashSet<MemoryId>,
     figures: Figures,
 }
 
 impl Eraser {
-    /// After both walks of the survey. `tainted`: artifacts whose files hold what [`Survey::scrub`] takes out.
-    pub fn new(survey: Survey, tainted: HashSet<(ChannelId, ArtifactId)>) -> Self {
-        let mask = Mask::new(survey.person(), &survey.pseudonym());
+    /// After the walk of the survey.
+    pub fn new(survey: Survey) -> Self {
         Self {
-            scrub: survey.scrub(),
-            mask,
+            mask: survey.mask(),
             rooms: HashMap::new(),
-            tainted,
+            artifacts: HashSet::new(),
             kept: HashSet::new(),
             moved: HashMap::new(),
             dropped: BTreeSet::new(),
             forgotten: HashSet::new(),
-            of_others: HashSet::new(),
             cleaned: HashSet::new(),
             figures: Figures::default(),
             survey,
@@ -177,7 +168,12 @@ impl Eraser {
 
     /// Artifacts whose files go, after all records.
     pub fn artifacts(&self) -> impl Iterator<Item = &(ChannelId, ArtifactId)> {
-        self.tainted.iter()
+        self.artifacts.iter()
+    }
+
+    /// The text of an artifact that stays with stars for their names, as long as before; `None`: it does not name them.
+    pub fn blanked(&self, text: &str) -> Option<String> {
+        self.mask.blanked(text)
     }
 
     pub fn figures(&self) -> Figures {

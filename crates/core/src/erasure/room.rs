@@ -1,21 +1,20 @@
-//! A channel while its events are rewritten: what of it is theirs, and what its summaries are made of anew.
+//! A channel while its events are rewritten: what of it is theirs, and what its summaries are made of again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{NOTHING_LEFT, Scrub, is_picture};
+use super::mask::Mask;
+use super::{NOTHING_LEFT, is_picture};
 use crate::compaction::identifiers;
 use crate::digest::{digest, digest_summaries, render};
-use crate::event::{Checkpoint, Run, RunEnd, Work};
+use crate::event::{Run, RunEnd, Work};
 use crate::ids::{Generation, MessageId, OutboxId, Seq, SummaryId, TurnId};
-use crate::memory::Grounds;
 use crate::message::{Entry, Part, Pending, Role};
 use crate::sentences::sentences;
 use crate::summary::{MADE_BY_DIGEST, Summary};
-use crate::tokens::estimate;
 use crate::window::summary_tokens;
 
-/// Fewest tokens that a summary is made anew within.
+/// Fewest tokens that a summary is made again within.
 const LEAST_TOKENS: u32 = 64;
 
 /// One part in so many of a summary's tokens that its identifiers may take.
@@ -25,8 +24,7 @@ const IDENTIFIERS_SHARE: u32 = 8;
 #[derive(Debug)]
 struct Waiting {
     pending: Pending,
-    /// What it said, when it is theirs.
-    said: Option<String>,
+    is_theirs: bool,
 }
 
 /// What is known of a channel at a place of the journal.
@@ -36,12 +34,14 @@ pub(super) struct Room {
     pub(super) open: Option<TurnId>,
     theirs: HashSet<TurnId>,
     erased: BTreeSet<Seq>,
+    /// Messages of others, and those of them whose words have expired.
+    others: BTreeSet<Seq>,
+    expired: BTreeSet<Seq>,
     /// Deliveries of their turns that are owed.
     pub(super) owed: BTreeMap<OutboxId, TurnId>,
     run: Option<Run>,
     /// Entries as rewritten that no summary stands for yet, without pictures.
     entries: Vec<Arc<Entry>>,
-    said: Vec<(Seq, String)>,
     undone: Vec<(Seq, Seq)>,
     deleted: BTreeSet<Seq>,
     /// The summaries of this generation, as rewritten.
@@ -73,15 +73,14 @@ impl Room {
         self.run.as_ref()
     }
 
-    /// A message was accepted. `said`: what it said, when it is theirs.
-    pub(super) fn accept(&mut self, pending: &Pending, said: Option<String>) {
-        let waiting = Waiting { pending: pending.clone(), said };
+    pub(super) fn accept(&mut self, pending: &Pending, is_theirs: bool) {
+        let waiting = Waiting { pending: pending.clone(), is_theirs };
         self.waiting.insert(pending.message.clone(), waiting);
     }
 
     /// A message that waits, if it is theirs.
     pub(super) fn waits_for_them(&self, message: &MessageId) -> bool {
-        self.waiting.get(message).is_some_and(|waiting| waiting.said.is_some())
+        self.waiting.get(message).is_some_and(|waiting| waiting.is_theirs)
     }
 
     /// The author and time of a message that waits.
@@ -90,25 +89,23 @@ impl Room {
     }
 
     /// A message that waits says something else.
-    pub(super) fn edit(&mut self, message: &MessageId, parts: &[Part], said: Option<String>) {
+    pub(super) fn edit(&mut self, message: &MessageId, parts: &[Part]) {
         if let Some(waiting) = self.waiting.get_mut(message) {
             waiting.pending.parts = parts.to_vec();
-            waiting.said = said.or(waiting.said.take());
         }
     }
 
     pub(super) fn start_turn(&mut self, turn: &TurnId, messages: &[MessageId], first: Seq) {
         self.open = Some(turn.clone());
         for (seq, message) in (first.0..).map(Seq).zip(messages) {
-            let Some(Waiting { pending, said }) = self.waiting.remove(message) else {
+            let Some(Waiting { pending, is_theirs }) = self.waiting.remove(message) else {
                 // Its line was set aside: it may have been theirs, and the answer to them.
                 self.theirs.insert(turn.clone());
                 continue;
             };
-            if let Some(said) = said {
+            if is_theirs {
                 self.theirs.insert(turn.clone());
                 self.erased.insert(seq);
-                self.said.push((seq, said));
             }
             self.keep(pending.to_entry(seq, turn, self.generation));
         }
@@ -123,6 +120,12 @@ impl Room {
     }
 
     fn keep(&mut self, mut entry: Entry) {
+        if entry.role == Role::User && !self.erased.contains(&entry.seq) {
+            self.others.insert(entry.seq);
+            if entry.parts.is_empty() {
+                self.expired.insert(entry.seq);
+            }
+        }
         entry.parts.retain(|part| !is_picture(part));
         entry.reasoning = None;
         self.entries.push(Arc::new(entry));
@@ -149,8 +152,9 @@ impl Room {
     pub(super) fn start_generation(&mut self, generation: Generation) {
         let waiting = std::mem::take(&mut self.waiting);
         let (theirs, erased) = (std::mem::take(&mut self.theirs), std::mem::take(&mut self.erased));
+        let (others, expired) = (std::mem::take(&mut self.others), std::mem::take(&mut self.expired));
         let owed = std::mem::take(&mut self.owed);
-        *self = Self { waiting, theirs, erased, owed, generation, ..Self::default() };
+        *self = Self { waiting, theirs, erased, others, expired, owed, generation, ..Self::default() };
     }
 
     pub(super) fn start_run(&mut self, run: &Run) {
@@ -171,7 +175,6 @@ impl Room {
     /// No summary will stand for entries up to that one.
     pub(super) fn forget(&mut self, to: Seq) {
         self.entries.retain(|entry| entry.seq > to);
-        self.said.retain(|(seq, _)| *seq > to);
     }
 
     fn readable(&self, from: Seq, to: Seq) -> Vec<Arc<Entry>> {
@@ -183,16 +186,19 @@ impl Room {
         in_range.filter(|entry| !gone(entry)).cloned().collect()
     }
 
-    /// Makes a summary anew of what is left of its range. Where words of it have expired nothing can be made of them: then
-    /// it loses what may be of the person. One that has expired itself stays so.
-    pub(super) fn remake(&self, summary: &mut Summary, scrub: &Scrub) {
+    /// Makes a summary again of what is left of its range, by extraction: a model makes it again later, wherever the words of
+    /// others are still there. Where some of them have expired, nothing better can be made: then the summary loses what may
+    /// be of the person. One that has expired itself stays so.
+    pub(super) fn remake(&self, summary: &mut Summary, mask: &Mask) {
         if summary.text.is_empty() {
             return;
         }
         let budget = summary.tokens.max(LEAST_TOKENS);
         let of_identifiers = budget / IDENTIFIERS_SHARE;
-        if self.lacks_words(summary) {
-            summary.text = without_theirs(&summary.text, scrub);
+        let range = summary.from_seq..=summary.to_seq;
+        let has_expired = self.expired.range(range).next().is_some();
+        if self.is_made_of_nothing(summary) {
+            summary.text = without_theirs(&summary.text, mask);
             summary.identifiers.retain(|identifier| !is_sign(identifier));
         } else if summary.level == 0 {
             let entries = self.readable(summary.from_seq, summary.to_seq);
@@ -203,27 +209,21 @@ impl Room {
             summary.text = digest_summaries(&sources, budget - of_identifiers);
             summary.identifiers = identifiers::of_summaries(&sources, &summary.text, of_identifiers);
         }
+        summary.provisional = !has_expired;
         if summary.text.trim().is_empty() {
             NOTHING_LEFT.clone_into(&mut summary.text);
+            summary.provisional = false;
         }
         MADE_BY_DIGEST.clone_into(&mut summary.made_by);
         summary.tokens = summary_tokens(summary);
     }
 
-    /// Words of others that a summary stands for have expired.
-    fn lacks_words(&self, summary: &Summary) -> bool {
+    /// Words of others that a summary was made of have expired.
+    fn is_made_of_nothing(&self, summary: &Summary) -> bool {
         match summary.level {
-            0 => self
-                .readable(summary.from_seq, summary.to_seq)
-                .iter()
-                .any(|entry| entry.parts.is_empty() && entry.role == Role::User),
+            0 => self.expired.range(summary.from_seq..=summary.to_seq).next().is_some(),
             _ => self.sources(summary).iter().any(|source| source.text.is_empty()),
         }
-    }
-
-    /// Words of theirs in a range have expired: what was taken from them nobody can tell.
-    pub(super) fn is_wordless(&self, from: Seq, to: Seq) -> bool {
-        self.said.iter().any(|(seq, said)| (from..=to).contains(seq) && said.is_empty())
     }
 
     fn sources(&self, summary: &Summary) -> Vec<Summary> {
@@ -249,33 +249,15 @@ impl Room {
         }
     }
 
-    /// Makes what the chunks of a run have come to anew.
-    pub(super) fn remake_checkpoint(&self, from: Seq, checkpoint: &mut Checkpoint) {
-        let budget = estimate(&checkpoint.text).max(LEAST_TOKENS);
-        checkpoint.text = render(&digest(&self.readable(from, checkpoint.to_seq), budget));
-        if checkpoint.text.trim().is_empty() {
-            NOTHING_LEFT.clone_into(&mut checkpoint.text);
-        }
-        MADE_BY_DIGEST.clone_into(&mut checkpoint.made_by);
-    }
-
-    /// A memory that was found in a range is found in their words alone: nobody else said a word there, or a name, a number
-    /// or half of what it says stands in theirs alone.
-    pub(super) fn is_found_in_theirs(&self, memory: &str, from: Seq, to: Seq) -> bool {
-        if !self.is_touched(from, to) {
-            return false;
-        }
-        let theirs =
-            self.said.iter().filter(|(seq, _)| (from..=to).contains(seq)).map(|(_, text)| text.as_str());
-        let entries = self.readable(from, to);
-        let others: Vec<&Arc<Entry>> = entries.iter().filter(|entry| entry.role == Role::User).collect();
-        others.is_empty() || Grounds::of_both(others, theirs).is_from_tools(memory)
+    /// They spoke in a range, and nobody else did.
+    pub(super) fn is_theirs_alone(&self, from: Seq, to: Seq) -> bool {
+        self.is_touched(from, to) && self.others.range(from..=to).next().is_none()
     }
 }
 
 /// The sentences of a text that neither name them nor tell a number or an address, which may be theirs.
-fn without_theirs(text: &str, scrub: &Scrub) -> String {
-    let is_clear = |sentence: &&str| !scrub.hits(sentence) && !sentence.split_whitespace().any(is_sign);
+fn without_theirs(text: &str, mask: &Mask) -> String {
+    let is_clear = |sentence: &&str| !mask.names(sentence) && !sentence.split_whitespace().any(is_sign);
     let clean = |line: &str| sentences(line).filter(is_clear).map(str::trim).collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = text.lines().map(clean).filter(|line| !line.is_empty()).collect();
     lines.join("\n")

@@ -3,7 +3,6 @@
 mod expired;
 mod others;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,7 +12,7 @@ use serde_json::json;
 use super::*;
 use crate::artifact::Artifact;
 use crate::conversation::Conversation;
-use crate::event::{Run, RunEnd, RunOutcome, Trigger, Work};
+use crate::event::{Checkpoint, Run, RunEnd, RunOutcome, Trigger, Work};
 use crate::ids::{Generation, MessageId, Seq};
 use crate::memory::{MemoryKind, MemorySave, Source};
 use crate::message::{Author, Entry, Part, Pending, Role, ToolCall, fingerprint, text_of};
@@ -159,8 +158,7 @@ impl Book {
         let mut survey = Survey::new(person);
         self.records.iter().for_each(|record| survey.hear(record));
         assert!(survey.is_known());
-        self.records.iter().for_each(|record| survey.weigh(record));
-        let mut eraser = Eraser::new(survey, HashSet::new());
+        let mut eraser = Eraser::new(survey);
         let mut left: Vec<Record> =
             self.records.iter().filter_map(|record| eraser.erase(record.clone())).collect();
         let next = self.records.len() as u64 + 1;
@@ -228,12 +226,15 @@ fn words_answers_names_and_private_chats_go_and_others_stay() {
     let before = folded(&book.records, GROUP);
     let (left, eraser) = book.erase(ANNA);
     let all = text(&left);
-    for gone in ["5550123", "Kowalska", "Anna", "Zorblax", "zypo", "rambutans", "secret", "parrot"] {
+    for gone in ["5550123", "Kowalska", "Anna", "Zorblax", "zypo", "secret"] {
         assert!(!all.contains(gone), "{gone} in {all}");
     }
-    for kept in
-        ["The ferry leaves Gdynia at seven", "The ferry is at seven.", "telegram/erased-1", "erased-1 said"]
-    {
+    for kept in [
+        "The ferry leaves Gdynia at seven",
+        "The ferry is at seven.",
+        "telegram/erased-1",
+        "erased-1 said her parrot eats",
+    ] {
         assert!(all.contains(kept), "{kept} in {all}");
     }
     let after = folded(&left, GROUP);
@@ -248,7 +249,7 @@ fn words_answers_names_and_private_chats_go_and_others_stay() {
 }
 
 #[test]
-fn summaries_over_them_are_made_anew_of_what_others_said() {
+fn summaries_over_them_are_made_again_of_what_others_said_and_a_model_is_owed_one() {
     let mut book = Book::new();
     book.turn(GROUP, (ANNA, "Anna"), "Order ZX-4711 is late", "ZX-4711 is on its way");
     book.turn(GROUP, (BEN, "Ben"), "The ferry leaves Gdynia at seven", "Noted.");
@@ -267,6 +268,7 @@ fn summaries_over_them_are_made_anew_of_what_others_said() {
     let summary = after.stack.summaries().next().unwrap();
     assert!(summary.text.contains("The ferry leaves Gdynia at seven"), "{summary:?}");
     assert_eq!((summary.made_by.as_str(), summary.identifiers.is_empty()), ("digest", true));
+    assert!(summary.provisional, "a model makes it again");
     let all = text(&left);
     assert!(!all.contains("4711") && !all.contains("Anna"), "{all}");
     assert_eq!(all.matches("\"kind\":\"fact\"").count(), 1, "Ben's memory stays: {all}");
@@ -276,11 +278,15 @@ fn summaries_over_them_are_made_anew_of_what_others_said() {
 #[case::scope(memory("user:telegram/5550123", None, "Likes tea", None), true)]
 #[case::subject_id(memory("agent", Some(ANNA), "Likes tea", None), true)]
 #[case::subject_name(memory("agent", Some("anna kowalska"), "Likes tea", None), true)]
-#[case::full_name(memory("agent", Some("Ben"), "Ben met Anna Kowalska", None), true)]
+#[case::full_name(memory("agent", Some("Ben"), "Ben met Anna Kowalska", None), false)]
+#[case::of_nobody(memory("agent", None, "Tea with Anna Kowalska is at four", None), true)]
+#[case::subject_with_their_name(memory("agent", Some("Kowalska's cat"), "It likes tea", None), true)]
 #[case::begins_with_them(memory("agent", None, "Kowalska likes tea", None), true)]
 #[case::mention(memory("agent", Some("Ben"), "Ben met Kowalska", None), false)]
-#[case::their_sign(memory("agent", None, "Orders begin with QQ-99812", None), true)]
 #[case::in_their_words_alone(memory("chat:telegram/-100", None, "The order is late", Some((1, 2))), true)]
+#[case::of_another_in_their_words_alone(memory("chat:telegram/-100", Some("Ben"), "The order is late", Some((1, 2))), true)]
+#[case::among_their_words(memory("chat:telegram/-100", Some("orders"), "The order is late", Some((1, 4))), true)]
+#[case::of_another_among_their_words(memory("chat:telegram/-100", Some("Ben"), "The order is late", Some((1, 4))), false)]
 #[case::in_words_of_others(memory("chat:telegram/-100", None, "The ferry leaves at seven", Some((3, 4))), false)]
 #[case::of_an_operator(memory("agent", None, "Tea is at four", None), false)]
 fn memories_of_theirs_go(#[case] save: MemorySave, #[case] goes: bool) {
@@ -304,11 +310,9 @@ fn memories_of_theirs_go(#[case] save: MemorySave, #[case] goes: bool) {
 #[case::dot(".", "Yes. Fine, v1.2. Go.", "Yes. Fine, v1.2. Go.")]
 #[case::dash("-", "a well-known inn - here", "a well-known inn - here")]
 #[case::smile("\u{1f642}", "nice \u{1f642}", "nice \u{1f642}")]
-#[case::article("The Dude", "The ferry. The Dude left it, dude!", "The ferry. erased-1 left it, erased-1!")]
-#[case::article_alone("The", "The ferry is late", "The ferry is late")]
+#[case::word("Will", "they will go, said Will", "they will go, said erased-1")]
 #[case::letter("A", "A ferry, plan A", "A ferry, plan A")]
 #[case::digit("7", "at 7 the ferry leaves", "at 7 the ferry leaves")]
-#[case::common_words("Good Friend", "a good friend of Good Friend", "a good friend of erased-1")]
 #[case::short("Bo", "bo, said Bo", "bo, said erased-1")]
 fn a_name_that_everybody_writes_takes_nothing_from_others(
     #[case] name: &str,
@@ -439,46 +443,53 @@ fn erasing_again_finds_nobody() {
     assert!(!survey.is_known());
 }
 
-/// What Anna said, what Ben said, a text, and what is left of it.
+/// A text, and what is left of it.
 #[rstest]
-#[case::name("", "", "Anna Kowalska said so", "erased-1 said so")]
-#[case::last_name("", "", "ask Kowalska's dog", "ask erased-1's dog")]
-#[case::id("", "", "see telegram/5550123", "see erased-1")]
-#[case::bare_id("", "", "user 5550123 left", "user erased-1 left")]
-#[case::mail("write to a.b@c.de", "", "it is a.b@c.de, I think", "it is [erased], I think")]
-#[case::telephone("call 601 234 567", "", "the number is 601 234 567!", "the number is [erased]!")]
-#[case::rare_word("my axolotl swims", "", "axolotls? An axolotl!", "axolotls? An [erased]!")]
-#[case::common_word("the weather today", "", "today it rains", "today it rains")]
-#[case::word_of_others("my axolotl swims", "I have an axolotl, too", "an axolotl", "an axolotl")]
-#[case::run(
-    "we went over the old bridge by night",
-    "",
-    "so we went over the old bridge, yes",
-    "so [erased], yes"
-)]
-#[case::run_of_nothing("what do you think of it", "", "what do you think of it", "what do you think of it")]
-#[case::date("on 2026-11-22 at 10:30", "", "the 2026-11-22, 10:30", "the 2026-11-22, 10:30")]
-#[case::quote(
-    "tea",
-    "",
-    "[in reply to Anna Kowalska: \"tea\"]\nyes",
-    "[in reply to erased-1: \"[erased]\"]\nyes"
-)]
-#[case::first_name_of_another("", "", "Max is here", "Max is here")]
-fn what_is_theirs_is_found_by_its_shape(
-    #[case] anna: &str,
-    #[case] ben: &str,
-    #[case] before: &str,
-    #[case] after: &str,
-) {
+#[case::name("Anna Kowalska said so", "erased-1 said so")]
+#[case::last_name("ask Kowalska's dog", "ask erased-1's dog")]
+#[case::first_name("ask Anna, ANNA!", "ask erased-1, erased-1!")]
+#[case::short_name_in_small_letters("ask anna", "ask anna")]
+#[case::long_name_in_small_letters("ask kowalska", "ask erased-1")]
+#[case::id("see telegram/5550123", "see erased-1")]
+#[case::bare_id("user 5550123 left", "user erased-1 left")]
+#[case::within_a_word("Annabel has 15550123", "Annabel has 15550123")]
+#[case::no_name("call 601 234 567", "call 601 234 567")]
+#[case::quote("[in reply to Anna Kowalska: \"tea\"]\nyes", "[in reply to erased-1: \"[erased]\"]\nyes")]
+#[case::forwarded("[forwarded from Anna]\ntea\nat four", "[forwarded from erased-1]\n[erased]")]
+#[case::quote_of_another("[in reply to Max: \"tea\"]\nyes", "[in reply to Max: \"tea\"]\nyes")]
+#[case::first_name_of_another("Max is here", "Max is here")]
+fn their_names_and_ids_go_from_other_texts(#[case] before: &str, #[case] after: &str) {
     let mut book = Book::new();
-    book.turn(GROUP, (ANNA, "Anna Kowalska"), anna, "ok");
+    book.turn(GROUP, (ANNA, "Anna Kowalska"), "", "ok");
     book.turn(GROUP, (ANNA, "Max Kowalska"), "", "ok");
-    book.turn(GROUP, ("telegram/8", "Max"), ben, "ok");
+    book.turn(GROUP, ("telegram/8", "Max"), "", "ok");
     let mut survey = Survey::new(ANNA);
     book.records.iter().for_each(|record| survey.hear(record));
-    book.records.iter().for_each(|record| survey.weigh(record));
-    assert_eq!(survey.scrub().clean(before).as_deref().unwrap_or(before), after);
+    let mask = survey.mask();
+    assert_eq!(mask.clean(before).as_deref().unwrap_or(before), after);
+    let blanked = mask.blanked(before).unwrap_or_else(|| before.to_owned());
+    assert_eq!((blanked.len(), blanked == before), (before.len(), before == after));
+}
+
+#[test]
+fn a_run_under_way_over_them_begins_again() {
+    let mut book = Book::new();
+    book.turn(GROUP, (ANNA, "Anna"), "Order ZX-4711 is late", "ZX-4711 is on its way");
+    book.turn(GROUP, (BEN, "Ben"), "The ferry leaves Gdynia at seven", "Noted.");
+    book.run(GROUP, 1, 4, "", Vec::new());
+    book.records.pop();
+    let checkpoint = Checkpoint {
+        chunks: 1,
+        left_out: Vec::new(),
+        to_seq: Seq(2),
+        text: "An order is late".to_owned(),
+        memories: Vec::new(),
+        made_by: "model".to_owned(),
+    };
+    book.add(Some(GROUP), Event::RunCheckpointed { run: "r1".into(), checkpoint });
+    let (left, _) = book.erase(ANNA);
+    assert!(folded(&left, GROUP).run.is_some_and(|run| run.checkpoint.is_none()));
+    assert!(!text(&left).contains("order"));
 }
 
 #[test]

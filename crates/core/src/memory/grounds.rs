@@ -42,16 +42,6 @@ impl Grounds {
         grounds
     }
 
-    /// Of what some people said, and beside it of what somebody else did, as if that were of a tool.
-    pub fn of_both<'e, 't>(
-        entries: impl IntoIterator<Item = &'e Arc<Entry>>,
-        beside: impl Iterator<Item = &'t str>,
-    ) -> Self {
-        let mut grounds = Self::of(entries);
-        grounds.tools.extend(beside.flat_map(topic_words));
-        grounds
-    }
-
     pub fn is_of_people(&self) -> bool {
         self.tools.is_empty() && !self.unseen
     }

@@ -35,8 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
 /// What no erasure reaches.
 const OUTSIDE: &str = "\
-note: what is outside of the state folder is not reached: backups and exports made before, what the chat network and the
-servers of models keep, and lists in the config file that name them. Whatever they write from now on is kept as anybody's.";
+note: facts that others told of them, nicknames and misspellings stay. What is outside of the state folder is not reached:
+backups and exports made before, what the chat network and the servers of models keep, and lists in the config file that name
+them. Whatever they write from now on is kept as anybody's.";
 
 /// Arguments of `forget-user`.
 #[derive(Debug, Args)]
@@ -46,10 +47,10 @@ Examples:
   cairn forget-user local/anna --yes --json
 
 Erases what the person said, what was said in answer to them, their private
-chats, memories, pairing and artifacts; takes their name and their words out
-of what others said; has summaries of it made anew. Segments of the journal
-are written anew, views and index made from them. A running daemon starts anew
-for it, within its process. This cannot be undone.")]
+chats, memories, pairing and artifacts; masks their names and ids in what
+others said; has summaries made again from what is left. The journal is
+rewritten, databases and search index are rebuilt from it. A running daemon
+starts again for it, within its process. This cannot be undone.")]
 pub(crate) struct ForgetUserArgs {
     /// The person: PLATFORM/USER, as `cairn history --json` and `cairn pair list` show them
     #[arg(value_name = "PLATFORM/USER")]
@@ -229,8 +230,7 @@ fn of_expired(n: u64) -> String {
     match n {
         0 => String::new(),
         n => format!(
-            "expired        {} of the messages: what others took from them cannot be told; memories and\n               \
-             summaries of that time lose what may be theirs\n",
+            "expired        {} of the messages: summaries of that time lose what may be theirs\n",
             grouped(n)
         ),
     }

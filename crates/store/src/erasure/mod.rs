@@ -57,7 +57,7 @@ impl Store {
         request::read(&self.inner.options.dir).map_or(true, |request| request.is_some())
     }
 
-    /// What erasing a person would do; `None`: nobody knows them. Reads the whole journal, three times, beside everything
+    /// What erasing a person would do; `None`: nobody knows them. Reads the whole journal, twice, beside everything
     /// that goes on. `lease`: segments stay meanwhile; it is given back.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use cairn_core::voices::Voices;
 use super::request::{self, Request};
 use super::work::resume_by_steps;
 use super::*;
+use crate::artifacts::file_name;
 use crate::verify_dir;
 
 const ANNA: &str = "telegram/5550123";
@@ -255,7 +256,7 @@ async fn an_erasure_is_not_asked_for_twice_nor_without_room_and_no_backup_begins
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_artifact_without_its_file_goes_with_its_record_and_one_with_a_part_of_a_name_stays() {
+async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
     let store = Store::open(options(home.path())).unwrap();
@@ -271,22 +272,25 @@ async fn an_artifact_without_its_file_goes_with_its_record_and_one_with_a_part_o
     };
     let at = Timestamp::UNIX_EPOCH;
     store.artifacts().put(&group(), &"a3".into(), "a street Kowalska".into()).await.unwrap();
+    store.artifacts().put(&group(), &"a4".into(), "a lane Kowalska".into()).await.unwrap();
     let stored = |id: &str| {
         let event = Event::ArtifactStored { artifact: artifact(id) };
         NewRecord { channel: Some(group()), at, event }
     };
     store
         .append(vec![
-            stored("a2"),
             stored("a3"),
+            stored("a4"),
             NewRecord { channel: None, at, event: Event::DaemonStopped },
         ])
         .await
         .unwrap();
     store.close().await;
-    // As an attempt leaves it that is cut short once the files are gone.
+    let folder = home.path().join("artifacts").join(file_name(group().as_str()));
+    fs::write(folder.join(file_name("a4")), b"a lane Kowalska \xff").unwrap();
     request::write(home.path(), &Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH })
         .unwrap();
     check_erased(home.path()).await;
-    assert!(holds(&all_bytes(&home.path().join("artifacts")), "a street ********"));
+    let left = all_bytes(&home.path().join("artifacts"));
+    assert!(holds(&left, "a street ********") && holds(&left, "a lane ********"));
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use cairn_core::erasure::{Eraser, Figures, Scrub, Survey};
+use cairn_core::erasure::{Eraser, Figures, Survey};
 use cairn_core::event::{Event, NewRecord, Record};
 use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::ports::StoreError;
@@ -129,9 +129,7 @@ fn stage(dir: &Path, person: &str, at: Timestamp, step: Step<'_>) -> Result<bool
     rewrite::clear(&layout.journal)?;
     step("cleared")?;
     let Some((survey, stored)) = surveyed(&layout.journal, &tail, person)? else { return Ok(false) };
-    let tainted = tainted(dir, &survey, &stored)?;
-    let scrub = survey.scrub();
-    let mut erasing = Erasing { eraser: Eraser::new(survey, tainted), at, began };
+    let mut erasing = Erasing { eraser: Eraser::new(survey), at, began };
     for first in segment::list(&layout.journal)? {
         let end = (first == tail.segment).then_some(tail.len);
         rewrite::stage(&layout.journal, first, end, &mut erasing)?;
@@ -141,7 +139,7 @@ fn stage(dir: &Path, person: &str, at: Timestamp, step: Step<'_>) -> Result<bool
     sync_dir(&layout.journal).map_err(io_error("sync", &layout.journal))?;
     step("journal staged")?;
     remove_artifacts(dir, &eraser, &stored)?;
-    blank_artifacts(dir, &scrub, &stored)?;
+    blank_artifacts(dir, &eraser, &stored)?;
     step("artifacts removed")?;
     remove_derived(dir, &layout)?;
     step("derived removed")?;
@@ -192,7 +190,7 @@ fn walk(journal: &Path, tail: &Tail, mut each: impl FnMut(&Record)) -> Result<()
     Ok(())
 }
 
-/// Both walks of a survey, with the artifacts that the journal names; `None`: nobody knows the person.
+/// What there is of a person, with the artifacts that the journal names; `None`: nobody knows the person.
 fn surveyed(journal: &Path, tail: &Tail, person: &str) -> Result<Option<(Survey, Vec<Stored>)>, StoreError> {
     let mut survey = Survey::new(person);
     let mut stored = Vec::new();
@@ -202,20 +200,15 @@ fn surveyed(journal: &Path, tail: &Tail, person: &str) -> Result<Option<(Survey,
             stored.push((channel.clone(), artifact.id.clone()));
         }
     })?;
-    if !survey.is_known() {
-        return Ok(None);
-    }
-    walk(journal, tail, |record| survey.weigh(record))?;
-    Ok(Some((survey, stored)))
+    Ok(survey.is_known().then_some((survey, stored)))
 }
 
 /// What erasing a person would do; `None`: nobody knows them. Changes nothing.
 pub(super) fn survey(dir: &Path, tail: &Tail, person: &str) -> Result<Option<Figures>, StoreError> {
     let began = Instant::now();
     let journal = Layout::of(dir).journal;
-    let Some((survey, stored)) = surveyed(&journal, tail, person)? else { return Ok(None) };
-    let tainted = tainted(dir, &survey, &stored)?;
-    let mut eraser = Eraser::new(survey, tainted);
+    let Some((survey, _)) = surveyed(&journal, tail, person)? else { return Ok(None) };
+    let mut eraser = Eraser::new(survey);
     walk(&journal, tail, |record| drop(eraser.erase(record.clone())))?;
     Ok(Some(Figures { seconds: began.elapsed().as_secs_f64(), ..eraser.figures() }))
 }
@@ -224,38 +217,20 @@ fn folder(dir: &Path, channel: &ChannelId) -> PathBuf {
     dir.join("artifacts").join(file_name(channel.as_str()))
 }
 
-/// Artifacts whose files hold something of theirs.
-fn tainted(dir: &Path, survey: &Survey, stored: &[Stored]) -> Result<HashSet<Stored>, StoreError> {
-    let scrub = survey.scrub();
-    let mut tainted = HashSet::new();
+/// Blanks their names out of the files that stay; the record of each says how long it is.
+fn blank_artifacts(dir: &Path, eraser: &Eraser, stored: &[Stored]) -> Result<(), StoreError> {
     for (channel, id) in stored {
         let file = folder(dir, channel).join(file_name(id.as_str()));
-        match fs::read(&file) {
-            Ok(bytes) => {
-                let is_text = std::str::from_utf8(&bytes).is_ok();
-                let text = String::from_utf8_lossy(&bytes);
-                if scrub.hits_surely(&text) || (!is_text && scrub.hits(&text)) {
-                    tainted.insert((channel.clone(), id.clone()));
-                }
-            }
-            // Taken away by an attempt that was cut short, or lost: the record goes, too.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                tainted.insert((channel.clone(), id.clone()));
-            }
+        let bytes = match fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(io_error("read", &file)(error)),
-        }
-    }
-    Ok(tainted)
-}
-
-/// Blanks a word of their name out of the files that stay; the record of each says how long it is.
-fn blank_artifacts(dir: &Path, scrub: &Scrub, stored: &[Stored]) -> Result<(), StoreError> {
-    for (channel, id) in stored {
-        let file = folder(dir, channel).join(file_name(id.as_str()));
-        // Those that go are gone, and what is no text has nothing of theirs.
-        let Some(text) = fs::read_to_string(&file).ok().and_then(|text| scrub.blanked(&text)) else {
-            continue;
         };
+        // Damaged bytes become one character each, so that the length stays.
+        let chunks = bytes.utf8_chunks();
+        let text: String =
+            chunks.flat_map(|chunk| [chunk.valid().to_owned(), "?".repeat(chunk.invalid().len())]).collect();
+        let Some(text) = eraser.blanked(&text) else { continue };
         let beside = file.with_extension("new");
         let fail = io_error("write", &beside);
         let mut out = Sink::create(&beside, false).map_err(&fail)?;

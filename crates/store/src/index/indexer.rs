@@ -120,12 +120,8 @@ impl Indexer {
 
     /// Commits when it has caught up: else the next start goes on from the last commit. Nobody waits for an index.
     fn finish(mut self) {
-        let caught_up = catch_unwind(AssertUnwindSafe(|| self.catch_up()));
-        if self.is_broken || !matches!(caught_up, Ok(Ok(()))) {
+        if self.is_broken || self.step(true).is_err() {
             return;
-        }
-        if let Err(error) = self.commit() {
-            tracing::warn!(%error, "the last words were not indexed; the next start does that");
         }
         let Some(writer) = self.writer.take() else { return };
         let (tell, merged) = sync_channel(1);
@@ -166,7 +162,7 @@ impl Indexer {
             Err(_) => index_failure("it panicked while it was written"),
         };
         if !std::mem::replace(&mut self.is_told, true) {
-            tracing::error!(%error, "the search index cannot be written; trying again, nothing else is affected");
+            tracing::error!(%error, "the search index cannot be written; it is tried again, nothing else is affected");
         }
         self.is_broken = true;
         Err(error)

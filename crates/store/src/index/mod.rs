@@ -20,6 +20,7 @@ use tantivy::{Index, IndexReader, ReloadPolicy, TantivyError};
 
 pub(crate) use indexer::{Indexer, Task};
 use schema::Fields;
+pub(crate) use search::{Asked, CANDIDATES};
 
 use crate::calls::Calls;
 use crate::disk::{make_dir, remove_dir};
@@ -28,7 +29,7 @@ use crate::journal::segment::Position;
 use crate::views::db::is_of_the_machine;
 
 /// Version of the documents; an index of another version is made anew.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// What is said last is taken in at the end, if that takes no longer.
 const END_LIMIT: Duration = Duration::from_millis(500);
@@ -137,6 +138,8 @@ impl SearchIndex {
                 (self.fresh()?, Checkpoint::default())
             }
         };
+        // Whoever still has what was open before, and sees that it reaches nothing, asks elsewhere.
+        self.reaches.store(0, Ordering::Release);
         *self.open.write() = Some(opened);
         self.reaches.store(at.n, Ordering::Release);
         Ok(at)

@@ -6,7 +6,7 @@ use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::message::{Entry, Role};
 use jiff::{SignedDuration, Timestamp};
 
-use super::schema::{Fields, Subject, date_words, day_of, entries_of, tokens, words_of};
+use super::schema::{Fields, Subject, date_words, entries_of, seconds, tokens, words_of};
 
 /// Neighbours on each side (`docs/design/figures.md`, "Search").
 const NEIGHBOURS: usize = 2;
@@ -120,18 +120,17 @@ impl Recent {
         let own = || entry.words.iter();
         let near: Vec<&str> = lent.chain(&date).map(String::as_str).collect();
         let own: Vec<&str> = own().map(String::as_str).collect();
-        let mut doc =
-            document(fields, &Subject::Entry(channel.clone(), entry.seq), &entries_of(channel), entry.at);
+        let subject = Subject::Entry(channel.clone(), entry.seq);
+        let mut doc = document(fields, &subject, &[entries_of(channel)], entry.at, 1.0);
         doc.add_pre_tokenized_text(fields.near, tokens(&near));
         doc.add_pre_tokenized_text(fields.own, tokens(&own));
         doc.add_text(fields.author, &entry.author);
-        let key = Subject::Entry(channel.clone(), entry.seq).key();
         if after == NEIGHBOURS {
             // It is written for good: from here on it only lends words.
             self.entries[idx].words.truncate(LENT_WORDS);
             self.entries[idx].words.shrink_to_fit();
         }
-        Some(Write { key, replaces: written_with.is_some(), doc })
+        Some(Write { key: subject.key(), replaces: written_with.is_some(), doc })
     }
 
     fn trim(&mut self) {
@@ -155,7 +154,7 @@ fn tool_result(fields: &Fields, channel: &ChannelId, entry: &Entry) -> Option<Wr
         return None;
     }
     let subject = Subject::Entry(channel.clone(), entry.seq);
-    let mut doc = document(fields, &subject, &entries_of(channel), entry.at);
+    let mut doc = document(fields, &subject, &[entries_of(channel)], entry.at, 1.0);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     doc.add_pre_tokenized_text(fields.near, tokens(&words));
     Some(Write { key: subject.key(), replaces: false, doc })
@@ -173,12 +172,14 @@ fn head(text: &str, bytes: usize) -> &str {
 pub(crate) fn document(
     fields: &Fields,
     subject: &Subject,
-    place: &str,
+    places: &[String],
     at: Timestamp,
+    weight: f64,
 ) -> tantivy::TantivyDocument {
     let mut doc = tantivy::TantivyDocument::new();
     doc.add_text(fields.key, subject.key());
-    doc.add_text(fields.place, place);
-    doc.add_u64(fields.day, day_of(at));
+    places.iter().for_each(|place| doc.add_text(fields.place, place));
+    doc.add_u64(fields.at, seconds(at));
+    doc.add_f64(fields.weight, weight);
     doc
 }

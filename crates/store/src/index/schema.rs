@@ -1,12 +1,12 @@
 //! The fields of a document, and how texts become words.
 
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
-use cairn_core::memory::Scope;
+use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::words::topic_words;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tantivy::schema::{
-    FAST, Field, INDEXED, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions,
+    FAST, Field, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions,
 };
 use tantivy::tokenizer::{PreTokenizedString, Token};
 
@@ -15,18 +15,21 @@ pub(crate) struct Fields {
     pub(crate) schema: Schema,
     /// What a document stands for, unique.
     pub(crate) key: Field,
-    /// Kind and channel, or agent and scope: a search names the places that it may see.
+    /// Kind and channel, or for a memory each reach that it is within: a search names the places that it may see.
     pub(crate) place: Field,
     /// The words of its neighbours, its date, and what else is said around it.
     pub(crate) near: Field,
     pub(crate) own: Field,
     pub(crate) author: Field,
-    /// The day that it was said on, counted from 1970.
-    pub(crate) day: Field,
+    /// When it was said, in seconds since 1970.
+    pub(crate) at: Field,
+    /// What its score is multiplied by.
+    pub(crate) weight: Field,
 }
 
-/// Name of the field [`Fields::day`], for its column.
-pub(crate) const DAY: &str = "day";
+/// Names of the fields [`Fields::at`] and [`Fields::weight`], for their columns.
+pub(crate) const AT: &str = "at";
+pub(crate) const WEIGHT: &str = "weight";
 
 impl Fields {
     pub(crate) fn new() -> Self {
@@ -42,7 +45,8 @@ impl Fields {
             near: schema.add_text_field("near", words.clone()),
             own: schema.add_text_field("own", words),
             author: schema.add_text_field("author", STORED),
-            day: schema.add_u64_field(DAY, FAST | INDEXED),
+            at: schema.add_u64_field(AT, FAST),
+            weight: schema.add_f64_field(WEIGHT, FAST),
             schema: schema.build(),
         }
     }
@@ -91,6 +95,22 @@ pub(crate) fn memories_of(agent: &AgentId, scope: &Scope) -> String {
     format!("m\0{agent}\0{scope}")
 }
 
+/// The place of the memories within reach.
+pub(crate) fn memories_within(agent: &AgentId, reach: &Reach) -> String {
+    match reach {
+        Reach::Scope(scope) => memories_of(agent, scope),
+        Reach::Own(person) => format!("o\0{agent}\0{person}"),
+        Reach::All => format!("a\0{agent}"),
+    }
+}
+
+/// All places of a memory.
+pub(crate) fn places_of(memory: &Memory) -> Vec<String> {
+    let own = memory.follows().map(|person| Reach::Own(person.to_owned()));
+    let reaches = [Reach::All, Reach::Scope(memory.scope.clone())].into_iter().chain(own);
+    reaches.map(|reach| memories_within(&memory.agent, &reach)).collect()
+}
+
 /// The words by which a text is found. Korean writes gaps, but joins its particles to the words: it is cut into pairs,
 /// too.
 pub(crate) fn words_of(text: &str) -> Vec<String> {
@@ -112,9 +132,9 @@ pub(crate) fn date_words(at: Timestamp) -> Vec<String> {
     words_of(&at.to_zoned(TimeZone::UTC).strftime("%-d %B %Y").to_string())
 }
 
-/// The day of a moment, counted from 1970.
-pub(crate) fn day_of(at: Timestamp) -> u64 {
-    u64::try_from(at.as_second() / 86_400).unwrap_or(0)
+/// The seconds since 1970.
+pub(crate) fn seconds(at: Timestamp) -> u64 {
+    u64::try_from(at.as_second()).unwrap_or(0)
 }
 
 pub(crate) fn tokens(words: &[&str]) -> PreTokenizedString {

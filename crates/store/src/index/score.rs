@@ -7,7 +7,7 @@ use tantivy::postings::Postings;
 use tantivy::schema::IndexRecordOption;
 use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, Term};
 
-use super::schema::Fields;
+use super::schema::{Fields, WEIGHT};
 
 /// How soon a repeated word stops counting, and how much long texts are discounted: BM25's usual constants.
 const K1: f64 = 1.2;
@@ -59,8 +59,12 @@ pub(super) fn score(
                 sums[*doc as usize] += rarity * count * (K1 + 1.0) / (count + discount);
             }
         }
+        let weights = searcher.segment_reader(ord as u32).fast_fields().f64(WEIGHT)?;
         let found = sums.into_iter().enumerate().filter(|(_, sum)| *sum > 0.0);
-        scores.extend(found.map(|(doc, sum)| (DocAddress::new(ord as u32, doc as u32), sum)));
+        scores.extend(found.map(|(doc, sum)| {
+            let (doc, weight) = (doc as u32, weights.first(doc as u32).unwrap_or(1.0));
+            (DocAddress::new(ord as u32, doc), sum * weight)
+        }));
     }
     Ok(scores)
 }

@@ -3,22 +3,31 @@
 use std::collections::{BTreeSet, HashMap};
 
 use cairn_core::event::Event;
+use cairn_core::ids::{AgentId, MemoryId};
+use cairn_core::memory::{Memory, Reach};
 use cairn_core::ports::{Hit, HitKind, Query, StoreError};
 use cairn_core::retention::EXPIRED_TEXT;
+use tantivy::directory::RamDirectory;
 use tantivy::schema::Value;
-use tantivy::{DocAddress, Searcher, TantivyDocument};
+use tantivy::{DocAddress, Index, Searcher, TantivyDocument};
 
-use super::schema::{DAY, Subject, entries_of, memories_of, summaries_of, words_of};
+use super::schema::{AT, Fields, Subject, entries_of, memories_of, memories_within, summaries_of, words_of};
 use super::score::score;
-use super::{SearchIndex, index_error, readable};
+use super::{SearchIndex, docs, index_error, readable, with_reader};
 use crate::views::archive::Reads;
-use crate::views::memories;
+use crate::views::{PATIENCE, memories};
 
 /// Candidates that are weighed anew; at least three times as many as are asked for.
-const CANDIDATES: usize = 200;
+pub(crate) const CANDIDATES: usize = 200;
 
 /// Most words of a question that are looked for.
-const MAX_WORDS: usize = 64;
+const MAX_WORDS: usize = 256;
+
+/// For an index in memory.
+const HEAP_BYTES: usize = 15_000_000;
+
+/// Seconds of a day.
+const DAY: u64 = 86_400;
 
 /// Entries of a person whom the question names count for this much more.
 const NAMED_BOOST: f64 = 0.2;
@@ -30,7 +39,8 @@ const DAY_BEST: usize = 3;
 
 struct Candidate {
     score: f64,
-    day: u64,
+    /// Seconds since 1970.
+    at: u64,
     subject: Subject,
 }
 
@@ -40,7 +50,7 @@ impl SearchIndex {
     /// # Errors
     /// The index or what it points at cannot be read.
     pub(crate) fn search(&self, query: &Query, reads: &Reads<'_>) -> Result<Vec<Hit>, StoreError> {
-        let words: BTreeSet<String> = words_of(&query.text).into_iter().take(MAX_WORDS).collect();
+        let words = question_words(&query.text);
         let places = places(query);
         if words.is_empty() || places.is_empty() || query.limit == 0 {
             return Ok(Vec::new());
@@ -48,10 +58,13 @@ impl SearchIndex {
         // Without an index nothing is found, and whoever asks is told how much is not in it.
         let Some((_, reader)) = self.open.read().clone() else { return Ok(Vec::new()) };
         let searcher = reader.searcher();
-        let mut candidates = self.candidates(&searcher, &words, &places, query)?;
+        let n = CANDIDATES.max(query.limit.saturating_mul(3));
+        let mut candidates = self.calls.within(|| {
+            let named = names(&query.text);
+            candidates(&searcher, &self.fields, (&words, &places), &named, n)
+        })?;
         weigh_days(&mut candidates);
-        candidates
-            .sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.subject.key().cmp(&b.subject.key())));
+        sort(&mut candidates);
         let mut hits = Vec::new();
         for candidate in candidates {
             if hits.len() == query.limit {
@@ -62,42 +75,117 @@ impl SearchIndex {
         Ok(hits)
     }
 
-    fn candidates(
-        &self,
-        searcher: &Searcher,
-        words: &BTreeSet<String>,
-        places: &[String],
-        query: &Query,
-    ) -> Result<Vec<Candidate>, StoreError> {
-        let mut found = score(searcher, &self.fields, words, places).map_err(|error| index_error(&error))?;
-        found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        found.truncate(CANDIDATES.max(query.limit.saturating_mul(3)));
-        let named = names(&query.text);
-        let mut candidates = Vec::with_capacity(found.len());
-        for (address, score) in found {
-            candidates.extend(self.candidate(searcher, score, address, &named)?);
+    /// Memories within reach that have words of a text, best first, with their scores. `upto`: the last record that may
+    /// have changed one. `None`: the index does not have it yet, or does not answer.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    pub(crate) fn memories(&self, asked: &Asked<'_>, upto: u64) -> Result<Option<Ranked>, StoreError> {
+        let Some((_, reader)) = self.open.read().clone() else { return Ok(None) };
+        // Looked at behind the reader: an index that is made again in between reaches nothing yet.
+        if self.reaches() < upto || self.calls.longest() >= PATIENCE {
+            return Ok(None);
         }
-        Ok(candidates)
+        self.calls.within(|| asked.ranked(&reader.searcher(), &self.fields)).map(Some)
     }
 
-    fn candidate(
-        &self,
-        searcher: &Searcher,
-        score: f64,
-        address: DocAddress,
-        named: &BTreeSet<String>,
-    ) -> Result<Option<Candidate>, StoreError> {
-        let doc: TantivyDocument = searcher.doc(address).map_err(|error| index_error(&error))?;
-        let text = |field| doc.get_first(field).and_then(|value| value.as_str());
-        let Some(subject) = text(self.fields.key).and_then(Subject::of) else { return Ok(None) };
-        let is_named =
-            names(text(self.fields.author).unwrap_or_default()).iter().any(|name| named.contains(name));
-        let boost = if is_named { 1.0 + NAMED_BOOST } else { 1.0 };
-        let segment = searcher.segment_reader(address.segment_ord);
-        let days = segment.fast_fields().u64(DAY).map_err(|error| index_error(&error))?;
-        let day = days.first(address.doc_id).unwrap_or(0);
-        Ok(Some(Candidate { score: score * boost, day, subject }))
+    /// The same, ranked in an index in memory that has these alone.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn memories_among(&self, asked: &Asked<'_>, rows: &[Memory]) -> Result<Ranked, StoreError> {
+        let make = || {
+            let index = Index::builder().schema(self.fields.schema.clone());
+            let mut writer = index.single_segment_index_writer(RamDirectory::create(), HEAP_BYTES)?;
+            rows.iter()
+                .try_for_each(|memory| writer.add_document(docs::of_memory(&self.fields, memory).doc))?;
+            writer.finalize()
+        };
+        let (_, reader) = with_reader(make().map_err(|error| index_error(&error))?)?;
+        asked.ranked(&reader.searcher(), &self.fields)
     }
+}
+
+/// Memories with their scores, best first.
+pub(crate) type Ranked = Vec<(f64, MemoryId)>;
+
+/// What is asked of the memories.
+pub(crate) struct Asked<'a> {
+    pub(crate) agent: &'a AgentId,
+    pub(crate) reach: &'a [Reach],
+    pub(crate) text: &'a str,
+    /// How many of the best are weighed.
+    pub(crate) n: usize,
+}
+
+impl Asked<'_> {
+    fn ranked(&self, searcher: &Searcher, fields: &Fields) -> Result<Ranked, StoreError> {
+        let places: Vec<String> = self.reach.iter().map(|reach| memories_within(self.agent, reach)).collect();
+        let words = question_words(self.text);
+        let mut found = candidates(searcher, fields, (&words, &places), &BTreeSet::new(), self.n)?;
+        sort(&mut found);
+        let ranked = found.into_iter().filter_map(|candidate| match candidate.subject {
+            Subject::Memory(id) => Some((candidate.score, id)),
+            _ => None,
+        });
+        Ok(ranked.collect())
+    }
+}
+
+/// Of a long text the beginning and the end, where its question is: what is between them says less.
+fn question_words(text: &str) -> BTreeSet<String> {
+    let mut words = words_of(text);
+    if words.len() > MAX_WORDS {
+        words.drain(MAX_WORDS / 2..words.len() - MAX_WORDS / 2);
+    }
+    words.into_iter().collect()
+}
+
+/// The best documents within the places that have any of the words.
+fn candidates(
+    searcher: &Searcher,
+    fields: &Fields,
+    (words, places): (&BTreeSet<String>, &[String]),
+    named: &BTreeSet<String>,
+    n: usize,
+) -> Result<Vec<Candidate>, StoreError> {
+    if words.is_empty() || places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut found = score(searcher, fields, words, places).map_err(|error| index_error(&error))?;
+    found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    found.truncate(n);
+    let mut candidates = Vec::with_capacity(found.len());
+    for (address, score) in found {
+        candidates.extend(candidate(searcher, fields, score, address, named)?);
+    }
+    Ok(candidates)
+}
+
+fn candidate(
+    searcher: &Searcher,
+    fields: &Fields,
+    score: f64,
+    address: DocAddress,
+    named: &BTreeSet<String>,
+) -> Result<Option<Candidate>, StoreError> {
+    let doc: TantivyDocument = searcher.doc(address).map_err(|error| index_error(&error))?;
+    let text = |field| doc.get_first(field).and_then(|value| value.as_str());
+    let Some(subject) = text(fields.key).and_then(Subject::of) else { return Ok(None) };
+    let is_named = names(text(fields.author).unwrap_or_default()).iter().any(|name| named.contains(name));
+    let boost = if is_named { 1.0 + NAMED_BOOST } else { 1.0 };
+    let segment = searcher.segment_reader(address.segment_ord);
+    let times = segment.fast_fields().u64(AT).map_err(|error| index_error(&error))?;
+    let at = times.first(address.doc_id).unwrap_or(0);
+    Ok(Some(Candidate { score: score * boost, at, subject }))
+}
+
+/// Best first, and of those that are as good the newest.
+fn sort(candidates: &mut [Candidate]) {
+    candidates.sort_by(|a, b| {
+        let newest = || b.at.cmp(&a.at);
+        b.score.total_cmp(&a.score).then_with(newest).then_with(|| a.subject.key().cmp(&b.subject.key()))
+    });
 }
 
 fn places(query: &Query) -> Vec<String> {
@@ -127,7 +215,7 @@ fn weigh_days(candidates: &mut [Candidate]) {
     let best = candidates.iter().map(|candidate| candidate.score).fold(0.0, f64::max);
     let mut days: HashMap<u64, Vec<f64>> = HashMap::new();
     for candidate in candidates.iter().filter(|candidate| matches!(candidate.subject, Subject::Entry(..))) {
-        days.entry(candidate.day).or_default().push(candidate.score);
+        days.entry(candidate.at / DAY).or_default().push(candidate.score);
     }
     let days: HashMap<u64, f64> = days
         .into_iter()
@@ -138,7 +226,7 @@ fn weigh_days(candidates: &mut [Candidate]) {
         .collect();
     let best_day = days.values().copied().fold(0.0, f64::max);
     for candidate in candidates {
-        let Some(day) = days.get(&candidate.day) else { continue };
+        let Some(day) = days.get(&(candidate.at / DAY)) else { continue };
         candidate.score += DAY_WEIGHT * best * day / best_day;
     }
 }

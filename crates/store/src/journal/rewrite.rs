@@ -107,6 +107,36 @@ impl Sink {
     }
 }
 
+/// Hands every record of a segment to `each`, with its line; returns the number of the last one. `first`: of its first one.
+/// `end`: where the lines end.
+///
+/// # Errors
+/// [`StoreError::Damaged`] unless all of it is there, in order, as it was written: what cannot be read must not be replaced
+/// by what could.
+pub(crate) fn records(
+    path: &Path,
+    first: u64,
+    end: Option<u64>,
+    mut each: impl FnMut(Record, &[u8]) -> Result<(), StoreError>,
+) -> Result<u64, StoreError> {
+    let mut lines = Lines::open(path, 0, end)?;
+    let mut next = first;
+    loop {
+        let (offset, bytes) = match lines.next()? {
+            Piece::Line { offset, bytes } => (offset, bytes),
+            Piece::Torn { offset } => return Err(segment::damaged(path, offset, "it has no end")),
+            Piece::End => return Ok(next - 1),
+        };
+        let record = line::parse(bytes).map_err(|why| segment::damaged(path, offset, why))?;
+        if record.n != next {
+            let told = format!("it is number {} where {next} is due", record.n);
+            return Err(segment::damaged(path, offset, told));
+        }
+        next = last_n(&record.event, record.n) + 1;
+        each(record, bytes)?;
+    }
+}
+
 /// Writes a segment anew beside it; a run of records that go is stood for by one that says so. `end`: of the last segment,
 /// where it ends; the closing records follow there. A segment that stays as it is, is not written. True: it was.
 pub(crate) fn stage(
@@ -121,39 +151,27 @@ pub(crate) fn stage(
     let fail = io_error("write", &beside);
     let is_packed = file != path;
     let mut out = Sink::create(&beside, is_packed).map_err(&fail)?;
-    let mut lines = Lines::open(&path, 0, end)?;
-    let (mut changed, mut last) = (false, first - 1);
+    let mut changed = false;
     let mut gone: Option<Gone> = None;
     let mut buffer = Vec::new();
-    loop {
-        let (offset, bytes) = match lines.next()? {
-            Piece::End => break,
-            Piece::Torn { offset } => return Err(segment::damaged(&path, offset, "it has no end")),
-            Piece::Line { offset, bytes } => (offset, bytes),
+    let last = records(&path, first, end, |before, bytes| {
+        let Some(after) = rewrite.fate(before.clone()) else {
+            changed = true;
+            let from_n = gone.map_or(before.n, |gone| gone.from_n);
+            gone = Some(Gone { from_n, to_n: last_n(&before.event, before.n), at: before.at });
+            return Ok(());
         };
-        let before = line::parse(bytes).map_err(|why| segment::damaged(&path, offset, why))?;
-        let to_n = last_n(&before.event, before.n);
-        last = to_n;
-        match rewrite.fate(before.clone()) {
-            Some(after) => {
-                write_gone(&mut out, gone.take()).map_err(&fail)?;
-                buffer.clear();
-                if after == before {
-                    buffer.extend_from_slice(bytes);
-                    buffer.push(b'\n');
-                } else {
-                    changed = true;
-                    framed(&mut buffer, after)?;
-                }
-                out.line(&buffer).map_err(&fail)?;
-            }
-            None => {
-                changed = true;
-                let from_n = gone.map_or(before.n, |gone| gone.from_n);
-                gone = Some(Gone { from_n, to_n, at: before.at });
-            }
+        write_gone(&mut out, gone.take()).map_err(&fail)?;
+        buffer.clear();
+        if after == before {
+            buffer.extend_from_slice(bytes);
+            buffer.push(b'\n');
+        } else {
+            changed = true;
+            framed(&mut buffer, after)?;
         }
-    }
+        out.line(&buffer).map_err(&fail)
+    })?;
     write_gone(&mut out, gone.take()).map_err(&fail)?;
     let closing = if end.is_some() { rewrite.closing() } else { Vec::new() };
     for (n, NewRecord { channel, at, event }) in (last + 1..).zip(closing) {

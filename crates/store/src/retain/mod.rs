@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::journal::line;
-use crate::journal::open::last_n;
+use crate::journal::rewrite::records;
 use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Layout, Store};
 use crate::views::codec::view_error;
@@ -119,34 +119,14 @@ impl Closed {
     /// Hands every record to `each`, with its line.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] unless all of it is there, in order, as it was written: what cannot be read must not be
-    /// replaced by what could.
-    fn records(
-        &self,
-        mut each: impl FnMut(Record, &[u8]) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let mut lines = Lines::open(&self.path, 0, None)?;
-        let mut next = self.first;
-        loop {
-            let (offset, bytes) = match lines.next()? {
-                Piece::Line { offset, bytes } => (offset, bytes),
-                Piece::Torn { offset } => {
-                    return Err(segment::damaged(&self.path, offset, "it has no end"));
-                }
-                Piece::End if next == self.last + 1 => return Ok(()),
-                Piece::End => {
-                    let missing = format!("records {next} to {} are missing", self.last);
-                    return Err(segment::damaged(&self.path, 0, missing));
-                }
-            };
-            let record = line::parse(bytes).map_err(|why| segment::damaged(&self.path, offset, why))?;
-            if record.n != next {
-                let told = format!("it is number {} where {next} is due", record.n);
-                return Err(segment::damaged(&self.path, offset, told));
-            }
-            next = last_n(&record.event, record.n) + 1;
-            each(record, bytes)?;
+    /// [`StoreError::Damaged`] unless all of it is there, in order, as it was written.
+    fn records(&self, each: impl FnMut(Record, &[u8]) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let last = records(&self.path, self.first, None, each)?;
+        if last == self.last {
+            return Ok(());
         }
+        let missing = format!("records {} to {} are missing", last + 1, self.last);
+        Err(segment::damaged(&self.path, 0, missing))
     }
 }
 

@@ -91,7 +91,8 @@ impl Store {
         }
         let lease = self.lease().await?;
         let needed = needs.clone();
-        let (walk, taken) = self.read(move |inner| walk(inner, first, &needed.channels)).await?;
+        let (walk, taken) =
+            self.read(move |inner, reads| walk(inner, reads, first, &needed.channels)).await?;
         if walk.expired == 0 {
             self.note_spent(first, &walk, dry_run);
             return Ok(done);
@@ -145,7 +146,12 @@ fn told(found: &BTreeMap<ChannelId, Found>, at: Timestamp) -> Vec<NewRecord> {
     records
 }
 
-fn walk(inner: &Inner, first: u64, in_use: &HashMap<ChannelId, InUse>) -> Result<(Walk, Taken), StoreError> {
+fn walk(
+    inner: &Inner,
+    reads: &Reads<'_>,
+    first: u64,
+    in_use: &HashMap<ChannelId, InUse>,
+) -> Result<(Walk, Taken), StoreError> {
     let segment = Closed::of(inner, first)?;
     let quarantined = inner.views.applied().borrow().quarantined;
     let mut taken = Taken::new();
@@ -155,7 +161,7 @@ fn walk(inner: &Inner, first: u64, in_use: &HashMap<ChannelId, InUse>) -> Result
         let Some(channel) = record.channel.clone() else { return Ok(()) };
         let Some(needs) = in_use.get(&channel) else { return Ok(()) };
         if !taken.contains_key(&channel) {
-            let here = inner.reads(|reads| reads.words_in(&channel, (first, segment.last), quarantined))?;
+            let here = reads.words_in(&channel, (first, segment.last), quarantined)?;
             taken.insert(channel.clone(), here);
         }
         let seq = taken[&channel].get(&record.n).copied();
@@ -164,7 +170,7 @@ fn walk(inner: &Inner, first: u64, in_use: &HashMap<ChannelId, InUse>) -> Result
             Words::Needed => walk.needed += 1,
             Words::Expired => {
                 walk.expired += 1;
-                inner.reads(|reads| note(&reads, &mut walk.found, channel, &record.event, seq))?;
+                note(reads, &mut walk.found, channel, &record.event, seq)?;
             }
         }
         Ok(())

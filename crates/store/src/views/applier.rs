@@ -16,7 +16,7 @@ use super::codec::{Key, view_error};
 use super::db::{Changes, Db};
 use super::memories;
 use super::rows::Meta;
-use super::{Views, open_checked};
+use super::{Views, door};
 use crate::journal::Durable;
 use crate::journal::open::Tail;
 use crate::journal::reader::Follower;
@@ -64,7 +64,7 @@ impl Applier {
         on_applied: Box<dyn Fn() + Send>,
     ) -> Self {
         let follower = Follower::new(&journal, meta.checkpoint());
-        let is_broken = views.db.read().is_none();
+        let is_broken = !views.are_open();
         Self { views, journal, durable, on_applied, follower, meta, is_broken, closing: Weak::new() }
     }
 
@@ -94,8 +94,8 @@ impl Applier {
     /// Applies what is durable; a failure closes sled, to be opened again at the next step.
     fn step(&mut self) {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            if self.views.is_suspect() {
-                self.recheck()?;
+            if self.views.db().is_ok_and(|db| db.is_doubted()) {
+                return Err(view_error("something that was read of it is wrong"));
             }
             if self.is_broken {
                 self.reopen()?;
@@ -108,22 +108,14 @@ impl Applier {
             Err(_) => view_error("it panicked while it was written"),
         };
         if !self.is_broken {
-            tracing::error!(%error, applied = self.meta.n, "the views cannot be written; trying again, the journal goes on");
+            tracing::error!(%error, applied = self.meta.n, "the views have failed; opening them again, the journal goes on");
         }
         self.is_broken = true;
         // Told first: sled may not come back from being closed.
-        self.views.applied.send_modify(|applied| applied.error = Some(error));
-        let db = self.views.db.write().take();
-        if let Some(db) = db {
+        if let Some(db) = self.views.take(Some(error), false) {
             self.closing = Arc::downgrade(&db);
             self.views.release(db);
         }
-    }
-
-    /// Closes sled when its rows are not sound, so that it is made anew.
-    fn recheck(&mut self) -> Result<(), StoreError> {
-        let problems = self.views.db()?.check().problems;
-        if problems.is_empty() { Ok(()) } else { Err(view_error(problems.join("; "))) }
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
@@ -132,12 +124,11 @@ impl Applier {
             return Err(view_error(STILL_READ));
         }
         let views = &self.views;
-        let (db, meta) = open_checked(&views.dir, views.cache_bytes, &self.journal, &views.calls)?;
+        let (db, meta) = door::open(&views.dir, views.cache_bytes, &self.journal, &views.calls)?;
         self.follower = Follower::new(&self.journal, meta.checkpoint());
         self.meta = meta;
         self.views.show(db, &self.meta);
         self.is_broken = false;
-        self.views.memories_changed();
         tracing::info!(applied = self.meta.n, "the views are open again");
         (self.on_applied)();
         Ok(())
@@ -154,16 +145,10 @@ impl Applier {
             if self.follower.checkpoint().n >= tail.n || self.views.ending.load(Ordering::Acquire) {
                 return Ok(());
             }
-            if apply_next(&db, &mut self.follower, &mut self.meta, &tail)? {
-                self.views.memories_changed();
-            }
-            self.publish();
+            let memories_n = apply_next(&db, &mut self.follower, &mut self.meta, &tail)?;
+            self.views.publish(&self.meta, memories_n);
+            (self.on_applied)();
         }
-    }
-
-    fn publish(&self) {
-        self.views.publish(&self.meta);
-        (self.on_applied)();
     }
 
     fn keep_head(&mut self, channel: &ChannelId, head: Vec<u8>) -> Result<(), StoreError> {
@@ -179,19 +164,17 @@ impl Applier {
 
     fn finish(&mut self) {
         self.step();
-        let db = self.views.db.write().take();
-        if let Some(db) = db {
+        if let Some(db) = self.views.take(None, true) {
             if let Err(error) = db.flush() {
                 tracing::warn!(%error, "the views could not be flushed; the next start applies the journal again");
             }
             self.views.release(db);
         }
-        self.views.applied.send_modify(|applied| applied.closed = true);
         (self.on_applied)();
     }
 }
 
-/// Applies what follows, up to some number of rows. Returns whether a memory changed.
+/// Applies what follows, up to some number of rows. Returns the last record that may have changed what a memory says.
 ///
 /// # Errors
 /// The journal is damaged, or the rows cannot be written.
@@ -200,16 +183,18 @@ pub(crate) fn apply_next(
     follower: &mut Follower,
     meta: &mut Meta,
     tail: &Tail,
-) -> Result<bool, StoreError> {
+) -> Result<Option<u64>, StoreError> {
     let mut changes = Changes::new(db);
     let mut next = meta.clone();
-    let mut of_memories = false;
+    let mut memories_n = None;
     while changes.len() < BATCH_ROWS {
         let Some((record, position)) = follower.next(tail)? else { break };
         apply(&mut changes, &mut next, &record, position)?;
-        of_memories |= memories::is_changed_by(&record.event);
+        if memories::is_changed_by(&record.event) {
+            memories_n = Some(record.n);
+        }
     }
     changes.write(&mut next)?;
     *meta = next;
-    Ok(of_memories)
+    Ok(memories_n)
 }

@@ -40,26 +40,6 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    pub(crate) const ALL: [Self; 17] = [
-        Self::Memory,
-        Self::MemoryKey,
-        Self::Own,
-        Self::Fingerprint,
-        Self::Tombstone,
-        Self::Sighting,
-        Self::Summary,
-        Self::Head,
-        Self::Channel,
-        Self::Event,
-        Self::Seq,
-        Self::Message,
-        Self::MessageAge,
-        Self::Outbox,
-        Self::Registry,
-        Self::Usage,
-        Self::Call,
-    ];
-
     /// The letter that its keys begin with.
     pub(crate) fn letter(self) -> u8 {
         self as u8

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::ops::Bound;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_core::ports::StoreError;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::RwLock;
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::codec::{Key, Table, decode, encode, seal, unseal, view_error};
+use super::codec::{Key, decode, encode, seal, unseal, view_error};
 use super::rows::{FORMAT, Meta};
 use crate::calls::Calls;
 use crate::disk::io_error;
@@ -28,26 +28,15 @@ const FLUSH_EVERY_MS: u64 = 1000;
 /// Key and bytes of a row.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
-/// Rows that a check reads while nothing is written.
-const CHECKED_AT_ONCE: usize = 256;
-
 pub(crate) struct Db {
     rows: Rows,
     /// Those into sled that have not returned.
     calls: Arc<Calls>,
-    /// Held while a batch is written, and while a check reads some rows.
-    count: Mutex<Option<Count>>,
-    checking: Mutex<()>,
+    doubt: Doubt,
 }
 
-/// How far a check has counted. What is written behind it is counted by the writer, so that at the end it has the rows of
-/// one moment, without a pause in the writing.
-#[derive(Default)]
-struct Count {
-    last: Vec<u8>,
-    /// Rows up to that, by the letter of their table.
-    rows: BTreeMap<char, u64>,
-}
+/// Set when something that was read of these rows is wrong: they are closed, and opened again through the checks.
+pub(crate) type Doubt = Arc<AtomicBool>;
 
 enum Rows {
     Sled(sled::Db),
@@ -59,36 +48,41 @@ type Memory = RwLock<BTreeMap<Vec<u8>, Vec<u8>>>;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Check {
-    /// The applied position at the moment whose rows were counted.
+    /// The applied position when the check began.
     pub(crate) meta: Meta,
-    pub(crate) records: u64,
+    /// Sound rows by the letter of their table.
+    pub(crate) rows: BTreeMap<char, u64>,
     pub(crate) bad: u64,
     pub(crate) problems: Vec<String>,
+    /// The rows are of another version of this program: nothing is wrong with them, and they are of no use.
+    pub(crate) is_old: bool,
+}
+
+impl Check {
+    /// Compares the rows with the number that was written with the last of them. Only for rows that nobody writes.
+    pub(crate) fn compare(&mut self) {
+        let mut expected = self.meta.rows.clone();
+        expected.retain(|_, rows| *rows > 0);
+        if !self.is_old && self.bad == 0 && self.rows != expected {
+            self.problems.push(format!("rows are missing: {:?} instead of {expected:?}", self.rows));
+        }
+    }
 }
 
 impl Db {
-    /// Opens sled, without a check of its rows.
+    /// Opens sled. [`super::door`] guards it: sled may panic, or not come back.
     ///
     /// # Errors
-    /// It does not open; it may have panicked, which counts as the same.
-    pub(crate) fn open(dir: &Path, cache_bytes: u64) -> Result<Self, StoreError> {
-        Self::open_within(dir, cache_bytes, Arc::default())
-    }
-
-    /// The same, with its calls among those.
-    pub(crate) fn open_within(dir: &Path, cache_bytes: u64, calls: Arc<Calls>) -> Result<Self, StoreError> {
+    /// It does not open.
+    pub(crate) fn open(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Result<Self, StoreError> {
         remove_half_made_snapshots(dir)?;
         let config = sled::Config::new()
             .path(dir)
             .cache_capacity(cache_bytes)
             .flush_every_ms(Some(FLUSH_EVERY_MS))
             .mode(sled::Mode::HighThroughput);
-        let opened = calls.within(|| catch_unwind(AssertUnwindSafe(|| config.open())));
-        match opened {
-            Ok(Ok(sled)) => Ok(Self::of(Rows::Sled(sled), calls)),
-            Ok(Err(error)) => Err(sled_error(&error)),
-            Err(_) => Err(view_error("it panicked while it was opened")),
-        }
+        let sled = calls.within(|| config.open()).map_err(|error| sled_error(&error))?;
+        Ok(Self::of(Rows::Sled(sled), Arc::clone(calls)))
     }
 
     /// No rows yet, and none of them ever on a disk.
@@ -97,11 +91,19 @@ impl Db {
     }
 
     fn of(rows: Rows, calls: Arc<Calls>) -> Self {
-        Self { rows, calls, count: Mutex::default(), checking: Mutex::default() }
+        Self { rows, calls, doubt: Doubt::default() }
     }
 
     pub(crate) fn is_in_memory(&self) -> bool {
         matches!(self.rows, Rows::Memory(_))
+    }
+
+    pub(crate) fn doubt(&self) -> Doubt {
+        Arc::clone(&self.doubt)
+    }
+
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.doubt.load(Ordering::Acquire)
     }
 
     /// The applied position; `None` for views that were never written.
@@ -117,82 +119,36 @@ impl Db {
         Ok(Some(meta))
     }
 
-    /// The rows are of another version of this program: nothing is wrong with them, and they are of no use.
-    pub(crate) fn is_of_another_version(&self) -> bool {
-        self.meta_of_any_version().is_some_and(|meta| meta.format != FORMAT)
-    }
-
     /// The applied position, also of rows of another version. `None`: there is none, or it cannot be read.
     pub(crate) fn meta_of_any_version(&self) -> Option<Meta> {
         self.payload(META).ok().flatten().and_then(|payload| decode(&payload).ok())
     }
 
-    /// Reads every row: checksums, and the number of rows of each table at one moment. Writing goes on meanwhile.
+    /// Reads every row. Writing may go on meanwhile.
     pub(crate) fn check(&self) -> Check {
-        self.check_with(&mut || {})
-    }
-
-    /// The same; `between` is called where the writer has its turn.
-    pub(crate) fn check_with(&self, between: &mut dyn FnMut()) -> Check {
-        let _one = self.checking.lock();
-        let walked = catch_unwind(AssertUnwindSafe(|| self.walk(between)));
-        *self.count.lock() = None;
-        walked.unwrap_or_else(|_| Check {
-            bad: 1,
-            problems: vec!["sled panicked while its rows were read".to_owned()],
-            ..Check::default()
-        })
-    }
-
-    fn walk(&self, between: &mut dyn FnMut()) -> Check {
         let mut check = Check::default();
-        *self.count.lock() = Some(Count::default());
-        let rows = loop {
-            let mut counting = self.count.lock();
-            let count = counting.get_or_insert_default();
-            let from = match count.last.is_empty() {
-                true => Bound::Unbounded,
-                false => Bound::Excluded(count.last.clone()),
-            };
-            let mut n_read = 0;
-            let mut all = self.between(from, Bound::Unbounded);
-            while n_read < CHECKED_AT_ONCE
-                && let Some(item) = all.step(true)
-            {
-                n_read += 1;
-                match item {
-                    Ok((key, value)) => count_row(&mut check, count, &key, &value),
-                    Err(error) => {
-                        check.bad += 1;
-                        check.problems.push(format!("sled: {error}"));
-                        n_read = 0;
-                        break;
-                    }
+        if self.meta_of_any_version().is_some_and(|meta| meta.format != FORMAT) {
+            return Check { is_old: true, ..check };
+        }
+        match self.meta() {
+            Ok(meta) => check.meta = meta.unwrap_or_default(),
+            Err(error) => check.problems.push(error.to_string()),
+        }
+        let mut all = self.between(Bound::Unbounded, Bound::Unbounded);
+        while let Some(item) = all.step(true) {
+            match item {
+                Ok((key, value)) if unseal(&key, &value).is_none() => check.bad += 1,
+                Ok((key, _)) if key == META => {}
+                Ok((key, _)) => *check.rows.entry(char::from(key[0])).or_default() += 1,
+                Err(error) => {
+                    check.bad += 1;
+                    check.problems.push(format!("sled: {error}"));
+                    break;
                 }
             }
-            if n_read < CHECKED_AT_ONCE {
-                // What is counted and the position belong together only as long as nothing is written.
-                match self.meta() {
-                    Ok(meta) => check.meta = meta.unwrap_or_default(),
-                    Err(error) => check.problems.push(error.to_string()),
-                }
-                break counting.take().unwrap_or_default().rows;
-            }
-            // Whoever waits to write is next.
-            MutexGuard::unlock_fair(counting);
-            between();
-        };
-        check.records = rows.values().sum();
+        }
         if check.bad > 0 {
             check.problems.push(format!("{} rows of the views have a wrong checksum", check.bad));
-        }
-        for table in Table::ALL {
-            let letter = char::from(table.letter());
-            let (has, wants) = (rows.get(&letter), check.meta.rows.get(&letter));
-            let (has, wants) = (has.copied().unwrap_or(0), wants.copied().unwrap_or(0));
-            if has != wants {
-                check.problems.push(format!("view {table:?} has {has} rows, it should have {wants}"));
-            }
         }
         check
     }
@@ -260,15 +216,9 @@ impl Db {
             Rows::Memory(rows) => return remember(&mut rows.write(), changes, meta),
         };
         let mut batch = sled::Batch::default();
-        let mut counting = self.count.lock();
-        let mut counted: BTreeMap<char, i64> = BTreeMap::new();
         for (key, payload) in changes {
             let count = meta.rows.entry(char::from(key[0])).or_default();
             let was_there = self.has(&key)?;
-            if counting.as_ref().is_some_and(|count| key <= count.last) {
-                let more = i64::from(payload.is_some()) - i64::from(was_there);
-                *counted.entry(char::from(key[0])).or_default() += more;
-            }
             match payload {
                 Some(payload) => {
                     *count += u64::from(!was_there);
@@ -283,14 +233,7 @@ impl Db {
         }
         meta.format = FORMAT;
         batch.insert(META, seal(META, &encode(meta)?));
-        self.calls.within(|| sled.apply_batch(batch)).map_err(|error| sled_error(&error))?;
-        if let Some(count) = counting.as_mut() {
-            for (letter, more) in counted {
-                let rows = count.rows.entry(letter).or_default();
-                *rows = rows.saturating_add_signed(more);
-            }
-        }
-        Ok(())
+        self.calls.within(|| sled.apply_batch(batch)).map_err(|error| sled_error(&error))
     }
 
     #[cfg(test)]
@@ -314,6 +257,12 @@ impl Db {
         self.sled().insert(META, seal(META, &encode(&meta).unwrap())).unwrap();
     }
 
+    /// Loses a row.
+    #[cfg(test)]
+    pub(crate) fn lose(&self, key: &Key) {
+        self.sled().remove(&key.0).unwrap().unwrap();
+    }
+
     /// Makes a spoiled row what it was.
     #[cfg(test)]
     pub(crate) fn mend(&self, key: &Key, value: sled::IVec) {
@@ -329,17 +278,7 @@ impl Db {
     }
 }
 
-/// Counts a row; a bad one, which nobody knows to be a row, is only told.
-fn count_row(check: &mut Check, count: &mut Count, key: &[u8], value: &[u8]) {
-    count.last = key.to_vec();
-    if unseal(key, value).is_none() {
-        check.bad += 1;
-    } else if key != META {
-        *count.rows.entry(char::from(key[0])).or_default() += 1;
-    }
-}
-
-/// The same for rows in memory, which nobody counts.
+/// Writes rows in memory, which nobody counts.
 fn remember(
     rows: &mut BTreeMap<Vec<u8>, Vec<u8>>,
     changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -540,7 +479,7 @@ mod tests {
 
     fn both(keys: &[&str]) -> (tempfile::TempDir, Db, Db) {
         let dir = tempfile::tempdir().unwrap();
-        let (sled, memory) = (Db::open(dir.path(), 1 << 20).unwrap(), Db::in_memory());
+        let (sled, memory) = (Db::open(dir.path(), 1 << 20, &Arc::default()).unwrap(), Db::in_memory());
         for db in [&sled, &memory] {
             let mut changes = Changes::new(db);
             keys.iter()

@@ -141,7 +141,7 @@ fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
 }
 
 /// Where the keys of what is within reach begin.
-pub(crate) fn prefix(agent: &AgentId, reach: &Reach) -> Key {
+fn prefix(agent: &AgentId, reach: &Reach) -> Key {
     match reach {
         Reach::Scope(scope) => Key::scope(agent, scope),
         Reach::Own(person) => Key::owns(agent, person),
@@ -179,15 +179,6 @@ pub(crate) fn get(db: &Db, id: &MemoryId) -> Result<Option<Memory>, StoreError> 
 fn row_of(db: &Db, id: &MemoryId) -> Result<Option<MemoryRow>, StoreError> {
     let Some((agent, scope)) = db.get::<(AgentId, Scope)>(&Key::memory_key(id))? else { return Ok(None) };
     db.get(&Key::memory(&agent, &scope, id))
-}
-
-pub(crate) fn in_its_scope(
-    db: &Db,
-    agent: &AgentId,
-    scope: &Scope,
-    id: &MemoryId,
-) -> Result<Option<Memory>, StoreError> {
-    Ok(db.get::<MemoryRow>(&Key::memory(agent, scope, id))?.map(|row| row.memory))
 }
 
 /// The id of the memory that has, or first had, that fingerprint.

@@ -156,6 +156,77 @@ async fn a_question_behind_a_long_text_still_finds_its_memory() {
     store.close().await;
 }
 
+#[tokio::test]
+async fn what_has_just_changed_is_recalled_as_it_is_now() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for n in 0..5 {
+        let (tea, cocoa) = (format!("Ana likes tea number{n}"), format!("Ana likes cocoa number{n}"));
+        save(&store, vec![memory(&tea, &format!("s{n}"))]).await;
+        let question = format!("number{n}");
+        assert_eq!(recalled(&store, &[scope()], &question).await, [tea]);
+        let id = all(&store).await[0].id.clone();
+        let text = Some(cocoa.clone());
+        journal(&store, vec![Event::MemoryEdited { id: id.clone(), text, kind: None, importance: None }])
+            .await;
+        assert_eq!(recalled(&store, &[scope()], &question).await, [cocoa]);
+        assert!(recalled(&store, &[scope()], "tea").await.is_empty());
+        journal(&store, vec![Event::MemoryForgotten { id }]).await;
+        assert!(recalled(&store, &[scope()], &question).await.is_empty());
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn without_an_index_memories_are_recalled_in_the_same_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let ask = async |store: &Store| {
+        let mut found = Vec::new();
+        for question in ["Who likes green tea?", "tea", "Ben's bike"] {
+            found.push(recalled(store, &[Scope::Agent, scope()], question).await);
+        }
+        let filter = MemoryFilter { query: Some("likes".to_owned()), limit: 9, ..MemoryFilter::default() };
+        let listed = store.list(&AgentId::from("main"), &[Reach::All], filter).await.unwrap();
+        found.push(listed.into_iter().map(|memory| memory.text).collect());
+        found
+    };
+    let important = MemorySave { importance: 1.0, ..memory("Tea is what Cleo likes", "c") };
+    let of_all = MemorySave { scope: Scope::Agent, ..memory("Green tea is served at five", "d") };
+    save(
+        &store,
+        vec![memory("Ana likes green tea", "a"), memory("Ben likes his bike", "b"), important, of_all],
+    )
+    .await;
+    let before = ask(&store).await;
+    assert_eq!(before[0][0], "Ana likes green tea");
+    assert_eq!((before[1][0].as_str(), before[1].len()), ("Tea is what Cleo likes", 3));
+    assert_eq!(before[2], ["Ben likes his bike"]);
+    assert_eq!(before[3].len(), 3);
+    store.close().await;
+    fs::remove_dir_all(dir.path().join("index")).unwrap();
+    fs::write(dir.path().join("index"), "no folder").unwrap();
+    let store = open(dir.path());
+    assert_eq!(ask(&store).await, before);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn of_two_that_fit_as_well_the_newer_is_recalled_first_and_its_day_finds_neither() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    save(&store, vec![memory("Ana lives in Lisbon", "a")]).await;
+    let later = Event::MemorySaved(memory("Ana lives in Madrid", "b"));
+    store.append(vec![NewRecord { channel: None, at: at(86_400), event: later }]).await.unwrap();
+    assert_eq!(
+        recalled(&store, &[scope()], "Where does Ana live?").await,
+        ["Ana lives in Madrid", "Ana lives in Lisbon"]
+    );
+    let day = at(86_400).strftime("%-d %B %Y").to_string();
+    assert!(recalled(&store, &[scope()], &day).await.is_empty());
+    store.close().await;
+}
+
 fn typed(who: &str, name: &str, subject: &str, text: &str) -> MemorySave {
     let save = memory(text, text);
     let by = Some(Author { id: format!("discord/{who}"), name: name.to_owned() });

@@ -45,6 +45,7 @@ fn a_summary_of_expired_words_keeps_what_speaks_of_others() {
     let summary = after.stack.summaries().next().unwrap();
     assert_eq!(summary.text, "Ben takes the ferry at seven.\nThe inn is full.");
     assert!(summary.identifiers.is_empty(), "{:?}", summary.identifiers);
+    assert!(!summary.provisional, "a model could make nothing better of what is left");
     let figures = eraser.figures();
     assert_eq!((figures.entries, figures.expired, figures.summaries), (1, 1, 1));
     let all = text(&left);

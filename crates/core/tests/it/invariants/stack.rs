@@ -277,6 +277,43 @@ fn a_provisional_summary_is_no_source_of_a_merge() {
     assert!(long.sim.conversation.stack.summaries().all(|summary| !summary.provisional));
 }
 
+/// An erasure leaves such a run and such a source.
+#[test]
+fn a_merge_under_way_of_what_has_become_provisional_is_so_too() {
+    let mut long = Long::new(8_000, 1.0);
+    let mut n = 0;
+    let run = 'due: loop {
+        long.turn(n);
+        n += 1;
+        loop {
+            match compaction::next_run(&long.sim.conversation, &long.sim.agent, long.sim.now) {
+                Decision::Start(run) => {
+                    long.sim.journal(Event::RunStarted { run: (*run).clone() });
+                    if matches!(run.work, Work::Merge { .. }) {
+                        break 'due *run;
+                    }
+                    long.end(&run, Fate::Written(0.8));
+                }
+                Decision::Apply(events) => events.into_iter().for_each(|event| long.sim.journal(event)),
+                Decision::WaitUntil(_) | Decision::Idle => break,
+            }
+        }
+    };
+    let Work::Merge { sources, .. } = &run.work else { unreachable!() };
+    for record in &mut long.sim.journal {
+        if let Event::RunEnded(end) = &mut record.event
+            && let Some(summary) = end.summary.as_mut().filter(|summary| summary.id == sources[0])
+        {
+            summary.provisional = true;
+        }
+    }
+    long.sim.conversation = long.sim.restored_from(long.sim.journal.len());
+    long.end(&run, Fate::Written(0.8));
+    assert!(long.sim.conversation.stack.summaries().next().unwrap().provisional);
+    long.settle();
+    assert!(long.sim.conversation.stack.summaries().all(|summary| !summary.provisional));
+}
+
 /// As journals of earlier versions have it: the oldest summaries had left the window without a word.
 #[test]
 fn what_stands_behind_a_bare_marker_is_summarised_from_its_entries() {

@@ -152,7 +152,7 @@ fn others_keep_their_names_and_their_memories() {
     for (text, scope, subject) in [
         ("Ludmila loves camping.", "agent", "Ludmila"),
         ("Ludmila runs.", "user:local/ludmila", "Ludmila"),
-        ("Ludmila met Marzena; her number is 48601555", "agent", "Ludmila"),
+        ("Ludmila met Marzena by the sea", "agent", "Ludmila"),
         ("Marzena is a friend of Ludmila", "agent", "Marzena"),
     ] {
         let add = ["memory", "add", text, "--kind", "fact", "--scope", scope, "--subject", subject];
@@ -168,7 +168,7 @@ fn others_keep_their_names_and_their_memories() {
     let mut texts: Vec<&str> =
         memories.as_array().unwrap().iter().map(|memory| memory["text"].as_str().unwrap()).collect();
     texts.sort_unstable();
-    let met = "Ludmila met erased-1; her number is [erased]";
+    let met = "Ludmila met erased-1 by the sea";
     assert_eq!(texts, ["Ludmila loves camping.", met, "Ludmila runs."]);
     let history = json(&home, &["history", "c", "--json"]);
     let hers = |entry: &&Value| entry["author"]["id"] == "local/ludmila";

@@ -1,0 +1,162 @@
+//! Opening the views. sled panics over some of its damage, serves rows that are missing or spoiled, and may never come back:
+//! all of that is met here, once, before anybody reads a row.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use cairn_core::ports::StoreError;
+use parking_lot::Mutex;
+
+use super::archive::channel_of;
+use super::codec::{Key, Table, decode, trailing_number, view_error};
+use super::db::{Check, Db};
+use super::rows::{ChannelState, Meta};
+use crate::calls::Calls;
+use crate::disk::{io_error, make_dir, move_aside, remove_dir};
+use crate::journal::open::{Shown, ShownChannel, holds, refuse_lost_end};
+
+/// sled may have a long log to read.
+const OPEN_LIMIT: Duration = Duration::from_secs(60);
+
+/// For a thread that the system does not give it sled waits forever: seven that write and one that flushes (sled 0.34.7), and
+/// one more.
+const N_THREADS: usize = 9;
+
+/// What is found in the folder of closed views.
+pub(crate) struct Found {
+    /// What the rows show of the journal, sound or not: whether its end is lost is told by it.
+    pub(crate) shown: Shown,
+    pub(crate) rows: Result<(Db, Check), StoreError>,
+}
+
+/// Opens the views and reads every row.
+pub(crate) fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Found {
+    let opened = can_start_threads().map_err(io_error("start the threads for", dir));
+    let db = match opened.and_then(|()| guarded(|| Db::open(dir, cache_bytes, calls))) {
+        Ok(db) => db,
+        Err(error) => return Found { shown: Shown::default(), rows: Err(error) },
+    };
+    // What cannot be read of them is not told.
+    let shown = guarded(|| Ok(shown(&db))).unwrap_or_default();
+    let check = guarded(|| {
+        let mut check = db.check();
+        check.compare();
+        Ok(check)
+    });
+    Found { shown, rows: check.map(|check| (db, check)) }
+}
+
+/// The same for views that only the command line looks at; `None`: there are none.
+///
+/// # Errors
+/// Whether there are any cannot be told; sled does not come back, or cannot be opened on this machine now.
+pub(crate) fn look_into_closed(dir: &Path, cache_bytes: u64) -> Result<Option<Found>, StoreError> {
+    if !dir.try_exists().map_err(io_error("look into", dir))? {
+        return Ok(None);
+    }
+    let of = dir.to_owned();
+    let found = in_time(dir, move || Ok(look_into(&of, cache_bytes, &Arc::default())))?;
+    match found.rows {
+        // Nothing is wrong with them.
+        Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => Err(error),
+        _ => Ok(Some(found)),
+    }
+}
+
+/// Opens the views. At the first doubt they are put out of the way, to be made again from the journal.
+///
+/// # Errors
+/// [`StoreError::Damaged`]: they show more than the journal has. They are all that is left to tell of it, and stay. Or there is
+/// nothing wrong with them, and nothing to make them again with: the disk is full, or cannot be written.
+pub(super) fn open(
+    dir: &Path,
+    cache_bytes: u64,
+    journal: &Path,
+    calls: &Arc<Calls>,
+) -> Result<(Db, Meta), StoreError> {
+    make_dir(dir)?;
+    let Found { shown, rows } = look_into(dir, cache_bytes, calls);
+    let (is_damaged, why) = match rows {
+        Ok((db, check)) => {
+            let is_damaged = !check.problems.is_empty();
+            if !is_damaged && !check.is_old && holds(journal, &check.meta.checkpoint()) {
+                return Ok((db, check.meta));
+            }
+            calls.within(|| drop(db));
+            let why = match check.is_old {
+                true => "they are of another version of this program".to_owned(),
+                false if is_damaged => check.problems.join("; "),
+                false => format!("the journal has something else at record {}", check.meta.n),
+            };
+            (is_damaged, why)
+        }
+        Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => return Err(error),
+        Err(error) => (true, error.to_string()),
+    };
+    refuse_lost_end(journal, &shown)?;
+    let kept = if is_damaged { Some(move_aside(dir)?) } else { None };
+    let kept = kept.map(|to| to.display().to_string());
+    tracing::warn!(why, kept, "the views are made again from the journal");
+    remove_dir(dir)?;
+    make_dir(dir)?;
+    Ok((guarded(|| Db::open(dir, cache_bytes, calls))?, Meta::default()))
+}
+
+/// Calls into sled from a thread of their own, which is left behind when they do not come back.
+///
+/// # Errors
+/// They do not, or what they say.
+pub(super) fn in_time<T: Send + 'static>(
+    dir: &Path,
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let (tell, done) = sync_channel(1);
+    let work = move || drop(tell.send(work()));
+    let spawned = thread::Builder::new().name("open views".to_owned()).spawn(work);
+    spawned.map_err(io_error("start a thread for", dir))?;
+    done.recv_timeout(OPEN_LIMIT).unwrap_or_else(|error| {
+        Err(view_error(match error {
+            RecvTimeoutError::Timeout => "it does not open in time",
+            RecvTimeoutError::Disconnected => "opening it panicked; the log says where",
+        }))
+    })
+}
+
+/// Their stacks are kept at hand by the C library: sled's threads get them.
+fn can_start_threads() -> io::Result<()> {
+    let gate = Mutex::new(());
+    thread::scope(|scope| {
+        let _closed = gate.lock();
+        let mut started =
+            (0..N_THREADS).map(|_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())));
+        started.try_for_each(|thread| thread.map(drop))
+    })
+}
+
+fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(view_error("it panicked while it was opened; the log says where")))
+}
+
+fn shown(db: &Db) -> Shown {
+    let Some(meta) = db.meta_of_any_version() else { return Shown::default() };
+    Shown { last: vec![meta.checkpoint()], channels: channels(db).unwrap_or_default() }
+}
+
+fn channels(db: &Db) -> Result<Vec<ShownChannel>, StoreError> {
+    let mut found = Vec::new();
+    for item in db.scan(&Key::table(Table::Channel)) {
+        let (key, payload) = item?;
+        let state: ChannelState = decode(&payload)?;
+        let channel = channel_of(&key)?;
+        let last = db.range(&Key::event(&channel, 0), &Key::event(&channel, u64::MAX)).next_back();
+        let n = last.transpose()?.and_then(|(key, _)| trailing_number(&key)).unwrap_or_default();
+        found.push(ShownChannel { channel, n, at: state.last_at, next_seq: state.next_seq });
+    }
+    Ok(found)
+}
