@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
+use cairn_core::backoff::Backoff;
 use cairn_core::ids::{AgentId, ChannelId, LOCAL_PLATFORM};
 use cairn_core::limits::{Limited, Meter, Price, TalkLimits};
 use cairn_core::model::Usage;
@@ -32,6 +34,7 @@ const NOTICE_QUEUE: usize = 1024;
 
 /// How often a question to a channel is asked again when its actor failed over it.
 const ASK_ATTEMPTS: u32 = 6;
+const ASK_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -248,7 +251,8 @@ impl Shared {
         create: Create,
         question: impl Fn(oneshot::Sender<T>) -> ChannelMsg + Send,
     ) -> Result<T, HouseError> {
-        for attempt in 0..ASK_ATTEMPTS {
+        let mut pauses = Backoff::new(self.limits().restart_pause, ASK_PAUSE_MAX);
+        for _attempt in 0..ASK_ATTEMPTS {
             let (reply, answer) = oneshot::channel();
             let message = RouterMsg::Deliver { channel: channel.clone(), create, message: question(reply) };
             if self.tell_router(message)
@@ -259,7 +263,7 @@ impl Shared {
             if self.phase() == Phase::Stopping {
                 return Err(HouseError::Stopping);
             }
-            tokio::time::sleep(self.limits().restart_pause * 2_u32.pow(attempt)).await;
+            tokio::time::sleep(pauses.next_pause()).await;
         }
         Err(HouseError::Interrupted(channel.clone()))
     }

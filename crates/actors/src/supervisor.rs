@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_core::backoff::pause_after;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -35,7 +36,7 @@ impl Crashes {
         }
         self.last = Some(now);
         self.n += 1;
-        base.saturating_mul(2_u32.saturating_pow(self.n - 1)).min(PAUSE_MAX)
+        pause_after(self.n, base, PAUSE_MAX)
     }
 }
 

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_core::backoff::{jittered, pause_after};
 use cairn_core::ports::{Adapter, AdapterFailure, AdapterPorts, LinkState, PlatformStatus};
 use futures::FutureExt;
 use tokio::task::JoinHandle;
@@ -85,7 +86,7 @@ async fn supervise(adapter: Arc<dyn Adapter>, ports: AdapterPorts, stop: Cancell
         };
         let failure = ended.unwrap_or_else(|panic| panicked(panic.as_ref()));
         n_failures = if began.elapsed() >= LONG_RUN { 1 } else { n_failures + 1 };
-        let pause = pause_after(n_failures, failure.lasting, chance());
+        let pause = jittered(pause_of(n_failures, failure.lasting), fastrand::f64());
         let state = if failure.lasting { LinkState::Failed } else { LinkState::Reconnecting };
         adapter.set_state(state, Some(&failure));
         let lasting = if failure.lasting { "yes" } else { "no" };
@@ -117,21 +118,11 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> AdapterFailure {
     }
 }
 
-/// How long to wait after so many failures in a row. `chance`: 0 to 1; it takes up to half of the pause away, so that
-/// many daemons do not come back at the same moment.
-fn pause_after(n_failures: u32, lasting: bool, chance: f64) -> Duration {
-    let (least, most) = if lasting { (LASTING_PAUSE_MIN, LASTING_PAUSE_MAX) } else { (PAUSE_MIN, PAUSE_MAX) };
-    let grown = least.saturating_mul(1_u32.checked_shl(n_failures.saturating_sub(1)).unwrap_or(u32::MAX));
-    grown.min(most).mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
-}
-
-/// A number from 0 to 1; without a source of chance the middle does.
-fn chance() -> f64 {
-    let mut byte = [0_u8; 1];
-    match getrandom::fill(&mut byte) {
-        Ok(()) => f64::from(byte[0]) / 255.0,
-        Err(_) => 0.5,
-    }
+/// How long to wait after so many failures in a row, without chance.
+fn pause_of(n_failures: u32, lasting: bool) -> Duration {
+    let (first, longest) =
+        if lasting { (LASTING_PAUSE_MIN, LASTING_PAUSE_MAX) } else { (PAUSE_MIN, PAUSE_MAX) };
+    pause_after(n_failures, first, longest)
 }
 
 #[cfg(test)]

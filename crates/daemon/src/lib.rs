@@ -18,7 +18,6 @@ pub mod reload;
 pub mod roster;
 pub mod service;
 pub mod socket;
-pub mod sse;
 pub mod systemd;
 pub mod telemetry;
 mod text;

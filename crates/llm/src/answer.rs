@@ -5,7 +5,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use eventsource_stream::Event;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
 use reqwest::Response;
@@ -13,7 +12,9 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use cairn_core::body::{self, Short};
 use cairn_core::model::{ModelError, ModelEvent};
+use cairn_core::sse::ServerEvent;
 
 use crate::failure::{self, Refusal, Remedy};
 use crate::options::Timeouts;
@@ -33,11 +34,11 @@ const BYTES_PER_TOKEN: u64 = 64;
 const FREE_BYTES: u64 = 1 << 20;
 
 /// The server-sent events of an answer.
-pub(crate) type Events = BoxStream<'static, Result<Event, ModelError>>;
+pub(crate) type Events = BoxStream<'static, Result<ServerEvent, ModelError>>;
 
 /// Puts an answer together from its pieces: one for each wire format.
 pub(crate) trait Assemble: Send + Sized + 'static {
-    fn hear(&mut self, event: &Event) -> Result<Heard, ModelError>;
+    fn hear(&mut self, event: &ServerEvent) -> Result<Heard, ModelError>;
 
     /// Takes in an answer that came whole.
     fn whole(&mut self, body: &str) -> Result<Vec<ModelEvent>, ModelError>;
@@ -262,19 +263,12 @@ async fn read_body(
     times: (Duration, Duration),
     limit: usize,
 ) -> (Vec<u8>, Option<ModelError>) {
-    let mut bytes = Vec::new();
-    let mut timed = timed(chunks(response), times.0, times.1);
-    while let Some(chunk) = timed.next().await {
-        match chunk {
-            Ok(chunk) if bytes.len() + chunk.len() > limit => {
-                let error = ModelError::Protocol(format!("the answer is larger than {limit} bytes"));
-                return (bytes, Some(error));
-            }
-            Ok(chunk) => bytes.extend_from_slice(&chunk),
-            Err(error) => return (bytes, Some(error)),
-        }
-    }
-    (bytes, None)
+    let (bytes, short) = body::read(timed(chunks(response), times.0, times.1), limit).await;
+    let error = short.map(|short| match short {
+        Short::TooLarge => ModelError::Protocol(format!("the answer is larger than {limit} bytes")),
+        Short::Broken(error) => error,
+    });
+    (bytes, error)
 }
 
 fn chunks(response: Response) -> BoxStream<'static, Result<Vec<u8>, ModelError>> {
@@ -426,7 +420,7 @@ mod tests {
     struct Parrot;
 
     impl Assemble for Parrot {
-        fn hear(&mut self, event: &Event) -> Result<Heard, ModelError> {
+        fn hear(&mut self, event: &ServerEvent) -> Result<Heard, ModelError> {
             Ok(match event.data.as_str() {
                 "ping" => Heard::Alive,
                 "end" => Heard::End,
@@ -449,7 +443,7 @@ mod tests {
     async fn ended(events: impl Stream<Item = String> + Send + 'static) -> (usize, Option<ModelError>) {
         let events = events.then(|data| async {
             tokio::time::sleep(Duration::from_secs(60)).await;
-            Ok(Event { data, ..Event::default() })
+            Ok(ServerEvent { data, ..ServerEvent::default() })
         });
         let all: Vec<_> = read(events.boxed(), Parrot, BOUNDS).collect().await;
         (all.iter().filter(|event| event.is_ok()).count(), all.into_iter().find_map(Result::err))

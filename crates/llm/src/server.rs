@@ -12,6 +12,7 @@ use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
+use cairn_core::body;
 use cairn_core::model::{ModelError, ModelInfo};
 use cairn_core::ports::Unanswered;
 
@@ -151,17 +152,11 @@ impl Server {
     pub(crate) async fn ask(&self, url: Url) -> Option<Told> {
         let request = self.client().ok()?.get(url).headers(self.headers.clone());
         let asked = async {
-            let mut response = request.send().await.ok()?;
+            let response = request.send().await.ok()?;
             let (success, lasting) = (response.status().is_success(), is_lasting(response.status()));
             let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
             let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
-            let mut bytes = Vec::new();
-            while let Some(chunk) = response.chunk().await.ok()? {
-                bytes.extend_from_slice(&chunk);
-                if bytes.len() > MAX_LIST_BYTES {
-                    return None;
-                }
-            }
+            let bytes = body::read_whole(response.bytes_stream(), MAX_LIST_BYTES).await.ok()?;
             Some(Told { success, lasting, date, value: serde_json::from_slice(&bytes).ok() })
         };
         tokio::time::timeout(ASK_TIMEOUT, asked).await.ok().flatten()

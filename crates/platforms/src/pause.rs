@@ -3,64 +3,36 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use cairn_core::backoff::{Backoff, jittered};
 
 /// The pauses after failures in a row.
 #[derive(Debug)]
-pub(crate) struct Pauses {
-    builder: ExponentialBuilder,
-    pauses: ExponentialBackoff,
-    most: Duration,
-}
+pub(crate) struct Pauses(Backoff);
 
 impl Pauses {
-    /// Pauses that double from `first` to `most`.
-    pub(crate) fn new(first: Duration, most: Duration) -> Self {
-        // The jitter of backon adds up to as much again: from half the pause it reaches the whole.
-        let (least, half) = (first.min(most) / 2, most / 2);
-        let builder = ExponentialBuilder::new().with_min_delay(least).with_max_delay(half);
-        let builder = builder.without_max_times().with_jitter();
-        Self { builder, pauses: builder.build(), most }
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
+        Self(Backoff::new(first, longest))
     }
 
     /// It failed once more: how long to wait.
     pub(crate) fn next(&mut self) -> Duration {
-        self.pauses.next().unwrap_or(self.most).min(self.most)
+        jittered(self.0.next_pause(), fastrand::f64())
     }
 
     /// It went well: the next pause is short again.
     pub(crate) fn reset(&mut self) {
-        self.pauses = self.builder.build();
+        self.0.reset();
     }
 }
 
 /// A random share of a duration.
 pub(crate) fn part_of(duration: Duration) -> Duration {
-    let builder = ExponentialBuilder::new().with_min_delay(duration).with_max_delay(duration).with_jitter();
-    builder.build().next().unwrap_or(duration).saturating_sub(duration)
+    duration.mul_f64(fastrand::f64())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_most_and_start_again() {
-        let most = Duration::from_secs(60);
-        for first in [Duration::from_millis(200), Duration::from_millis(500), Duration::from_secs(1)] {
-            let mut pauses = Pauses::new(first, most);
-            for n in 0..40_u32 {
-                let whole = first.saturating_mul(1 << n.min(16)).min(most);
-                let pause = pauses.next();
-                // backon counts in floats of 32 bits.
-                let off = whole / 100_000;
-                assert!(pause >= whole / 2 - off && pause <= whole + off, "{n}: {pause:?}");
-                assert!(pause <= most);
-            }
-            pauses.reset();
-            assert!(pauses.next() <= first);
-        }
-    }
 
     #[test]
     fn those_who_failed_together_do_not_come_back_together() {

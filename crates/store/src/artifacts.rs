@@ -1,8 +1,7 @@
 //! Artifacts: large results of tools, one file each, in a folder for each channel.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,9 +11,10 @@ use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::ports::{ArtifactLines, ArtifactStore, LineRange, StoreError};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use percent_encoding::percent_encode_byte;
 use sha2::{Digest as _, Sha256};
 
-use crate::disk::{io_error, make_dir, sync_dir};
+use crate::disk::{io_error, make_dir, put_by, sync_dir};
 use crate::store::Store;
 
 /// Longest name of a folder; file systems take 255 bytes.
@@ -104,7 +104,7 @@ pub(crate) fn file_name(text: &str) -> String {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' => name.push(char::from(byte)),
             b'.' if !name.is_empty() => name.push('.'),
-            _ => name.push_str(&format!("%{byte:02X}")),
+            _ => name.push_str(percent_encode_byte(byte)),
         }
     }
     if name.len() > NAME_MAX {
@@ -196,15 +196,8 @@ fn put(folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     make_dir(folder)?;
     // Of its own: a write that was given up may still be under way.
     let fresh = file.with_extension(format!("{}.new", WRITES.fetch_add(1, Ordering::Relaxed)));
-    let write = || -> io::Result<()> {
-        let mut open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        open.write_all(bytes)?;
-        open.sync_all()?;
-        fs::rename(&fresh, file)?;
-        clear_leftovers(folder, file)?;
-        sync_dir(folder)
-    };
-    write().map_err(io_error("write", file))?;
+    let written = put_by(file, &fresh, |fresh| fresh.write_all(bytes));
+    written.and_then(|()| clear_leftovers(folder, file)).map_err(io_error("write", file))?;
     // The folder itself may be new.
     match folder.parent() {
         Some(above) => sync_dir(above).map_err(io_error("sync", above)),

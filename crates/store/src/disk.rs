@@ -60,6 +60,33 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
+/// Writes a file (0600) beside its place and puts it there when it is whole and durable.
+pub(crate) fn put(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    put_by(path, Path::new(&beside), write)
+}
+
+/// The same by way of another name beside it.
+pub(crate) fn put_by(
+    path: &Path,
+    beside: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(beside)?;
+    write(&mut file)?;
+    file.sync_all()?;
+    replace(path, beside)
+}
+
+/// Gives what was written beside a place that place's name, durably.
+pub(crate) fn replace(path: &Path, beside: &Path) -> io::Result<()> {
+    fs::rename(beside, path)?;
+    // What has no parent in its name is in the working folder.
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    sync_dir(dir)
+}
+
 /// Makes a folder (0700) with those above it.
 pub(crate) fn make_dir(dir: &Path) -> Result<(), StoreError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io_error("make the folder", dir))

@@ -8,15 +8,14 @@
 //!
 //! An older program that knows of no file `format` stops at the first line of a later version, by its name.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use cairn_core::ports::StoreError;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{io_error, make_dir, remove_dir, sync_dir};
+use crate::disk::{io_error, make_dir, put, remove_dir, replace, sync_dir};
 use crate::journal::segment;
 use crate::store::Layout;
 
@@ -118,15 +117,7 @@ fn mark(dir: &Path, format: u32) -> Result<(), StoreError> {
         message: error.to_string(),
     })?;
     bytes.push(b'\n');
-    let fresh = dir.join("format.new");
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&fresh, &path)?;
-        sync_dir(dir)
-    };
-    write().map_err(io_error("write", &path))
+    put(&path, |file| file.write_all(&bytes)).map_err(io_error("write", &path))
 }
 
 /// Keeps the journal as it is now in a folder of its own, with a list of the artifacts. Sealed segments are linked: no
@@ -158,8 +149,7 @@ fn keep_copy(dir: &Path, to: u32) -> Result<PathBuf, StoreError> {
         fs::File::open(&list)?.sync_all()?;
         sync_dir(&into)?;
         sync_dir(&fresh)?;
-        fs::rename(&fresh, &kept)?;
-        sync_dir(dir)
+        replace(&kept, &fresh)
     };
     finish().map_err(io_error("make", &kept))?;
     Ok(kept)

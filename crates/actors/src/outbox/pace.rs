@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use cairn_core::backoff::{Backoff, jittered};
 use tokio::time::Instant;
 
 use crate::shared::Shared;
 
 /// The pause after the first failure.
-const FIRST: Duration = Duration::from_secs(1);
+const FIRST: Duration = Duration::from_secs(2);
 
 /// Longest that the other side's own word is taken for: a figure beyond it is a mistake.
 const ASKED_MAX: Duration = Duration::from_secs(3600);
@@ -22,23 +22,17 @@ pub(crate) enum Paced {
 }
 
 /// How long to wait after each failure.
-pub(crate) struct Pace {
-    pauses: ExponentialBackoff,
-    max: Duration,
-}
+pub(crate) struct Pace(Backoff);
 
 impl Pace {
     /// Growing pauses, none longer than `max`.
     pub(crate) fn up_to(max: Duration) -> Self {
-        let first = FIRST.min(max);
-        // Jitter adds up to as much again.
-        let builder = ExponentialBuilder::default().with_min_delay(first).with_max_delay(max);
-        Self { pauses: builder.without_max_times().with_jitter().build(), max }
+        Self(Backoff::new(FIRST, max))
     }
 
     /// The next pause, when the other side names none.
     pub(crate) fn next(&mut self) -> Duration {
-        self.pauses.next().unwrap_or(self.max).min(self.max)
+        jittered(self.0.next_pause(), fastrand::f64())
     }
 
     /// Waits: as long as the other side asks for, or the next pause.

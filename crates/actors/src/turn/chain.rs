@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use cairn_core::agent::AgentSettings;
+use cairn_core::backoff::Backoff;
 use cairn_core::chain::{Bounds, Pick, Standing, cools, pick};
 use cairn_core::event::Event;
 use cairn_core::model::ModelError;
@@ -33,7 +33,9 @@ const WORDS_MIN: u64 = 200;
 /// What the call of one answer has met so far.
 pub(super) struct Tries {
     /// Pauses between calls, where no other model is well.
-    pauses: ExponentialBackoff,
+    pauses: Backoff,
+    /// How often it may be called again after one.
+    left: u32,
     /// Overflows of the model under way.
     overflows: u32,
     all_overflows: u32,
@@ -45,13 +47,16 @@ pub(super) struct Tries {
 impl Tries {
     pub(super) fn new(shared: &Shared) -> Self {
         let limits = &shared.limits();
-        let pauses = ExponentialBuilder::default()
-            .with_min_delay(limits.model_retry_base)
-            .with_max_delay(limits.model_retry_max)
-            .with_max_times(limits.model_attempts.saturating_sub(1) as usize)
-            .build();
+        let pauses = Backoff::new(limits.model_retry_base, limits.model_retry_max);
+        let left = limits.model_attempts.saturating_sub(1);
         let (refused, errors) = (BTreeSet::new(), BTreeMap::new());
-        Self { pauses, overflows: 0, all_overflows: 0, refused, errors }
+        Self { pauses, left, overflows: 0, all_overflows: 0, refused, errors }
+    }
+
+    /// The pause before the same model is called again. `None`: it was called often enough.
+    fn next_pause(&mut self) -> Option<Duration> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.pauses.next_pause())
     }
 }
 
@@ -115,7 +120,7 @@ impl Turn {
             self.pause(&error, asked).await;
             return self.come_back(tries).await;
         }
-        let pause = if error.is_transient() { tries.pauses.next() } else { None };
+        let pause = if error.is_transient() { tries.next_pause() } else { None };
         let pause = pause.map(|pause| pause.max(asked.unwrap_or_default()));
         match pause.filter(|pause| *pause <= shared.limits().model_retry_max) {
             Some(pause) => {

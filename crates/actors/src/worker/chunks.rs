@@ -126,7 +126,7 @@ impl Job {
         let most = self.most_tokens(covered);
         let target = text_limit(&self.agent, self.sizes.summary(entry_tokens(covered).min(most)));
         let request = brief.summarise(rest[..n].into(), &script, &beside, target);
-        let source = shown.source.clone().holding(extracts, n == rest.len()).capped(target);
+        let source = shown.source.clone().plain(extracts).capped(target);
         let left_out = if extracts { Vec::new() } else { script.left_out(rest, n) };
         let held = Held { candidate, tools, room: (!extracts).then_some(room), source, most };
         Ok(Step { n, request, held, left_out })
@@ -279,7 +279,7 @@ impl Job {
             candidate,
             tools: true,
             room: (!extracts).then_some(room),
-            source: Source::of_summaries(sources, self.wishes(reader)).holding(extracts, true).capped(left),
+            source: Source::of_summaries(sources, self.wishes(reader)).plain(extracts).capped(left),
             most: self.most_tokens(&[]),
         };
         let (text, _none) = self.ask(request, held).await?;
@@ -328,7 +328,7 @@ impl Job {
             if let Some(rejection) = rejected {
                 return Err(self.refused(candidate, &rejection));
             }
-            let mended = mend(&text, &faults, &source).map_err(|error| self.refused(candidate, &error))?;
+            let mended = mend(&text, &source).map_err(|error| self.refused(candidate, &error))?;
             if let Some(rejection) = rejection(&mended, &source, most) {
                 return Err(self.refused(candidate, &rejection));
             }

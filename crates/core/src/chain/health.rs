@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::backoff::pause_after;
 use crate::model::ModelError;
 
 /// How long models that fail are let alone. Pauses double with each failure in a row.
@@ -36,8 +37,7 @@ impl CoolDowns {
     /// How long a model is let alone after the `n`-th failure in a row (from 1). `None`: the error says nothing about
     /// how the model is.
     pub fn after(&self, error: &ModelError, n: u32) -> Option<Duration> {
-        let grown =
-            |base: Duration| base.saturating_mul(2_u32.saturating_pow(n.saturating_sub(1))).min(self.max);
+        let grown = |base: Duration| pause_after(n, base, self.max);
         let pause = match error {
             ModelError::RateLimited { retry_after: Some(_), .. } => Duration::ZERO,
             ModelError::RateLimited { retry_after: None, .. } => grown(self.limited),

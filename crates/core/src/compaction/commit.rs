@@ -1,15 +1,17 @@
 //! What the result of a run is worth.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::condense::condense;
 use super::extract::HEAD_TOKENS;
-use super::plan::{BACKOFF_MAX, backoff};
+use super::plan::BACKOFF_MAX;
 use super::sections::fit;
 use super::{Draft, Next, after};
 use crate::agent::AgentSettings;
+use crate::backoff::pause_after;
 use crate::conversation::Conversation;
 use crate::event::{Event, Run, RunEnd, RunOutcome, Work};
 use crate::ids::{RunId, Seq, SummaryId};
@@ -346,8 +348,9 @@ pub fn fail_attempt(
     retry_after_ms: Option<u64>,
     now: Timestamp,
 ) -> (Event, Next) {
-    let pause = backoff(agent.compaction.retry_base_ms, run.attempt, BACKOFF_MAX);
-    let asked = SignedDuration::from_millis(retry_after_ms.unwrap_or(0).min(600_000) as i64);
+    let first = Duration::from_millis(agent.compaction.retry_base_ms);
+    let pause = pause_after(run.attempt, first, BACKOFF_MAX);
+    let asked = Duration::from_millis(retry_after_ms.unwrap_or(0).min(600_000));
     let retry_at = now.checked_add(pause.max(asked)).unwrap_or(now);
     let event = Event::RunAttemptFailed {
         run: run.id.clone(),

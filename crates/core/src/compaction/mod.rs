@@ -34,7 +34,7 @@ pub use extract::{
 pub use plan::{Decision, NothingToCompact, next_run, over_budget, request_manual};
 pub(crate) use plan::{closed_turns, compactable, compactable_by_number, compactable_on_request};
 pub use relief::{relieve, relieve_on_overflow};
-pub use review::{Fault, OpenRequest, Source, mend, open_request, review};
+pub use review::{Fault, Source, mend, review};
 pub use save::{memory_save_tool, parse_memory, split_memories};
 pub use stages::{Room, next_chunk};
 pub use transcript::{

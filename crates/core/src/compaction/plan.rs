@@ -1,12 +1,15 @@
 //! Which run is due.
 
-use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::commit::is_too_little;
 use super::condense::condense;
 use super::{after, give_up};
 use crate::agent::AgentSettings;
+use crate::backoff::pause_after;
 use crate::conversation::{Conversation, Failures};
 use crate::event::{Event, Outcome, Run, RunOutcome, RunRequest, Trigger, Work};
 use crate::ids::{RunId, Seq, SummaryId};
@@ -30,11 +33,10 @@ pub enum Decision {
 }
 
 /// Longest pause after failed runs.
-pub(super) const BACKOFF_MAX: SignedDuration = SignedDuration::from_mins(5);
+pub(super) const BACKOFF_MAX: Duration = Duration::from_mins(5);
 
 /// First and longest pause after failed runs that can wait: what a model makes badly time and again costs little.
-const DEFERRED: (SignedDuration, SignedDuration) =
-    (SignedDuration::from_mins(1), SignedDuration::from_hours(1));
+const DEFERRED: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(1));
 
 /// Closed turns at the newest end that no run takes, however large they are (`reserve_ratio`).
 const RESERVED_TURNS: usize = 2;
@@ -178,20 +180,13 @@ impl std::fmt::Display for NothingToCompact {
 /// The pause after failed runs: the base, doubled with each further failure.
 fn backoff_until(
     failures: Failures,
-    base_ms: u64,
-    longest: SignedDuration,
+    first: Duration,
+    longest: Duration,
     now: Timestamp,
 ) -> Option<Timestamp> {
     // A failure in the future: the clock was set back, and nobody knows how long ago it was.
     let last_at = failures.last_at.filter(|at| *at <= now)?;
-    last_at.checked_add(backoff(base_ms, failures.n, longest)).ok()
-}
-
-/// The pause after the `n`th failure in a row.
-pub(super) fn backoff(base_ms: u64, n: u32, longest: SignedDuration) -> SignedDuration {
-    let factor = 1_u64 << n.saturating_sub(1).min(16);
-    let pause = base_ms.saturating_mul(factor).min(longest.as_millis() as u64);
-    SignedDuration::from_millis(pause as i64)
+    last_at.checked_add(pause_after(failures.n, first, longest)).ok()
 }
 
 /// Turns of the live history that have ended, oldest first.
@@ -345,10 +340,10 @@ impl<'a> Planner<'a> {
     fn waits(&self, run: &Run) -> Option<Timestamp> {
         let failed = if run.trigger.is_deferrable() {
             let (first, longest) = DEFERRED;
-            backoff_until(self.conversation.deferred_failures, first.as_millis() as u64, longest, self.now)
+            backoff_until(self.conversation.deferred_failures, first, longest, self.now)
         } else {
-            let first_ms = self.agent.compaction.retry_base_ms;
-            backoff_until(self.conversation.failures, first_ms, BACKOFF_MAX, self.now)
+            let first = Duration::from_millis(self.agent.compaction.retry_base_ms);
+            backoff_until(self.conversation.failures, first, BACKOFF_MAX, self.now)
         };
         let waits = [failed, self.cold(run), self.budget(run)];
         waits.into_iter().flatten().filter(|until| *until > self.now).max()

@@ -6,33 +6,15 @@ use std::sync::Arc;
 use super::commit::Rejection;
 use super::identifiers::{Kind, find, words};
 use super::sections::{Section, Sections, fit};
-use crate::message::{Entry, Role, text_of};
+use crate::message::Entry;
 use crate::summary::Summary;
 use crate::tokens::estimate;
-use crate::window::escape_name;
-use crate::words::{content_words, topic_words};
-
-/// Latest messages of people in which an open todo is looked for.
-const TODO_MESSAGES: usize = 6;
-
-/// Words of a request by which it is recognised.
-const REQUEST_WORDS: usize = 12;
-
-/// Longest quotation of a request, in characters.
-const QUOTED_CHARS: usize = 160;
+use crate::words::topic_words;
 
 const NAMED_MAX: usize = 8;
 
 /// Numbers with fewer digits may be reckoned rather than copied: "for 3 days".
 const COUNTED_DIGITS: usize = 2;
-
-/// A request that is still open at the end of a source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenRequest {
-    pub who: String,
-    pub text: String,
-    words: Vec<String>,
-}
 
 #[derive(Debug, Clone, Default)]
 pub struct Source {
@@ -40,7 +22,6 @@ pub struct Source {
     text: String,
     /// Bytes of it that are the source itself; what was shown beside it stands behind.
     own: usize,
-    request: Option<OpenRequest>,
     /// It is made by extraction, without headings.
     is_plain: bool,
     /// Most estimated tokens.
@@ -59,7 +40,7 @@ impl Source {
             text.push_str(&words(entry));
             text.push('\n');
         }
-        Self { request: open_request(entries), ..Self::of(&text, beside) }
+        Self::of(&text, beside)
     }
 
     pub fn of_summaries<'a>(sources: &[Summary], beside: impl IntoIterator<Item = &'a str>) -> Self {
@@ -83,12 +64,10 @@ impl Source {
         Self { text, own, ..Self::default() }
     }
 
-    /// The same for a summary without headings, or for one that ends before its source does.
+    /// The same for a summary without headings.
     #[must_use]
-    pub fn holding(mut self, is_plain: bool, ends_here: bool) -> Self {
-        self.is_plain = is_plain;
-        self.request = self.request.filter(|_| ends_here);
-        self
+    pub fn plain(self, is_plain: bool) -> Self {
+        Self { is_plain, ..self }
     }
 
     /// The same for a summary of so many estimated tokens at most.
@@ -105,8 +84,6 @@ pub enum Fault {
     NoSections,
     /// It names what its source does not have.
     Invented(Vec<String>),
-    /// The latest open request is gone.
-    RequestLost(OpenRequest),
     /// It is over the size that it was asked for.
     TooLong {
         /// Its tokens.
@@ -126,9 +103,6 @@ impl std::fmt::Display for Fault {
             Self::Invented(names) => {
                 write!(f, "it names what the source does not have: {}", names.join(", "))
             }
-            Self::RequestLost(request) => {
-                write!(f, "it has lost the open request of {}: \"{}\"", request.who, request.text)
-            }
             Self::TooLong { tokens, cap_tokens } => {
                 write!(f, "it is too long: about {tokens} tokens, {cap_tokens} at most are wanted")
             }
@@ -141,7 +115,6 @@ impl Fault {
         match self {
             Self::NoSections => "no_sections",
             Self::Invented(_) => "invented",
-            Self::RequestLost(_) => "request_lost",
             Self::TooLong { .. } => "too_long",
         }
     }
@@ -157,9 +130,6 @@ pub fn review(text: &str, source: &Source) -> Vec<Fault> {
     if !names.is_empty() {
         names.truncate(NAMED_MAX);
         faults.push(Fault::Invented(names));
-    }
-    if let Some(request) = source.request.as_ref().filter(|request| !request.stands_in(text)) {
-        faults.push(Fault::RequestLost(request.clone()));
     }
     let tokens = u64::from(estimate(text));
     if let Some(cap_tokens) = source.cap_tokens.filter(|cap| tokens > *cap) {
@@ -271,11 +241,11 @@ fn plain(text: &str) -> String {
 }
 
 /// Mends what can be mended: prose without headings goes under `Critical context`, lines with invented identifiers
-/// go, what is too long is cut by sections, a lost request is put back.
+/// go, what is too long is cut by sections.
 ///
 /// # Errors
 /// Most of the text would go.
-pub fn mend(text: &str, faults: &[Fault], source: &Source) -> Result<String, Rejection> {
+pub fn mend(text: &str, source: &Source) -> Result<String, Rejection> {
     let mut mended = text.trim().to_owned();
     let names = invented(&mended, source);
     if !names.is_empty() {
@@ -292,66 +262,7 @@ pub fn mend(text: &str, faults: &[Fault], source: &Source) -> Result<String, Rej
     if let Some(cap) = source.cap_tokens.filter(|cap| u64::from(estimate(&mended)) > *cap) {
         mended = fit(&mended, cap);
     }
-    let mut sections = Sections::parse(&mended);
-    for fault in faults {
-        if let Fault::RequestLost(request) = fault {
-            let line = format!("- Open request of {}: \"{}\"", request.who, request.text);
-            sections.add(Section::Active, &line);
-        }
-    }
-    Ok(sections.render())
-}
-
-impl OpenRequest {
-    fn stands_in(&self, text: &str) -> bool {
-        let there: HashSet<String> = content_words(text).into_iter().collect();
-        let n_there = self.words.iter().filter(|word| there.contains(*word)).count();
-        n_there >= self.words.len().div_ceil(3)
-    }
-}
-
-/// The latest request that is open at the end of the entries: of people whom nobody answered, or a todo among the
-/// latest messages. By key words, so with errors on both sides: what is missing is asked for, never refused.
-pub fn open_request(entries: &[Arc<Entry>]) -> Option<OpenRequest> {
-    let of_people = |entry: &&Arc<Entry>| entry.role == Role::User && !entry.is_deleted();
-    let unanswered = entries.iter().rev().take_while(|entry| entry.role == Role::User);
-    let asked = unanswered.filter(of_people).find(|entry| asks(&text_of(&entry.parts)));
-    let todo = || {
-        let latest = entries.iter().rev().filter(of_people).take(TODO_MESSAGES);
-        latest.into_iter().find(|entry| is_todo(&text_of(&entry.parts)))
-    };
-    let entry = asked.or_else(todo)?;
-    let text = text_of(&entry.parts);
-    let line = text.lines().find(|line| asks(line) || is_todo(line)).unwrap_or(&text).trim();
-    let mut words = topic_words(line);
-    words.dedup();
-    words.truncate(REQUEST_WORDS);
-    let who = entry.author.as_ref().map_or_else(|| "somebody".to_owned(), |author| escape_name(&author.name));
-    let quoted: String = line.chars().take(QUOTED_CHARS).collect();
-    (!words.is_empty()).then(|| OpenRequest { who, text: quoted.replace('"', "'"), words })
-}
-
-fn asks(text: &str) -> bool {
-    let lower = text.to_lowercase();
-    let asking =
-        ["please", "can you", "could you", "would you", "bitte", "请", "帮我", "por favor", "s'il te plaît"];
-    text.contains(['?', '？']) || asking.iter().any(|words| lower.contains(words))
-}
-
-fn is_todo(text: &str) -> bool {
-    let lower = text.to_lowercase();
-    let owed = [
-        "todo",
-        "to-do",
-        "remind me",
-        "don't forget",
-        "do not forget",
-        "still need to",
-        "别忘",
-        "提醒我",
-        "erinner",
-    ];
-    owed.iter().any(|words| lower.contains(words))
+    Ok(Sections::parse(&mended).render())
 }
 
 #[cfg(test)]

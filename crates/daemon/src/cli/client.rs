@@ -6,18 +6,22 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST, RETRY_AFTER};
 use axum::http::{Method, Request, Response, StatusCode};
+use cairn_core::sse::{self, Bounds, ServerEvent, SseFault};
 use cairn_platforms::local::ErrorBody;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tower::ServiceExt;
 
 use super::failure::Failure;
-use crate::sse::{self, ServerEvent};
+
+/// The daemon sends nothing larger: an answer has a limit of its own.
+const EVENTS: Bounds = Bounds { event: 64 << 20, stream: usize::MAX };
 
 #[derive(Clone)]
 pub(crate) enum Client {
@@ -100,8 +104,16 @@ impl Client {
     ) -> Result<BoxStream<'static, Result<ServerEvent, CallError>>, CallError> {
         let response = self.send(request(Method::POST, path, Some(body), "text/event-stream")?).await?;
         let chunks = response.into_body().into_data_stream();
-        let chunks = chunks.map(|chunk| chunk.map_err(|error| CallError::Broken(error.to_string())));
-        Ok(Box::pin(sse::events(chunks)))
+        let events = sse::events(chunks, EVENTS).map(|event| {
+            event.map_err(|fault| {
+                CallError::Broken(match fault {
+                    SseFault::Broken(error) => error.to_string(),
+                    SseFault::NotUtf8 => "its events are not UTF-8".to_owned(),
+                    SseFault::EventTooLarge | SseFault::StreamTooLarge => "an event is too large".to_owned(),
+                })
+            })
+        });
+        Ok(events.boxed())
     }
 
     /// Sends a request; an error status is an error.
@@ -170,17 +182,12 @@ async fn whole(response: Response<Body>) -> Result<Vec<u8>, CallError> {
     Ok(collected.map_err(|error| CallError::Broken(error.to_string()))?.to_bytes().to_vec())
 }
 
-/// A text as one segment or value of a URL: everything but letters, digits and `-._~` percent-encoded.
+/// What stays as it is in a segment or a value of a URL.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A text as one segment or value of a URL.
 pub(crate) fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
+    utf8_percent_encode(text, PLAIN).to_string()
 }
 
 /// A path with the parameters that are there.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_actors::House;
+use cairn_core::backoff::Backoff;
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -44,7 +45,8 @@ impl WindowWatch {
 }
 
 async fn watch(roster: &Roster, house: &House) {
-    let mut pause = PAUSE_MIN;
+    let mut pauses = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+    let mut pause = pauses.next_pause();
     loop {
         // A model may answer often although its server lists nothing.
         tokio::time::sleep(PAUSE_MIN).await;
@@ -52,7 +54,7 @@ async fn watch(roster: &Roster, house: &House) {
             () = tokio::time::sleep(pause - PAUSE_MIN) => {}
             () = house.model_answered() => {}
         }
-        pause = if roster.lacks_windows() { (pause * 2).min(PAUSE_MAX) } else { PAUSE_MAX };
+        pause = if roster.lacks_windows() { pauses.next_pause() } else { PAUSE_MAX };
         if !roster.lacks_windows() {
             continue;
         }

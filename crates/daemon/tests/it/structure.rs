@@ -27,10 +27,9 @@ const EDGES: [(&str, &[&str]); 9] = [
 const FOR_TESTS: [&str; 2] = ["cairn-testkit", "cairn-bench"];
 
 /// What does I/O, tells the time or makes chance: never beneath `core`.
-const NOT_IN_CORE: [&str; 26] = [
+const NOT_IN_CORE: [&str; 25] = [
     "axum",
     "chrono",
-    "eventsource-stream",
     "fastrand",
     "getrandom",
     "hyper",

@@ -1,11 +1,11 @@
 //! Events out of the pieces of an answer: words at once, tool calls when they are whole.
 
-use eventsource_stream::Event;
 use serde::Deserialize;
 use serde_json::Value;
 
 use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
+use cairn_core::sse::ServerEvent;
 
 use crate::answer::{self, Assemble, Heard};
 use crate::failure;
@@ -100,15 +100,15 @@ pub(super) struct Assembler {
 }
 
 impl Assemble for Assembler {
-    fn hear(&mut self, event: &Event) -> Result<Heard, ModelError> {
+    fn hear(&mut self, event: &ServerEvent) -> Result<Heard, ModelError> {
         let data = event.data.as_bytes();
         let parse = |error: serde_json::Error| malformed(&error, data);
-        if event.event == "error" {
+        if event.name == "error" {
             let error = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.as_str().into());
             return Err(failure::from_object(&error));
         }
         let value: Value = serde_json::from_slice(data).map_err(parse)?;
-        let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.event).to_owned();
+        let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name).to_owned();
         if kind == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
             return Err(failure::from_object(&value));
         }

@@ -1,11 +1,11 @@
 //! Events out of the chunks of an answer: words at once, tool calls when they are whole.
 
-use eventsource_stream::Event;
 use serde::Deserialize;
 use serde_json::Value;
 
 use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
+use cairn_core::sse::ServerEvent;
 
 use crate::answer::{self, Assemble, Heard};
 use crate::failure;
@@ -87,13 +87,13 @@ pub(super) struct Assembler {
 }
 
 impl Assemble for Assembler {
-    fn hear(&mut self, event: &Event) -> Result<Heard, ModelError> {
+    fn hear(&mut self, event: &ServerEvent) -> Result<Heard, ModelError> {
         if event.data.trim() == DONE {
             self.marked = true;
             return Ok(Heard::End);
         }
         // An error event's data is wrapped, so that it is told from an answer.
-        if event.event == "error" && !event.data.contains("\"error\"") {
+        if event.name == "error" && !event.data.contains("\"error\"") {
             let error = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.as_str().into());
             return Err(failure::from_object(&error));
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cairn_core::body::{self, Short};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
@@ -63,21 +64,17 @@ impl Downloads {
             return Err(DownloadError::Foreign);
         }
         let sent = self.client.get(url).timeout(self.time_limit).send().await;
-        let mut response = sent.map_err(without_address)?;
+        let response = sent.map_err(without_address)?;
         if response.status() != 200 {
             return Err(DownloadError::Status(response.status().as_u16()));
         }
         if response.content_length().is_some_and(|length| length > most as u64) {
             return Err(DownloadError::TooLong(most));
         }
-        let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(without_address)? {
-            if chunk.len() > most - bytes.len() {
-                return Err(DownloadError::TooLong(most));
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(bytes)
+        body::read_whole(response.bytes_stream(), most).await.map_err(|short| match short {
+            Short::TooLarge => DownloadError::TooLong(most),
+            Short::Broken(error) => without_address(error),
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use std::error::Error as _;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use cairn_core::body::{self, Short};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -151,16 +152,12 @@ impl Api {
     }
 
     /// Reads a body, or says that it is too long.
-    async fn read(&self, mut response: Response, max_bytes: usize) -> Result<Vec<u8>, CallError> {
+    async fn read(&self, response: Response, max_bytes: usize) -> Result<Vec<u8>, CallError> {
         let status = response.status().as_u16();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.transport(error))? {
-            if body.len() + chunk.len() > max_bytes {
-                return Err(CallError::Garbled { status, what: format!("more than {max_bytes} bytes") });
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
+        body::read_whole(response.bytes_stream(), max_bytes).await.map_err(|short| match short {
+            Short::TooLarge => CallError::Garbled { status, what: format!("more than {max_bytes} bytes") },
+            Short::Broken(error) => self.transport(error),
+        })
     }
 
     fn transport(&self, error: reqwest::Error) -> CallError {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::{BackupError, manifest};
-use crate::disk::{io_error, remove_dir, sync_dir};
+use crate::disk::{io_error, remove_dir, replace, sync_dir};
 
 pub(super) struct Place {
     parent: PathBuf,
@@ -86,8 +86,7 @@ impl Place {
     pub(super) fn finish(&self) -> Result<(), BackupError> {
         let finish = || {
             sync_dir(&self.partial)?;
-            fs::rename(&self.partial, &self.target)?;
-            sync_dir(&self.parent)
+            replace(&self.target, &self.partial)
         };
         Ok(finish().map_err(io_error("rename the backup to", &self.target))?)
     }

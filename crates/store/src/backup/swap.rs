@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 
-use crate::disk::{io_error, make_dir, remove_dir, sync_dir};
+use crate::disk::{io_error, make_dir, remove_dir, replace, sync_dir};
 use crate::format;
 
 const STAGE: &str = "restore.new";
@@ -61,11 +61,7 @@ pub(super) fn aside_name(state: &Path, at: Timestamp) -> String {
 /// It cannot be renamed; then the state is the old one.
 pub(super) fn decide(state: &Path) -> Result<(), StoreError> {
     let ready = state.join(READY);
-    let rename = || {
-        fs::rename(stage(state), &ready)?;
-        sync_dir(state)
-    };
-    rename().map_err(io_error("rename", &ready))
+    replace(&ready, &stage(state)).map_err(io_error("rename", &ready))
 }
 
 /// Carries a restore that is decided to its end. Returns where the state before it is, when there was one. Whoever calls

@@ -1,15 +1,14 @@
 //! What is asked for, on disk until it is done: so that an erasure that was begun is ended, whatever comes between.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{io_error, make_dir, sync_dir};
+use crate::disk::{io_error, make_dir, put, sync_dir};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
@@ -51,16 +50,7 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Request>, StoreError> {
 pub(crate) fn write(dir: &Path, request: &Request) -> Result<(), StoreError> {
     make_dir(dir)?;
     let path = file(dir);
-    let beside = dir.join("erasure.json.new");
-    let write = || -> io::Result<()> {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(&serde_json::to_vec(request)?)?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)?;
-        sync_dir(dir)
-    };
-    write().map_err(io_error("write", &path))
+    put(&path, |file| file.write_all(&serde_json::to_vec(request)?)).map_err(io_error("write", &path))
 }
 
 pub(crate) fn remove(dir: &Path) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 use super::request::{self, Request};
 use crate::artifacts::file_name;
-use crate::disk::{io_error, remove_dir, sync_dir};
+use crate::disk::{io_error, remove_dir, replace, sync_dir};
 use crate::journal::open::{self, Checkpoint, Tail};
 use crate::journal::reader::Follower;
 use crate::journal::rewrite::{self, Rewrite, Sink};
@@ -235,9 +235,7 @@ fn blank_artifacts(dir: &Path, eraser: &Eraser, stored: &[Stored]) -> Result<(),
         let fail = io_error("write", &beside);
         let mut out = Sink::create(&beside, false).map_err(&fail)?;
         out.line(text.as_bytes()).and_then(|()| out.finish()).map_err(&fail)?;
-        fs::rename(&beside, &file).map_err(io_error("rename", &beside))?;
-        let folder = folder(dir, channel);
-        sync_dir(&folder).map_err(io_error("sync", &folder))?;
+        replace(&file, &beside).map_err(io_error("rename", &beside))?;
     }
     Ok(())
 }

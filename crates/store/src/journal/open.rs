@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::line;
 use super::rewrite::Sink;
 use super::segment::{self, Lines, Piece, Position};
-use crate::disk::{Disk, RealDisk, io_error, make_dir, sync_dir};
+use crate::disk::{Disk, RealDisk, io_error, make_dir, replace, sync_dir};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tail {
@@ -252,8 +252,7 @@ fn unpack(dir: &Path, path: &Path) -> Result<(), StoreError> {
         let _ = fs::remove_file(&beside);
         return Err(error);
     }
-    fs::rename(&beside, path).map_err(io_error("rename", &beside))?;
-    sync_dir(dir).map_err(io_error("sync", dir))?;
+    replace(path, &beside).map_err(io_error("rename", &beside))?;
     fs::remove_file(&packed).map_err(io_error("remove", &packed))?;
     sync_dir(dir).map_err(io_error("sync", dir))?;
     tracing::info!(file = %path.display(), "unpacked the last segment, which is written on");

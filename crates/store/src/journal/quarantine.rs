@@ -1,8 +1,7 @@
 //! Checking the whole journal, and setting damaged lines aside.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use cairn_core::event::{Event, NewRecord, Record};
@@ -13,7 +12,7 @@ use jiff::Timestamp;
 use super::line;
 use super::open::{Shown, ShownChannel, Tail, end_of_loss, last_n, lost_message};
 use super::segment::{self, Lines, Piece};
-use crate::disk::{io_error, make_dir, sync_dir};
+use crate::disk::{io_error, make_dir, put};
 
 /// What a walk over the whole journal found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -105,7 +104,7 @@ pub(crate) fn quarantine(dir: &Path, aside: &Path, shown: &Shown) -> Result<Vec<
     let mut at = Timestamp::UNIX_EPOCH;
     let mut segments = segment::list(dir)?;
     if segments.is_empty() && shown.behind(&Tail::default()).is_some() {
-        replace(dir, &segment::path(dir, 1), &[])?;
+        write(&segment::path(dir, 1), &[])?;
         segments.push(1);
     }
     for (idx, first) in segments.iter().enumerate() {
@@ -131,7 +130,7 @@ pub(crate) fn quarantine(dir: &Path, aside: &Path, shown: &Shown) -> Result<Vec<
         let Mender { out, changed, end, at: new_at, .. } = mender;
         (last, at) = (end.n, new_at);
         if changed {
-            replace(dir, &path, &out)?;
+            write(&path, &out)?;
             set_packed_aside(&path, aside)?;
         }
     }
@@ -151,7 +150,7 @@ fn stand_in(dir: &Path, from_n: u64, to_n: u64, at: Timestamp) -> Result<String,
     let event = Event::LinesQuarantined { from_n, to_n, next_seq: None };
     let mut out = Vec::new();
     line::frame(&mut out, from_n, 0, &line::body(&NewRecord { channel: None, at, event })?);
-    replace(dir, &path, &out)?;
+    write(&path, &out)?;
     Ok(format!("{}: records {from_n} to {to_n} are lost", path.display()))
 }
 
@@ -308,16 +307,6 @@ fn set_packed_aside(path: &Path, aside: &Path) -> Result<(), StoreError> {
     fs::rename(&packed, &kept).map_err(io_error("move aside", &packed))
 }
 
-/// Puts a segment in the place of the one of that name, durably.
-fn replace(dir: &Path, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let beside = path.with_extension("jsonl.new");
-    let write = || {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)?;
-        sync_dir(dir)
-    };
-    write().map_err(io_error("write", path))
+fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    put(path, |file| file.write_all(bytes)).map_err(io_error("write", path))
 }

@@ -9,7 +9,7 @@ use cairn_core::event::Record;
 use cairn_core::ports::StoreError;
 
 use super::{Closed, Shrunk};
-use crate::disk::{io_error, sync_dir};
+use crate::disk::{io_error, replace, sync_dir};
 use crate::journal::line;
 use crate::journal::packed::Packer;
 use crate::journal::segment::{self, Lines, Piece, SegmentFile};
@@ -84,8 +84,7 @@ fn put(segment: &Closed, beside: &Path, change: Change<'_>) -> Result<u64, Store
             message: "what was written does not read back; the segment stays as it is".to_owned(),
         });
     }
-    fs::rename(beside, &packed).map_err(io_error("rename", beside))?;
-    sync_dir(dir).map_err(io_error("sync", dir))?;
+    replace(&packed, beside).map_err(io_error("rename", beside))?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error("remove", path)(error)),
         _ => {}

@@ -6,8 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_core::body::{self, Short};
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use futures::{FutureExt as _, StreamExt as _};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::redirect::Policy;
@@ -176,19 +177,11 @@ async fn read(url: Url, response: Response, max_bytes: usize) -> Result<Page, Fe
         headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     let content_type = ContentType::of(header.as_deref())?;
     let status = response.status();
-    let mut body: Vec<u8> = Vec::new();
-    let mut pieces = response.bytes_stream();
-    let mut cut = false;
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| failure(&url, &error))?;
-        let room = max_bytes - body.len();
-        body.extend_from_slice(&piece[..piece.len().min(room)]);
-        if piece.len() > room {
-            cut = true;
-            break;
-        }
+    let (body, short) = body::read(response.bytes_stream(), max_bytes).await;
+    match short {
+        Some(Short::Broken(error)) => Err(failure(&url, &error)),
+        short => Ok(Page { url, status, content_type, body, cut: short.is_some() }),
     }
-    Ok(Page { url, status, content_type, body, cut })
 }
 
 /// What a failure of the client comes to: ours are within it.

@@ -52,18 +52,23 @@ const LINK_MAX: usize = 500;
 /// Longest name of a character (`&CounterClockwiseContourIntegral;`), in bytes.
 const ENTITY_MAX: usize = 32;
 
-/// Named characters that pages of words use.
-const ENTITIES: [(&str, &str); 44] = [
+/// Named characters from U+00A0 on.
+const LATIN_1: &str = "nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn sup2 sup3 \
+    acute micro para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest Agrave Aacute Acirc Atilde Auml Aring AElig \
+    Ccedil Egrave Eacute Ecirc Euml Igrave Iacute Icirc Iuml ETH Ntilde Ograve Oacute Ocirc Otilde Ouml times Oslash Ugrave \
+    Uacute Ucirc Uuml Yacute THORN szlig agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave \
+    iacute icirc iuml eth ntilde ograve oacute ocirc otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml";
+
+/// Other named characters that pages of words use.
+const ENTITIES: [(&str, &str); 30] = [
     ("amp", "&"),
     ("lt", "<"),
     ("gt", ">"),
     ("quot", "\""),
     ("apos", "'"),
-    ("nbsp", " "),
     ("ensp", " "),
     ("emsp", " "),
     ("thinsp", " "),
-    ("shy", ""),
     ("zwnj", ""),
     ("zwj", ""),
     ("ndash", "–"),
@@ -74,24 +79,12 @@ const ENTITIES: [(&str, &str); 44] = [
     ("ldquo", "“"),
     ("rdquo", "”"),
     ("bdquo", "„"),
-    ("laquo", "«"),
-    ("raquo", "»"),
     ("lsaquo", "‹"),
     ("rsaquo", "›"),
     ("hellip", "…"),
     ("bull", "•"),
-    ("middot", "·"),
-    ("copy", "©"),
-    ("reg", "®"),
     ("trade", "™"),
-    ("deg", "°"),
-    ("plusmn", "±"),
-    ("times", "×"),
-    ("divide", "÷"),
     ("euro", "€"),
-    ("pound", "£"),
-    ("sect", "§"),
-    ("para", "¶"),
     ("larr", "←"),
     ("rarr", "→"),
     ("uarr", "↑"),
@@ -412,13 +405,19 @@ fn characters(text: &str) -> String {
 }
 
 fn character(name: &str) -> Option<String> {
-    if let Some(number) = name.strip_prefix('#') {
-        let code = match number.strip_prefix(['x', 'X']) {
-            Some(hex) => u32::from_str_radix(hex, 16).ok()?,
-            None => number.parse().ok()?,
-        };
-        let c = char::from_u32(code)?;
-        return Some(if c == '\0' || c == '\u{ad}' { String::new() } else { c.to_string() });
-    }
-    ENTITIES.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned())
+    let code = match name.strip_prefix('#').map(|number| (number, number.strip_prefix(['x', 'X']))) {
+        Some((_, Some(hex))) => u32::from_str_radix(hex, 16).ok()?,
+        Some((number, None)) => number.parse().ok()?,
+        None => match LATIN_1.split_whitespace().zip(0xa0..).find(|(known, _)| *known == name) {
+            Some((_, code)) => code,
+            None => {
+                return ENTITIES.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+            }
+        },
+    };
+    Some(match char::from_u32(code)? {
+        '\0' | '\u{ad}' => String::new(),
+        '\u{a0}' => " ".to_owned(),
+        c => c.to_string(),
+    })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cairn_core::backoff::pause_after;
 use cairn_core::mcp::{Drift, ServerPin, ServerSource, changes_of_source, compare};
 use cairn_core::tool::{Effect, ToolOutput};
 use jiff::{SignedDuration, Timestamp};
@@ -358,8 +359,7 @@ impl Server {
             return;
         }
         state.failures = state.failures.saturating_add(1);
-        let doublings = (state.failures - 1).min(16);
-        let pause = self.settings.restart_base.saturating_mul(1 << doublings).min(self.settings.restart_max);
+        let pause = pause_after(state.failures, self.settings.restart_base, self.settings.restart_max);
         let at = self.around.clock.now();
         let at =
             SignedDuration::try_from(pause).ok().and_then(|pause| at.checked_add(pause).ok()).unwrap_or(at);

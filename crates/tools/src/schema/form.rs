@@ -1,9 +1,9 @@
 //! The form of a schema: whether it can be one at all, within bounds that keep whatever reads it from harm.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use jsonschema::Draft;
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::short;
@@ -153,26 +153,8 @@ pub(super) fn below<'a>(schema: &'a Map<String, Value>, mut each: impl FnMut(&'a
 /// What a local reference (`#`, `#/…`) names.
 pub(super) fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = reference.strip_prefix('#')?;
-    let pointer: Cow<'_, str> = percent_decoded(pointer)?;
+    let pointer = percent_decode_str(pointer).decode_utf8().ok()?;
     if pointer.is_empty() { Some(root) } else { root.pointer(&pointer) }
-}
-
-fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains('%') {
-        return Some(Cow::Borrowed(text));
-    }
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let mut digit = || char::from(bytes.next()?).to_digit(16);
-            let value = digit()? * 16 + digit()?;
-            out.push(u8::try_from(value).ok()?);
-        } else {
-            out.push(byte);
-        }
-    }
-    String::from_utf8(out).ok().map(Cow::Owned)
 }
 
 /// What a walk over all schemas finds.

@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::ids::{Generation, Seq, TurnId};
-use crate::message::{Author, Part};
+use crate::message::{Author, Part, Role};
 
 fn entry(role: Role, text: &str) -> Arc<Entry> {
     Arc::new(Entry {
@@ -34,19 +34,6 @@ fn said(texts: &[&str]) -> Vec<Arc<Entry>> {
             None => entry(Role::User, text),
         })
         .collect()
-}
-
-#[rstest]
-#[case::question(&["Hello", "bot: Hi", "Where is the key to the cellar?"], Some("Where is the key to the cellar?"))]
-#[case::answered(&["Where is the key?", "bot: In the box."], None)]
-#[case::latest(&["bot: Hi", "Can you book the table?", "Please call the dentist tomorrow."], Some("Please call the dentist tomorrow."))]
-#[case::request_before_chatter(&["bot: Hi", "Can you book the table?", "Nice weather."], Some("Can you book the table?"))]
-#[case::todo(&["Remind me to water the roses on Friday.", "bot: I will."], Some("Remind me to water the roses on Friday."))]
-#[case::chinese(&["bot: 好", "请帮我预订周五的餐厅"], Some("请帮我预订周五的餐厅"))]
-#[case::nothing(&["Hello", "bot: Hi", "Fine weather."], None)]
-fn the_latest_open_request_is_found(#[case] texts: &[&str], #[case] expected: Option<&str>) {
-    let found = open_request(&said(texts));
-    assert_eq!(found.map(|request| request.text).as_deref(), expected);
 }
 
 const FLATS: &[&str] = &[
@@ -141,7 +128,7 @@ fn a_summary_that_shares_next_to_no_words_with_its_source_is_told(
     let beside = ["the operator speaks of dogs, sorry, transcript, lorem, Rex"];
     let source = Source::of_entries(&said(source), beside);
     assert_eq!(source.shares_words(text), shares);
-    assert!(source.holding(true, true).shares_words(text), "what is extracted is its source");
+    assert!(source.plain(true).shares_words(text), "what is extracted is its source");
 }
 
 fn faults(text: &str, texts: &[&str]) -> Vec<&'static str> {
@@ -157,17 +144,14 @@ fn faults(text: &str, texts: &[&str]) -> Vec<&'static str> {
 #[case::number("## Goal\n- 900 euros", &["800 euros"], &["invented"])]
 #[case::reckoned("## Goal\n- within 3 days", &["until Friday"], &[])]
 #[case::own_error_words("## Progress\n- fixed the build error: a missing file was added", &["it broke"], &[])]
-#[case::request("## Goal\n- Ann has a cellar", &["bot: Hi", "Where did Bob put the spare keys?"], &["request_lost"])]
-#[case::request_kept("## Active topics and open commitments\n- Ann asks where Bob has put the keys", &["bot: Hi", "Where did Bob put the spare keys?"], &[])]
-#[case::all("See /etc/passwd.bak.", &["Can you book a table at Luigi's?"], &["no_sections", "invented", "request_lost"])]
+#[case::all("See /etc/passwd.bak.", &["Can you book a table at Luigi's?"], &["no_sections", "invented"])]
 fn faults_are_named(#[case] text: &str, #[case] source: &[&str], #[case] expected: &[&str]) {
     assert_eq!(faults(text, source), expected);
 }
 
 fn mended(text: &str, texts: &[&str]) -> Result<String, Rejection> {
     let source = Source::of_entries(&said(texts), []);
-    let faults = review(text, &source);
-    mend(text, &faults, &source)
+    mend(text, &source)
 }
 
 #[test]
@@ -190,18 +174,8 @@ fn a_summary_that_is_mostly_invented_is_refused() {
 }
 
 #[test]
-fn a_lost_request_is_put_back() {
-    let text =
-        mended("## Goal\n- Ann has a cellar", &["bot: Hi", "Where did Bob put the \"spare\" keys?"]).unwrap();
-    let line = "## Active topics and open commitments\n- Open request of Ann: \"Where did Bob put the 'spare' keys?\"";
-    assert_eq!(text, format!("## Goal\n- Ann has a cellar\n\n{line}"));
-    assert!(faults(&text, &["bot: Hi", "Where did Bob put the spare keys?"]).is_empty());
-}
-
-#[test]
-fn a_digest_needs_no_headings_and_a_chunk_no_request() {
-    let entries = said(&["bot: Hi", "Where did Bob put the spare keys?"]);
-    let source = Source::of_entries(&entries, []);
-    assert!(review("Ann has a cellar.", &source.clone().holding(true, false)).is_empty());
-    assert_eq!(review("Ann has a cellar.", &source.holding(false, true)).len(), 2);
+fn a_digest_needs_no_headings() {
+    let source = Source::of_entries(&said(&["Ann has a cellar"]), []);
+    assert!(review("Ann has a cellar.", &source.clone().plain(true)).is_empty());
+    assert_eq!(review("Ann has a cellar.", &source), [Fault::NoSections]);
 }

@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use cairn_core::approval::Approval;
 use cairn_core::ids::ApprovalId;
 use cairn_core::ports::Reply;
+use cairn_core::sse::ServerEvent;
 use cairn_platforms::local::{ErrorBody, ErrorDetail, MessageRequest};
 use futures::{Stream, StreamExt};
 use serde::Deserialize;
@@ -15,7 +16,6 @@ use crate::cli::client::{CallError, encode};
 use crate::cli::connect::channel_path;
 use crate::cli::failure::Failure;
 use crate::cli::out;
-use crate::sse::ServerEvent;
 use crate::text::one_line;
 
 #[derive(Debug)]

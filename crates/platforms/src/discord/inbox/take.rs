@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cairn_core::access::{Approach, Place, Verdict};
+use cairn_core::backoff::Backoff;
 use cairn_core::ids::{AgentId, ChannelId as HouseChannel, MessageId as HouseMessage};
 use cairn_core::message::{Amendment, Author, Change, Inbound, Part};
 use cairn_core::ports::Refusal;
@@ -130,7 +131,7 @@ impl Porter {
     /// Where a channel is. Waits while Discord does not say; none when it will not say: then nobody can tell which rules
     /// hold there, and nothing of it is served.
     pub(super) async fn spot(&self, channel: ChannelId, guild: Option<GuildId>) -> Option<Spot> {
-        let mut pause = PAUSE_FIRST;
+        let mut pauses = Backoff::new(PAUSE_FIRST, PAUSE_LONGEST);
         loop {
             match self.places.find(&self.rest, channel, guild).await {
                 Ok(Some(spot)) => {
@@ -149,8 +150,7 @@ impl Porter {
                         %error,
                         "cannot tell where a channel is; its messages wait"
                     );
-                    tokio::time::sleep(error.after().unwrap_or(pause)).await;
-                    pause = (pause * 2).min(PAUSE_LONGEST);
+                    tokio::time::sleep(error.after().unwrap_or_else(|| pauses.next_pause())).await;
                 }
                 Err(error) => {
                     self.cannot_see(channel, &error.to_string());
@@ -189,7 +189,7 @@ impl Porter {
                 .map(|answered| HouseMessage::new(answered.id.to_string())),
             voices: self.quoted(&said),
         };
-        let mut pause = PAUSE_FIRST;
+        let mut pauses = Backoff::new(PAUSE_FIRST, PAUSE_LONGEST);
         loop {
             let refusal = match self.ports.intake.submit(inbound.clone()).await {
                 Ok(_) => return,
@@ -198,11 +198,10 @@ impl Porter {
             if let Refusal::Limited { words, tell: true, .. } | Refusal::Decided { words } = &refusal {
                 self.outbox.notice(said.channel_id, said.id, words).await;
             }
-            match self.weigh(&refusal, &inbound.channel, pause) {
+            match self.weigh(&refusal, &inbound.channel, pauses.next_pause()) {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => return,
             }
-            pause = (pause * 2).min(PAUSE_LONGEST);
         }
     }
 
@@ -238,13 +237,12 @@ impl Porter {
     }
 
     async fn amend(&self, amendment: Amendment) {
-        let mut pause = PAUSE_FIRST;
+        let mut pauses = Backoff::new(PAUSE_FIRST, PAUSE_LONGEST);
         while let Err(refusal) = self.ports.intake.amend(amendment.clone()).await {
-            match self.weigh(&refusal, &amendment.channel, pause) {
+            match self.weigh(&refusal, &amendment.channel, pauses.next_pause()) {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => return,
             }
-            pause = (pause * 2).min(PAUSE_LONGEST);
         }
     }
 

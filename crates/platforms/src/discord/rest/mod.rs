@@ -10,8 +10,10 @@ mod limits;
 
 use std::time::{Duration, Instant};
 
+use cairn_core::backoff::Backoff;
+use cairn_core::body::{self, Short};
 use futures::FutureExt as _;
-use reqwest::header::{CONTENT_LENGTH, HeaderMap};
+use reqwest::header::HeaderMap;
 use reqwest::{Client, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
@@ -34,7 +36,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const REQUEST_LIMIT: Duration = Duration::from_secs(15);
 
 /// Largest answer that is read: 100 messages with all that Discord adds stay far below.
-const ANSWER_MAX: u64 = 16 * 1024 * 1024;
+const ANSWER_MAX: usize = 16 * 1024 * 1024;
 
 /// After a 429 that does not say how long.
 const LIMIT_UNSAID: Duration = Duration::from_secs(5);
@@ -43,6 +45,8 @@ const LIMIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Tries of [`Rest::patiently`].
 const TRIES: u32 = 6;
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_LONGEST: Duration = Duration::from_secs(16);
 
 /// The API, for one token.
 pub(in crate::discord) struct Rest {
@@ -112,12 +116,12 @@ impl Rest {
     where
         F: Future<Output = Result<T, RestError>>,
     {
-        let mut tried = 0;
+        let (mut tried, mut pauses) = (0, Backoff::new(RETRY_FIRST, RETRY_LONGEST));
         loop {
             tried += 1;
             match call().await {
                 Err(error) if again(&error) && tried < TRIES => {
-                    let pause = error.after().unwrap_or(Duration::from_millis(500) * 2u32.pow(tried));
+                    let pause = error.after().unwrap_or_else(|| pauses.next_pause());
                     tokio::time::sleep(pause).await;
                 }
                 done => return done,
@@ -254,18 +258,9 @@ fn of_transport(error: &reqwest::Error) -> RestError {
     }
 }
 
-async fn bounded(mut response: Response) -> Result<Vec<u8>, RestError> {
-    let too_long = || RestError::Unknown("an answer is too long to be Discord's".to_owned());
-    let stated = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if stated.is_some_and(|length: u64| length > ANSWER_MAX) {
-        return Err(too_long());
-    }
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| of_transport(&error))? {
-        if (body.len() + chunk.len()) as u64 > ANSWER_MAX {
-            return Err(too_long());
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
+async fn bounded(response: Response) -> Result<Vec<u8>, RestError> {
+    body::read_whole(response.bytes_stream(), ANSWER_MAX).await.map_err(|short| match short {
+        Short::TooLarge => RestError::Unknown("an answer is too long to be Discord's".to_owned()),
+        Short::Broken(error) => of_transport(&error),
+    })
 }

@@ -1,5 +1,7 @@
 //! Breaks up what Discord would make more of than text: mentions, emoji of servers, times, and addresses behind words.
 
+use percent_encoding::percent_encode_byte;
+
 use crate::markup::JOINER;
 
 /// Text outside code, made inert. A backtick that begins no code is escaped: what counts as code here does there, too.
@@ -50,7 +52,7 @@ pub(super) fn address(address: &str) -> String {
     for (at, c) in address.char_indices() {
         let inert = c == '@' && calls_everybody(&address[at + 1..]);
         if inert || c.is_whitespace() || matches!(c, '<' | '>' | '`' | '\\') {
-            c.to_string().bytes().for_each(|byte| out.push_str(&format!("%{byte:02X}")));
+            out.extend(c.to_string().bytes().map(percent_encode_byte));
         } else {
             out.push(c);
         }

@@ -34,6 +34,7 @@ fn read(html: &str) -> String {
 #[case("<object data=x />x", "x")]
 #[case("<!-- <p>no</p> -->x<!doctype html>y<?xml ?>z", "xyz")]
 #[case("a &amp; b &lt;c&gt; &#8211; &#x2014; &nbsp;d &unknown; &", "a & b <c> – — d &unknown; &")]
+#[case("caf&eacute; &Uuml;bung &nbsp;&frac12; &yuml;&shy; &copy;", "café Übung ½ ÿ ©")]
 #[case("1 < 2 <3 a<", "1 < 2 <3 a<")]
 #[case("<p title='a > b'>x</p>", "x")]
 #[case("<p title=it's>x</p>y", "x\n\ny")]

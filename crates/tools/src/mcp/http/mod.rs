@@ -6,6 +6,8 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_core::backoff::pause_after;
+use cairn_core::body::{self, Short};
 use futures::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -41,6 +43,8 @@ const FIRST_EVENT_MAX: usize = 4 * 1024;
 
 /// Streams opened within this time of one another are opened ever more slowly.
 const STREAM_RUSH: Duration = Duration::from_secs(10);
+const STREAM_PAUSE_MIN: Duration = Duration::from_millis(500);
+const STREAM_PAUSE_MAX: Duration = Duration::from_secs(16);
 
 /// Times that a stream is taken up again in a row.
 const STREAM_RETRIES: usize = 5;
@@ -203,10 +207,13 @@ impl Carrier {
         let pause = {
             let mut opened = self.opened.lock();
             let streak = match *opened {
-                Some((at, streak)) if at.elapsed() < STREAM_RUSH => (streak + 1).min(6),
+                Some((at, streak)) if at.elapsed() < STREAM_RUSH => streak + 1,
                 _ => 0,
             };
-            let pause = if streak == 0 { Duration::ZERO } else { Duration::from_millis(250 << streak) };
+            let pause = match streak {
+                0 => Duration::ZERO,
+                streak => pause_after(streak, STREAM_PAUSE_MIN, STREAM_PAUSE_MAX),
+            };
             *opened = Some((Instant::now() + pause, streak));
             pause
         };
@@ -381,19 +388,11 @@ pub(super) async fn speaks_old_sse(url: &str, headers: &BTreeMap<String, SecretS
     tokio::time::timeout(OLD_SSE_TIMEOUT, look).await.ok().flatten().unwrap_or_default()
 }
 
-/// A body, never more than `max` bytes of it.
-async fn read(mut response: Response, max: usize) -> Result<Vec<u8>, HttpError> {
-    if response.content_length().is_some_and(|length| length > max as u64) {
-        return Err(HttpError::TooLarge(max));
-    }
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(HttpError::broken)? {
-        if body.len() + chunk.len() > max {
-            return Err(HttpError::TooLarge(max));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
+async fn read(response: Response, max: usize) -> Result<Vec<u8>, HttpError> {
+    body::read_whole(response.bytes_stream(), max).await.map_err(|short| match short {
+        Short::TooLarge => HttpError::TooLarge(max),
+        Short::Broken(error) => HttpError::broken(error),
+    })
 }
 
 #[cfg(test)]
