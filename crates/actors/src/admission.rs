@@ -13,13 +13,13 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::approvals::{Approver, Which};
 use crate::channel::{ChannelMsg, refusal};
-use crate::house::House;
+use crate::runtime::Runtime;
 use crate::shared::{Create, Phase};
 
-/// Seconds after which the house is worth another try when all credits are given out.
+/// Seconds after which the runtime is worth another try when all credits are given out.
 const RETRY_SECS: u64 = 1;
 
-impl Intake for House {
+impl Intake for Runtime {
     fn submit(&self, inbound: Inbound) -> BoxFuture<'_, Result<Admission, Refusal>> {
         Box::pin(async move {
             let result = self.admit(inbound).await;
@@ -79,7 +79,7 @@ impl Intake for House {
     }
 }
 
-impl House {
+impl Runtime {
     /// Leave to hand something to a channel: mailboxes have no bound, this one is theirs.
     fn credit(&self) -> Result<Arc<OwnedSemaphorePermit>, Refusal> {
         let shared = self.shared();
@@ -114,9 +114,9 @@ impl House {
         if channel.platform() == LOCAL_PLATFORM {
             return Ok(None);
         }
-        let Some(cell) = self.shared().cell(channel) else { return Ok(None) };
+        let Some(handle) = self.shared().handle(channel) else { return Ok(None) };
         // A reply answers the question that it replies to, and nothing else; a bare word the only question of a private chat.
-        let asked = cell.read(|conversation| {
+        let asked = handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let asked = match (&inbound.reply_to, open.approvals.as_slice()) {
                 (Some(message), _) => open.asked_by(message)?,
@@ -125,7 +125,7 @@ impl House {
             };
             (inbound.at >= whole_second(asked.asked_at)).then(|| asked.id.clone())
         });
-        let Some(id) = asked.filter(|_| cell.settings().trust.may_approve(&inbound.author.id)) else {
+        let Some(id) = asked.filter(|_| handle.settings().trust.may_approve(&inbound.author.id)) else {
             return Ok(None);
         };
         let command = if granted {

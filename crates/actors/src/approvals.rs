@@ -7,8 +7,8 @@ use cairn_core::ids::{ApprovalId, ChannelId};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::cell::Cell;
-use crate::house::House;
+use crate::handle::ChannelHandle;
+use crate::runtime::Runtime;
 
 /// An answer on its way to the turn that waits for it.
 pub(crate) struct Decision {
@@ -110,11 +110,14 @@ impl Decided {
     }
 }
 
-impl House {
+impl Runtime {
     /// What waits for a yes, in all channels.
     pub fn approvals(&self) -> Vec<(ChannelId, Approval)> {
-        let cells: Vec<_> = self.shared().cells.read().values().cloned().collect();
-        cells.iter().flat_map(|cell| of_cell(cell).into_iter().map(|open| (cell.id.clone(), open))).collect()
+        let handles: Vec<_> = self.shared().handles.read().values().cloned().collect();
+        handles
+            .iter()
+            .flat_map(|handle| of_cell(handle).into_iter().map(|open| (handle.id.clone(), open)))
+            .collect()
     }
 
     /// Answers a request: at once, whatever else waits in its channel. Returns when the answer is in the journal.
@@ -137,17 +140,18 @@ impl House {
                 return Err(Undecided::Several(several.iter().map(|(_, open)| open.id.clone()).collect()));
             }
         };
-        let cell = self.shared().cell(&channel).ok_or(Undecided::Nothing)?;
+        let handle = self.shared().handle(&channel).ok_or(Undecided::Nothing)?;
         let by = match by {
             Approver::Socket => "local/operator".to_owned(),
-            Approver::Person(person) if cell.settings().trust.may_approve(&person) => person,
+            Approver::Person(person) if handle.settings().trust.may_approve(&person) => person,
             Approver::Person(person) => {
                 tracing::warn!(%channel, approval = %approval.id, %person, "somebody who may not has answered a request for approval");
                 return Err(Undecided::NotAllowed);
             }
         };
         let (told, journalled) = oneshot::channel();
-        if !cell.approvals.decide(&approval.id, Decision { granted, by, told }) || journalled.await.is_err() {
+        if !handle.approvals.decide(&approval.id, Decision { granted, by, told }) || journalled.await.is_err()
+        {
             return Err(Undecided::Nothing);
         }
         let outcome = if granted { ApprovalOutcome::Granted } else { ApprovalOutcome::Denied };
@@ -155,7 +159,8 @@ impl House {
     }
 }
 
-fn of_cell(cell: &Cell) -> Vec<Approval> {
-    cell.read(|conversation| conversation.open_turn.as_ref().map(|open| open.approvals.clone()))
+fn of_cell(handle: &ChannelHandle) -> Vec<Approval> {
+    handle
+        .read(|conversation| conversation.open_turn.as_ref().map(|open| open.approvals.clone()))
         .unwrap_or_default()
 }

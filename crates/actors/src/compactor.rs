@@ -14,12 +14,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 use tracing::Instrument as _;
 
-use crate::cell::Cell;
 use crate::channel::ChannelMsg;
+use crate::handle::ChannelHandle;
 use crate::shared::Shared;
 use crate::span;
 use crate::tasks::Ended;
-use crate::worker::{self, Effort, Failure, Made};
+use crate::worker::{self, Failure, Made, RunBudget};
 
 /// No pause between attempts is longer.
 const RETRY_MAX: SignedDuration = SignedDuration::from_mins(10);
@@ -44,7 +44,7 @@ pub(crate) enum CompactorMsg {
 pub(crate) struct CompactorArgs {
     /// What all actors share.
     pub(crate) shared: Arc<Shared>,
-    pub(crate) cell: Arc<Cell>,
+    pub(crate) handle: Arc<ChannelHandle>,
 }
 
 struct Attempt {
@@ -63,11 +63,11 @@ pub(crate) struct Compactor;
 /// What it knows beside the conversation.
 pub(crate) struct CompactorState {
     shared: Arc<Shared>,
-    cell: Arc<Cell>,
+    handle: Arc<ChannelHandle>,
     myself: ActorRef<CompactorMsg>,
     attempt: Option<Attempt>,
     /// What is known of the run under way.
-    effort: Option<Arc<Effort>>,
+    run_budget: Option<Arc<RunBudget>>,
     timer: Option<JoinHandle<Result<(), MessagingErr<CompactorMsg>>>>,
 }
 
@@ -81,13 +81,13 @@ impl Actor for Compactor {
         myself: ActorRef<CompactorMsg>,
         args: CompactorArgs,
     ) -> Result<CompactorState, ActorProcessingErr> {
-        args.cell.set_compactor(myself.clone());
+        args.handle.set_compactor(myself.clone());
         Ok(CompactorState {
             shared: args.shared,
-            cell: args.cell,
+            handle: args.handle,
             myself,
             attempt: None,
-            effort: None,
+            run_budget: None,
             timer: None,
         })
     }
@@ -128,16 +128,16 @@ impl CompactorState {
         }
         let now = self.shared.now();
         // An engine without runs has the one ended that another engine left.
-        let has_runs = !self.cell.engine_info().owns_compaction;
-        let run = self.cell.read(|conversation| conversation.run.clone()).filter(|_| has_runs);
+        let has_runs = !self.handle.engine_info().owns_compaction;
+        let run = self.handle.read(|conversation| conversation.run.clone()).filter(|_| has_runs);
         let Some(run) = run else {
             // A run that ended otherwise (`/new`, superseded) takes its worker along.
             self.attempt = None;
-            let settings = &self.cell.settings();
-            match self.cell.read(|conversation| self.cell.due(conversation, settings, now)) {
+            let settings = &self.handle.settings();
+            match self.handle.read(|conversation| self.handle.due(conversation, settings, now)) {
                 Decision::Idle => {}
                 Decision::WaitUntil(until) => self.look_at(until, now),
-                Decision::Start(_) | Decision::Apply(_) => self.cell.tell_channel(ChannelMsg::Propose),
+                Decision::Start(_) | Decision::Apply(_) => self.handle.tell_channel(ChannelMsg::Propose),
             }
             return;
         };
@@ -161,13 +161,13 @@ impl CompactorState {
 
     fn start(&mut self, run: Run) {
         let token = self.shared.tasks.token();
-        let limits = &self.cell.settings().compaction;
+        let limits = &self.handle.settings().compaction;
         let digest = run.attempt > limits.max_attempts;
-        let effort = match self.effort.take().filter(|effort| effort.run == run.id) {
-            Some(effort) => effort,
-            None => Arc::new(Effort::new(run.id.clone(), Duration::from_secs(limits.timeout_secs))),
+        let run_budget = match self.run_budget.take().filter(|run_budget| run_budget.run == run.id) {
+            Some(run_budget) => run_budget,
+            None => Arc::new(RunBudget::new(run.id.clone(), Duration::from_secs(limits.timeout_secs))),
         };
-        self.effort = Some(Arc::clone(&effort));
+        self.run_budget = Some(Arc::clone(&run_budget));
         self.attempt = Some(Attempt {
             run: run.id.clone(),
             attempt: run.attempt,
@@ -177,10 +177,10 @@ impl CompactorState {
         });
         let (id, attempt) = (run.id.clone(), run.attempt);
         let myself = self.myself.clone();
-        let span = span::run(&self.cell, &run.id);
-        let work = worker::run(Arc::clone(&self.shared), Arc::clone(&self.cell), run, effort, digest);
+        let span = span::run(&self.handle, &run.id);
+        let work = worker::run(Arc::clone(&self.shared), Arc::clone(&self.handle), run, run_budget, digest);
         self.shared.tasks.watch(token, work.instrument(span), move |ended| {
-            // A compactor that is gone starts the attempt anew when it is back.
+            // A compactor that is gone starts the attempt again when it is back.
             let _ = myself.send_message(CompactorMsg::Done { run: id, attempt, ended });
         });
     }
@@ -191,7 +191,7 @@ impl CompactorState {
         current.result = match ended {
             Ended::Done(result) => Some(result),
             Ended::Panicked(_) => {
-                tracing::error!(channel = %self.cell.id, %run, "a worker panicked; please report it");
+                tracing::error!(channel = %self.handle.id, %run, "a worker panicked; please report it");
                 Some(Err(Failure::attempt("the worker panicked; the log says where".to_owned())))
             }
             Ended::Cancelled => None,
@@ -217,6 +217,6 @@ impl CompactorState {
                 ChannelMsg::FailAttempt { run, attempt: current.attempt, reason, retry_after_ms }
             }
         };
-        self.cell.tell_channel(message);
+        self.handle.tell_channel(message);
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn repeated() -> TurnFailure {
 }
 
 pub(crate) fn dead_letter() -> TurnFailure {
-    let hint = "its words are in the history; send them anew, under another id, if they are to be answered";
+    let hint = "its words are in the history; send them again, under another id, if they are to be answered";
     failure("dead_letter", "the turn was given up after three unclean stops while it was open", hint)
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn note(code: &str) -> &'static str {
     match code {
         "compaction_failure" => {
             "Sorry, I could not answer that: this conversation is more than my model takes at once. `/compact` makes \
-             room, `/new` begins afresh."
+             room, `/new` starts a new conversation."
         }
         "dead_letter" => {
             "Sorry, I have to give up on that message: each time I tried to answer it, something failed. Please put \

@@ -9,7 +9,7 @@ use cairn_core::model::Usage;
 use cairn_core::tool::ToolUse;
 use tokio::time::Instant;
 
-use crate::cell::Cell;
+use crate::handle::ChannelHandle;
 
 /// Stands for a name that is not configured.
 const OTHER: &str = "other";
@@ -45,8 +45,13 @@ async fn counted<T>(sum: &AtomicU64, work: impl Future<Output = T>) -> T {
 }
 
 /// A turn ended: how, how long it took and by whom, and how full the window is.
-pub(crate) fn turn(cell: &Cell, outcome: &'static str, times: Option<(Duration, &Times)>, usage_ratio: f64) {
-    let agent = agent(cell);
+pub(crate) fn turn(
+    handle: &ChannelHandle,
+    outcome: &'static str,
+    times: Option<(Duration, &Times)>,
+    usage_ratio: f64,
+) {
+    let agent = agent(handle);
     metrics::counter!("cairn_turns_total", "agent" => agent.clone(), "outcome" => outcome).increment(1);
     metrics::histogram!("cairn_usage_ratio", "agent" => agent.clone()).record(usage_ratio);
     // What nobody worked on took no time.
@@ -94,18 +99,18 @@ pub(crate) fn believed(model: &str, reported: Usage, ours: Usage, answer_max: u6
     believed
 }
 
-pub(crate) fn run(cell: &Cell, tier: &'static str, end: &RunEnd) {
+pub(crate) fn run(handle: &ChannelHandle, tier: &'static str, end: &RunEnd) {
     let (trigger, outcome) = (end.trigger.name(), end.outcome.name());
     metrics::counter!("cairn_runs_total", "tier" => tier, "trigger" => trigger, "outcome" => outcome)
         .increment(1);
     metrics::histogram!("cairn_run_seconds", "tier" => tier, "outcome" => outcome)
         .record(end.duration_ms as f64 / 1000.0);
-    memories(cell, "run", end.memories.len() as u64);
+    memories(handle, "run", end.memories.len() as u64);
 }
 
 /// Memories were saved by a run or by a tool.
-pub(crate) fn memories(cell: &Cell, by: &'static str, n: u64) {
-    metrics::counter!("cairn_memories_saved_total", "agent" => agent(cell), "by" => by).increment(n);
+pub(crate) fn memories(handle: &ChannelHandle, by: &'static str, n: u64) {
+    metrics::counter!("cairn_memories_saved_total", "agent" => agent(handle), "by" => by).increment(n);
 }
 
 pub(crate) fn tool_call(tool: &str, used: &ToolUse) {
@@ -121,12 +126,12 @@ pub(crate) fn error(place: &'static str, code: &str) {
 }
 
 /// The channel's agent, which is configured: else there would be no channel awake.
-pub(crate) fn agent(cell: &Cell) -> String {
-    cell.id.agent().to_string()
+pub(crate) fn agent(handle: &ChannelHandle) -> String {
+    handle.id.agent().to_string()
 }
 
 /// The name of a tool that the agent has. A model may name any other.
-pub(crate) fn tool(cell: &Cell, name: &str) -> String {
-    let is_known = cell.settings().tools.iter().any(|tool| tool.name == name);
+pub(crate) fn tool(handle: &ChannelHandle, name: &str) -> String {
+    let is_known = handle.settings().tools.iter().any(|tool| tool.name == name);
     if is_known { name.to_owned() } else { OTHER.to_owned() }
 }

@@ -6,27 +6,27 @@
 //!            └─ outbox               deliveries owed to platforms
 //! ```
 //! Turns and workers are watched tasks, not actors: they are cancelled by a token, and a panic in one is a result
-//! like any other. [`House`] is the handle to all of it.
+//! like any other. [`Runtime`] is the handle to all of it.
 
 mod admission;
 mod agent;
 mod approvals;
-mod cell;
 mod channel;
 mod compactor;
 mod failure;
 mod figures;
-mod house;
-mod hub;
+mod handle;
 mod limits;
+mod liveness;
 mod models;
 mod notice;
 mod outbox;
-mod pulse;
 mod router;
+mod runtime;
 mod shared;
 mod show;
 mod span;
+mod subscribers;
 mod supervisor;
 mod tasks;
 mod tools;
@@ -38,9 +38,9 @@ mod tests;
 
 pub use agent::{AgentRuntime, Candidate, EngineMaker};
 pub use approvals::{Approver, Decided, Undecided, Which};
-pub use house::{Compaction, Health, House, HouseDeps, HouseError, RoomMade, RunTicket};
 pub use limits::HouseLimits;
+pub use liveness::Liveness;
 pub use models::{ModelState, ModelStatus};
 pub use notice::Notice;
-pub use pulse::Pulse;
+pub use runtime::{Compaction, Health, RoomMade, RunTicket, Runtime, RuntimeDeps, RuntimeError};
 pub use tools::{BadTool, all_tools, builtin_tools, effect_of_builtin};

@@ -1,4 +1,4 @@
-//! Bounds and times of the house.
+//! Bounds and times of the runtime.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub struct HouseLimits {
     pub tell_after: Duration,
     /// Longest pause between calls of a model that does not answer, once people in a chat were told.
     pub patience_max: Duration,
-    /// How long a model of a chain that failed is let alone.
+    /// How long a model of a chain that failed is skipped.
     pub cool_downs: CoolDowns,
 }
 

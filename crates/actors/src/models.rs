@@ -103,7 +103,7 @@ pub enum ModelState {
     Answers,
     /// It would answer if those before it did not.
     Ready,
-    /// It failed, and is let alone for a while.
+    /// It failed, and is skipped for a while.
     Cooling,
     PassedOver,
     /// It failed, and is asked all the same: no other is well.

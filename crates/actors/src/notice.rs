@@ -1,4 +1,4 @@
-//! Notices: what the house tells whoever watches (`GET /v1/events`, the progress bar of a replay).
+//! Notices: what the runtime tells whoever watches (`GET /v1/events`, the progress bar of a replay).
 
 use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::event::{RunOutcome, TurnOutcome};

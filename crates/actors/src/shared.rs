@@ -17,16 +17,16 @@ use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::agent::AgentRuntime;
-use crate::cell::Cell;
 use crate::channel::ChannelMsg;
 use crate::compactor::CompactorMsg;
 use crate::figures;
-use crate::house::{HouseDeps, HouseError};
+use crate::handle::ChannelHandle;
 use crate::limits::HouseLimits;
 use crate::models::Models;
 use crate::notice::Notice;
 use crate::outbox::OutboxMsg;
 use crate::router::RouterMsg;
+use crate::runtime::{RuntimeDeps, RuntimeError};
 use crate::tasks::Tasks;
 
 /// Notices that a slow watcher may lag behind before it misses some.
@@ -57,12 +57,12 @@ impl Phase {
 
 /// What all actors share.
 pub(crate) struct Shared {
-    pub(crate) deps: HouseDeps,
+    pub(crate) deps: RuntimeDeps,
     /// Bounds and times, as they are now.
     limits: RwLock<Arc<HouseLimits>>,
     /// The agents by name, as they are now.
     agents: RwLock<BTreeMap<AgentId, Arc<AgentRuntime>>>,
-    pub(crate) cells: RwLock<BTreeMap<ChannelId, Arc<Cell>>>,
+    pub(crate) handles: RwLock<BTreeMap<ChannelId, Arc<ChannelHandle>>>,
     pub(crate) notices: broadcast::Sender<Notice>,
     /// Credits of messages on their way to the journal.
     pub(crate) credits: Arc<Semaphore>,
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(deps: HouseDeps) -> Self {
+    pub(crate) fn new(deps: RuntimeDeps) -> Self {
         let agents = by_name(deps.agents.iter().cloned());
         let meter = Meter::new(deps.talk.clone(), deps.prices.clone(), deps.usage_day.clone());
         Self {
@@ -87,7 +87,7 @@ impl Shared {
             stop_by: watch::Sender::new(None),
             models: Models::new(deps.limits.cool_downs),
             meter: Mutex::new(meter),
-            cells: RwLock::default(),
+            handles: RwLock::default(),
             notices: broadcast::Sender::new(NOTICE_QUEUE),
             credits: Arc::new(Semaphore::new(deps.limits.admitted_messages)),
             tasks: Tasks::default(),
@@ -107,12 +107,12 @@ impl Shared {
     /// began.
     pub(crate) fn set_agents(&self, agents: Vec<AgentRuntime>) {
         self.agents.write().extend(by_name(agents));
-        let cells: Vec<_> = self.cells.read().values().cloned().collect();
-        for cell in cells {
-            if let Some(agent) = self.agent(&cell.id.agent()) {
-                cell.set_agent(agent);
+        let handles: Vec<_> = self.handles.read().values().cloned().collect();
+        for handle in handles {
+            if let Some(agent) = self.agent(&handle.id.agent()) {
+                handle.set_agent(agent);
                 // Other thresholds may make a run due.
-                cell.tell_compactor(CompactorMsg::Look);
+                handle.tell_compactor(CompactorMsg::Look);
             }
         }
     }
@@ -142,7 +142,7 @@ impl Shared {
         }
     }
 
-    /// Sets how the house is; a house that stops never gets ready again.
+    /// Sets how the runtime is; a runtime that stops never gets ready again.
     pub(crate) fn set_phase(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
     }
@@ -159,8 +159,8 @@ impl Shared {
     }
 
     /// The cell of a channel, when it is awake.
-    pub(crate) fn cell(&self, channel: &ChannelId) -> Option<Arc<Cell>> {
-        self.cells.read().get(channel).cloned()
+    pub(crate) fn handle(&self, channel: &ChannelId) -> Option<Arc<ChannelHandle>> {
+        self.handles.read().get(channel).cloned()
     }
 
     /// The platform that delivers replies of a channel.
@@ -244,13 +244,13 @@ impl Shared {
     /// channel may begin with this.
     ///
     /// # Errors
-    /// The house stops, or the channel failed every time. What the channel itself answers is in `T`.
+    /// The runtime stops, or the channel failed every time. What the channel itself answers is in `T`.
     pub(crate) async fn ask<T>(
         &self,
         channel: &ChannelId,
         create: Create,
         question: impl Fn(oneshot::Sender<T>) -> ChannelMsg + Send,
-    ) -> Result<T, HouseError> {
+    ) -> Result<T, RuntimeError> {
         let mut pauses = Backoff::new(self.limits().restart_pause, ASK_PAUSE_MAX);
         for _attempt in 0..ASK_ATTEMPTS {
             let (reply, answer) = oneshot::channel();
@@ -261,11 +261,11 @@ impl Shared {
                 return Ok(answer);
             }
             if self.phase() == Phase::Stopping {
-                return Err(HouseError::Stopping);
+                return Err(RuntimeError::Stopping);
             }
             tokio::time::sleep(pauses.next_pause()).await;
         }
-        Err(HouseError::Interrupted(channel.clone()))
+        Err(RuntimeError::Interrupted(channel.clone()))
     }
 }
 

@@ -5,15 +5,15 @@ use cairn_core::ids::{RunId, TurnId};
 use cairn_core::ports::OutboxItem;
 use tracing::{Span, error_span};
 
-use crate::cell::Cell;
+use crate::handle::ChannelHandle;
 
 /// Around a turn: its task, its tools, what the chat sees of it.
-pub(crate) fn turn(cell: &Cell, turn: &TurnId) -> Span {
-    error_span!("turn", %turn, channel = %cell.id, agent = %cell.id.agent())
+pub(crate) fn turn(handle: &ChannelHandle, turn: &TurnId) -> Span {
+    error_span!("turn", %turn, channel = %handle.id, agent = %handle.id.agent())
 }
 
-pub(crate) fn run(cell: &Cell, run: &RunId) -> Span {
-    error_span!("run", %run, channel = %cell.id, agent = %cell.id.agent())
+pub(crate) fn run(handle: &ChannelHandle, run: &RunId) -> Span {
+    error_span!("run", %run, channel = %handle.id, agent = %handle.id.agent())
 }
 
 /// Around a delivery, which belongs to the turn that it answers.

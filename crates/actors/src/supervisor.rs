@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::failure;
+use crate::liveness::{Liveness, listen};
 use crate::outbox::Outbox;
-use crate::pulse::{Pulse, listen};
 use crate::router::{Router, RouterArgs};
 use crate::shared::{Phase, Shared};
 
@@ -45,9 +45,9 @@ pub(crate) enum SupervisorMsg {
     StartRouter,
     /// See `StartRouter`.
     StartOutbox,
-    Pulse {
+    Liveness {
         by: Instant,
-        reply: oneshot::Sender<Pulse>,
+        reply: oneshot::Sender<Liveness>,
     },
 }
 
@@ -96,7 +96,7 @@ impl Actor for Supervisor {
         match message {
             SupervisorMsg::StartRouter => state.start_router(&myself).await,
             SupervisorMsg::StartOutbox => state.start_outbox(&myself).await,
-            SupervisorMsg::Pulse { by, reply } => {
+            SupervisorMsg::Liveness { by, reply } => {
                 let shared = Arc::clone(&state.shared);
                 // Beside the supervisor, which stays free; who asked and went does not mind.
                 let listen = async move { drop(reply.send(listen(shared, by).await)) };

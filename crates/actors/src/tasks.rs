@@ -25,7 +25,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// A token that is cancelled with the house.
+    /// A token that is cancelled with the runtime.
     pub(crate) fn token(&self) -> CancellationToken {
         self.root.child_token()
     }

@@ -32,7 +32,7 @@ fn accepted(conversation: &Conversation) -> Event {
         parts: vec![Part::text("We looked at seven flats in Lisbon and Anna liked the third one best.")],
         addressed: true,
         direct: false,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
         fingerprint: String::new(),
         tokens: 30,
     })

@@ -51,7 +51,7 @@ fn entries(n: u64) -> Vec<Arc<Entry>> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
         quotes: false,
         tokens: 40,
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::AgentId;
-use crate::registry::Standing;
+use crate::pairing_store::Standing;
 
 #[cfg(test)]
 mod tests;

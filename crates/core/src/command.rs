@@ -32,7 +32,7 @@ pub enum Command {
     ForgetMe {
         confirmed: bool,
     },
-    /// Archive the conversation and begin afresh.
+    /// Archive the conversation and start a new conversation.
     New,
     Undo,
     Stop,
@@ -100,7 +100,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     with("forget", "Forget a memory", "what", "Its id, or words that only it has", true),
     spec("export", "Show what is held about you here (for your eyes only)"),
     with("forgetme", "Forget what is held about you here", "confirm", "Write yes if you mean it", false),
-    spec("new", "Begin afresh; the old conversation stays in the archive"),
+    spec("new", "Start a new conversation; the old conversation stays in the archive"),
     spec("undo", "Take the last question and its answer back"),
     spec("stop", "Stop the answer under way"),
     with(

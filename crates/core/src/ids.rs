@@ -117,7 +117,7 @@ impl MessageId {
         self.0.rsplit_once(CORRECTION)?.1.parse().ok()
     }
 
-    /// It names no message of the platform, but what the house made of an edit.
+    /// It names no message of the platform, but what the runtime made of an edit.
     pub fn is_correction(&self) -> bool {
         self.0.contains('#')
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::ChannelId;
 use crate::model::Usage;
-use crate::registry::{UsageDay, day_of};
+use crate::pairing_store::{UsageDay, day_of};
 
 #[cfg(test)]
 mod tests;
@@ -80,7 +80,7 @@ enum Limit {
     Spend,
 }
 
-/// Counts what is used, and says when it is enough. Limits by the hour begin anew with the daemon; the day's money is
+/// Counts what is used, and says when it is enough. Limits by the hour restart with the daemon; the day's money is
 /// known from the journal.
 #[derive(Debug, Clone)]
 pub struct Meter {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::ids::{Generation, MessageId, Seq, TurnId};
-use crate::voices::Voices;
+use crate::provenance::Provenance;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -114,8 +114,8 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<crate::ids::ArtifactId>,
     /// For a tool's entry: whose text its result holds.
-    #[serde(default, skip_serializing_if = "Voices::is_empty")]
-    pub voices: Voices,
+    #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
+    pub provenance: Provenance,
     /// The text quotes other entries (an offline reply): it is not indexed, so that no search finds an echo.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quotes: bool,
@@ -171,7 +171,7 @@ pub struct Inbound {
     /// The message that it answers, where the platform says so.
     pub reply_to: Option<MessageId>,
     /// Whose text it holds beside its author's: of whom it quotes or forwards.
-    pub voices: Voices,
+    pub provenance: Provenance,
 }
 
 /// A change of a message that was sent before, as a platform adapter hands it in.
@@ -210,8 +210,8 @@ pub struct Pending {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub direct: bool,
     /// Whose text it holds beside its author's.
-    #[serde(default, skip_serializing_if = "Voices::is_empty")]
-    pub voices: Voices,
+    #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
+    pub provenance: Provenance,
     /// Hash of author and parts: a repeated id with another one is a conflict.
     pub fingerprint: String,
     /// Estimated tokens as the window renders it, before correction.
@@ -234,7 +234,7 @@ impl Pending {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
-            voices: self.voices.clone(),
+            provenance: self.provenance.clone(),
             quotes: false,
             tokens: self.tokens,
         }
@@ -274,7 +274,7 @@ impl Entry {
         left
     }
 
-    /// Stands for an entry whose journal line was damaged and set aside: the loss is seen, and numbers stay whole.
+    /// Stands for an entry whose journal line was damaged and quarantined: the loss is seen, and numbers stay whole.
     pub fn lost(seq: Seq, turn: &TurnId, generation: Generation, at: Timestamp) -> Self {
         Self {
             seq,
@@ -289,7 +289,7 @@ impl Entry {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
-            voices: Voices::default(),
+            provenance: Provenance::default(),
             quotes: false,
             tokens: LOST_TOKENS,
         }
@@ -297,7 +297,7 @@ impl Entry {
 }
 
 /// The words of [`Entry::lost`].
-pub const LOST_TEXT: &str = "[System: this message was lost: its journal line was damaged and set aside]";
+pub const LOST_TEXT: &str = "[System: this message was lost: its journal line was damaged and quarantined]";
 
 /// The turn of entries that were lost with the end of the journal: theirs is lost, too.
 pub const LOST_TURN: &str = "lost";

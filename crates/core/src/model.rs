@@ -159,7 +159,7 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// A model as the rest of the house knows it.
+/// A model as the rest of the runtime knows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelInfo {
     /// Its id in the configuration; `offline` for the embedded one.

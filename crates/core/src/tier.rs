@@ -57,7 +57,7 @@ pub struct CompactionSettings {
     pub max_attempts: u32,
     /// Pause after the first failed attempt, in milliseconds; doubles with each further one.
     pub retry_base_ms: u64,
-    /// Time limit of a run over all its attempts, in seconds; it begins anew with every finished chunk.
+    /// Time limit of a run over all its attempts, in seconds; it restarts with every finished chunk.
     pub timeout_secs: u64,
     /// Time limit of one call of the model, in seconds.
     pub call_timeout_secs: u64,

@@ -23,7 +23,7 @@ const LASTING_PAUSE_MIN: Duration = Duration::from_secs(120);
 /// Longest pause after such a failure.
 const LASTING_PAUSE_MAX: Duration = Duration::from_secs(900);
 
-/// A run that was so long begins the pauses anew.
+/// A run that was so long begins the pauses again.
 const LONG_RUN: Duration = Duration::from_secs(300);
 
 /// How long an adapter gets to let go once it is told to stop.

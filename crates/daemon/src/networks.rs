@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::ids::AgentId;
-use cairn_core::ports::{Adapter, Registry};
+use cairn_core::ports::{Adapter, PairingStore};
 use cairn_platforms::discord::{self, Discord, DiscordSettings};
 use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat};
 use cairn_platforms::telegram::{self, Telegram, TelegramSettings};
@@ -47,14 +47,14 @@ struct Parts<'c> {
     network: &'c Network,
     token: SecretString,
     chat: ChatSettings,
-    registry: Arc<dyn Registry>,
+    pairing_store: Arc<dyn PairingStore>,
 }
 
 /// The adapters of all networks that are used. None of them is connected yet.
 ///
 /// # Errors
 /// Settings that no adapter can be made from.
-pub fn adapters(loaded: &Loaded, registry: &Arc<dyn Registry>) -> Result<Networks, BadNetwork> {
+pub fn adapters(loaded: &Loaded, pairing_store: &Arc<dyn PairingStore>) -> Result<Networks, BadNetwork> {
     let mut out = Networks::default();
     for kind in NetworkKind::ALL {
         let network = loaded.config.network(kind).filter(|network| network.enabled);
@@ -64,7 +64,7 @@ pub fn adapters(loaded: &Loaded, registry: &Arc<dyn Registry>) -> Result<Network
             network,
             token: token.clone(),
             chat: chat(network, &loaded.config),
-            registry: Arc::clone(registry),
+            pairing_store: Arc::clone(pairing_store),
         };
         let (adapter, chat) = match kind {
             NetworkKind::Discord => parts.discord()?,
@@ -91,7 +91,7 @@ impl Parts<'_> {
             gateway_url: network.gateway_url.clone(),
             ..settings
         };
-        let discord = Discord::new(settings, self.registry)?;
+        let discord = Discord::new(settings, self.pairing_store)?;
         let chat = discord.chat();
         Ok((Arc::new(discord), chat))
     }
@@ -101,7 +101,7 @@ impl Parts<'_> {
         let settings = TelegramSettings::new(self.token, self.chat);
         let settings =
             TelegramSettings { api_url: network.api_url.clone().unwrap_or(settings.api_url), ..settings };
-        let telegram = Telegram::new(settings, self.registry)?;
+        let telegram = Telegram::new(settings, self.pairing_store)?;
         let chat = telegram.chat();
         Ok((Arc::new(telegram), chat))
     }

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_actors::{House, Pulse};
+use cairn_actors::{Liveness, Runtime};
 use cairn_store::{Store, StuckPart};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::life::Life;
 use crate::reload::{Reloader, watch};
+use crate::restart_handle::RestartHandle;
 use crate::systemd::{self, Vital};
 use crate::wiring::Daemon;
 
@@ -32,14 +32,15 @@ pub struct Service {
 
 impl Service {
     /// Starts them for a daemon that is ready.
-    pub fn start(daemon: &Daemon, life: &Life) -> Self {
+    pub fn start(daemon: &Daemon, restart_handle: &RestartHandle) -> Self {
         let service =
             Self { tasks: TaskTracker::new(), end: CancellationToken::new(), hangup: Arc::default() };
-        let (house, adapters) = (daemon.house().clone(), daemon.adapters());
-        let vital = Arc::new(Parts { house: house.clone(), store: daemon.store().clone() });
-        let (store, life) = (daemon.store().clone(), life.clone());
-        service.keep("store", move || Box::pin(give_up_when_stuck(store.clone(), life.clone())));
-        service.keep("status", move || Box::pin(systemd::show_status(house.clone(), Arc::clone(&adapters))));
+        let (runtime, adapters) = (daemon.runtime().clone(), daemon.adapters());
+        let vital = Arc::new(Parts { runtime: runtime.clone(), store: daemon.store().clone() });
+        let (store, restart_handle) = (daemon.store().clone(), restart_handle.clone());
+        service.keep("store", move || Box::pin(give_up_when_stuck(store.clone(), restart_handle.clone())));
+        service
+            .keep("status", move || Box::pin(systemd::show_status(runtime.clone(), Arc::clone(&adapters))));
         if let Some(limit) = systemd::watchdog() {
             service.keep("watchdog", move || {
                 let vital = Arc::clone(&vital);
@@ -56,7 +57,7 @@ impl Service {
         service
     }
 
-    /// Has the configuration read anew; the log tells what came of it.
+    /// Has the configuration read again; the log tells what came of it.
     pub fn reload(&self) {
         self.hangup.notify_one();
     }
@@ -84,24 +85,24 @@ impl Service {
 
 /// What a daemon needs to answer: its actors, and a journal that takes what they write.
 struct Parts {
-    house: House,
+    runtime: Runtime,
     store: Store,
 }
 
 impl Vital for Parts {
-    fn pulse(&self, patience: Duration) -> BoxFuture<'_, Pulse> {
+    fn liveness(&self, patience: Duration) -> BoxFuture<'_, Liveness> {
         Box::pin(async move {
-            let mut pulse = self.house.pulse(patience).await;
+            let mut liveness = self.runtime.liveness(patience).await;
             if self.store.stuck().is_some_and(|stuck| stuck.part == StuckPart::Journal) {
-                pulse.silent.push("journal".to_owned());
+                liveness.silent.push("journal".to_owned());
             }
-            pulse
+            liveness
         })
     }
 }
 
-/// Has the process ended when a part of the store does not come back: the next one opens it anew. Never returns.
-async fn give_up_when_stuck(store: Store, life: Life) {
+/// Has the process ended when a part of the store does not come back: the next one opens it again. Never returns.
+async fn give_up_when_stuck(store: Store, restart_handle: RestartHandle) {
     let mut is_told = false;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -113,7 +114,7 @@ async fn give_up_when_stuck(store: Store, life: Life) {
             tracing::error!(error = %stuck.error(), "a part of the store is stuck");
         }
         if stuck.is_given_up() {
-            life.give_up();
+            restart_handle.give_up();
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cairn_actors::{House, Pulse};
+use cairn_actors::{Liveness, Runtime};
 use cairn_core::ports::{Adapter, LinkState};
 use futures::future::BoxFuture;
 use sd_notify::NotifyState;
@@ -84,10 +84,10 @@ pub async fn with_time<T>(what: &str, work: impl Future<Output = T>) -> T {
 }
 
 /// Keeps the status line true. Never returns.
-pub async fn show_status(house: House, adapters: Arc<[Arc<dyn Adapter>]>) {
+pub async fn show_status(runtime: Runtime, adapters: Arc<[Arc<dyn Adapter>]>) {
     let mut shown = String::new();
     loop {
-        let line = status_line(&house, &adapters);
+        let line = status_line(&runtime, &adapters);
         if line != shown {
             tell(&[NotifyState::Status(&line)]);
             shown = line;
@@ -96,8 +96,8 @@ pub async fn show_status(house: House, adapters: Arc<[Arc<dyn Adapter>]>) {
     }
 }
 
-fn status_line(house: &House, adapters: &[Arc<dyn Adapter>]) -> String {
-    let health = house.health();
+fn status_line(runtime: &Runtime, adapters: &[Arc<dyn Adapter>]) -> String {
+    let health = runtime.health();
     let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     let mut line = format!(
         "{}: {} awake, {}, {}",
@@ -128,12 +128,12 @@ fn name(state: LinkState) -> &'static str {
 /// Whoever can say whether all actors live.
 pub trait Vital: Send + Sync {
     /// Hears them, within `patience`.
-    fn pulse(&self, patience: Duration) -> BoxFuture<'_, Pulse>;
+    fn liveness(&self, patience: Duration) -> BoxFuture<'_, Liveness>;
 }
 
-impl Vital for House {
-    fn pulse(&self, patience: Duration) -> BoxFuture<'_, Pulse> {
-        Box::pin(House::pulse(self, patience))
+impl Vital for Runtime {
+    fn liveness(&self, patience: Duration) -> BoxFuture<'_, Liveness> {
+        Box::pin(Runtime::liveness(self, patience))
     }
 }
 
@@ -152,12 +152,12 @@ pub async fn feed(vital: &dyn Vital, limit: Duration, feed: impl Fn()) {
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         beats.tick().await;
-        let pulse = vital.pulse(every).await;
-        metrics::gauge!("cairn_actors_silent").set(pulse.silent.len() as f64);
-        if pulse.is_whole() {
+        let liveness = vital.liveness(every).await;
+        metrics::gauge!("cairn_actors_silent").set(liveness.silent.len() as f64);
+        if liveness.is_whole() {
             feed();
         } else {
-            tracing::error!(silent = pulse.told(), "actors take no messages; the watchdog is not fed");
+            tracing::error!(silent = liveness.told(), "actors take no messages; the watchdog is not fed");
         }
     }
 }
@@ -175,9 +175,9 @@ mod tests {
     struct Patient(Mutex<Vec<String>>);
 
     impl Vital for Patient {
-        fn pulse(&self, _patience: Duration) -> BoxFuture<'_, Pulse> {
+        fn liveness(&self, _patience: Duration) -> BoxFuture<'_, Liveness> {
             let silent = self.0.lock().clone();
-            Box::pin(async move { Pulse { heard: 3, silent } })
+            Box::pin(async move { Liveness { heard: 3, silent } })
         }
     }
 

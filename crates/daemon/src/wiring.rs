@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use cairn_actors::{House, HouseDeps, HouseError};
+use cairn_actors::{Runtime, RuntimeDeps, RuntimeError};
 use cairn_core::mcp::Pins;
 use cairn_core::ports::{
-    Adapter, AdapterPorts, Clock, Platform, Registry, RegistryStore, StoreError, Tool, Toolset,
+    Adapter, AdapterPorts, Clock, PairingStore, Platform, RegistryStore, StoreError, Tool, Toolset,
 };
 use cairn_llm::BadModel;
 use cairn_platforms::local::{self, LocalApi, Mint};
@@ -17,18 +17,18 @@ use cairn_tools::schema::Schemas;
 
 use crate::adapters::Adapters;
 use crate::admin::{self, Admin, Identity};
+use crate::agent_registry::AgentRegistry;
+use crate::agent_registry::windows::WindowWatch;
+use crate::chat_commands::{DaemonDesk, DeskDeps};
 use crate::clock::SystemClock;
 use crate::config::{Config, Environment, Live, Loaded, StateDir};
-use crate::desk::{DaemonDesk, DeskDeps};
-use crate::keeper::Daily;
-use crate::life::Life;
 use crate::networks::{self, BadNetwork, Networks};
-use crate::registry::DaemonRegistry;
+use crate::pairing_store::DaemonPairings;
 use crate::reload::{ReloadDeps, Reloader, SetLevel};
-use crate::roster::Roster;
-use crate::roster::windows::WindowWatch;
+use crate::restart_handle::RestartHandle;
+use crate::retention_job::Daily;
 use crate::socket::{self, Home, Socket, SocketError};
-use crate::toolshed::{BadToolshed, Toolshed};
+use crate::tool_registry::{BadToolshed, ToolRegistry};
 
 /// How long answers on the socket may take to be read to their end when the daemon stops.
 const SOCKET_GRACE: Duration = Duration::from_millis(500);
@@ -47,16 +47,16 @@ pub enum StartError {
     #[error(transparent)]
     Tool(#[from] BadToolshed),
     #[error(transparent)]
-    House(HouseError),
+    Runtime(RuntimeError),
     #[error(transparent)]
     Socket(#[from] SocketError),
 }
 
-impl From<HouseError> for StartError {
-    fn from(error: HouseError) -> Self {
+impl From<RuntimeError> for StartError {
+    fn from(error: RuntimeError) -> Self {
         match error {
-            HouseError::Store(error) => Self::Store(error),
-            error => Self::House(error),
+            RuntimeError::Store(error) => Self::Store(error),
+            error => Self::Runtime(error),
         }
     }
 }
@@ -81,20 +81,20 @@ impl std::fmt::Debug for Tools {
 }
 
 /// What a daemon of its own (`cairn run`) has beside one inside a command: it serves the chat networks, can be reloaded
-/// and begun anew. What is owed to networks stays owed without it.
+/// and restarted. What is owed to networks stays owed without it.
 pub struct Control {
     /// The file that `--config` names.
     pub flag: Option<PathBuf>,
     /// Where the file is looked for else, and secrets are.
     pub env: Arc<dyn Environment>,
     pub set_level: SetLevel,
-    pub life: Life,
+    pub restart_handle: RestartHandle,
 }
 
 pub struct Daemon {
     store: Store,
-    house: House,
-    roster: Arc<Roster>,
+    runtime: Runtime,
+    agent_registry: Arc<AgentRegistry>,
     router: Router,
     outside: Router,
     socket: Socket,
@@ -138,21 +138,21 @@ impl Daemon {
     ) -> Result<Self, StartError> {
         let loaded = live.now();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let registry = Arc::new(registry(&store, &clock).await?);
-        let roster = roster(&store, live, state, tools, registry.pins(), &clock)?;
-        let roster = Arc::new(if control.is_some() { roster } else { roster.silent() });
-        warn_of_unmatched(&roster, &loaded);
+        let pairing_store = Arc::new(pairing_store(&store, &clock).await?);
+        let agents = agent_registry(&store, live, state, tools, pairing_store.pins(), &clock)?;
+        let agents = Arc::new(if control.is_some() { agents } else { agents.silent() });
+        warn_of_unmatched(&agents, &loaded);
         let Networks { adapters, chats } = match control {
-            Some(_) => networks::adapters(&loaded, &(Arc::clone(&registry) as Arc<dyn Registry>))?,
+            Some(_) => networks::adapters(&loaded, &(Arc::clone(&pairing_store) as Arc<dyn PairingStore>))?,
             None => Networks::default(),
         };
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
-        let house = house(&store, &loaded, &roster, &clock, &adapters).await?;
+        let runtime = runtime(&store, &loaded, &agents, &clock, &adapters).await?;
         let reloader = control.map(|control| {
             Arc::new(Reloader::new(ReloadDeps {
                 live: live.clone(),
-                roster: Arc::clone(&roster),
-                house: house.clone(),
+                agent_registry: Arc::clone(&agents),
+                runtime: runtime.clone(),
                 chats,
                 flag: control.flag.clone(),
                 env: Arc::clone(&control.env),
@@ -168,27 +168,27 @@ impl Daemon {
         let daily_clock = Arc::clone(&clock);
         let admin = Admin {
             store: store.clone(),
-            house: Some(house.clone()),
-            roster: Arc::clone(&roster),
-            registry,
+            runtime: Some(runtime.clone()),
+            agent_registry: Arc::clone(&agents),
+            pairing_store,
             adapters: Arc::clone(&adapters),
             reloader: reloader.clone(),
-            life: control.map(|control| control.life.clone()),
+            restart_handle: control.map(|control| control.restart_handle.clone()),
             identity,
             clock,
             max_text_bytes: loaded.config.limits.max_message_bytes,
         };
-        let ports = ports(&house, live, &admin);
-        let (router, outside) = routes(&house, admin);
+        let ports = ports(&runtime, live, &admin);
+        let (router, outside) = routes(&runtime, admin);
         match socket::serve(socket, home, router.clone()).await {
             Ok(socket) => {
                 let adapters = Adapters::start(adapters, &ports);
                 let (live, daily) = (live.clone(), Daily::start(store.clone(), live.clone(), daily_clock));
-                let windows = WindowWatch::start(Arc::clone(&roster), house.clone());
+                let windows = WindowWatch::start(Arc::clone(&agents), runtime.clone());
                 Ok(Self {
                     store,
-                    house,
-                    roster,
+                    runtime,
+                    agent_registry: agents,
                     router,
                     outside,
                     socket,
@@ -200,7 +200,7 @@ impl Daemon {
                 })
             }
             Err(error) => {
-                house.shutdown(Duration::ZERO).await;
+                runtime.shutdown(Duration::ZERO).await;
                 Err(error.into())
             }
         }
@@ -224,8 +224,8 @@ impl Daemon {
         self.socket.path()
     }
 
-    pub fn house(&self) -> &House {
-        &self.house
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
     }
 
     /// The adapters of the chat networks.
@@ -233,7 +233,7 @@ impl Daemon {
         self.adapters.all()
     }
 
-    /// What reads the configuration anew; none inside a command.
+    /// What reads the configuration again; none inside a command.
     pub fn reloader(&self) -> Option<Arc<Reloader>> {
         self.reloader.clone()
     }
@@ -247,8 +247,8 @@ impl Daemon {
         self.store.end_maintenance();
         self.daily.stop().await;
         self.windows.stop().await;
-        self.house.shutdown(grace).await;
-        self.roster.tools().servers().close().await;
+        self.runtime.shutdown(grace).await;
+        self.agent_registry.tools().servers().close().await;
         self.socket.close(SOCKET_GRACE).await;
         self.store.close().await
     }
@@ -259,34 +259,34 @@ impl Daemon {
     }
 }
 
-fn warn_of_unmatched(roster: &Roster, loaded: &Loaded) {
-    for warning in roster.tools().unmatched(&loaded.config) {
+fn warn_of_unmatched(agent_registry: &AgentRegistry, loaded: &Loaded) {
+    for warning in agent_registry.tools().unmatched(&loaded.config) {
         tracing::warn!("{warning}");
     }
 }
 
-fn ports(house: &House, live: &Live, admin: &Admin) -> AdapterPorts {
-    let desk = DaemonDesk::new(DeskDeps {
+fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
+    let chat_commands = DaemonDesk::new(DeskDeps {
         store: admin.store.clone(),
-        house: house.clone(),
-        registry: Arc::clone(&admin.registry),
+        runtime: runtime.clone(),
+        pairing_store: Arc::clone(&admin.pairing_store),
         config: live.clone(),
         clock: Arc::clone(&admin.clock),
         started_at: admin.identity.started_at,
     });
     AdapterPorts {
-        intake: Arc::new(house.clone()),
-        desk: Arc::new(desk),
+        intake: Arc::new(runtime.clone()),
+        chat_commands: Arc::new(chat_commands),
         archive: Arc::new(admin.store.clone()),
     }
 }
 
 /// What the socket serves, messages and everything else; and what the admin address does.
-fn routes(house: &House, admin: Admin) -> (Router, Router) {
+fn routes(runtime: &Runtime, admin: Admin) -> (Router, Router) {
     let messages = local::router(LocalApi {
-        intake: Arc::new(house.clone()),
+        intake: Arc::new(runtime.clone()),
         clock: Arc::clone(&admin.clock),
-        default_agent: admin.roster.default_agent().clone(),
+        default_agent: admin.agent_registry.default_agent().clone(),
         max_text_bytes: admin.max_text_bytes,
         mint: Arc::new(Mint::default()),
     });
@@ -297,7 +297,7 @@ fn routes(house: &House, admin: Admin) -> (Router, Router) {
 /// A store opened for reading: no actors, nothing is changed.
 pub struct Reader {
     store: Store,
-    roster: Arc<Roster>,
+    agent_registry: Arc<AgentRegistry>,
     router: Router,
 }
 
@@ -309,17 +309,18 @@ impl Reader {
     pub async fn open(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<Self, StartError> {
         let store = open(&loaded.config, state).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let registry = Arc::new(registry(&store, &clock).await?);
+        let pairing_store = Arc::new(pairing_store(&store, &clock).await?);
         let live = Live::new(Arc::clone(loaded));
-        let roster = Arc::new(roster(&store, &live, state, tools, registry.pins(), &clock)?);
+        let agent_registry =
+            Arc::new(agent_registry(&store, &live, state, tools, pairing_store.pins(), &clock)?);
         let router = admin::router(Admin {
             store: store.clone(),
-            house: None,
-            roster: Arc::clone(&roster),
-            registry,
+            runtime: None,
+            agent_registry: Arc::clone(&agent_registry),
+            pairing_store,
             adapters: Arc::new([]),
             reloader: None,
-            life: None,
+            restart_handle: None,
             identity: Identity {
                 state_dir: state.path.clone(),
                 config_file: loaded.file.clone(),
@@ -329,7 +330,7 @@ impl Reader {
             clock,
             max_text_bytes: loaded.config.limits.max_message_bytes,
         });
-        Ok(Self { store, roster, router: admin::with_fallbacks(router) })
+        Ok(Self { store, agent_registry, router: admin::with_fallbacks(router) })
     }
 
     pub fn router(&self) -> Router {
@@ -337,57 +338,61 @@ impl Reader {
     }
 
     pub async fn close(self) {
-        self.roster.tools().servers().close().await;
+        self.agent_registry.tools().servers().close().await;
         self.store.close().await;
     }
 }
 
-pub(crate) async fn registry(store: &Store, clock: &Arc<dyn Clock>) -> Result<DaemonRegistry, StoreError> {
-    DaemonRegistry::load(store, Arc::new(store.clone()), Arc::clone(clock)).await
+pub(crate) async fn pairing_store(
+    store: &Store,
+    clock: &Arc<dyn Clock>,
+) -> Result<DaemonPairings, StoreError> {
+    DaemonPairings::load(store, Arc::new(store.clone()), Arc::clone(clock)).await
 }
 
-fn roster(
+fn agent_registry(
     store: &Store,
     live: &Live,
     state: &StateDir,
     tools: &Tools,
     pins: Pins,
     clock: &Arc<dyn Clock>,
-) -> Result<Roster, BadToolshed> {
-    let toolshed = Toolshed::new(&live.now(), &state.path, pins, tools.0.to_vec(), Arc::clone(clock))?;
-    Ok(Roster::new(live.clone(), Arc::new(store.clone()), Arc::new(toolshed)))
+) -> Result<AgentRegistry, BadToolshed> {
+    let tool_registry =
+        ToolRegistry::new(&live.now(), &state.path, pins, tools.0.to_vec(), Arc::clone(clock))?;
+    Ok(AgentRegistry::new(live.clone(), Arc::new(store.clone()), Arc::new(tool_registry)))
 }
 
-pub(crate) async fn house(
+pub(crate) async fn runtime(
     store: &Store,
     loaded: &Loaded,
-    roster: &Roster,
+    agent_registry: &AgentRegistry,
     clock: &Arc<dyn Clock>,
     adapters: &[Arc<dyn Adapter>],
-) -> Result<House, StartError> {
+) -> Result<Runtime, StartError> {
     let platforms = adapters.iter().map(|adapter| Arc::clone(adapter) as Arc<dyn Platform>).collect();
     let limits = &loaded.config.limits;
-    let house = House::start(HouseDeps {
+    let runtime = Runtime::start(RuntimeDeps {
         journal: Arc::new(store.clone()),
         archive: Arc::new(store.clone()),
         search: Arc::new(store.clone()),
         memories: Arc::new(store.clone()),
         outbox: Arc::new(store.clone()),
         artifacts: Arc::new(store.artifacts()),
-        tools: Arc::clone(roster.tools()) as Arc<dyn Toolset>,
+        tools: Arc::clone(agent_registry.tools()) as Arc<dyn Toolset>,
         arguments: Arc::new(Schemas::default()),
         clock: Arc::clone(clock),
-        agents: roster.runtimes().await?,
+        agents: agent_registry.runtimes().await?,
         // Local answers are stored, and read by whoever waits for them: nothing is owed to a network.
         platforms,
-        limits: limits.house(),
+        limits: limits.runtime(),
         talk: limits.talk(),
         prices: loaded.config.prices(),
         usage_day: store.usage_day().await?,
         clean_stop: store.stopped_cleanly()?,
     })
     .await?;
-    Ok(house)
+    Ok(runtime)
 }
 
 /// The routes of a state that nobody has begun: nothing is made for them.
@@ -402,8 +407,8 @@ pub fn nothing(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<
         started_at: SystemClock.now(),
     };
     let (linked, clock) = (tools.0.to_vec(), Arc::new(SystemClock));
-    let toolshed = Arc::new(Toolshed::new(loaded, &state.path, Pins::default(), linked, clock)?);
-    Ok(admin::with_fallbacks(admin::nothing::router(Arc::clone(loaded), identity, toolshed)))
+    let tool_registry = Arc::new(ToolRegistry::new(loaded, &state.path, Pins::default(), linked, clock)?);
+    Ok(admin::with_fallbacks(admin::nothing::router(Arc::clone(loaded), identity, tool_registry)))
 }
 
 pub fn store_options(config: &Config, state: &StateDir) -> StoreOptions {

@@ -33,7 +33,7 @@ pub(crate) struct Held(Artifacts);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Locked to the end: what is stored anew under a name waits until the old file is gone.
+        // Locked to the end: what is stored again under a name waits until the old file is gone.
         let mut held = self.0.held.lock();
         for file in held.take().into_iter().flatten() {
             // The next start removes what is still there then.

@@ -72,7 +72,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<(), StoreError> {
     };
     while at < FORMAT {
         let kept = keep_copy(dir, at + 1)?;
-        // Format 2 only allows what format 1 did not have: nothing is written anew.
+        // Format 2 only allows what format 1 did not have: nothing is rewritten.
         mark(dir, at + 1)?;
         tracing::warn!(
             from = at,
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn an_old_state_is_carried_forward_with_a_copy_that_later_appends_do_not_change() {
         let dir = old_state();
-        // A copy that was cut short is begun anew.
+        // A copy that was cut short is restarted.
         fs::create_dir_all(dir.path().join("before-format-2.new/journal")).unwrap();
         prepare(dir.path()).unwrap();
         prepare(dir.path()).unwrap();

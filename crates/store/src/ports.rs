@@ -9,11 +9,11 @@ use cairn_core::event::{NewRecord, Record};
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq};
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::message::Entry;
+use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::{
     Archive, ChannelRow, Hit, Journal, MemoryFilter, MemoryStore, OutboxItem, OutboxStore, Query,
     RegistryStore, Search, Seen, StoreError,
 };
-use cairn_core::registry::{RegistryState, UsageDay};
 use cairn_core::tool::ToolLogQuery;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -24,7 +24,7 @@ use crate::recall;
 use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
 use crate::views::codec::{encode, view_error};
-use crate::views::{Command, memories, registry};
+use crate::views::{Command, memories, pairing_store};
 
 /// Longest that a head waits to be kept: it is only a cache.
 const HEAD_LIMIT: Duration = Duration::from_secs(5);
@@ -173,12 +173,12 @@ impl Store {
 }
 
 impl RegistryStore for Store {
-    fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
-        self.look(|_, reads| registry::state(reads.db)).boxed()
+    fn pairing_store(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
+        self.look(|_, reads| pairing_store::state(reads.db)).boxed()
     }
 
     fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>> {
-        self.look(|_, reads| registry::usage_day(reads.db)).boxed()
+        self.look(|_, reads| pairing_store::usage_day(reads.db)).boxed()
     }
 }
 
@@ -201,7 +201,7 @@ impl Store {
     pub async fn found(&self, query: Query) -> Result<(Vec<Hit>, u64), StoreError> {
         let asked = self.inner.durable().tail.n;
         if query.settled {
-            // An index that is made anew, or fails, or waits for views that do: what there is answers.
+            // An index that is made again, or fails, or waits for views that do: what there is answers.
             drop(tokio::time::timeout(SETTLE_LIMIT, self.settle_index(asked)).await);
         }
         let lacks = asked.saturating_sub(self.inner.index.reaches());

@@ -73,7 +73,7 @@ pub(crate) struct Inner {
     pub(crate) tasks: SyncSender<Task>,
     pub(crate) commands: SyncSender<Command>,
     maintenance: Arc<tokio::sync::Mutex<()>>,
-    /// An erasure was asked for: the store is about to be opened anew, and no backup begins.
+    /// An erasure was asked for: the store is about to be opened again, and no backup begins.
     pub(crate) erasing: AtomicBool,
     /// The store is about to be closed: work over whole segments breaks off.
     closing: AtomicBool,
@@ -281,7 +281,7 @@ impl Store {
     }
 
     /// Waits for the lease that work over whole segments takes for as long as it lasts: a backup that copies them, an
-    /// erasure or a retention that writes them anew. While it is held, no sealed segment is renamed, rewritten or removed
+    /// erasure or a retention that writes them again. While it is held, no sealed segment is renamed, rewritten or removed
     /// by anyone else; appends, reads and replies never wait for it. It belongs to its holder until it is dropped and may
     /// be moved into a blocking task.
     ///

@@ -142,7 +142,7 @@ async fn a_dead_writer_fails_later_appends_by_name() {
 }
 
 #[tokio::test]
-async fn a_bad_row_met_while_reading_has_the_views_made_anew() {
+async fn a_bad_row_met_while_reading_has_the_views_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(StoreOptions::new(dir.path())).unwrap();
     append(&store, "one").await.unwrap();
@@ -245,7 +245,7 @@ async fn views_that_are_still_read_when_they_are_opened_again_are_not_taken_for_
 }
 
 #[tokio::test]
-async fn views_of_another_version_are_made_anew_and_not_taken_for_damaged() {
+async fn views_of_another_version_are_made_again_and_not_taken_for_damaged() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(StoreOptions::new(dir.path())).unwrap();
     append(&store, "one").await.unwrap();
@@ -279,7 +279,7 @@ async fn files_of_artifacts_that_expire_while_a_backup_is_made_go_when_it_is_don
     }
     put("a2").await;
     drop(held);
-    assert!(!there("a1") && there("a2"), "what was stored anew stays");
+    assert!(!there("a1") && there("a2"), "what was stored again stays");
     artifacts.remove(&channel(), &"a2".into()).await.unwrap();
     assert!(!there("a2"));
     store.close().await;

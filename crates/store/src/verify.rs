@@ -1,4 +1,4 @@
-//! Checking a store from end to end, and making what derives from the journal anew.
+//! Checking a store from end to end, and making what derives from the journal again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -86,8 +86,8 @@ impl Store {
     }
 }
 
-/// Checks the store in a folder that no daemon has open. With `quarantine`, damaged journal lines are set aside first, and
-/// they and what is missing are said to be lost; the views are then moved aside and made anew.
+/// Checks the store in a folder that no daemon has open. With `quarantine`, damaged journal lines are quarantined first, and
+/// they and what is missing are said to be lost; the views are then moved aside and made again.
 ///
 /// # Errors
 /// [`StoreError::InUse`], or something cannot be read or written at all.
@@ -104,7 +104,7 @@ pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<Verif
     found
 }
 
-/// Deletes views and search index, and makes them anew from the journal.
+/// Deletes views and search index, and makes them again from the journal.
 ///
 /// # Errors
 /// [`StoreError::InUse`]; [`StoreError::Damaged`]: what is there is all that tells of what the journal has lost, and stays.
@@ -213,6 +213,6 @@ fn check_closed_views(
         }
         Err(error) => Some(error.to_string()),
     };
-    report.problems.extend(unsound.map(|why| format!("{why}; the next start makes the views anew")));
+    report.problems.extend(unsound.map(|why| format!("{why}; the next start rebuilds the views")));
     Ok(shown)
 }

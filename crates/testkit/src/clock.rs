@@ -46,7 +46,7 @@ impl Clock for TestClock {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "fake servers are outside the house: they stamp with the true time"
+    reason = "fake servers are outside the runtime: they stamp with the true time"
 )]
 pub fn wall_time() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -61,7 +61,7 @@ impl<T> Watched<T> {
             }
         };
         let found = tokio::time::timeout(GIVE_UP_AFTER, waiting).await;
-        found.unwrap_or_else(|_| panic!("waited {GIVE_UP_AFTER:?} in vain for {what}; {}", more()))
+        found.unwrap_or_else(|_| panic!("waited {GIVE_UP_AFTER:?} without success for {what}; {}", more()))
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    #[should_panic(expected = "in vain for a miracle; it is 0")]
+    #[should_panic(expected = "without success for a miracle; it is 0")]
     async fn who_waits_in_vain_is_told_for_what() {
         let state = Watched::new(0);
         state.wait("a miracle", || None::<()>, || format!("it is {}", *state.lock())).await;

@@ -13,9 +13,9 @@ use cairn_core::window::pending_tokens;
 use super::ChannelState;
 use super::journal::Fault;
 use crate::failure;
-use crate::house::HouseError;
-use crate::hub::ended_stream;
+use crate::runtime::RuntimeError;
 use crate::shared::Phase;
+use crate::subscribers::ended_stream;
 
 /// Ended messages that a channel remembers itself, so that a repeat is answered without asking the store.
 const RECENT_KEPT: usize = 64;
@@ -73,7 +73,7 @@ impl ChannelState {
                 Ok(Err(Refusal::Conflict(inbound.message.clone())))
             }
             Standing::Open(turn, _) => {
-                Ok(Ok(Admission { turn, progress: self.cell.hub.join(&inbound.message) }))
+                Ok(Ok(Admission { turn, progress: self.handle.subscribers.join(&inbound.message) }))
             }
             Standing::Ended(end, _) => match in_time(self.stored_answer(&inbound.message, &end)).await {
                 Ok(Some(answer)) => {
@@ -88,16 +88,16 @@ impl ChannelState {
 
     /// A chat network, where messages have words that change, and never run twice.
     pub(super) fn is_chat(&self) -> bool {
-        self.cell.id.platform() != LOCAL_PLATFORM
+        self.handle.id.platform() != LOCAL_PLATFORM
     }
 
-    /// A chat network may deliver what was refused again, after a restart that begins the hour anew: it stays refused.
+    /// A chat network may deliver what was refused again, after a restart that begins the hour again: it stays refused.
     /// On the local platform whoever sent it sends it again, and then it is let in.
     async fn note_refused(&mut self, message: &MessageId) -> Result<(), Fault> {
         if self.is_chat()
             && let Err(error) = self.commit(vec![Event::MessageRefused { message: message.clone() }]).await?
         {
-            tracing::warn!(channel = %self.cell.id, %error, "that a limit kept a message out is not journalled");
+            tracing::warn!(channel = %self.handle.id, %error, "that a limit kept a message out is not journalled");
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl ChannelState {
         if let Err(refusal) = self.amend(&amendment).await? {
             return Ok(Err(refusal));
         }
-        let turn = self.cell.read(cairn_core::conversation::Conversation::next_turn);
+        let turn = self.handle.read(cairn_core::conversation::Conversation::next_turn);
         Ok(Ok(Admission { turn, progress: ended_stream(Answer::Failed(failure::repeated())) }))
     }
 
@@ -125,7 +125,7 @@ impl ChannelState {
         print: String,
         turn: &TurnId,
     ) -> Result<Result<Admission, Refusal>, Fault> {
-        let again = self.cell.read(|conversation| conversation.sent_again(turn, &inbound.message));
+        let again = self.handle.read(|conversation| conversation.sent_again(turn, &inbound.message));
         let is_idle = self.current.is_none() && self.unsaved.is_none();
         let Some(reopened @ Event::TurnReopened { .. }) = again else {
             return self.take_in(inbound, print, again).await;
@@ -136,7 +136,7 @@ impl ChannelState {
         if let Some(refusal) = self.over_limit(inbound).await? {
             return Ok(Err(refusal));
         }
-        let progress = self.cell.hub.join(&inbound.message);
+        let progress = self.handle.subscribers.join(&inbound.message);
         if let Err(error) = self.commit(vec![reopened]).await? {
             drop(progress);
             return Ok(Err(Refusal::Store(error)));
@@ -148,7 +148,7 @@ impl ChannelState {
 
     async fn over_limit(&mut self, inbound: &Inbound) -> Result<Option<Refusal>, Fault> {
         if inbound.addressed
-            && let Err(limited) = self.shared.admit(&self.cell.id, &inbound.author.id)
+            && let Err(limited) = self.shared.admit(&self.handle.id, &inbound.author.id)
         {
             self.note_refused(&inbound.message).await?;
             let Limited { retry_after_secs, words, tell } = limited;
@@ -165,7 +165,7 @@ impl ChannelState {
         before: Option<Event>,
     ) -> Result<Result<Admission, Refusal>, Fault> {
         let (n_pending, turn) =
-            self.cell.read(|conversation| (conversation.pending.len(), conversation.next_turn()));
+            self.handle.read(|conversation| (conversation.pending.len(), conversation.next_turn()));
         if n_pending >= self.shared.limits().channel_queue {
             return Ok(Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }));
         }
@@ -180,7 +180,7 @@ impl ChannelState {
             parts: inbound.parts.clone(),
             addressed: inbound.addressed,
             direct: inbound.direct,
-            voices: inbound.voices.clone(),
+            provenance: inbound.provenance.clone(),
             fingerprint: print,
             tokens: 0,
         };
@@ -191,7 +191,7 @@ impl ChannelState {
         events.push(Event::Accepted(pending));
         events.extend(begun);
         // Waiting begins before the turn can end.
-        let progress = self.cell.hub.join(&inbound.message);
+        let progress = self.handle.subscribers.join(&inbound.message);
         if let Err(error) = self.commit(events).await? {
             drop(progress);
             return Ok(Err(Refusal::Store(error)));
@@ -202,7 +202,7 @@ impl ChannelState {
     }
 
     pub(super) async fn standing(&self, message: &MessageId) -> Result<Standing, StoreError> {
-        let open = self.cell.read(|conversation| {
+        let open = self.handle.read(|conversation| {
             if let Some(pending) = conversation.pending.iter().find(|pending| pending.message == *message) {
                 return Some(Standing::Open(pending.turn.clone(), pending.fingerprint.clone()));
             }
@@ -220,7 +220,7 @@ impl ChannelState {
         if let Some(recent) = self.recent.iter().rev().find(|recent| recent.message == *message) {
             return Ok(Standing::Ended(recent.end.clone(), recent.fingerprint.clone()));
         }
-        match self.shared.deps.archive.seen(&self.cell.id, message).await? {
+        match self.shared.deps.archive.seen(&self.handle.id, message).await? {
             // Open in the archive but not here: a `/new` between its acceptance and now took its turn along.
             Seen::New | Seen::Open { .. } => Ok(Standing::New),
             Seen::Ended { fingerprint, end, .. } => Ok(Standing::Ended(*end, fingerprint)),
@@ -238,7 +238,7 @@ impl ChannelState {
             TurnOutcome::DeadLettered => return Ok(Some(Answer::Failed(failure::dead_letter()))),
             TurnOutcome::Unanswered => String::new(),
             TurnOutcome::Answered { reply } => {
-                let entries = self.shared.deps.archive.entries(&self.cell.id, *reply, *reply, 1).await?;
+                let entries = self.shared.deps.archive.entries(&self.handle.id, *reply, *reply, 1).await?;
                 match entries.first() {
                     Some(entry) if entry.is_expired() => return Ok(Some(Answer::Failed(failure::expired()))),
                     Some(entry) => entry.text(),
@@ -247,9 +247,10 @@ impl ChannelState {
                 }
             }
         };
-        let settings = self.cell.settings();
+        let settings = self.handle.settings();
         let of_message = std::slice::from_ref(message);
-        let notice = self.cell.read(|conversation| long_messages(conversation, &settings, of_message, false));
+        let notice =
+            self.handle.read(|conversation| long_messages(conversation, &settings, of_message, false));
         Ok(Some(answer_of(message, end, reply, notice)))
     }
 
@@ -283,27 +284,27 @@ pub(super) fn failed(failure: &TurnFailure) -> Answer {
 }
 
 /// A refusal in the words of the way in.
-pub(crate) fn refusal(error: HouseError, channel: &ChannelId) -> Refusal {
+pub(crate) fn refusal(error: RuntimeError, channel: &ChannelId) -> Refusal {
     match error {
-        HouseError::UnknownAgent(agent) => Refusal::UnknownAgent(agent),
-        HouseError::NoAgent | HouseError::NoSuchChannel(_) => Refusal::UnknownAgent(channel.agent()),
-        HouseError::Stopping => Refusal::Unavailable(Phase::Stopping.name()),
-        HouseError::Interrupted(_)
-        | HouseError::Spawn { .. }
-        | HouseError::NoSuchDelivery(_)
-        | HouseError::Limited(_)
-        | HouseError::Instruction(_)
-        | HouseError::NothingToUndo(_) => Refusal::Unavailable("starting a channel again"),
-        HouseError::Store(error) => of_store(error),
+        RuntimeError::UnknownAgent(agent) => Refusal::UnknownAgent(agent),
+        RuntimeError::NoAgent | RuntimeError::NoSuchChannel(_) => Refusal::UnknownAgent(channel.agent()),
+        RuntimeError::Stopping => Refusal::Unavailable(Phase::Stopping.name()),
+        RuntimeError::Interrupted(_)
+        | RuntimeError::Spawn { .. }
+        | RuntimeError::NoSuchDelivery(_)
+        | RuntimeError::Limited(_)
+        | RuntimeError::Instruction(_)
+        | RuntimeError::NothingToUndo(_) => Refusal::Unavailable("starting a channel again"),
+        RuntimeError::Store(error) => of_store(error),
     }
 }
 
 /// A refusal of a command, whose channel begins with it where it must.
-pub(super) fn refusal_of_command(error: HouseError) -> Refusal {
+pub(super) fn refusal_of_command(error: RuntimeError) -> Refusal {
     match error {
-        HouseError::UnknownAgent(agent) => Refusal::UnknownAgent(agent),
-        HouseError::Stopping => Refusal::Unavailable(Phase::Stopping.name()),
-        HouseError::Store(error) => of_store(error),
+        RuntimeError::UnknownAgent(agent) => Refusal::UnknownAgent(agent),
+        RuntimeError::Stopping => Refusal::Unavailable(Phase::Stopping.name()),
+        RuntimeError::Store(error) => of_store(error),
         _ => Refusal::Unavailable("starting a channel again"),
     }
 }

@@ -12,7 +12,7 @@ use super::ChannelState;
 use super::accept::{Standing, in_time};
 use super::journal::Fault;
 use crate::compactor::CompactorMsg;
-use crate::house::HouseError;
+use crate::runtime::RuntimeError;
 
 impl ChannelState {
     /// Takes a change of an earlier message in: durable when this returns.
@@ -21,11 +21,11 @@ impl ChannelState {
             return Ok(Err(Refusal::Unavailable("stopping")));
         }
         let archive = &self.shared.deps.archive;
-        let said = match in_time(archive.said(&self.cell.id, &amendment.message)).await {
+        let said = match in_time(archive.said(&self.handle.id, &amendment.message)).await {
             Ok(said) => said,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let Some(event) = self.cell.read(|conversation| amend(conversation, amendment, &said)) else {
+        let Some(event) = self.handle.read(|conversation| amend(conversation, amendment, &said)) else {
             return Ok(Ok(()));
         };
         if let Some(limited) = self.limit_of(&event, amendment) {
@@ -48,21 +48,22 @@ impl ChannelState {
     fn limit_of(&self, event: &Event, amendment: &Amendment) -> Option<Refusal> {
         let Event::MessageEdited { message, addressed: true, .. } = event else { return None };
         let Change::Edited { author, .. } = &amendment.change else { return None };
-        let was_addressed = self.cell.read(|conversation| {
+        let was_addressed = self.handle.read(|conversation| {
             let pending = conversation.pending.iter().find(|pending| pending.message == *message);
             pending.is_some_and(|pending| pending.addressed)
         });
         if was_addressed {
             return None;
         }
-        let Limited { retry_after_secs, words, tell } = self.shared.admit(&self.cell.id, &author.id).err()?;
+        let Limited { retry_after_secs, words, tell } =
+            self.shared.admit(&self.handle.id, &author.id).err()?;
         Some(Refusal::Limited { retry_after_secs, words, tell })
     }
 
     /// Takes the last turn back: the open one, which is stopped first, or the one that ended last.
-    pub(super) async fn undo(&mut self) -> Result<Result<TurnId, HouseError>, Fault> {
+    pub(super) async fn undo(&mut self) -> Result<Result<TurnId, RuntimeError>, Fault> {
         if self.unsaved.is_some() {
-            return Ok(Err(HouseError::Interrupted(self.cell.id.clone())));
+            return Ok(Err(RuntimeError::Interrupted(self.handle.id.clone())));
         }
         // What is pending begins when the last turn has left.
         let was_draining = std::mem::replace(&mut self.draining, true);
@@ -70,26 +71,26 @@ impl ChannelState {
         self.draining = was_draining;
         let undone = result?;
         self.go_on().await?;
-        self.cell.tell_compactor(CompactorMsg::Look);
+        self.handle.tell_compactor(CompactorMsg::Look);
         Ok(undone)
     }
 
-    async fn take_back(&mut self) -> Result<Result<TurnId, HouseError>, Fault> {
+    async fn take_back(&mut self) -> Result<Result<TurnId, RuntimeError>, Fault> {
         if let Err(error) = self.stop_open_turn().await? {
-            return Ok(Err(HouseError::Store(error)));
+            return Ok(Err(RuntimeError::Store(error)));
         }
-        let event = match self.cell.read(undo) {
+        let event = match self.handle.read(undo) {
             Ok(event) => event,
-            Err(error) => return Ok(Err(HouseError::NothingToUndo(error.to_string()))),
+            Err(error) => return Ok(Err(RuntimeError::NothingToUndo(error.to_string()))),
         };
         let Event::TurnUndone { turn, .. } = &event else {
-            return Ok(Err(HouseError::NothingToUndo("there is no turn to take back".to_owned())));
+            return Ok(Err(RuntimeError::NothingToUndo("there is no turn to take back".to_owned())));
         };
         let turn = turn.clone();
         if let Err(error) = self.commit(vec![event]).await? {
-            return Ok(Err(HouseError::Store(error)));
+            return Ok(Err(RuntimeError::Store(error)));
         }
-        tracing::info!(channel = %self.cell.id, %turn, "a turn was taken back");
+        tracing::info!(channel = %self.handle.id, %turn, "a turn was taken back");
         Ok(Ok(turn))
     }
 
@@ -115,9 +116,9 @@ impl ChannelState {
 
     /// A run used tokens.
     pub(super) async fn spent(&mut self, model: String, usage: Usage) -> Result<(), Fault> {
-        self.shared.count_usage(&self.cell.id, &[], &model, usage);
+        self.shared.count_usage(&self.handle.id, &[], &model, usage);
         if let Err(error) = self.commit(vec![Event::UsageSpent { model, usage }]).await? {
-            tracing::warn!(channel = %self.cell.id, %error, "what a run used is not journalled");
+            tracing::warn!(channel = %self.handle.id, %error, "what a run used is not journalled");
         }
         Ok(())
     }

@@ -67,9 +67,9 @@ fn drafted(open: &OpenTurn, shown: &[Event]) -> Drafted {
 impl ChannelState {
     /// The end of a turn with a reply. A chat is owed it: in the place of its draft, where it shows one.
     pub(super) fn answered(&self, said: Said, shown: Vec<Event>) -> Option<Closing> {
-        let delivers = self.cell.id.platform() != LOCAL_PLATFORM;
-        let settings = self.cell.settings();
-        self.cell.read(|conversation| {
+        let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
+        let settings = self.handle.settings();
+        self.handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let notice = long_messages(conversation, &settings, &open.messages, said.cut);
             let draft = drafted(open, &shown);
@@ -118,10 +118,11 @@ impl ChannelState {
 
     /// The end of a turn that a command stopped. It is told by the command's answer; only a draft gets a mark.
     pub(super) fn stopped(&self, shown: Vec<Event>) -> Option<Closing> {
-        let draft =
-            self.cell.read(|conversation| conversation.open_turn.as_ref().map(|open| drafted(open, &shown)));
+        let draft = self
+            .handle
+            .read(|conversation| conversation.open_turn.as_ref().map(|open| drafted(open, &shown)));
         let note = matches!(draft, Some(Drafted::There(_)))
-            .then(|| format!("{}\n\n*(stopped)*", self.cell.hub.so_far()).trim_start().to_owned());
+            .then(|| format!("{}\n\n*(stopped)*", self.handle.subscribers.so_far()).trim_start().to_owned());
         let call_result = "the turn was stopped";
         self.unanswered(TurnOutcome::Stopped, failure::stopped(), call_result, note, shown)
     }
@@ -142,8 +143,8 @@ impl ChannelState {
         note: Option<String>,
         shown: Vec<Event>,
     ) -> Option<Closing> {
-        let delivers = self.cell.id.platform() != LOCAL_PLATFORM;
-        self.cell.read(|conversation| {
+        let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
+        self.handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let draft = drafted(open, &shown);
             let mut events = shown;

@@ -1,4 +1,4 @@
-//! What people and other parts of the house ask of a channel.
+//! What people and other parts of the runtime ask of a channel.
 
 use cairn_core::compaction::{NothingToCompact, give_up, request_manual};
 use cairn_core::conversation::Conversation;
@@ -9,7 +9,7 @@ use cairn_core::ids::{Generation, RunId};
 use super::ChannelState;
 use super::journal::Fault;
 use crate::compactor::CompactorMsg;
-use crate::house::{Compaction, HouseError, RoomMade, RunTicket};
+use crate::runtime::{Compaction, RoomMade, RunTicket, RuntimeError};
 
 /// Runs that may wait behind the one under way because people asked for them.
 const QUEUED_MAX: usize = 4;
@@ -22,45 +22,45 @@ impl ChannelState {
         &mut self,
         instruction: Option<String>,
         tell: bool,
-    ) -> Result<Result<Compaction, HouseError>, Fault> {
-        if self.cell.engine_info().owns_compaction {
+    ) -> Result<Result<Compaction, RuntimeError>, Fault> {
+        if self.handle.engine_info().owns_compaction {
             return self.make_room().await;
         }
         let now = self.shared.now();
-        let settings = &self.cell.settings();
+        let settings = &self.handle.settings();
         if let Err(limited) = self.shared.admit_spend() {
-            return Ok(Err(HouseError::Limited(limited.words)));
+            return Ok(Err(RuntimeError::Limited(limited.words)));
         }
-        if let Some(run) = self.cell.read(|conversation| queued_already(conversation, &instruction)) {
+        if let Some(run) = self.handle.read(|conversation| queued_already(conversation, &instruction)) {
             return Ok(Ok(Compaction::Run(self.ticket(run, true, true))));
         }
-        if self.cell.read(|conversation| conversation.queued_runs.len()) >= QUEUED_MAX {
+        if self.handle.read(|conversation| conversation.queued_runs.len()) >= QUEUED_MAX {
             let words = format!("{QUEUED_MAX} compactions wait already; ask again when they are done");
-            return Ok(Err(HouseError::Limited(words)));
+            return Ok(Err(RuntimeError::Limited(words)));
         }
         let asked =
-            self.cell.read(|conversation| request_manual(conversation, settings, instruction, tell, now));
+            self.handle.read(|conversation| request_manual(conversation, settings, instruction, tell, now));
         let Some(event) = asked else { return Ok(Ok(self.run_under_way(tell))) };
         if let Err(error) = self.commit(vec![event]).await? {
-            return Ok(Err(HouseError::Store(error)));
+            return Ok(Err(RuntimeError::Store(error)));
         }
         // Queued runs of people come before all others, so that the id can be told already.
-        let (n_queued, run) = self.cell.read(|conversation| {
+        let (n_queued, run) = self.handle.read(|conversation| {
             let n_queued = conversation.queued_runs.len() as u64;
             (n_queued, RunId::from(format!("r{}", conversation.runs + n_queued)))
         });
         let ticket = self.ticket(run, n_queued > 0, false);
-        self.cell.tell_compactor(CompactorMsg::Look);
+        self.handle.tell_compactor(CompactorMsg::Look);
         Ok(Ok(Compaction::Run(ticket)))
     }
 
     fn ticket(&self, run: RunId, queued: bool, joined: bool) -> RunTicket {
-        let ended = self.cell.hub.join_run(&run);
+        let ended = self.handle.subscribers.join_run(&run);
         RunTicket { run, queued, joined, ended }
     }
 
     fn run_under_way(&mut self, tell: bool) -> Compaction {
-        let run = self.cell.read(|conversation| conversation.run.as_ref().map(|run| run.id.clone()));
+        let run = self.handle.read(|conversation| conversation.run.as_ref().map(|run| run.id.clone()));
         let Some(run) = run else { return self.nothing() };
         if tell {
             self.told_of.insert(run.clone());
@@ -68,10 +68,10 @@ impl ChannelState {
         Compaction::Run(self.ticket(run, false, true))
     }
 
-    async fn make_room(&mut self) -> Result<Result<Compaction, HouseError>, Fault> {
-        let (now, settings) = (self.shared.now(), self.cell.settings());
-        let conversation = self.cell.snapshot();
-        let events = self.cell.engine.compact(&conversation, &settings, MakeRoom::Manual, now);
+    async fn make_room(&mut self) -> Result<Result<Compaction, RuntimeError>, Fault> {
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let conversation = self.handle.snapshot();
+        let events = self.handle.engine.compact(&conversation, &settings, MakeRoom::Manual, now);
         drop(conversation);
         let made = events.iter().find_map(|event| match event {
             Event::WindowSlid { messages, tokens_before, tokens_after, .. } => Some(RoomMade {
@@ -82,25 +82,25 @@ impl ChannelState {
             _ => None,
         });
         if let Err(error) = self.commit(events).await? {
-            return Ok(Err(HouseError::Store(error)));
+            return Ok(Err(RuntimeError::Store(error)));
         }
         Ok(Ok(made.map_or_else(|| self.nothing(), Compaction::Made)))
     }
 
     fn nothing(&self) -> Compaction {
-        let settings = &self.cell.settings();
-        let why = self.cell.read(|conversation| NothingToCompact::of(conversation, settings));
+        let settings = &self.handle.settings();
+        let why = self.handle.read(|conversation| NothingToCompact::of(conversation, settings));
         Compaction::Nothing(why)
     }
 
-    /// Archives everything and begins afresh.
-    pub(super) async fn new_generation(&mut self) -> Result<Result<Generation, HouseError>, Fault> {
+    /// Archives everything and starts a new conversation.
+    pub(super) async fn new_generation(&mut self) -> Result<Result<Generation, RuntimeError>, Fault> {
         if self.unsaved.is_some() {
             self.try_again().await?;
         }
         if let Some(closing) = &self.unsaved {
-            tracing::debug!(channel = %self.cell.id, turn = %closing.turn(), "the store is not well yet");
-            return Ok(Err(HouseError::Interrupted(self.cell.id.clone())));
+            tracing::debug!(channel = %self.handle.id, turn = %closing.turn(), "the store is not well yet");
+            return Ok(Err(RuntimeError::Interrupted(self.handle.id.clone())));
         }
         // Nothing new begins between the end of this generation and the next.
         let was_draining = std::mem::replace(&mut self.draining, true);
@@ -111,12 +111,12 @@ impl ChannelState {
         Ok(generation)
     }
 
-    async fn archive_all(&mut self) -> Result<Result<Generation, HouseError>, Fault> {
+    async fn archive_all(&mut self) -> Result<Result<Generation, RuntimeError>, Fault> {
         if let Err(error) = self.stop_open_turn().await? {
-            return Ok(Err(HouseError::Store(error)));
+            return Ok(Err(RuntimeError::Store(error)));
         }
-        let (now, settings) = (self.shared.now(), self.cell.settings());
-        let (cancelled, generation) = self.cell.read(|conversation| {
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (cancelled, generation) = self.handle.read(|conversation| {
             let reason = "a new generation began";
             let cancelled = give_up(conversation, &settings, RunOutcome::Cancelled, reason, now);
             (cancelled, Generation(conversation.generation.0 + 1))
@@ -124,18 +124,18 @@ impl ChannelState {
         let mut events: Vec<Event> = cancelled.into_iter().collect();
         events.push(Event::GenerationStarted { generation });
         if let Err(error) = self.commit(events).await? {
-            return Ok(Err(HouseError::Store(error)));
+            return Ok(Err(RuntimeError::Store(error)));
         }
-        self.cell.hub.forget_runs();
-        self.cell.read(|conversation| self.cell.engine.reset(conversation));
-        self.cell.tell_compactor(CompactorMsg::Look);
-        tracing::info!(channel = %self.cell.id, generation = generation.0, "a new generation began");
+        self.handle.subscribers.forget_runs();
+        self.handle.read(|conversation| self.handle.engine.reset(conversation));
+        self.handle.tell_compactor(CompactorMsg::Look);
+        tracing::info!(channel = %self.handle.id, generation = generation.0, "a new generation began");
         Ok(Ok(generation))
     }
 
     /// Stops the open turn; the next pending message follows.
-    pub(super) async fn stop_turn(&mut self) -> Result<Result<bool, HouseError>, Fault> {
-        Ok(self.stop_open_turn().await?.map_err(HouseError::Store))
+    pub(super) async fn stop_turn(&mut self) -> Result<Result<bool, RuntimeError>, Fault> {
+        Ok(self.stop_open_turn().await?.map_err(RuntimeError::Store))
     }
 }
 

@@ -9,8 +9,8 @@ use cairn_core::ports::OutboxItem;
 
 use super::ChannelState;
 use super::journal::Fault;
-use crate::house::HouseError;
 use crate::outbox::{OutboxMsg, Owed};
+use crate::runtime::RuntimeError;
 
 impl ChannelState {
     /// Notes how a delivery goes. False: it is owed no longer.
@@ -18,36 +18,36 @@ impl ChannelState {
         &mut self,
         id: &OutboxId,
         events: Vec<Event>,
-    ) -> Result<Result<bool, HouseError>, Fault> {
-        if !self.cell.read(|conversation| conversation.owed.contains(id)) {
+    ) -> Result<Result<bool, RuntimeError>, Fault> {
+        if !self.handle.read(|conversation| conversation.owed.contains(id)) {
             return Ok(Ok(false));
         }
-        Ok(self.commit(events).await?.map(|()| true).map_err(HouseError::Store))
+        Ok(self.commit(events).await?.map(|()| true).map_err(RuntimeError::Store))
     }
 
     /// Has a delivery that did not succeed tried again. False: it is under way.
-    pub(super) async fn retry_delivery(&mut self, id: OutboxId) -> Result<Result<bool, HouseError>, Fault> {
+    pub(super) async fn retry_delivery(&mut self, id: OutboxId) -> Result<Result<bool, RuntimeError>, Fault> {
         let (owed, failed) = self
-            .cell
+            .handle
             .read(|conversation| (conversation.owed.contains(&id), conversation.undelivered.contains(&id)));
         if owed {
             return Ok(Ok(false));
         }
         if !failed {
-            return Ok(Err(HouseError::NoSuchDelivery(id)));
+            return Ok(Err(RuntimeError::NoSuchDelivery(id)));
         }
         let retried = self.commit(vec![Event::OutboxRetried { id }]).await?;
-        Ok(retried.map(|()| true).map_err(HouseError::Store))
+        Ok(retried.map(|()| true).map_err(RuntimeError::Store))
     }
 
-    pub(super) async fn drop_delivery(&mut self, id: OutboxId) -> Result<Result<(), HouseError>, Fault> {
+    pub(super) async fn drop_delivery(&mut self, id: OutboxId) -> Result<Result<(), RuntimeError>, Fault> {
         let is_known = self
-            .cell
+            .handle
             .read(|conversation| conversation.owed.contains(&id) || conversation.undelivered.contains(&id));
         if !is_known {
-            return Ok(Err(HouseError::NoSuchDelivery(id)));
+            return Ok(Err(RuntimeError::NoSuchDelivery(id)));
         }
-        Ok(self.commit(vec![Event::OutboxDropped { id }]).await?.map_err(HouseError::Store))
+        Ok(self.commit(vec![Event::OutboxDropped { id }]).await?.map_err(RuntimeError::Store))
     }
 
     /// Hands what became owed with these records to the outbox, with the reply where it is among them. What ends
@@ -60,7 +60,7 @@ impl ChannelState {
         };
         let ends = records.iter().any(|record| matches!(record.event, Event::TurnEnded(_)));
         for record in records {
-            let item = OutboxItem::intended(&self.cell.id, record);
+            let item = OutboxItem::intended(&self.handle.id, record);
             let Some(item) = item.filter(|item| !settled(&item.id)) else { continue };
             let entry = |record: &Record| -> Option<Arc<Entry>> {
                 match &record.event {

@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_secs(24 * 3600);
 impl ChannelState {
     /// The channel woke: files that a crash left behind go, too.
     pub(super) async fn expire_at_wake(&mut self) -> Result<(), Fault> {
-        let gone = self.cell.read(expired);
+        let gone = self.handle.read(expired);
         self.remove_files(gone);
         self.expire().await
     }
@@ -24,12 +24,12 @@ impl ChannelState {
     /// Expires what is due, and looks again in a day.
     pub(super) async fn expire(&mut self) -> Result<(), Fault> {
         self.myself.send_after(EVERY, || ChannelMsg::Expire);
-        let (settings, now) = (self.cell.settings(), self.shared.now());
-        let ids = self.cell.read(|conversation| due(conversation, &settings.result_guard, now));
+        let (settings, now) = (self.handle.settings(), self.shared.now());
+        let ids = self.handle.read(|conversation| due(conversation, &settings.result_guard, now));
         if ids.is_empty() {
             return Ok(());
         }
-        tracing::info!(channel = %self.cell.id, n = ids.len(), "artifacts expired: nobody has read them for long, or there are too many");
+        tracing::info!(channel = %self.handle.id, n = ids.len(), "artifacts expired: nobody has read them for long, or there are too many");
         // What the store refuses is tried again in a day, or at the next wake.
         if self.commit(vec![Event::ArtifactsExpired { ids: ids.clone() }]).await?.is_ok() {
             metrics::counter!("cairn_artifacts_expired_total").increment(ids.len() as u64);
@@ -42,7 +42,7 @@ impl ChannelState {
         if ids.is_empty() {
             return;
         }
-        let (artifacts, channel) = (Arc::clone(&self.shared.deps.artifacts), self.cell.id.clone());
+        let (artifacts, channel) = (Arc::clone(&self.shared.deps.artifacts), self.handle.id.clone());
         self.shared.tasks.spawn("remove expired artifacts", async move {
             for id in ids {
                 if let Err(error) = artifacts.remove(&channel, &id).await {

@@ -33,7 +33,7 @@ impl ChannelState {
             return Ok(Ok(()));
         }
         let at = self.shared.now();
-        let channel = &self.cell.id;
+        let channel = &self.handle.id;
         let records =
             events.into_iter().map(|event| NewRecord { channel: Some(channel.clone()), at, event }).collect();
         let records = match self.append(records).await? {
@@ -43,7 +43,7 @@ impl ChannelState {
                 return Ok(Err(error));
             }
         };
-        self.cell.apply(&records)?;
+        self.handle.apply(&records)?;
         self.report(&records);
         self.watch_losses(&records);
         Ok(Ok(()))
@@ -56,7 +56,7 @@ impl ChannelState {
         records: Vec<NewRecord>,
     ) -> Result<Result<Vec<cairn_core::event::Record>, StoreError>, Fault> {
         let journal = Arc::clone(&self.shared.deps.journal);
-        let writing = self.cell.writing().await;
+        let writing = self.handle.writing().await;
         let (told, done) = oneshot::channel();
         let work = async move {
             let result = journal.append(records).await;

@@ -28,15 +28,15 @@ use cairn_core::ids::{Generation, MessageId, OutboxId, RunId, TurnId};
 use cairn_core::message::{Amendment, Author, Inbound};
 use cairn_core::model::Usage;
 use cairn_core::ports::{Admission, Refusal, StoreError};
+use cairn_core::thrashing::ThrashingWatch;
 use cairn_core::tier::Tier;
-use cairn_core::unrest::UnrestWatch;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::cell::Cell;
-use crate::house::{Compaction, HouseError};
+use crate::handle::ChannelHandle;
+use crate::runtime::{Compaction, RuntimeError};
 use crate::shared::Shared;
 use crate::tasks::Ended;
 use crate::turn::{Cause, Run};
@@ -61,14 +61,14 @@ pub(crate) enum ChannelMsg {
         /// What the summary is to attend to.
         instruction: Option<String>,
         tell: bool,
-        reply: Reply<Result<Compaction, HouseError>>,
+        reply: Reply<Result<Compaction, RuntimeError>>,
     },
     /// Begin a new generation.
     NewGeneration {
-        reply: Reply<Result<Generation, HouseError>>,
+        reply: Reply<Result<Generation, RuntimeError>>,
     },
     Stop {
-        reply: Reply<Result<bool, HouseError>>,
+        reply: Reply<Result<bool, RuntimeError>>,
     },
     /// Take a change of an earlier message in.
     Amend {
@@ -87,21 +87,21 @@ pub(crate) enum ChannelMsg {
         reply: Reply<Result<bool, Refusal>>,
     },
     Undo {
-        reply: Reply<Result<TurnId, HouseError>>,
+        reply: Reply<Result<TurnId, RuntimeError>>,
     },
     Post {
         id: OutboxId,
         events: Vec<Event>,
         /// False: it is owed no longer, and nothing was noted.
-        reply: Reply<Result<bool, HouseError>>,
+        reply: Reply<Result<bool, RuntimeError>>,
     },
     Retry {
         id: OutboxId,
-        reply: Reply<Result<bool, HouseError>>,
+        reply: Reply<Result<bool, RuntimeError>>,
     },
     Drop {
         id: OutboxId,
-        reply: Reply<Result<(), HouseError>>,
+        reply: Reply<Result<(), RuntimeError>>,
     },
     /// The turn under way has entries to journal; their numbers are given here.
     Step {
@@ -123,7 +123,7 @@ pub(crate) enum ChannelMsg {
         attempt: u64,
         ended: Box<Ended<Run>>,
     },
-    /// The turn under way waits for a model, and the house stops: it is taken up again at the next start.
+    /// The turn under way waits for a model, and the runtime stops: it is taken up again at the next start.
     Yield {
         attempt: u64,
     },
@@ -198,7 +198,7 @@ impl ChannelMsg {
     }
 
     /// Answers a message that cannot be handed to its channel. Who does not listen any more does not mind.
-    pub(crate) fn refuse(self, error: HouseError) {
+    pub(crate) fn refuse(self, error: RuntimeError) {
         match self {
             Self::Accept { reply, inbound, .. } => {
                 drop(reply.send(Err(accept::refusal(error, &inbound.channel))));
@@ -208,7 +208,7 @@ impl ChannelMsg {
             Self::Stop { reply } => drop(reply.send(Err(error))),
             Self::Amend { reply, amendment, .. } => drop(reply.send(match error {
                 // A change of a message that nobody knows.
-                HouseError::NoSuchChannel(_) => Ok(()),
+                RuntimeError::NoSuchChannel(_) => Ok(()),
                 error => Err(accept::refusal(error, &amendment.channel)),
             })),
             Self::Claim { reply, caller: _, .. } => drop(reply.send(Err(accept::refusal_of_command(error)))),
@@ -240,7 +240,7 @@ impl ChannelMsg {
 pub(crate) struct ChannelArgs {
     /// What all actors share.
     pub(crate) shared: Arc<Shared>,
-    pub(crate) cell: Arc<Cell>,
+    pub(crate) handle: Arc<ChannelHandle>,
     /// A turn found open was cut short by a crash.
     pub(crate) interrupted: bool,
     /// Cancels the tasks of this incarnation.
@@ -252,7 +252,7 @@ pub(crate) struct Channel;
 /// What the actor knows beside the conversation.
 pub(crate) struct ChannelState {
     shared: Arc<Shared>,
-    cell: Arc<Cell>,
+    handle: Arc<ChannelHandle>,
     myself: ActorRef<ChannelMsg>,
     interrupted: bool,
     token: CancellationToken,
@@ -270,7 +270,7 @@ pub(crate) struct ChannelState {
     /// Messages whose turns ended lately.
     recent: VecDeque<Recent>,
     tier: Tier,
-    unrest: UnrestWatch,
+    thrashing: ThrashingWatch,
     /// The tier at which the run under way began.
     run_tier: Option<Tier>,
     draining: bool,
@@ -292,12 +292,12 @@ impl Actor for Channel {
         myself: ActorRef<ChannelMsg>,
         args: ChannelArgs,
     ) -> Result<ChannelState, ActorProcessingErr> {
-        args.cell.set_channel(myself.clone());
-        let run_tier = args.cell.read(|conversation| conversation.run.as_ref().map(|run| run.tier));
+        args.handle.set_channel(myself.clone());
+        let run_tier = args.handle.read(|conversation| conversation.run.as_ref().map(|run| run.tier));
         Ok(ChannelState {
-            head_n: args.cell.read(|conversation| conversation.last_n),
+            head_n: args.handle.read(|conversation| conversation.last_n),
             shared: args.shared,
-            cell: args.cell,
+            handle: args.handle,
             myself,
             interrupted: args.interrupted,
             _cancel: args.token.clone().drop_guard(),
@@ -310,7 +310,7 @@ impl Actor for Channel {
             unsaved: None,
             recent: VecDeque::new(),
             tier: Tier::Calm,
-            unrest: UnrestWatch::default(),
+            thrashing: ThrashingWatch::default(),
             run_tier,
             draining: false,
             drained: Vec::new(),

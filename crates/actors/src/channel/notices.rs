@@ -12,8 +12,8 @@ use crate::notice::Notice;
 impl ChannelState {
     /// These events, with the notes that the ends of runs among them make due.
     pub(super) fn with_notes(&mut self, events: Vec<Event>) -> Vec<Event> {
-        let (now, settings) = (self.shared.now(), self.cell.settings());
-        let mut conversation = self.cell.snapshot();
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let mut conversation = self.handle.snapshot();
         if let Some(run) = &mut conversation.run {
             run.tell |= self.told_of.contains(&run.id);
         }
@@ -34,7 +34,7 @@ impl ChannelState {
     }
 
     fn report_slide(&self, messages: u64, tokens_before: u64, tokens_after: u64) {
-        let channel = self.cell.id.clone();
+        let channel = self.handle.id.clone();
         metrics::counter!("cairn_slides_total").increment(1);
         tracing::info!(%channel, messages, tokens_before, tokens_after,
             "the window slid: the oldest turns left it; they stay in the history");
@@ -43,8 +43,8 @@ impl ChannelState {
 
     /// Looks again when the chat may have to be told of what was lost from view.
     pub(super) fn expect_loss(&self) {
-        let (now, settings) = (self.shared.now(), self.cell.settings());
-        let wait = match self.cell.read(|conversation| notice::due(conversation, &settings, now)) {
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let wait = match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
             Due::Nothing => return,
             Due::At(at) => Duration::try_from(at.duration_since(now)).unwrap_or_default(),
             Due::Now(_) => Duration::ZERO,
@@ -55,8 +55,8 @@ impl ChannelState {
 
     /// Tells the chat of what was lost from view, if it is time.
     pub(super) async fn tell_loss(&mut self) -> Result<(), Fault> {
-        let (now, settings) = (self.shared.now(), self.cell.settings());
-        match self.cell.read(|conversation| notice::due(conversation, &settings, now)) {
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
             Due::Nothing => {}
             Due::At(_) => self.expect_loss(),
             Due::Now(event) => {

@@ -3,9 +3,9 @@
 use cairn_core::event::{Event, Record, Run, RunEnd, TurnEnd, TurnOutcome};
 use cairn_core::ports::OutboxItem;
 use cairn_core::prune::PruneCause;
+use cairn_core::thrashing::Thrashing;
 use cairn_core::tier::Tier;
 use cairn_core::tool::ToolUse;
-use cairn_core::unrest::Unrest;
 use cairn_core::window::{Gauge, measure};
 
 use super::ChannelState;
@@ -24,7 +24,7 @@ impl ChannelState {
         self.hand_over(records);
         for record in records {
             if let Event::UsageReported { model, usage, .. } = &record.event {
-                self.shared.count_usage(&self.cell.id, self.authors(), model, *usage);
+                self.shared.count_usage(&self.handle.id, self.authors(), model, *usage);
             }
         }
         let moves =
@@ -32,38 +32,40 @@ impl ChannelState {
         if !records.iter().any(|record| moves(&record.event)) {
             return;
         }
-        let settings = &self.cell.settings();
-        let gauge = self.cell.read(|conversation| measure(conversation, settings));
+        let settings = &self.handle.settings();
+        let gauge = self.handle.read(|conversation| measure(conversation, settings));
         let mut taken = None;
         let mut keep = false;
         for record in records {
             match &record.event {
                 Event::TurnStarted { turn, messages, .. } => {
                     taken = Some(messages);
-                    let (channel, messages) = (self.cell.id.clone(), messages.clone());
+                    let (channel, messages) = (self.handle.id.clone(), messages.clone());
                     self.shared.notify(Notice::TurnStarted { channel, turn: turn.clone(), messages });
                 }
                 Event::TurnReopened { turn, messages } => {
-                    let (channel, turn, messages) = (self.cell.id.clone(), turn.clone(), messages.clone());
+                    let (channel, turn, messages) = (self.handle.id.clone(), turn.clone(), messages.clone());
                     self.shared.notify(Notice::TurnStarted { channel, turn, messages });
                 }
                 Event::TurnEnded(end) => {
                     if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
-                        self.cell.hub.end(messages, |message| answer_of(message, end, String::new(), None));
+                        self.handle
+                            .subscribers
+                            .end(messages, |message| answer_of(message, end, String::new(), None));
                     }
                     self.report_turn(end, &gauge);
-                    let unrest = self.unrest.turn(gauge.tier, record.at);
-                    self.report_unrest(unrest, &gauge);
-                    self.cell.tell_compactor(CompactorMsg::Look);
+                    let thrashing = self.thrashing.turn(gauge.tier, record.at);
+                    self.report_unrest(thrashing, &gauge);
+                    self.handle.tell_compactor(CompactorMsg::Look);
                 }
                 Event::ToolUsed(used) => self.report_tool(used),
-                Event::MemorySaved(_) => figures::memories(&self.cell, "tool", 1),
+                Event::MemorySaved(_) => figures::memories(&self.handle, "tool", 1),
                 Event::ApprovalAsked { approval } => {
-                    let (channel, approval) = (self.cell.id.clone(), approval.clone());
+                    let (channel, approval) = (self.handle.id.clone(), approval.clone());
                     self.shared.notify(Notice::ApprovalAsked { channel, approval });
                 }
                 Event::ApprovalSettled { id, outcome, .. } => {
-                    let (channel, approval) = (self.cell.id.clone(), id.clone());
+                    let (channel, approval) = (self.handle.id.clone(), id.clone());
                     self.shared.notify(Notice::ApprovalSettled { channel, approval, outcome: *outcome });
                 }
                 Event::RunStarted { run } => self.report_start(run),
@@ -71,8 +73,8 @@ impl ChannelState {
                     self.report_end(end);
                     self.told_of.remove(&end.run);
                     let usable = settings.window.usable_tokens();
-                    let unrest = self.unrest.run(end, usable, record.at);
-                    self.report_unrest(unrest, &gauge);
+                    let thrashing = self.thrashing.run(end, usable, record.at);
+                    self.report_unrest(thrashing, &gauge);
                     keep = true;
                 }
                 Event::ResultsPruned { cause, results, scanned, tokens_before, tokens_after } => {
@@ -95,7 +97,7 @@ impl ChannelState {
             return;
         }
         let from = std::mem::replace(&mut self.tier, gauge.tier);
-        let channel = self.cell.id.clone();
+        let channel = self.handle.id.clone();
         tracing::debug!(%channel, from = from.name(), to = gauge.tier.name(), "the tier changed");
         let (tokens, usage_ratio) = (gauge.tokens, gauge.usage_ratio);
         self.shared.notify(Notice::TierChanged { channel, from, to: gauge.tier, tokens, usage_ratio });
@@ -111,8 +113,8 @@ impl ChannelState {
         };
         let time = self.turn_time();
         let duration_ms = time.as_millis() as u64;
-        figures::turn(&self.cell, outcome, self.turn_times(), gauge.usage_ratio);
-        let (channel, model) = (&self.cell.id, end.model.as_deref().unwrap_or("none"));
+        figures::turn(&self.handle, outcome, self.turn_times(), gauge.usage_ratio);
+        let (channel, model) = (&self.handle.id, end.model.as_deref().unwrap_or("none"));
         if let TurnOutcome::Failed { code, message } = &end.outcome {
             figures::error("turn", code);
             tracing::debug!(%channel, turn = %end.turn, message, "what a turn failed with");
@@ -137,8 +139,8 @@ impl ChannelState {
     }
 
     fn report_tool(&self, used: &ToolUse) {
-        let (channel, outcome) = (self.cell.id.clone(), used.outcome.name());
-        let tool = figures::tool(&self.cell, &used.tool);
+        let (channel, outcome) = (self.handle.id.clone(), used.outcome.name());
+        let tool = figures::tool(&self.handle, &used.tool);
         figures::tool_call(&tool, used);
         tracing::info!(%channel, turn = %used.turn, tool, outcome, effect = used.effect.name(),
             duration_ms = used.duration_ms, bytes = used.bytes, "a call of a tool ended");
@@ -154,7 +156,7 @@ impl ChannelState {
 
     fn report_start(&mut self, run: &Run) {
         self.run_tier = Some(run.tier);
-        let (channel, trigger) = (self.cell.id.clone(), run.trigger.name());
+        let (channel, trigger) = (self.handle.id.clone(), run.trigger.name());
         let tier = run.tier.name();
         metrics::counter!("cairn_runs_started_total", "trigger" => trigger, "tier" => tier).increment(1);
         tracing::info!(%channel, run = %run.id, trigger, tier, from_seq = run.from_seq.0,
@@ -173,15 +175,15 @@ impl ChannelState {
 
     fn report_end(&mut self, end: &RunEnd) {
         let tier = self.run_tier.take().map_or("unknown", Tier::name);
-        let (channel, trigger, outcome) = (self.cell.id.clone(), end.trigger.name(), end.outcome.name());
-        figures::run(&self.cell, tier, end);
+        let (channel, trigger, outcome) = (self.handle.id.clone(), end.trigger.name(), end.outcome.name());
+        figures::run(&self.handle, tier, end);
         let made_by = end.summary.as_ref().map(|summary| summary.made_by.clone());
         tracing::debug!(%channel, run = %end.run, reason = end.reason.as_deref(), "why a run ended so");
         tracing::info!(%channel, run = %end.run, trigger, tier, outcome,
             made_by = made_by.as_deref(), messages = end.messages, memories = end.memories.len(),
             tokens_before = end.tokens_before, tokens_after = end.tokens_after, duration_ms = end.duration_ms,
             "compaction run ended");
-        self.cell.hub.end_run(end);
+        self.handle.subscribers.end_run(end);
         self.shared.notify(Notice::RunEnded {
             channel,
             run: end.run.clone(),
@@ -205,7 +207,7 @@ impl ChannelState {
         tokens_before: u64,
         tokens_after: u64,
     ) {
-        let channel = self.cell.id.clone();
+        let channel = self.handle.id.clone();
         let tokens_won = tokens_before.saturating_sub(tokens_after);
         metrics::counter!("cairn_pruned_results_total", "cause" => cause.name()).increment(results);
         metrics::counter!("cairn_pruned_tokens_total", "cause" => cause.name()).increment(tokens_won);
@@ -220,18 +222,18 @@ impl ChannelState {
         self.shared.notify(Notice::Pruned { channel, cause, results, scanned, tokens_before, tokens_after });
     }
 
-    fn report_unrest(&self, unrest: Option<Unrest>, gauge: &Gauge) {
-        let Some(unrest) = unrest else { return };
-        let kind = unrest.name();
+    fn report_unrest(&self, thrashing: Option<Thrashing>, gauge: &Gauge) {
+        let Some(thrashing) = thrashing else { return };
+        let kind = thrashing.name();
         metrics::counter!("cairn_unrest_total", "kind" => kind).increment(1);
-        tracing::warn!(channel = %self.cell.id, kind, window_tokens = gauge.tokens,
-            usage_ratio = gauge.usage_ratio, "{}", unrest.remedy());
+        tracing::warn!(channel = %self.handle.id, kind, window_tokens = gauge.tokens,
+            usage_ratio = gauge.usage_ratio, "{}", thrashing.remedy());
     }
 
     fn report_emergency(&self, messages: u64, tokens_before: u64, tokens_after: u64) {
-        let channel = self.cell.id.clone();
-        let compaction = &self.cell.settings().compaction;
-        metrics::counter!("cairn_emergencies_total", "agent" => figures::agent(&self.cell)).increment(1);
+        let channel = self.handle.id.clone();
+        let compaction = &self.handle.settings().compaction;
+        metrics::counter!("cairn_emergencies_total", "agent" => figures::agent(&self.handle)).increment(1);
         tracing::warn!(%channel, messages, tokens_before, tokens_after,
             background_threshold = compaction.background_threshold,
             aggressive_threshold = compaction.aggressive_threshold,

@@ -9,13 +9,13 @@ use super::journal::Fault;
 use crate::compactor::CompactorMsg;
 
 impl ChannelState {
-    /// A run may be due: decided anew here, in the order of the journal.
+    /// A run may be due: decided again here, in the order of the journal.
     pub(super) async fn propose(&mut self) -> Result<(), Fault> {
         if self.falling || self.draining {
             return Ok(());
         }
-        let (now, settings) = (self.shared.now(), self.cell.settings());
-        let decision = self.cell.read(|conversation| self.cell.due(conversation, &settings, now));
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let decision = self.handle.read(|conversation| self.handle.due(conversation, &settings, now));
         let events = match decision {
             Decision::Start(run) => vec![Event::RunStarted { run: *run }],
             Decision::Apply(events) => events,
@@ -26,8 +26,8 @@ impl ChannelState {
 
     /// An attempt has a result. A run that is no longer under way came too late: nothing to do.
     pub(super) async fn finish_run(&mut self, run: &RunId, draft: Draft) -> Result<(), Fault> {
-        let (now, settings) = (self.shared.now(), self.cell.settings());
-        let conversation = self.cell.snapshot();
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let conversation = self.handle.snapshot();
         let events = compaction::commit(&conversation, &settings, run, draft, now);
         drop(conversation);
         self.conclude(events).await
@@ -36,7 +36,7 @@ impl ChannelState {
     /// A chunk is finished. False: the store refused it for now.
     pub(super) async fn checkpoint(&mut self, run: &RunId, checkpoint: Checkpoint) -> Result<bool, Fault> {
         let is_wanted =
-            self.cell.read(|conversation| conversation.run.as_ref().is_some_and(|r| r.id == *run));
+            self.handle.read(|conversation| conversation.run.as_ref().is_some_and(|r| r.id == *run));
         if !is_wanted {
             return Ok(true);
         }
@@ -52,13 +52,13 @@ impl ChannelState {
         reason: &str,
         retry_after_ms: Option<u64>,
     ) -> Result<(), Fault> {
-        let (now, settings) = (self.shared.now(), self.cell.settings());
-        let current = self.cell.read(|conversation| conversation.run.clone());
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let current = self.handle.read(|conversation| conversation.run.clone());
         let failed = current.filter(|current| current.id == *run && current.attempt == attempt);
         let event = failed.map(|run| {
             let (event, next) = compaction::fail_attempt(&run, &settings, reason, retry_after_ms, now);
-            tracing::debug!(channel = %self.cell.id, run = %run.id, reason, "why an attempt failed");
-            tracing::warn!(channel = %self.cell.id, run = %run.id, attempt, ?next,
+            tracing::debug!(channel = %self.handle.id, run = %run.id, reason, "why an attempt failed");
+            tracing::warn!(channel = %self.handle.id, run = %run.id, attempt, ?next,
                 "an attempt of a compaction run failed (`cairn context` says why); the conversation is as it was");
             vec![event]
         });
@@ -72,8 +72,8 @@ impl ChannelState {
         outcome: RunOutcome,
         reason: &str,
     ) -> Result<(), Fault> {
-        let (now, settings) = (self.shared.now(), self.cell.settings());
-        let event = self.cell.read(|conversation| {
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let event = self.handle.read(|conversation| {
             conversation.run.as_ref().filter(|current| current.id == *run)?;
             compaction::give_up(conversation, &settings, outcome, reason, now)
         });
@@ -90,14 +90,14 @@ impl ChannelState {
             None => false,
         };
         if refused {
-            let cell = std::sync::Arc::clone(&self.cell);
+            let handle = std::sync::Arc::clone(&self.handle);
             let pause = self.shared.limits().store_retry_pause;
             self.shared.tasks.spawn("bring a run again", async move {
                 tokio::time::sleep(pause).await;
-                cell.tell_compactor(CompactorMsg::Resume);
+                handle.tell_compactor(CompactorMsg::Resume);
             });
         } else {
-            self.cell.tell_compactor(CompactorMsg::Look);
+            self.handle.tell_compactor(CompactorMsg::Look);
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ impl ChannelState {
         self.last_active = Instant::now();
         if std::mem::take(&mut self.falling) {
             // A run that was proposed meanwhile was not taken.
-            self.cell.tell_compactor(CompactorMsg::Look);
+            self.handle.tell_compactor(CompactorMsg::Look);
         }
     }
 
@@ -26,7 +26,7 @@ impl ChannelState {
         let quiet = self.last_active.elapsed();
         if quiet >= limit && self.may_sleep() {
             self.falling = true;
-            let (channel, who, received) = (self.cell.id.clone(), self.myself.get_id(), self.received);
+            let (channel, who, received) = (self.handle.id.clone(), self.myself.get_id(), self.received);
             self.shared.tell_router(RouterMsg::Idle { channel, who, received });
         }
         let wait = if quiet < limit { limit - quiet } else { limit };
@@ -34,14 +34,14 @@ impl ChannelState {
     }
 
     fn may_sleep(&self) -> bool {
-        if self.current.is_some() || self.unsaved.is_some() || self.cell.hub.is_awaited() {
+        if self.current.is_some() || self.unsaved.is_some() || self.handle.subscribers.is_awaited() {
             return false;
         }
-        let (now, settings) = (self.shared.now(), self.cell.settings());
-        self.cell.read(|conversation| {
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        self.handle.read(|conversation| {
             conversation.open_turn.is_none()
                 && conversation.run.is_none()
-                && matches!(self.cell.due(conversation, &settings, now), Decision::Idle)
+                && matches!(self.handle.due(conversation, &settings, now), Decision::Idle)
         })
     }
 
@@ -67,13 +67,13 @@ impl ChannelState {
     pub(super) fn abandon(&mut self) {
         self.draining = true;
         self.cancel_turn();
-        self.cell.hub.close(&failure::stopping());
+        self.handle.subscribers.close(&failure::stopping());
         self.tell_drained();
     }
 
     /// Keeps the head, in a task of its own: it is only a cache.
     pub(super) fn keep_head(&mut self) {
-        let head = Arc::new(self.cell.snapshot());
+        let head = Arc::new(self.handle.snapshot());
         if head.last_n == self.head_n {
             return;
         }

@@ -43,14 +43,14 @@ impl ChannelState {
         if self.draining || self.current.is_some() || self.unsaved.is_some() {
             return Vec::new();
         }
-        let usable_tokens = self.cell.settings().window.usable_tokens();
+        let usable_tokens = self.handle.settings().window.usable_tokens();
         let limit = self.shared.limits().unaddressed_queue;
-        self.cell.read(|conversation| {
+        self.handle.read(|conversation| {
             if conversation.open_turn.is_some() {
                 return Vec::new();
             }
             let pending: Vec<&Pending> = conversation.pending.iter().chain(extra).collect();
-            let Some(taken) = next_turn(self.cell.id.platform(), &pending, usable_tokens, limit) else {
+            let Some(taken) = next_turn(self.handle.id.platform(), &pending, usable_tokens, limit) else {
                 return Vec::new();
             };
             let (turn, messages) = (taken.turn, taken.messages);
@@ -71,7 +71,7 @@ impl ChannelState {
             if self.draining || self.current.is_some() || self.unsaved.is_some() {
                 return Ok(());
             }
-            if let Some(open) = self.cell.read(|conversation| conversation.open_turn.clone()) {
+            if let Some(open) = self.handle.read(|conversation| conversation.open_turn.clone()) {
                 self.run_turn(&open);
                 return Ok(());
             }
@@ -90,22 +90,22 @@ impl ChannelState {
         self.attempts += 1;
         let attempt = self.attempts;
         let token = self.token.child_token();
-        self.cell.hub.begin(&open.messages);
+        self.handle.subscribers.begin(&open.messages);
         let turn = TurnLink { channel: self.myself.clone(), attempt };
-        let span = span::turn(&self.cell, &open.id);
+        let span = span::turn(&self.handle, &open.id);
         let show = span.in_scope(|| {
             let token = self.token.child_token();
-            Show::begin(&self.shared, &self.cell, &turn, open, token).map(Arc::new)
+            Show::begin(&self.shared, &self.handle, &turn, open, token).map(Arc::new)
         });
         let times = Arc::<Times>::default();
         let args = TurnArgs {
             shared: Arc::clone(&self.shared),
-            cell: Arc::clone(&self.cell),
+            handle: Arc::clone(&self.handle),
             turn,
             show: show.clone(),
             times: Arc::clone(&times),
         };
-        let authors = self.cell.read(|conversation| authors_of(conversation, open));
+        let authors = self.handle.read(|conversation| authors_of(conversation, open));
         self.current =
             Some(Current { attempt, token: token.clone(), started: Instant::now(), times, authors, show });
         let channel = self.myself.clone();
@@ -140,7 +140,7 @@ impl ChannelState {
         if !self.is_current(attempt) {
             return Ok(Err(StoreError::Closed));
         }
-        self.cell.read(|conversation| stamp(conversation, &mut events));
+        self.handle.read(|conversation| stamp(conversation, &mut events));
         self.commit(events).await
     }
 
@@ -154,16 +154,16 @@ impl ChannelState {
         if !self.is_current(attempt) {
             return Ok(Err(StoreError::Closed));
         }
-        let conversation = self.cell.snapshot();
+        let conversation = self.handle.snapshot();
         let cause = match cause {
             Cause::Tier => MakeRoom::Tier,
             Cause::Overflow => MakeRoom::Overflow,
         };
-        let events = self.cell.engine.compact(&conversation, settings, cause, self.shared.now());
+        let events = self.handle.engine.compact(&conversation, settings, cause, self.shared.now());
         drop(conversation);
         let relieved = !events.is_empty();
         let result = self.commit(events).await?.map(|()| relieved);
-        self.cell.tell_compactor(CompactorMsg::Look);
+        self.handle.tell_compactor(CompactorMsg::Look);
         Ok(result)
     }
 
@@ -177,9 +177,9 @@ impl ChannelState {
             Ended::Done(Run { result: Err(failure), shown }) => self.failed(failure, shown),
             Ended::Panicked(message) => {
                 let turn = self
-                    .cell
+                    .handle
                     .read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
-                tracing::error!(channel = %self.cell.id, turn = turn.as_ref().map(tracing::field::display),
+                tracing::error!(channel = %self.handle.id, turn = turn.as_ref().map(tracing::field::display),
                     "a turn panicked; please report it");
                 let shown = self.unshow().await;
                 self.failed(failure::panicked(&message), shown)
@@ -201,7 +201,7 @@ impl ChannelState {
 
     /// Journals the end of the open turn, tells who waits, and goes on. What the store refuses is tried again.
     pub(super) async fn close(&mut self, closing: Closing) -> Result<Result<(), StoreError>, Fault> {
-        let prints = self.cell.read(|conversation| prints_of(conversation, &closing.messages));
+        let prints = self.handle.read(|conversation| prints_of(conversation, &closing.messages));
         if let Err(error) = self.commit(closing.events.clone()).await? {
             self.unsaved = Some(closing);
             self.try_later();
@@ -209,7 +209,7 @@ impl ChannelState {
         }
         self.current = None;
         self.remember(prints, &closing.end);
-        self.cell.hub.end(&closing.messages, |message| match &closing.answer {
+        self.handle.subscribers.end(&closing.messages, |message| match &closing.answer {
             Ok(reply) => answer_of(message, &closing.end, reply.clone(), closing.notice.clone()),
             Err(failure) => failed(failure),
         });
@@ -251,7 +251,7 @@ impl ChannelState {
         self.current.as_ref().map(|current| current.authors.as_slice()).unwrap_or_default()
     }
 
-    /// The turn under way has nothing to do before the house stops.
+    /// The turn under way has nothing to do before the runtime stops.
     pub(super) fn yield_turn(&mut self, attempt: u64) {
         if self.draining && self.is_current(attempt) {
             self.cancel_turn();

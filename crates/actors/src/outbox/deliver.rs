@@ -1,7 +1,7 @@
 //! One delivery, part by part: attempt in the journal, send, receipt in the journal.
 //!
 //! Between an attempt and its receipt nobody knows whether the part is there. It is repeated then where the platform
-//! guards against doubles, for as long as it does; otherwise the delivery is set aside as unknown.
+//! guards against doubles, for as long as it does; otherwise the delivery is quarantined as unknown.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::{Owed, Pace, Paced};
 use crate::channel::ChannelMsg;
 use crate::figures;
-use crate::house::HouseError;
+use crate::runtime::RuntimeError;
 use crate::shared::{Create, Shared};
 use crate::show::Typing;
 
@@ -24,7 +24,7 @@ use crate::show::Typing;
 pub(crate) enum Left {
     /// It is settled, or nothing that can be sent now.
     Nothing,
-    /// The house stops: the rest stays owed.
+    /// The runtime stops: the rest stays owed.
     Rest,
 }
 
@@ -217,7 +217,7 @@ impl Delivery {
         })
     }
 
-    /// Begins nothing new when the house has no time left for it; what is there is noted first.
+    /// Begins nothing new when the runtime has no time left for it; what is there is noted first.
     async fn check_time(&self, carried: &mut Vec<Event>) -> Result<(), Left> {
         let over = self.shared.stop_by.borrow().is_some_and(|by| by <= Instant::now());
         if !over {
@@ -277,15 +277,15 @@ impl Delivery {
                 Ok(Ok(true)) => return Ok(()),
                 // Settled, or given up meanwhile.
                 Ok(Ok(false)) => return Err(Left::Nothing),
-                Ok(Err(HouseError::NoSuchChannel(_) | HouseError::UnknownAgent(_))) => {
+                Ok(Err(RuntimeError::NoSuchChannel(_) | RuntimeError::UnknownAgent(_))) => {
                     return Err(Left::Nothing);
                 }
-                Ok(Err(HouseError::Stopping)) => return Err(Left::Rest),
+                Ok(Err(RuntimeError::Stopping)) => return Err(Left::Rest),
                 Ok(Err(error)) | Err(error) => error,
             };
             tracing::warn!(%channel, delivery = %id, %error, "a delivery is not journalled yet; trying again");
             let asked =
-                matches!(error, HouseError::Store(StoreError::DiskFull { .. } | StoreError::Io { .. }))
+                matches!(error, RuntimeError::Store(StoreError::DiskFull { .. } | StoreError::Io { .. }))
                     .then_some(self.shared.limits().store_retry_pause);
             if pace.wait(&self.shared, asked).await == Paced::Stopping {
                 return Err(Left::Rest);

@@ -50,7 +50,7 @@ pub(crate) enum OutboxMsg {
     Ping {
         reply: oneshot::Sender<()>,
     },
-    /// The house stops: answer when nothing is on its way any more.
+    /// The runtime stops: answer when nothing is on its way any more.
     Drain {
         done: oneshot::Sender<()>,
     },
@@ -143,7 +143,7 @@ async fn find_owed(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>) {
         }
     };
     items.retain(|item| item.state == DeliveryState::Owed);
-    // An outbox that is gone finds it anew when it is back.
+    // An outbox that is gone finds it again when it is back.
     let _ = outbox.send_message(OutboxMsg::Found(items));
 }
 

@@ -1,4 +1,4 @@
-//! Pauses between attempts at the same thing: growing, with jitter, and cut short when the house stops.
+//! Pauses between attempts at the same thing: growing, with jitter, and cut short when the runtime stops.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const ASKED_MAX: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paced {
     Again,
-    /// The house stops before it would be due.
+    /// The runtime stops before it would be due.
     Stopping,
 }
 

@@ -14,11 +14,11 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, Supervi
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::cell::Cell;
 use crate::channel::{Channel, ChannelArgs, ChannelMsg};
 use crate::compactor::CompactorMsg;
 use crate::failure;
-use crate::house::HouseError;
+use crate::handle::ChannelHandle;
+use crate::runtime::RuntimeError;
 use crate::shared::{Create, Phase, Shared};
 use crate::supervisor::Crashes;
 use crate::tasks::Ended;
@@ -127,7 +127,7 @@ impl Actor for Router {
         myself: ActorRef<RouterMsg>,
         state: &mut RouterState,
     ) -> Result<(), ActorProcessingErr> {
-        let awake: Vec<ChannelId> = state.shared.cells.read().keys().cloned().collect();
+        let awake: Vec<ChannelId> = state.shared.handles.read().keys().cloned().collect();
         for channel in awake {
             state.wake_unfinished(&myself, channel);
         }
@@ -205,10 +205,10 @@ impl RouterState {
         // Receipts are journalled to the last.
         let is_receipt = matches!(message, ChannelMsg::Post { .. });
         if self.shared.phase() == Phase::Stopping && !is_receipt {
-            return message.refuse(HouseError::Stopping);
+            return message.refuse(RuntimeError::Stopping);
         }
         if self.shared.agent(&channel.agent()).is_none() {
-            return message.refuse(HouseError::UnknownAgent(channel.agent()));
+            return message.refuse(RuntimeError::UnknownAgent(channel.agent()));
         }
         let back = match self.slots.get_mut(&channel) {
             Some(Slot::Waking(waking)) => return waking.queue.push((create, message)),
@@ -267,9 +267,9 @@ impl RouterState {
         let (wanted, router) = (channel.clone(), myself.clone());
         let work = async move {
             tokio::time::sleep(pause).await;
-            if let Some(cell) = shared.cell(&wanted) {
+            if let Some(handle) = shared.handle(&wanted) {
                 // An actor that was killed may have left an append under way.
-                drop(cell.writing().await);
+                drop(handle.writing().await);
             }
             let _permit = permits.acquire().await;
             shared.deps.archive.restore(&wanted).await
@@ -283,7 +283,7 @@ impl RouterState {
                 }
                 Ended::Cancelled => Err(StoreError::Closed),
             };
-            // A router that is gone reads it anew when it is back.
+            // A router that is gone reads it again when it is back.
             let _ = router.send_message(RouterMsg::Woken { channel, restored });
         });
     }
@@ -303,7 +303,7 @@ impl RouterState {
             None => return,
         };
         if self.shared.phase() == Phase::Stopping {
-            return refuse_all(waking.queue, &HouseError::Stopping);
+            return refuse_all(waking.queue, &RuntimeError::Stopping);
         }
         match restored {
             Ok(Some(conversation)) => self.start(myself, *conversation, waking).await,
@@ -311,15 +311,15 @@ impl RouterState {
                 self.start(myself, Conversation::new(channel), waking).await;
             }
             Ok(None) => {
-                if let Some(cell) = self.shared.cells.write().remove(&channel) {
-                    cell.dispose();
-                    cell.hub.close(&failure::lost());
+                if let Some(handle) = self.shared.handles.write().remove(&channel) {
+                    handle.dispose();
+                    handle.subscribers.close(&failure::lost());
                 }
-                refuse_all(waking.queue, &HouseError::NoSuchChannel(channel));
+                refuse_all(waking.queue, &RuntimeError::NoSuchChannel(channel));
             }
             Err(error) => {
                 tracing::error!(%channel, %error, "cannot read the channel from the store");
-                self.put_off(myself, channel, waking, HouseError::Store(error));
+                self.put_off(myself, channel, waking, RuntimeError::Store(error));
             }
         }
     }
@@ -327,19 +327,19 @@ impl RouterState {
     async fn start(&mut self, myself: &ActorRef<RouterMsg>, conversation: Conversation, waking: Waking) {
         let channel = conversation.channel.clone();
         let Some(agent) = self.shared.agent(&channel.agent()) else {
-            return refuse_all(waking.queue, &HouseError::UnknownAgent(channel.agent()));
+            return refuse_all(waking.queue, &RuntimeError::UnknownAgent(channel.agent()));
         };
-        let cell = match self.shared.cell(&channel) {
-            Some(cell) => {
-                cell.replace(conversation);
-                cell
+        let handle = match self.shared.handle(&channel) {
+            Some(handle) => {
+                handle.replace(conversation);
+                handle
             }
-            None => Arc::new(Cell::new(agent, conversation)),
+            None => Arc::new(ChannelHandle::new(agent, conversation)),
         };
         let token = self.shared.tasks.token();
         let args = ChannelArgs {
             shared: Arc::clone(&self.shared),
-            cell: Arc::clone(&cell),
+            handle: Arc::clone(&handle),
             interrupted: waking.interrupted,
             token: token.clone(),
         };
@@ -347,11 +347,11 @@ impl RouterState {
             Ok((actor, _)) => actor,
             Err(error) => {
                 tracing::error!(%channel, %error, "cannot start the channel's actor");
-                let error = HouseError::Spawn { actor: "channel", message: error.to_string() };
+                let error = RuntimeError::Spawn { actor: "channel", message: error.to_string() };
                 return self.put_off(myself, channel, waking, error);
             }
         };
-        self.shared.cells.write().insert(channel.clone(), cell);
+        self.shared.handles.write().insert(channel.clone(), handle);
         self.who.insert(actor.get_id(), (channel.clone(), Part::Channel));
         let mut awake = Awake {
             channel: actor,
@@ -392,16 +392,16 @@ impl RouterState {
             compactor.stop(Some("idle".to_owned()));
         }
         self.slots.remove(channel);
-        let cell = self.shared.cells.write().remove(channel);
-        if let Some(cell) = cell {
-            cell.dispose();
+        let handle = self.shared.handles.write().remove(channel);
+        if let Some(handle) = handle {
+            handle.dispose();
         }
         metrics::gauge!("cairn_channels_awake").set(self.slots.len() as f64);
         tracing::debug!(%channel, "channel falls asleep");
     }
 }
 
-fn refuse_all(queue: Vec<(Create, ChannelMsg)>, error: &HouseError) {
+fn refuse_all(queue: Vec<(Create, ChannelMsg)>, error: &RuntimeError) {
     for (_, message) in queue {
         message.refuse(error.clone());
     }

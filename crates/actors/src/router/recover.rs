@@ -7,7 +7,7 @@ use ractor::{Actor as _, ActorId, ActorRef};
 
 use super::{Part, RouterMsg, RouterState, Slot, Waking, refuse_all};
 use crate::compactor::{Compactor, CompactorArgs};
-use crate::house::HouseError;
+use crate::runtime::RuntimeError;
 use crate::shared::Phase;
 
 impl RouterState {
@@ -17,7 +17,7 @@ impl RouterState {
         myself: &ActorRef<RouterMsg>,
         channel: ChannelId,
         mut waking: Waking,
-        error: HouseError,
+        error: RuntimeError,
     ) {
         refuse_all(std::mem::take(&mut waking.queue), &error);
         if waking.must {
@@ -29,8 +29,8 @@ impl RouterState {
     /// Starts the compactor of a channel that is awake and has none.
     pub(super) async fn start_compactor(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId) {
         let Some(Slot::Awake(awake)) = self.slots.get_mut(channel) else { return };
-        let Some(cell) = self.shared.cell(channel).filter(|_| awake.compactor.is_none()) else { return };
-        let args = CompactorArgs { shared: Arc::clone(&self.shared), cell };
+        let Some(handle) = self.shared.handle(channel).filter(|_| awake.compactor.is_none()) else { return };
+        let args = CompactorArgs { shared: Arc::clone(&self.shared), handle };
         match Compactor::spawn_linked(None, Compactor, args, myself.get_cell()).await {
             Ok((compactor, _)) => {
                 self.who.insert(compactor.get_id(), (channel.clone(), Part::Compactor));

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::{Stop, TurnLink};
-use crate::cell::Cell;
+use crate::handle::ChannelHandle;
 use crate::outbox::Pace;
 use crate::shared::Shared;
 
@@ -28,7 +28,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Drafter {
     shared: Arc<Shared>,
-    cell: Arc<Cell>,
+    handle: Arc<ChannelHandle>,
     turn: TurnLink,
     platform: Arc<dyn Platform>,
     every: Duration,
@@ -51,7 +51,7 @@ impl Drafter {
     /// For the open turn, from where a restart found it. `None`: the platform shows no drafts.
     pub(super) fn new(
         shared: &Arc<Shared>,
-        cell: &Arc<Cell>,
+        handle: &Arc<ChannelHandle>,
         turn: &TurnLink,
         open: &OpenTurn,
         platform: Arc<dyn Platform>,
@@ -60,11 +60,11 @@ impl Drafter {
         let draft = open.draft.clone();
         Some(Self {
             shared: Arc::clone(shared),
-            cell: Arc::clone(cell),
+            handle: Arc::clone(handle),
             turn: turn.clone(),
             platform,
             every,
-            id: OutboxId::from(format!("{}:{}:draft", cell.id, open.id)),
+            id: OutboxId::from(format!("{}:{}:draft", handle.id, open.id)),
             open: open.clone(),
             intended: draft.is_some(),
             message: draft.as_ref().and_then(|draft| draft.message.clone()),
@@ -76,7 +76,7 @@ impl Drafter {
 
     /// Shows drafts until it is told to stop. Gives back what is not journalled yet.
     pub(super) async fn run(mut self, stop: Stop) -> Vec<Event> {
-        let mut changes = self.cell.hub.changes();
+        let mut changes = self.handle.subscribers.changes();
         let mut due = None;
         loop {
             if self.part().is_some_and(|words| words != self.shown) {
@@ -109,7 +109,7 @@ impl Drafter {
 
     /// The words to show now: the first message's worth; none while there are none.
     fn part(&self) -> Option<String> {
-        let words = self.cell.hub.so_far();
+        let words = self.handle.subscribers.so_far();
         self.platform.split(&words).into_iter().next()
     }
 
@@ -119,7 +119,7 @@ impl Drafter {
         match self.message.clone() {
             Some(message) => (self.edit(message, words).await, Vec::new()),
             // Nothing overtakes what is owed from before.
-            None if self.cell.read(|conversation| !conversation.owed.is_empty()) => {
+            None if self.handle.read(|conversation| !conversation.owed.is_empty()) => {
                 (Next::At(Instant::now() + self.every), Vec::new())
             }
             None => self.first(words, stop).await,
@@ -127,7 +127,7 @@ impl Drafter {
     }
 
     async fn edit(&mut self, message: MessageId, words: String) -> Next {
-        let request = self.platform.edit(self.cell.id.clone(), message, words.clone());
+        let request = self.platform.edit(self.handle.id.clone(), message, words.clone());
         let result = tokio::time::timeout(REQUEST_LIMIT, request).await;
         match result.unwrap_or_else(|_| Err(SendError::Unknown("no answer in time".to_owned()))) {
             Ok(()) => {
@@ -135,7 +135,7 @@ impl Drafter {
                 Next::At(Instant::now() + self.every)
             }
             Err(SendError::Refused(reason)) => {
-                tracing::debug!(channel = %self.cell.id, reason, "no more drafts are shown");
+                tracing::debug!(channel = %self.handle.id, reason, "no more drafts are shown");
                 Next::Never
             }
             Err(SendError::Later { after, .. }) => self.later(after),
@@ -173,7 +173,7 @@ impl Drafter {
                 (Next::At(Instant::now() + self.every), Some(sent))
             }
             Err(SendError::Unknown(_)) => {
-                tracing::warn!(channel = %self.cell.id, "nobody knows whether a draft was sent");
+                tracing::warn!(channel = %self.handle.id, "nobody knows whether a draft was sent");
                 self.unsure = Some(since);
                 let next = if self.may_repeat(since) { self.later(None) } else { Next::Never };
                 (next, None)
@@ -182,7 +182,7 @@ impl Drafter {
                 (self.later(after), was_sure.then(|| self.put_off(&reason)))
             }
             Err(SendError::Refused(reason)) => {
-                tracing::debug!(channel = %self.cell.id, reason, "no drafts are shown");
+                tracing::debug!(channel = %self.handle.id, reason, "no drafts are shown");
                 (Next::Never, was_sure.then(|| self.put_off(&reason)))
             }
         };
@@ -216,7 +216,7 @@ impl Drafter {
         let part = SendPart {
             delivery: self.id.clone(),
             part: 0,
-            channel: self.cell.id.clone(),
+            channel: self.handle.id.clone(),
             reply_to: self.open.reply_to.clone(),
             words,
             approval: None,
@@ -258,7 +258,7 @@ impl Drafter {
                 }
                 Err(SendError::Refused(_)) => break,
                 Err(SendError::Later { .. } | SendError::Unknown(_)) => {
-                    tracing::debug!(channel = %self.cell.id, %since, "the fate of a draft is not known yet");
+                    tracing::debug!(channel = %self.handle.id, %since, "the fate of a draft is not known yet");
                     tokio::time::sleep(LAST_PAUSE).await;
                 }
             }

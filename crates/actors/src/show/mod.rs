@@ -14,8 +14,8 @@ use ractor::ActorRef;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::cell::Cell;
 use crate::channel::ChannelMsg;
+use crate::handle::ChannelHandle;
 use crate::shared::Shared;
 use crate::tasks::Ended;
 use draft::Drafter;
@@ -82,23 +82,23 @@ impl Show {
     /// Shows typing from now on, and drafts where the platform shows them. `None`: the channel is no chat.
     pub(crate) fn begin(
         shared: &Arc<Shared>,
-        cell: &Arc<Cell>,
+        handle: &Arc<ChannelHandle>,
         turn: &TurnLink,
         open: &OpenTurn,
         token: CancellationToken,
     ) -> Option<Self> {
-        let platform = shared.platform(&cell.id)?;
+        let platform = shared.platform(&handle.id)?;
         // While a repeated send makes no double, the fate of a draft can still be learnt.
         let guarded = platform.traits().repeat_within.and_then(|within| Duration::try_from(within).ok());
         let finish_limit = guarded.unwrap_or_default().max(FINISH_LIMIT);
-        let typing = Typing::begin(shared, Arc::clone(&platform), cell.id.clone());
-        let drafter = Drafter::new(shared, cell, turn, open, platform);
+        let typing = Typing::begin(shared, Arc::clone(&platform), handle.id.clone());
+        let drafter = Drafter::new(shared, handle, turn, open, platform);
         let draft = drafter.map(|drafter| {
             let stop = Stop::default();
             let (told, ended) = oneshot::channel();
             let work = drafter.run(stop.clone());
             let cancel = token.clone().drop_guard();
-            let channel = cell.id.clone();
+            let channel = handle.id.clone();
             shared.tasks.watch(token, work, move |ended| match ended {
                 Ended::Done(events) => drop(told.send(events)),
                 Ended::Panicked(_) => {

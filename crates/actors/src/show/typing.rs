@@ -39,7 +39,7 @@ pub(crate) struct Typing {
 }
 
 impl Typing {
-    /// Shows it at once, and anew as often as the platform needs it.
+    /// Shows it at once, and again as often as the platform needs it.
     pub(crate) fn begin(shared: &Shared, platform: Arc<dyn Platform>, channel: ChannelId) -> Self {
         let (wanted, changes) = watch::channel(Wanted { mode: Mode::On, until: None });
         let busy = Arc::new(Mutex::new(()));

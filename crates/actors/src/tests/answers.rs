@@ -55,7 +55,7 @@ async fn a_repeated_id_joins_its_turn_or_gets_the_stored_answer() {
     assert_eq!(reply(first).await, "re: hello");
     assert_eq!(reply(joined).await, "re: hello");
     assert_eq!(live.ask("a", "hello").await, "re: hello");
-    live.house.shutdown(Duration::ZERO).await;
+    live.runtime.shutdown(Duration::ZERO).await;
     let again = world.over(world.store.after_kill());
     let live = again.start().await;
     assert_eq!(live.ask("a", "hello").await, "re: hello");
@@ -182,7 +182,7 @@ async fn a_panicking_turn_fails_and_the_conversation_goes_on() {
     world.model.plan(Kind::Reply, Plan::Panics);
     assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
     assert_eq!(live.ask("b", "still there").await, "re: still there");
-    assert_eq!(live.house.health().restarts, 0);
+    assert_eq!(live.runtime.health().restarts, 0);
 }
 
 #[tokio::test(start_paused = true)]

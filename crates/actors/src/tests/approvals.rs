@@ -67,17 +67,17 @@ async fn two_calls_are_asked_for_at_once_and_each_gets_its_own_answer() {
         }
     }
     assert!(tool.0.lock().is_empty());
-    let channel = live.house.approvals()[0].0.clone();
-    let only = live.house.decide(Which::OnlyOf(channel), true, Approver::Socket).await;
+    let channel = live.runtime.approvals()[0].0.clone();
+    let only = live.runtime.decide(Which::OnlyOf(channel), true, Approver::Socket).await;
     assert!(matches!(only, Err(Undecided::Several(ids)) if ids.len() == 2));
     let stranger = Approver::Person("telegram/8".to_owned());
-    let refused = live.house.decide(Which::Id(asked[0].id.clone()), true, stranger).await;
+    let refused = live.runtime.decide(Which::Id(asked[0].id.clone()), true, stranger).await;
     assert_eq!(refused, Err(Undecided::NotAllowed));
-    let no = live.house.decide(Which::Id(asked[0].id.clone()), false, Approver::Socket).await.unwrap();
+    let no = live.runtime.decide(Which::Id(asked[0].id.clone()), false, Approver::Socket).await.unwrap();
     assert_eq!(no.outcome, ApprovalOutcome::Denied);
-    let yes = live.house.decide(Which::Id(asked[1].id.clone()), true, Approver::Socket).await.unwrap();
+    let yes = live.runtime.decide(Which::Id(asked[1].id.clone()), true, Approver::Socket).await.unwrap();
     assert_eq!(yes.approval.arguments, json!({ "n": 2 }));
-    let twice = live.house.decide(Which::Id(asked[1].id.clone()), true, Approver::Socket).await;
+    let twice = live.runtime.decide(Which::Id(asked[1].id.clone()), true, Approver::Socket).await;
     assert_eq!(twice, Err(Undecided::Nothing));
     progress.collect::<Vec<_>>().await;
     assert_eq!(*tool.0.lock(), [json!({ "n": 2 })]);
@@ -95,7 +95,7 @@ async fn without_an_answer_nothing_is_done_and_the_turn_goes_on() {
     assert!(matches!(progress.last(), Some(Progress::Ended(_))));
     assert!(tool.0.lock().is_empty());
     assert_eq!(outcomes(&world), [ToolOutcome::Expired]);
-    assert!(live.house.approvals().is_empty());
+    assert!(live.runtime.approvals().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,12 +105,12 @@ async fn a_crash_makes_a_request_void_and_the_call_is_not_made_after_it() {
     world.model.plan(Kind::Reply, Plan::Calls(vec![("change", json!({}))]));
     let mut progress = live.say("a", "do it").await.progress;
     while !matches!(progress.next().await, Some(Progress::Approval(_))) {}
-    let id = live.house.approvals()[0].1.id.clone();
+    let id = live.runtime.approvals()[0].1.id.clone();
     let again = world.killed();
     drop(live);
     let live = again.start().await;
     again.store.until(1, is_turn_ended).await;
-    assert_eq!(live.house.decide(Which::Id(id), true, Approver::Socket).await, Err(Undecided::Nothing));
+    assert_eq!(live.runtime.decide(Which::Id(id), true, Approver::Socket).await, Err(Undecided::Nothing));
     assert!(tool.0.lock().is_empty());
     assert_eq!(outcomes(&again), [ToolOutcome::Stopped]);
 }

@@ -133,7 +133,7 @@ async fn an_artifact_is_its_channels_own_and_outlives_a_new_conversation() {
         let told = world.store.history(&other).iter().rfind(|entry| entry.role == Role::Tool).unwrap().text();
         assert_eq!(told, format!("error: there is no artifact `{id}` in this channel; it has none"));
     }
-    live.house.new_generation(&local()).await.unwrap();
+    live.runtime.new_generation(&local()).await.unwrap();
     let page = result_of(&world, &live, "artifact_read", json!({ "id": "a1", "count": 1 })).await;
     assert!(page.text().contains("line 1 of"), "{page:?}");
     let again = result_of(&world, &live, "flood", json!({ "lines": 2_000 })).await;

@@ -58,8 +58,8 @@ fn n(model: &FakeModel) -> usize {
 }
 
 fn states(live: &Live) -> Vec<ModelState> {
-    let agent = live.house.agent(&"main".into()).unwrap();
-    live.house.models(&agent).into_iter().map(|model| model.state).collect()
+    let agent = live.runtime.agent(&"main".into()).unwrap();
+    live.runtime.models(&agent).into_iter().map(|model| model.state).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +93,7 @@ async fn the_next_model_answers_at_once() {
         let cooling = [ModelState::Cooling, ModelState::Answers];
         let well = [ModelState::Answers, ModelState::Ready];
         assert_eq!(states(&live), if code == "bad_request" { well } else { cooling }, "{code}");
-        live.house.shutdown(Duration::ZERO).await;
+        live.runtime.shutdown(Duration::ZERO).await;
     }
 }
 
@@ -105,7 +105,7 @@ async fn the_first_model_comes_back_when_its_cool_down_is_over() {
     live.ask("a", "one").await;
     tokio::time::sleep(Duration::from_secs(29)).await;
     live.ask("b", "two").await;
-    assert_eq!((n(&world.model), n(second(&world))), (1, 2), "it was let alone");
+    assert_eq!((n(&world.model), n(second(&world))), (1, 2), "it was skipped");
     tokio::time::sleep(Duration::from_secs(2)).await;
     live.ask("c", "three").await;
     assert_eq!((n(&world.model), n(second(&world))), (2, 2));
@@ -130,16 +130,16 @@ async fn what_one_conversation_finds_out_all_know() {
     live.ask("a", "hello").await;
     assert_eq!(reply(live.submit(message(&group(), "b", "hi")).await.unwrap()).await, "re: hi");
     assert_eq!((n(&world.model), n(second(&world))), (1, 2));
-    assert!(chosen(&world)[1].1.contains("let alone until"), "{:?}", chosen(&world));
+    assert!(chosen(&world)[1].1.contains("skipped until"), "{:?}", chosen(&world));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_failed_is_well_again_when_it_has_answered_and_not_when_it_was_let_alone_for_long_enough()
- {
+async fn a_model_that_failed_is_well_again_when_it_has_answered_and_not_when_it_was_skipped_for_long_enough()
+{
     let world = World::new();
     let live = world.start().await;
-    let agent = live.house.agent(&"main".into()).unwrap();
-    let is_well = || live.house.models(&agent).iter().map(|model| model.is_well).collect::<Vec<_>>();
+    let agent = live.runtime.agent(&"main".into()).unwrap();
+    let is_well = || live.runtime.models(&agent).iter().map(|model| model.is_well).collect::<Vec<_>>();
     assert_eq!(is_well(), [true]);
     world.model.plan(Kind::Reply, broken(ModelError::BadRequest("what?".to_owned())));
     live.say("a", "hello").await.progress.collect::<Vec<_>>().await;
@@ -294,7 +294,7 @@ async fn a_window_that_the_server_names_is_learnt_and_kept() {
     assert_eq!(live.ask("last", "still there?").await, "re: still there?");
     let world = world.killed();
     let live = world.start().await;
-    let settings = live.house.agent(&"main".into()).unwrap().settings(&world.conversation());
+    let settings = live.runtime.agent(&"main".into()).unwrap().settings(&world.conversation());
     assert_eq!((settings.window.window_tokens, settings.window.source), (1_600, WindowSource::Learnt));
     for n in 20..40 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
@@ -329,7 +329,7 @@ async fn a_window_that_no_refusal_names_is_learnt_at_the_second_call_and_raised_
     let first = *learnt(&world).last().unwrap();
     assert!(first < WINDOW, "{first}");
     let window = |world: &World, live: &Live| {
-        let settings = live.house.agent(&"main".into()).unwrap().settings(&world.conversation());
+        let settings = live.runtime.agent(&"main".into()).unwrap().settings(&world.conversation());
         (settings.window.window_tokens, settings.window.source)
     };
     assert_eq!(window(&world, &live), (first, WindowSource::Learnt));

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::common::model::{Kind, words};
 use super::common::*;
-use crate::HouseError;
+use crate::RuntimeError;
 
 fn ann() -> Author {
     Author { id: "local/ann".to_owned(), name: "Ann".to_owned() }
@@ -40,7 +40,7 @@ async fn an_edit_of_a_pending_message_changes_what_is_answered() {
     let gate = world.model.hold(Kind::Reply);
     let _open = live.submit(message(&group(), "a", "first")).await.unwrap();
     let pending = live.submit(message(&group(), "b", "meet at noon")).await.unwrap();
-    live.house.amend(edit("b", "meet at nine", true)).await.unwrap();
+    live.runtime.amend(edit("b", "meet at nine", true)).await.unwrap();
     gate.add_permits(10);
     assert_eq!(reply(pending).await, "re: meet at nine");
     assert!(!last_request(&world).contains("noon"));
@@ -51,8 +51,8 @@ async fn an_edit_of_an_answered_message_is_a_correction_that_causes_no_turn() {
     let world = World::new();
     let live = world.start().await;
     ask(&live, "a", "meet at noon").await;
-    live.house.amend(edit("a", "meet at nine", true)).await.unwrap();
-    live.house.amend(edit("a", "meet at nine", true)).await.unwrap();
+    live.runtime.amend(edit("a", "meet at nine", true)).await.unwrap();
+    live.runtime.amend(edit("a", "meet at nine", true)).await.unwrap();
     settle().await;
     assert_eq!(world.model.requests(Kind::Reply).len(), 1);
     ask(&live, "b", "when?").await;
@@ -81,7 +81,7 @@ async fn an_edit_that_addresses_the_bot_is_answered() {
     let _pending = live.submit(aside).await.unwrap();
     settle().await;
     assert!(world.model.requests(Kind::Reply).is_empty());
-    live.house.amend(edit("a", "bot, what time is it", true)).await.unwrap();
+    live.runtime.amend(edit("a", "bot, what time is it", true)).await.unwrap();
     world.store.until(1, is_turn_ended).await;
     assert_eq!(world.model.requests(Kind::Reply).len(), 1);
 }
@@ -93,16 +93,16 @@ async fn a_deleted_message_is_not_answered_and_a_change_of_nothing_makes_nothing
     let gate = world.model.hold(Kind::Reply);
     let _open = live.submit(message(&group(), "a", "first")).await.unwrap();
     let _pending = live.submit(message(&group(), "b", "forget this")).await.unwrap();
-    live.house.amend(change(&group(), "b", Change::Deleted)).await.unwrap();
+    live.runtime.amend(change(&group(), "b", Change::Deleted)).await.unwrap();
     gate.add_permits(10);
     settle().await;
     ask(&live, "c", "next").await;
     assert!(!last_request(&world).contains("forget this"));
     let unknown: ChannelId = "main/net/never".parse().unwrap();
-    live.house.amend(change(&unknown, "x", Change::Deleted)).await.unwrap();
-    assert!(live.house.conversation(&unknown).await.unwrap().is_none());
+    live.runtime.amend(change(&unknown, "x", Change::Deleted)).await.unwrap();
+    assert!(live.runtime.conversation(&unknown).await.unwrap().is_none());
     let n_records = world.store.records().len();
-    live.house.amend(change(&group(), "never", Change::Deleted)).await.unwrap();
+    live.runtime.amend(change(&group(), "never", Change::Deleted)).await.unwrap();
     assert_eq!(world.store.records().len(), n_records);
 }
 
@@ -112,15 +112,15 @@ async fn the_last_turn_is_taken_back() {
     let live = world.start().await;
     ask(&live, "a", "keep me").await;
     ask(&live, "b", "take me back").await;
-    live.house.undo(&group()).await.unwrap();
+    live.runtime.undo(&group()).await.unwrap();
     ask(&live, "c", "next").await;
     let request = last_request(&world);
     assert!(request.contains("keep me") && !request.contains("take me back"), "{request}");
     for _ in 0..2 {
-        live.house.undo(&group()).await.unwrap();
+        live.runtime.undo(&group()).await.unwrap();
     }
-    let nothing = live.house.undo(&group()).await;
-    assert!(matches!(nothing, Err(HouseError::NothingToUndo(_))), "{nothing:?}");
+    let nothing = live.runtime.undo(&group()).await;
+    assert!(matches!(nothing, Err(RuntimeError::NothingToUndo(_))), "{nothing:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn an_open_turn_is_stopped_and_taken_back_before_the_next_begins() {
     let open = live.submit(message(&group(), "a", "endless")).await.unwrap();
     world.model.until(1, Kind::Reply).await;
     let pending = live.submit(message(&group(), "b", "next")).await.unwrap();
-    live.house.undo(&group()).await.unwrap();
+    live.runtime.undo(&group()).await.unwrap();
     assert_eq!(failure_code(open).await, "stopped");
     gate.add_permits(10);
     assert_eq!(reply(pending).await, "re: next");
@@ -143,8 +143,8 @@ async fn a_command_is_claimed_once_also_over_a_restart() {
     let world = World::new();
     let live = world.start().await;
     let claim = |live: &Live| {
-        let house = live.house.clone();
-        async move { house.claim(group(), MessageId::from("c1"), Command::Help, ann()).await }
+        let runtime = live.runtime.clone();
+        async move { runtime.claim(group(), MessageId::from("c1"), Command::Help, ann()).await }
     };
     assert_eq!(claim(&live).await, Ok(true));
     assert_eq!(claim(&live).await, Ok(false));

@@ -1,6 +1,6 @@
 //! What people ask of a channel.
 
-use crate::{HouseError, Notice};
+use crate::{Notice, RuntimeError};
 use cairn_core::event::RunOutcome;
 use cairn_core::ids::Generation;
 use cairn_core::model::ModelError;
@@ -16,13 +16,13 @@ async fn a_compaction_that_is_asked_for_attends_to_the_instruction() {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
     let ticket =
-        live.house.compact(&local(), Some("the weather".to_owned()), false).await.unwrap().run().unwrap();
+        live.runtime.compact(&local(), Some("the weather".to_owned()), false).await.unwrap().run().unwrap();
     assert!(!ticket.queued);
     let end = ticket.ended.await.unwrap();
     assert_eq!((end.run, end.outcome), (ticket.run, RunOutcome::Committed));
     assert!(words(&world.model.requests(Kind::Run)[0]).contains("the weather"));
     assert!(
-        live.house.compact(&local(), None, false).await.unwrap().run().is_none(),
+        live.runtime.compact(&local(), None, false).await.unwrap().run().is_none(),
         "only the reserve is left"
     );
 }
@@ -33,7 +33,8 @@ async fn a_compaction_behind_another_is_queued_under_the_id_that_it_gets() {
     let live = world.start().await;
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
-    let ticket = live.house.compact(&local(), Some("names".to_owned()), false).await.unwrap().run().unwrap();
+    let ticket =
+        live.runtime.compact(&local(), Some("names".to_owned()), false).await.unwrap().run().unwrap();
     assert!(ticket.queued);
     gate.add_permits(100);
     let end = ticket.ended.await.unwrap();
@@ -49,7 +50,7 @@ async fn a_queued_compaction_whose_range_an_emergency_took_ends_as_superseded() 
     let live = world.start().await;
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
-    let ticket = live.house.compact(&local(), None, false).await.unwrap().run().unwrap();
+    let ticket = live.runtime.compact(&local(), None, false).await.unwrap().run().unwrap();
     assert!(ticket.queued);
     // One large turn drives all others out of the window.
     live.ask("large", &chatter(7).repeat(70)).await;
@@ -70,9 +71,9 @@ async fn an_instruction_behind_a_run_that_was_asked_for_makes_its_summary_again_
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
     let gate = world.model.hold(Kind::Run);
-    let first = live.house.compact(&local(), None, false).await.unwrap().run().unwrap();
+    let first = live.runtime.compact(&local(), None, false).await.unwrap().run().unwrap();
     let names = Some("keep all names".to_owned());
-    let second = live.house.compact(&local(), names, false).await.unwrap().run().unwrap();
+    let second = live.runtime.compact(&local(), names, false).await.unwrap().run().unwrap();
     assert!(second.queued && second.run != first.run);
     gate.add_permits(100);
     let (first, second) = (first.ended.await.unwrap(), second.ended.await.unwrap());
@@ -98,11 +99,12 @@ async fn a_summary_that_cannot_be_made_again_stays_as_it_is() {
     for n in 0..10 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
-    let first = live.house.compact(&local(), None, false).await.unwrap().run().unwrap().ended.await.unwrap();
+    let first =
+        live.runtime.compact(&local(), None, false).await.unwrap().run().unwrap().ended.await.unwrap();
     for _ in 0..5 {
         world.model.plan(Kind::Run, Plan::Broken("", ModelError::Auth("no".to_owned())));
     }
-    let again = live.house.compact(&local(), Some("names".to_owned()), false).await.unwrap();
+    let again = live.runtime.compact(&local(), Some("names".to_owned()), false).await.unwrap();
     let again = again.run().unwrap().ended.await.unwrap();
     assert_eq!(again.outcome, RunOutcome::Failed, "no digest takes the place of a summary");
     let conversation = world.conversation();
@@ -118,8 +120,8 @@ async fn a_request_for_which_the_run_under_way_leaves_nothing_is_about_that_run(
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
     let gate = world.model.hold(Kind::Run);
-    let first = live.house.compact(&local(), None, false).await.unwrap().run().unwrap();
-    let second = live.house.compact(&local(), None, false).await.unwrap().run().unwrap();
+    let first = live.runtime.compact(&local(), None, false).await.unwrap().run().unwrap();
+    let second = live.runtime.compact(&local(), None, false).await.unwrap().run().unwrap();
     assert_eq!((&second.run, second.queued), (&first.run, false));
     gate.add_permits(100);
     let (first, second) = (first.ended.await.unwrap(), second.ended.await.unwrap());
@@ -131,11 +133,11 @@ async fn a_request_for_which_the_run_under_way_leaves_nothing_is_about_that_run(
 async fn a_channel_never_seen_is_not_made_by_a_command() {
     let world = World::new();
     let live = world.start().await;
-    let missing = HouseError::NoSuchChannel(local());
-    assert_eq!(live.house.compact(&local(), None, false).await.err(), Some(missing.clone()));
-    assert_eq!(live.house.new_generation(&local()).await.err(), Some(missing.clone()));
-    assert_eq!(live.house.stop_turn(&local()).await.err(), Some(missing));
-    assert!(live.house.conversation(&local()).await.unwrap().is_none());
+    let missing = RuntimeError::NoSuchChannel(local());
+    assert_eq!(live.runtime.compact(&local(), None, false).await.err(), Some(missing.clone()));
+    assert_eq!(live.runtime.new_generation(&local()).await.err(), Some(missing.clone()));
+    assert_eq!(live.runtime.stop_turn(&local()).await.err(), Some(missing));
+    assert!(live.runtime.conversation(&local()).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,11 +148,11 @@ async fn a_stopped_turn_ends_and_the_next_message_follows() {
     let stopped = live.say("a", "long story").await;
     let next = live.say("b", "short one").await;
     world.model.until(1, Kind::Reply).await;
-    assert!(live.house.stop_turn(&local()).await.unwrap());
+    assert!(live.runtime.stop_turn(&local()).await.unwrap());
     assert_eq!(failure_code(stopped).await, "stopped");
     gate.add_permits(10);
     assert_eq!(reply(next).await, "re: short one");
-    assert!(!live.house.stop_turn(&local()).await.unwrap());
+    assert!(!live.runtime.stop_turn(&local()).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +166,7 @@ async fn a_new_generation_stops_the_turn_cancels_the_run_and_starts_afresh() {
     let replies = world.model.hold(Kind::Reply);
     let open = live.say("open", "unfinished").await;
     let pending = live.say("pending", "for the new one").await;
-    assert_eq!(live.house.new_generation(&local()).await.unwrap(), Generation(2));
+    assert_eq!(live.runtime.new_generation(&local()).await.unwrap(), Generation(2));
     assert_eq!(failure_code(open).await, "stopped");
     replies.add_permits(100);
     runs.add_permits(100);

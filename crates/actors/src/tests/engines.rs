@@ -1,4 +1,4 @@
-//! Context engines in the house: one without runs gets none, and each is told when its channel wakes and sleeps.
+//! Context engines in the runtime: one without runs gets none, and each is told when its channel wakes and sleeps.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::common::model::Kind;
 use super::common::*;
-use crate::{Compaction, HouseError};
+use crate::{Compaction, RuntimeError};
 
 fn is_slide(event: &Event) -> bool {
     matches!(event, Event::WindowSlid { .. })
@@ -60,11 +60,11 @@ async fn compacting_makes_room_at_once_and_tells_how_much() {
     for n in 0..10 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
-    let Ok(Compaction::Made(made)) = live.house.compact(&local(), None, false).await else {
+    let Ok(Compaction::Made(made)) = live.runtime.compact(&local(), None, false).await else {
         panic!("no room was made");
     };
     assert!(made.messages > 0 && made.tokens_after < made.tokens_before, "{made:?}");
-    let again = live.house.compact(&local(), None, false).await;
+    let again = live.runtime.compact(&local(), None, false).await;
     assert!(matches!(again, Ok(Compaction::Nothing(_))), "only the last turn is left");
     check_coverage(&world.conversation());
 }
@@ -75,10 +75,10 @@ async fn an_instruction_without_end_is_refused() {
     let live = world.start().await;
     live.ask("a", "hello").await;
     let long = "x".repeat(1_000_000);
-    let refused = live.house.compact(&local(), Some(long), false).await.err();
+    let refused = live.runtime.compact(&local(), Some(long), false).await.err();
     assert_eq!(
         refused,
-        Some(HouseError::Instruction(cairn_core::compaction::InstructionTooLong { chars: 1_000_000 }))
+        Some(RuntimeError::Instruction(cairn_core::compaction::InstructionTooLong { chars: 1_000_000 }))
     );
 }
 
@@ -171,13 +171,13 @@ async fn an_engine_is_told_of_waking_of_new_conversations_and_of_its_end() {
     world.engine = Some(Arc::new(move || Arc::new(Diary(Arc::clone(&lines)))));
     let live = world.start().await;
     live.ask("a", "hello").await;
-    live.house.new_generation(&local()).await.unwrap();
+    live.runtime.new_generation(&local()).await.unwrap();
     live.ask("b", "hello again").await;
     tokio::time::sleep(world.limits.idle_after * 2).await;
-    assert!(live.house.awake().await.is_empty());
+    assert!(live.runtime.awake().await.is_empty());
     let told = ["bootstrap", "ingest", "reset", "ingest", "dispose"];
     assert_eq!(*diary.lock(), told);
     live.ask("c", "are you there?").await;
-    live.house.shutdown(std::time::Duration::from_secs(1)).await;
+    live.runtime.shutdown(std::time::Duration::from_secs(1)).await;
     assert_eq!(diary.lock()[told.len()..], ["bootstrap", "ingest", "dispose"]);
 }

@@ -1,4 +1,4 @@
-//! Failures that only the inside of the house can cause: router and outbox are killed where they stand.
+//! Failures that only the inside of the runtime can cause: router and outbox are killed where they stand.
 
 use cairn_core::event::Event;
 
@@ -15,9 +15,9 @@ async fn a_killed_router_comes_back_with_channels_turns_runs_and_waiters() {
     let replies = world.model.hold(Kind::Reply);
     let open = live.say("open", "before").await;
     let pending = live.say("pending", "behind it").await;
-    live.house.shared().kill_router();
+    live.runtime.shared().kill_router();
     let next = live.say("next", "after").await;
-    assert_eq!(live.house.health().restarts, 1);
+    assert_eq!(live.runtime.health().restarts, 1);
     replies.add_permits(100);
     runs.add_permits(100);
     assert_eq!(reply(open).await, "re: before");
@@ -37,7 +37,7 @@ async fn a_channel_killed_in_the_middle_of_an_append_misses_nothing_that_it_wrot
     let mut slow = Box::pin(live.say("slow", "is it written?"));
     assert!(futures::poll!(&mut slow).is_pending());
     settle().await;
-    live.house.shared().kill_router();
+    live.runtime.shared().kill_router();
     // Long after the pause before the restart: the append is still under way.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     gate.add_permits(100);
@@ -51,11 +51,11 @@ async fn a_channel_killed_in_the_middle_of_an_append_misses_nothing_that_it_wrot
 async fn a_killed_outbox_comes_back_and_delivers_what_is_owed() {
     let world = World::new();
     let live = world.start().await;
-    live.house.shared().kill_outbox();
+    live.runtime.shared().kill_outbox();
     reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await;
     world.store.until(1, |event| matches!(event, Event::OutboxSettled { .. })).await;
     assert_eq!(world.net.words(&group()).len(), 1);
-    assert_eq!(live.house.health().restarts, 1);
+    assert_eq!(live.runtime.health().restarts, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,9 +66,9 @@ async fn nothing_is_left_running_after_a_stop() {
     live.fill_until_run(&world).await;
     let _replies = world.model.hold(Kind::Reply);
     let open = live.say("open", "hm").await;
-    live.house.shutdown(std::time::Duration::from_secs(1)).await;
+    live.runtime.shutdown(std::time::Duration::from_secs(1)).await;
     assert_eq!(failure_code(open).await, "stopping");
-    assert_eq!(live.house.shared().tasks.running(), 0);
+    assert_eq!(live.runtime.shared().tasks.running(), 0);
     let before = world.store.records().len();
     tokio::time::sleep(world.limits.idle_after * 2).await;
     assert_eq!(world.store.records().len(), before, "nobody writes after the stop");

@@ -148,7 +148,7 @@ async fn the_copy_goes_when_the_message_has_left_the_window() {
     let live = world.start().await;
     world.model.plan(Kind::Reply, Plan::Text("I see.".to_owned()));
     asked(&live, "giant", &giant()).await;
-    live.house.new_generation(&local()).await.unwrap();
+    live.runtime.new_generation(&local()).await.unwrap();
     assert_eq!(world.artifacts.names().len(), 1);
     tokio::time::sleep(Duration::from_secs(25 * 3_600)).await;
     live.ask("later", "hello").await;

@@ -144,11 +144,11 @@ async fn what_was_asked_for_in_the_chat_is_reported_there() {
         tell(&live, &format!("m{n}"), &chatter(n)).await;
     }
     let gate = world.model.hold(Kind::Run);
-    let Ok(Compaction::Run(first)) = live.house.compact(&group(), None, true).await else {
+    let Ok(Compaction::Run(first)) = live.runtime.compact(&group(), None, true).await else {
         panic!("no run");
     };
     // The same again is about the same run.
-    let Ok(Compaction::Run(same)) = live.house.compact(&group(), None, true).await else {
+    let Ok(Compaction::Run(same)) = live.runtime.compact(&group(), None, true).await else {
         panic!("no run");
     };
     assert_eq!((&same.run, same.joined, same.queued), (&first.run, true, false));
@@ -156,10 +156,10 @@ async fn what_was_asked_for_in_the_chat_is_reported_there() {
         tell(&live, &format!("n{n}"), &chatter(n)).await;
     }
     let names = Some("names".to_owned());
-    let Ok(Compaction::Run(second)) = live.house.compact(&group(), names.clone(), true).await else {
+    let Ok(Compaction::Run(second)) = live.runtime.compact(&group(), names.clone(), true).await else {
         panic!("no run");
     };
-    let Ok(Compaction::Run(again)) = live.house.compact(&group(), names, true).await else {
+    let Ok(Compaction::Run(again)) = live.runtime.compact(&group(), names, true).await else {
         panic!("no run");
     };
     assert!(second.queued && again.queued && again.joined);
@@ -180,7 +180,7 @@ async fn who_asks_elsewhere_is_not_answered_in_the_chat() {
     for n in 0..10 {
         tell(&live, &format!("m{n}"), &chatter(n)).await;
     }
-    let Ok(Compaction::Run(ticket)) = live.house.compact(&group(), None, false).await else {
+    let Ok(Compaction::Run(ticket)) = live.runtime.compact(&group(), None, false).await else {
         panic!("no run");
     };
     assert!(ticket.ended.await.unwrap().summary.is_some());

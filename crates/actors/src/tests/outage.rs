@@ -109,7 +109,7 @@ async fn a_stop_does_not_wait_for_a_model_that_is_down() {
     let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
     world.store.until(1, is_settled).await;
     let start = Instant::now();
-    live.house.shutdown(Duration::from_secs(20)).await;
+    live.runtime.shutdown(Duration::from_secs(20)).await;
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert!(world.store.conversation(&group()).unwrap().open_turn.is_some());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::HouseError;
+use crate::RuntimeError;
 use cairn_core::event::{Event, NewRecord, Receipt};
 use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::ports::{DeliveryState, Journal as _};
@@ -109,7 +109,7 @@ async fn a_kill_at_any_record_sends_no_part_twice_and_lists_what_nobody_knows() 
         again.store.until(1, is_settled).await;
         let in_flight = n_attempted > n_sent;
         let case = format!("killed at {n}, guards {guards}, arrives {arrives}");
-        let owed = live.house.deliveries().await.unwrap();
+        let owed = live.runtime.deliveries().await.unwrap();
         if in_flight && !guards {
             assert!(
                 matches!(&owed[..], [item] if matches!(item.state, DeliveryState::Unknown { .. })),
@@ -134,7 +134,7 @@ async fn what_never_can_be_delivered_is_dead_and_the_next_goes_on() {
     let dead = Receipt::Dead { reason: "kicked out".to_owned() };
     assert_eq!(receipts(&world)[0], dead);
     assert_eq!(world.net.words(&group()), ["re: again"]);
-    let listed = live.house.deliveries().await.unwrap();
+    let listed = live.runtime.deliveries().await.unwrap();
     assert!(
         matches!(&listed[..], [item] if item.state == DeliveryState::Dead { reason: "kicked out".to_owned() })
     );
@@ -148,16 +148,16 @@ async fn a_dead_delivery_can_be_retried_and_dropped() {
     ask(&live, "a", "hello").await;
     ask(&live, "b", "again").await;
     world.store.until(2, is_settled).await;
-    let ids: Vec<_> = live.house.deliveries().await.unwrap().into_iter().map(|item| item.id).collect();
-    live.house.retry_delivery(&ids[0]).await.unwrap();
+    let ids: Vec<_> = live.runtime.deliveries().await.unwrap().into_iter().map(|item| item.id).collect();
+    live.runtime.retry_delivery(&ids[0]).await.unwrap();
     world.store.until(3, is_settled).await;
     assert_eq!(world.net.words(&group()), ["re: hello"]);
-    live.house.drop_delivery(&ids[1]).await.unwrap();
-    assert!(live.house.deliveries().await.unwrap().is_empty());
+    live.runtime.drop_delivery(&ids[1]).await.unwrap();
+    assert!(live.runtime.deliveries().await.unwrap().is_empty());
     for id in &ids {
-        let missing = HouseError::NoSuchDelivery(id.clone());
-        assert_eq!(live.house.retry_delivery(id).await, Err(missing.clone()));
-        assert_eq!(live.house.drop_delivery(id).await, Err(missing));
+        let missing = RuntimeError::NoSuchDelivery(id.clone());
+        assert_eq!(live.runtime.retry_delivery(id).await, Err(missing.clone()));
+        assert_eq!(live.runtime.drop_delivery(id).await, Err(missing));
     }
 }
 
@@ -235,7 +235,7 @@ async fn a_stop_sends_what_it_can_and_keeps_the_rest() {
     reply(live.submit(message(&other(), "x", "goes")).await.unwrap()).await;
     settle().await;
     let start = tokio::time::Instant::now();
-    live.house.shutdown(Duration::from_secs(10)).await;
+    live.runtime.shutdown(Duration::from_secs(10)).await;
     assert!(start.elapsed() < Duration::from_secs(5), "nobody waits for a platform that is down");
     assert_eq!(world.net.words(&other()), ["re: goes"]);
     assert!(world.net.words(&group()).is_empty());
@@ -256,7 +256,7 @@ async fn a_killed_outbox_comes_back_and_repeats_nothing() {
     world.net.until(1, is_sent).await;
     settle().await;
     // The second part is on its way.
-    live.house.shared().kill_outbox();
+    live.runtime.shared().kill_outbox();
     settle().await;
     gate.add_permits(100);
     world.store.until(1, is_settled).await;

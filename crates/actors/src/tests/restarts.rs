@@ -69,7 +69,7 @@ async fn clean_stops_do_not_count_against_a_turn() {
         let live = world.start().await;
         let open = live.say("slow", "take your time").await;
         world.model.until(1, Kind::Reply).await;
-        live.house.shutdown(Duration::from_secs(1)).await;
+        live.runtime.shutdown(Duration::from_secs(1)).await;
         assert_eq!(failure_code(open).await, "stopping");
         world = world.over(world.store.after_kill());
         world.clean_stop = true;
@@ -86,8 +86,8 @@ async fn a_stop_lets_open_turns_end_and_keeps_what_is_pending() {
     let gate = world.model.hold(Kind::Reply);
     let open = live.say("a", "one").await;
     let pending = live.say("b", "two").await;
-    let house = live.house.clone();
-    let stop = tokio::spawn(async move { house.shutdown(Duration::from_secs(60)).await });
+    let runtime = live.runtime.clone();
+    let stop = tokio::spawn(async move { runtime.shutdown(Duration::from_secs(60)).await });
     settle().await;
     assert!(live.submit(message(&local(), "c", "three")).await.is_err());
     gate.add_permits(1);

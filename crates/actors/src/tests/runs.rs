@@ -292,7 +292,7 @@ async fn a_result_waits_for_a_store_that_refuses_it() {
     gate.add_permits(100);
     world.store.until(1, is_run_ended).await;
     assert_eq!(ends(&world)[0].outcome, RunOutcome::Committed);
-    assert_eq!(world.model.requests(Kind::Run).len(), 2, "the result was kept, not made anew");
+    assert_eq!(world.model.requests(Kind::Run).len(), 2, "the result was kept, not made again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,7 +306,7 @@ async fn a_panicking_channel_comes_back_with_run_turn_and_waiters() {
     let open = live.say("open", "before the panic").await;
     world.store.panics.store(true, std::sync::atomic::Ordering::SeqCst);
     let next = live.say("next", "after the panic").await;
-    assert_eq!(live.house.health().restarts, 1);
+    assert_eq!(live.runtime.health().restarts, 1);
     replies.add_permits(100);
     runs.add_permits(100);
     assert_eq!(reply(open).await, "re: before the panic");
@@ -330,9 +330,9 @@ async fn a_result_made_while_the_channel_was_down_is_brought_again() {
     world.store.panics.store(true, std::sync::atomic::Ordering::SeqCst);
     gate.add_permits(100);
     world.store.until(1, is_run_ended).await;
-    assert_eq!(live.house.health().restarts, 1);
+    assert_eq!(live.runtime.health().restarts, 1);
     assert_eq!(ends(&world)[0].outcome, RunOutcome::Committed);
-    assert_eq!(world.model.requests(Kind::Run).len(), 2, "the result was kept, not made anew");
+    assert_eq!(world.model.requests(Kind::Run).len(), 2, "the result was kept, not made again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -346,7 +346,7 @@ async fn a_panicking_compactor_comes_back_and_runs_go_on() {
     live.ask("b", "and again").await;
     settle().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(live.house.health().restarts, 1);
+    assert_eq!(live.runtime.health().restarts, 1);
     live.fill_until_run(&world).await;
     world.store.until(1, is_run_ended).await;
     assert_eq!(ends(&world)[0].outcome, RunOutcome::Committed);
@@ -358,7 +358,7 @@ async fn a_long_conversation_stays_calm_and_its_summaries_merge() {
     let world = World::new();
     let live = world.start().await;
     for n in 0..400 {
-        live.house.wait_calm(&local(), Tier::Aggressive).await;
+        live.runtime.wait_calm(&local(), Tier::Aggressive).await;
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
     settle().await;
@@ -387,7 +387,7 @@ async fn turns_without_an_answer_are_compacted_like_any_other() {
     check_coverage(&conversation);
 }
 
-/// As soon as a model is well, also when the house was started again in between.
+/// As soon as a model is well, also when the runtime was started again in between.
 #[tokio::test(start_paused = true)]
 async fn a_digest_is_made_again_by_a_model_with_its_memories() {
     let world = World::new();
@@ -399,7 +399,7 @@ async fn a_digest_is_made_again_by_a_model_with_its_memories() {
     world.store.until(1, is_run_ended).await;
     let digest = ends(&world)[0].summary.clone().unwrap();
     assert!(digest.provisional && world.conversation().owes_run());
-    live.house.shutdown(Duration::ZERO).await;
+    live.runtime.shutdown(Duration::ZERO).await;
     // It fails once more: what stands there stays.
     world.model.plan(Kind::Run, Plan::Broken("", ModelError::Auth("no".to_owned())));
     let _live = world.start().await;

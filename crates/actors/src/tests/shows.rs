@@ -28,7 +28,7 @@ fn is_edited(act: &Act) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn typing_is_shown_at_once_and_anew_and_never_after_the_last_part() {
+async fn typing_is_shown_at_once_and_again_and_never_after_the_last_part() {
     let world = World::new();
     *world.net.limit.lock() = 3;
     let sends = world.net.hold_sends();
@@ -84,7 +84,7 @@ async fn typing_ends_with_a_turn_that_is_stopped_and_is_not_shown_to_nobody() {
     assert!(world.net.acts().is_empty());
     let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
     settle().await;
-    assert!(live.house.stop_turn(&group()).await.unwrap());
+    assert!(live.runtime.stop_turn(&group()).await.unwrap());
     let n_acts = world.net.acts().len();
     assert_eq!(n_acts, 1);
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -160,10 +160,10 @@ async fn after_a_kill_the_draft_that_is_there_becomes_the_reply() {
     let again = world.killed();
     drop(live);
     let live = again.start().await;
-    again.model.plan(Kind::Reply, slow(&["anew", " and", " whole", ""]));
+    again.model.plan(Kind::Reply, slow(&["again", " and", " whole", ""]));
     again.store.until(1, is_settled).await;
     assert!(matches!(&again.net.words(&group())[..], [words] if !words.starts_with("begun")));
-    assert!(live.house.deliveries().await.unwrap().is_empty());
+    assert!(live.runtime.deliveries().await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,7 +188,7 @@ async fn a_reply_is_not_sent_beside_a_draft_of_which_nobody_knows() {
         |event: &Event| matches!(event, Event::OutboxSettled { receipt: Receipt::Unknown { .. }, .. });
     assert_eq!(world.store.count(unknown), 1);
     assert_eq!(world.net.words(&group()).len(), 1);
-    assert_eq!(live.house.deliveries().await.unwrap().len(), 1, "it is listed");
+    assert_eq!(live.runtime.deliveries().await.unwrap().len(), 1, "it is listed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +199,7 @@ async fn a_draft_of_a_turn_that_is_stopped_or_fails_says_so() {
     let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
     world.net.until(1, is_sent).await;
     settle().await;
-    assert!(live.house.stop_turn(&group()).await.unwrap());
+    assert!(live.runtime.stop_turn(&group()).await.unwrap());
     world.store.until(1, is_settled).await;
     let words = world.net.words(&group());
     assert!(words[0].starts_with("one") && words[0].ends_with("*(stopped)*"), "{words:?}");

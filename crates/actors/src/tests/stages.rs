@@ -280,11 +280,16 @@ async fn instructions_of_operator_and_person_stand_in_the_prompt_and_long_ones_a
     for n in 0..8 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
-    let refused = live.house.compact(&local(), Some("x".repeat(1_000_000)), false).await;
+    let refused = live.runtime.compact(&local(), Some("x".repeat(1_000_000)), false).await;
     let words_of_refusal = refused.err().unwrap().to_string();
     assert!(words_of_refusal.contains("1000000 characters, 4000 at most"), "{words_of_refusal}");
     assert!(
-        live.house.compact(&local(), Some("Keep the lake.".to_owned()), false).await.unwrap().run().is_some()
+        live.runtime
+            .compact(&local(), Some("Keep the lake.".to_owned()), false)
+            .await
+            .unwrap()
+            .run()
+            .is_some()
     );
     world.store.until(1, is_run_ended).await;
     let request = &world.model.requests(Kind::Run)[0];

@@ -4,9 +4,9 @@ use cairn_core::artifact::{PAGE_FRAME_BYTES, READ_TOOL, page, readable};
 use cairn_core::event::Event;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::LineRange;
+use cairn_core::provenance::Provenance;
 use cairn_core::result_guard::Room;
 use cairn_core::settings::ResultGuardSettings;
-use cairn_core::voices::Voices;
 use serde_json::{Value, json};
 
 use super::call::Found;
@@ -51,13 +51,13 @@ impl Toolbox {
         };
         let (from, count) = (number("from", 1, 1)?, number("count", 1, u64::MAX)?);
         let offset = number("offset", 0, 0)?;
-        let artifact = self.cell.read(|conversation| readable(conversation, &id, from));
+        let artifact = self.handle.read(|conversation| readable(conversation, &id, from));
         let artifact = artifact.map_err(|error| error.to_string())?;
         let max_bytes = settings.max_bytes.saturating_sub(PAGE_FRAME_BYTES).max(PAGE_FRAME_BYTES);
         let range = LineRange { from, offset, count, max_bytes };
-        let found = self.shared.deps.artifacts.lines(&self.cell.id, &artifact.id, range).await;
+        let found = self.shared.deps.artifacts.lines(&self.handle.id, &artifact.id, range).await;
         let Some(found) = found.map_err(|error| error.to_string())? else {
-            tracing::error!(channel = %self.cell.id, artifact = %artifact.id,
+            tracing::error!(channel = %self.handle.id, artifact = %artifact.id,
                 "the file of an artifact is missing; its words are lost (`cairn store verify` lists what is)");
             let other = match artifact.message {
                 Some(seq) => format!("read message {seq} with history_read"),
@@ -67,14 +67,14 @@ impl Toolbox {
         };
         let used = Event::ArtifactUsed { id: artifact.id.clone() };
         let text = page(&artifact, from, &found, room);
-        let voices = match artifact.message {
-            Some(seq) => self.cell.read(|conversation| {
+        let provenance = match artifact.message {
+            Some(seq) => self.handle.read(|conversation| {
                 let said = conversation.live.iter().find(|entry| entry.seq == seq);
-                said.map_or_else(Voices::of_strangers, |entry| Voices::of_entry(entry))
+                said.map_or_else(Provenance::of_strangers, |entry| Provenance::of_entry(entry))
             }),
             // Whoever wrote what the tool returned then.
-            None => Voices::of_tools(),
+            None => Provenance::of_tools(),
         };
-        Ok(Found { text, voices, events: vec![used] })
+        Ok(Found { text, provenance, events: vec![used] })
     }
 }

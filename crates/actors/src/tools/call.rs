@@ -6,9 +6,9 @@ use cairn_core::event::Event;
 use cairn_core::memory::Grounds;
 use cairn_core::message::ToolCall;
 use cairn_core::ports::Tool;
+use cairn_core::provenance::Provenance;
 use cairn_core::result_guard::Room;
 use cairn_core::tool::{Effect, ToolOutcome, ToolOutput};
-use cairn_core::voices::Voices;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
@@ -35,38 +35,43 @@ pub(crate) struct Used {
     pub(crate) output: ToolOutput,
     pub(crate) outcome: ToolOutcome,
     pub(crate) error: Option<String>,
-    pub(crate) voices: Voices,
+    pub(crate) provenance: Provenance,
     /// What is to be journalled with the result.
     pub(crate) events: Vec<Event>,
 }
 
 impl Used {
     pub(crate) fn not_made(outcome: ToolOutcome, reason: String) -> Self {
-        Self::failed(outcome, reason, Voices::default())
+        Self::failed(outcome, reason, Provenance::default())
     }
 
-    fn failed(outcome: ToolOutcome, error: String, voices: Voices) -> Self {
+    fn failed(outcome: ToolOutcome, error: String, provenance: Provenance) -> Self {
         let output = ToolOutput::text(format!("error: {error}"));
-        Self { output, outcome, error: Some(error), voices, events: Vec::new() }
+        Self { output, outcome, error: Some(error), provenance, events: Vec::new() }
     }
 }
 
 pub(super) struct Found {
     pub(super) text: String,
-    pub(super) voices: Voices,
+    pub(super) provenance: Provenance,
     pub(super) events: Vec<Event>,
 }
 
 impl Found {
     pub(super) fn own(text: String) -> Self {
-        Self { text, voices: Voices::default(), events: Vec::new() }
+        Self { text, provenance: Provenance::default(), events: Vec::new() }
     }
 }
 
 impl Toolbox {
     /// How a call stands while the window holds those voices; `grounds`: who said what in it.
-    pub(crate) fn weigh(&self, call: &ToolCall, voices: &Voices, grounds: &Grounds) -> (Effect, Verdict) {
-        let settings = self.cell.settings();
+    pub(crate) fn weigh(
+        &self,
+        call: &ToolCall,
+        provenance: &Provenance,
+        grounds: &Grounds,
+    ) -> (Effect, Verdict) {
+        let settings = self.handle.settings();
         let Some(def) = settings.tools.iter().find(|tool| tool.name == call.name) else {
             let names: Vec<_> = settings.tools.iter().map(|tool| tool.name.as_str()).collect();
             let name: String = call.name.chars().take(100).collect();
@@ -88,7 +93,7 @@ impl Toolbox {
         } else if super::is_builtin(&call.name) {
             None
         } else {
-            settings.trust.objection(effect, voices)
+            settings.trust.objection(effect, provenance)
         };
         let verdict = match objection {
             None => Verdict::Ready,
@@ -112,7 +117,7 @@ impl Toolbox {
             None => self.call_own(call, model, ordinal, room).await,
         };
         if let Some(error) = &used.error {
-            tracing::debug!(channel = %self.cell.id, tool = call.name, error, "a tool call failed");
+            tracing::debug!(channel = %self.handle.id, tool = call.name, error, "a tool call failed");
         }
         used
     }
@@ -120,17 +125,17 @@ impl Toolbox {
     async fn call_own(&self, call: &ToolCall, model: &str, ordinal: usize, room: &Room) -> Used {
         let limit = self.shared.limits().tool_timeout;
         match tokio::time::timeout(limit, self.dispatch(call, model, ordinal, room)).await {
-            Ok(Ok(Found { text, voices, events })) => Used {
+            Ok(Ok(Found { text, provenance, events })) => Used {
                 output: ToolOutput::text(text),
                 outcome: ToolOutcome::Done,
                 error: None,
-                voices,
+                provenance,
                 events,
             },
-            Ok(Err(error)) => Used::failed(ToolOutcome::Failed, error, Voices::default()),
+            Ok(Err(error)) => Used::failed(ToolOutcome::Failed, error, Provenance::default()),
             Err(_) => {
                 let error = format!("`{}` took longer than {} s", call.name, limit.as_secs());
-                Used::failed(ToolOutcome::TimedOut, error, Voices::default())
+                Used::failed(ToolOutcome::TimedOut, error, Provenance::default())
             }
         }
     }
@@ -142,7 +147,7 @@ impl Toolbox {
         ordinal: usize,
         room: &Room,
     ) -> Result<Found, String> {
-        let settings = self.cell.settings();
+        let settings = self.handle.settings();
         let arguments = &call.arguments;
         match call.name.as_str() {
             MEMORY_SAVE => {
@@ -162,14 +167,14 @@ impl Toolbox {
     /// dropped at its time limit.
     async fn call_other(&self, tool: Arc<dyn Tool>, call: &ToolCall) -> Used {
         let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.shared.limits().tool_timeout));
-        let (channel, arguments) = (self.cell.id.clone(), given(&call.arguments));
+        let (channel, arguments) = (self.handle.id.clone(), given(&call.arguments));
         let token = self.shared.tasks.token();
         let _cancel = token.clone().drop_guard();
         let (told, done) = oneshot::channel();
         let work = async move { tool.call(channel, arguments).await };
         let work = work.instrument(span::tool(name));
         self.shared.tasks.watch(token, work, move |ended| drop(told.send(ended)));
-        let failed = |outcome, error| Used::failed(outcome, error, Voices::of_tools());
+        let failed = |outcome, error| Used::failed(outcome, error, Provenance::of_tools());
         match tokio::time::timeout(limit, done).await {
             Err(_) => {
                 let error = format!("`{name}` took longer than {} s", limit.as_secs());
@@ -179,12 +184,12 @@ impl Toolbox {
                 output,
                 outcome: ToolOutcome::Done,
                 error: None,
-                voices: Voices::of_tools(),
+                provenance: Provenance::of_tools(),
                 events: Vec::new(),
             },
             Ok(Ok(Ended::Done(Err(failure)))) => failed(failure.outcome(), failure.message),
             Ok(Ok(Ended::Panicked(_))) => {
-                tracing::error!(channel = %self.cell.id, tool = name, "a tool panicked; please report it");
+                tracing::error!(channel = %self.handle.id, tool = name, "a tool panicked; please report it");
                 metrics::counter!("cairn_tool_panics_total", "tool" => name.clone()).increment(1);
                 failed(ToolOutcome::Failed, format!("`{name}` broke down; do without it"))
             }

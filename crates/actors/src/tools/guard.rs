@@ -11,7 +11,7 @@ use cairn_core::ports::StoreError;
 use cairn_core::result_guard::{Room, Verdict, Whereabouts, count_lines, judge, shown, wanted};
 
 use super::{Toolbox, Used, artifact};
-use crate::cell::Cell;
+use crate::handle::ChannelHandle;
 use crate::shared::Shared;
 use crate::turn::draft_entry;
 
@@ -35,7 +35,7 @@ const PICTURE_BYTES_MAX: usize = 8 * 1024 * 1024;
 impl<'a> Guard<'a> {
     /// The guard over the next round, of so many calls.
     pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings, n_calls: usize) -> Self {
-        let room = tools.cell.read(|conversation| Room::of(conversation, settings));
+        let room = tools.handle.read(|conversation| Room::of(conversation, settings));
         Self { tools, settings, room, n_open: n_calls, n_stored: 0, picture_bytes: 0 }
     }
 
@@ -87,7 +87,7 @@ impl<'a> Guard<'a> {
         };
         self.room.take(&text);
         entry.parts = vec![Part::text(text)];
-        entry.voices = used.voices;
+        entry.provenance = used.provenance;
         for picture in pictures {
             let bytes = match &picture {
                 Part::Image { data, .. } => data.len(),
@@ -109,15 +109,15 @@ impl<'a> Guard<'a> {
 
     /// Keeps a result as an artifact. `None`: the store could not, and the turn goes on without.
     async fn store(&mut self, tool: &str, text: &str) -> Option<Artifact> {
-        let Toolbox { shared, cell, .. } = self.tools;
-        let id = cell.read(|conversation| next_id(conversation, self.n_stored));
-        match keep(shared, cell, id, Content::Result(tool), text).await {
+        let Toolbox { shared, handle, .. } = self.tools;
+        let id = handle.read(|conversation| next_id(conversation, self.n_stored));
+        match keep(shared, handle, id, Content::Result(tool), text).await {
             Ok(artifact) => {
                 self.n_stored += 1;
                 Some(artifact)
             }
             Err(error) => {
-                tracing::error!(channel = %cell.id, tool, bytes = text.len(), %error,
+                tracing::error!(channel = %handle.id, tool, bytes = text.len(), %error,
                     "a large result could not be kept as an artifact; what the model is not shown of it is lost");
                 None
             }
@@ -135,17 +135,17 @@ pub(crate) enum Content<'a> {
 /// Stores a text as an artifact, which is still to be journalled.
 pub(crate) async fn keep(
     shared: &Shared,
-    cell: &Cell,
+    handle: &ChannelHandle,
     id: ArtifactId,
     content: Content<'_>,
     text: &str,
 ) -> Result<Artifact, StoreError> {
     let (bytes, lines) = (text.len() as u64, count_lines(text));
-    if let Err(error) = shared.deps.artifacts.put(&cell.id, &id, Arc::from(text)).await {
+    if let Err(error) = shared.deps.artifacts.put(&handle.id, &id, Arc::from(text)).await {
         metrics::counter!("cairn_artifacts_lost_total").increment(1);
         return Err(error);
     }
-    tracing::info!(channel = %cell.id, artifact = %id, ?content, bytes, lines, "kept as an artifact");
+    tracing::info!(channel = %handle.id, artifact = %id, ?content, bytes, lines, "kept as an artifact");
     metrics::counter!("cairn_artifacts_stored_total").increment(1);
     metrics::counter!("cairn_artifact_bytes_total").increment(bytes);
     let now = shared.now();

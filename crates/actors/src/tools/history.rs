@@ -27,7 +27,7 @@ const HIT_MAX_CHARS: usize = 1_500;
 impl Toolbox {
     pub(super) async fn history_search(&self, arguments: &Value) -> Result<Found, String> {
         let query = Query {
-            channel: self.cell.id.clone(),
+            channel: self.handle.id.clone(),
             text: text_argument(arguments, "query")?,
             kind: None,
             scopes: Vec::new(),
@@ -50,8 +50,8 @@ impl Toolbox {
             return Ok(Found::own(format!("nothing found{note}")));
         }
         // A hit quotes its neighbours, too.
-        let voices = self.cell.read(|conversation| conversation.heard.clone());
-        Ok(Found { text: lines.join("\n") + note, voices, events: Vec::new() })
+        let provenance = self.handle.read(|conversation| conversation.heard.clone());
+        Ok(Found { text: lines.join("\n") + note, provenance, events: Vec::new() })
     }
 
     /// Word for word: what is too large for the window is the result guard's.
@@ -64,7 +64,7 @@ impl Toolbox {
         if from > to {
             return Err(format!("`from` = {from} is after `to` = {to}"));
         }
-        let entries = self.shared.deps.archive.entries(&self.cell.id, from, to, READ_MAX).await;
+        let entries = self.shared.deps.archive.entries(&self.handle.id, from, to, READ_MAX).await;
         let entries = entries.map_err(|error| error.to_string())?;
         let mut page: Vec<String> = Vec::new();
         let mut bytes = 0;
@@ -79,13 +79,13 @@ impl Toolbox {
         let Some(last) = page.len().checked_sub(1).and_then(|idx| entries.get(idx)) else {
             return Ok(Found::own("no messages with these numbers".to_owned()));
         };
-        let newest = self.cell.read(|conversation| Seq(conversation.next_seq.0.saturating_sub(1)));
+        let newest = self.handle.read(|conversation| Seq(conversation.next_seq.0.saturating_sub(1)));
         if last.seq < to.min(newest) {
             page.push(format!("[there are more: call history_read from {} on]", last.seq.next()));
         }
         // The model's own words may repeat anybody's.
-        let voices = self.cell.read(|conversation| conversation.heard.clone());
-        Ok(Found { text: page.join("\n"), voices, events: Vec::new() })
+        let provenance = self.handle.read(|conversation| conversation.heard.clone());
+        Ok(Found { text: page.join("\n"), provenance, events: Vec::new() })
     }
 }
 

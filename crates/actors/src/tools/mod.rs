@@ -1,5 +1,5 @@
 //! The tools of a channel's model: the built-in ones, which reach this channel and the memories that may be read in it and
-//! nothing else, and those that the house was given.
+//! nothing else, and those that the runtime was given.
 
 mod artifact;
 mod call;
@@ -19,7 +19,7 @@ use cairn_core::settings::{ResultClass, ResultGuardSettings};
 use cairn_core::tool::{NAME_MAX, is_name};
 use serde_json::{Value, json};
 
-use crate::cell::Cell;
+use crate::handle::ChannelHandle;
 use crate::shared::Shared;
 
 pub use call::effect_of_builtin;
@@ -108,15 +108,16 @@ pub fn all_tools(others: &[Arc<dyn Tool>]) -> Result<Vec<ToolDef>, BadTool> {
 
 pub(crate) struct Toolbox {
     shared: Arc<Shared>,
-    cell: Arc<Cell>,
+    handle: Arc<ChannelHandle>,
     reach: Vec<Reach>,
 }
 
 impl Toolbox {
-    pub(crate) fn new(shared: Arc<Shared>, cell: Arc<Cell>) -> Self {
-        let share = cell.settings().memory.share;
-        let reach = cell.read(|conversation| Reach::of(&cell.id, conversation.direct_with.as_deref(), share));
-        Self { reach, shared, cell }
+    pub(crate) fn new(shared: Arc<Shared>, handle: Arc<ChannelHandle>) -> Self {
+        let share = handle.settings().memory.share;
+        let reach =
+            handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
+        Self { reach, shared, handle }
     }
 
     fn other(&self, name: &str) -> Option<Arc<dyn Tool>> {

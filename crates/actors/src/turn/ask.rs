@@ -57,7 +57,7 @@ impl Turn {
             }
             let approval = self.approval(call, reason, events.len() as u64 + 1);
             events.push(Event::ApprovalAsked { approval: approval.clone() });
-            let waiting = self.args.cell.approvals.expect(approval.id.clone());
+            let waiting = self.args.handle.approvals.expect(approval.id.clone());
             out.push(Ok(Asked { approval, waiting }));
         }
         if events.is_empty() {
@@ -70,7 +70,7 @@ impl Turn {
         events.extend(out.iter().flatten().filter_map(|asked| self.question(&asked.approval)));
         self.step(events).await?;
         for asked in out.iter().flatten() {
-            self.args.cell.hub.approval(&asked.approval);
+            self.args.handle.subscribers.approval(&asked.approval);
         }
         Ok(out)
     }
@@ -96,9 +96,9 @@ impl Turn {
                 "people were asked {ASKS_MAX} times in this turn; tell them what is left to do"
             ));
         }
-        let chat = self.args.cell.id.platform() != LOCAL_PLATFORM;
+        let chat = self.args.handle.id.platform() != LOCAL_PLATFORM;
         if chat && self.settings.trust.approvers.is_empty() {
-            tracing::warn!(channel = %self.args.cell.id, tool = call.name,
+            tracing::warn!(channel = %self.args.handle.id, tool = call.name,
                 "a call needs a yes, and nobody may say it here: name `approvers` of the agent, or `operators`");
             return Err("it needs a person's yes, and nobody is named who may say it here".to_owned());
         }
@@ -110,7 +110,7 @@ impl Turn {
     fn approval(&self, call: &ToolCall, reason: &str, ordinal: u64) -> Approval {
         let asked_at = self.args.shared.now();
         let secs = i64::try_from(self.settings.trust.approval_secs).unwrap_or(i64::MAX / 2);
-        let (id, turn) = self.args.cell.read(|conversation| {
+        let (id, turn) = self.args.handle.read(|conversation| {
             let turn = conversation.open_turn.as_ref().map(|open| open.id.clone());
             (approval_id(&conversation.channel, conversation.approvals + ordinal), turn)
         });
@@ -129,14 +129,14 @@ impl Turn {
 
     /// What a chat is asked; a local channel is told by [`cairn_core::ports::Progress::Approval`].
     fn question(&self, approval: &Approval) -> Option<Event> {
-        let cell = &self.args.cell;
-        if cell.id.platform() == LOCAL_PLATFORM {
+        let handle = &self.args.handle;
+        if handle.id.platform() == LOCAL_PLATFORM {
             return None;
         }
-        cell.read(|conversation| {
+        handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             Some(Event::OutboxIntended {
-                id: question_id(&cell.id, &open.id, &approval.id),
+                id: question_id(&handle.id, &open.id, &approval.id),
                 turn: open.id.clone(),
                 seq: Seq(conversation.next_seq.0.saturating_sub(1)),
                 note: Some(approval.question()),
@@ -166,7 +166,7 @@ impl Turn {
         };
         let settled = Event::ApprovalSettled { id: id.clone(), outcome, by: by.clone() };
         self.step(vec![settled]).await?;
-        tracing::info!(channel = %self.args.cell.id, approval = %id, tool = asked.approval.tool,
+        tracing::info!(channel = %self.args.handle.id, approval = %id, tool = asked.approval.tool,
             outcome = outcome.name(), by, "a request for approval ended");
         metrics::counter!("cairn_approvals_total", "outcome" => outcome.name()).increment(1);
         if let Some(decision) = decision {
@@ -208,11 +208,11 @@ impl Turn {
 
     /// Has the question in the chat say how it ended; its buttons go with that.
     fn tell_outcome(&self, approval: &Approval, outcome: ApprovalOutcome, by: Option<&str>) {
-        let (shared, cell) = (&self.args.shared, &self.args.cell);
-        let Some(platform) = shared.platform(&cell.id) else { return };
-        let message = cell.read(|conversation| {
+        let (shared, handle) = (&self.args.shared, &self.args.handle);
+        let Some(platform) = shared.platform(&handle.id) else { return };
+        let message = handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
-            open.questions.get(&question_id(&cell.id, &open.id, &approval.id)).cloned().flatten()
+            open.questions.get(&question_id(&handle.id, &open.id, &approval.id)).cloned().flatten()
         });
         let Some(message) = message else { return };
         let told = match (outcome, by) {
@@ -224,7 +224,7 @@ impl Turn {
         let whole = format!("{last}\n\n{told}");
         // Where there is no room for both, the outcome is what counts.
         let words = if platform.split(&whole).len() == 1 { whole } else { told };
-        let channel = cell.id.clone();
+        let channel = handle.id.clone();
         shared.tasks.spawn("tell an approval's end", async move {
             let edit = platform.edit(channel.clone(), message, words);
             match tokio::time::timeout(EDIT_LIMIT, edit).await {
@@ -235,7 +235,7 @@ impl Turn {
         });
     }
 
-    /// Never returns: when the house stops, the turn stays open, and is taken up again at the next start.
+    /// Never returns: when the runtime stops, the turn stays open, and is taken up again at the next start.
     async fn stopping(&self) {
         let mut stop = self.args.shared.stop_by.subscribe();
         if stop.wait_for(Option::is_some).await.is_ok() {

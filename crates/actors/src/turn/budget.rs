@@ -36,7 +36,7 @@ impl Budget {
         self.deadline.send_replace(None);
     }
 
-    /// It begins anew, if the clock stood still.
+    /// It restarts, if the clock stood still.
     pub(super) fn go_on(&self) {
         self.deadline.send_if_modified(|deadline| {
             let held = deadline.is_none();

@@ -1,4 +1,4 @@
-//! One call of the model within a turn: assembled anew for each try, streamed to who waits.
+//! One call of the model within a turn: assembled again for each try, streamed to who waits.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use super::chain::Tries;
 use super::{Cause, Turn};
-use crate::cell::Cell;
 use crate::failure;
 use crate::figures;
+use crate::handle::ChannelHandle;
 use crate::show::Show;
 
 /// What the model said in one call.
@@ -69,7 +69,7 @@ impl Turn {
             self.tell_cut(&assembled.shortened).await?;
             let (estimated, tokens) = (assembled.estimated_tokens, assembled.tokens);
             let (times, model) = (Arc::clone(&self.args.times), self.settings.model.clone());
-            let request = stream(Arc::clone(&self.args.cell), self.args.show.clone(), assembled.request);
+            let request = stream(Arc::clone(&self.args.handle), self.args.show.clone(), assembled.request);
             let work = async move { times.of_model(timed(model, request)).await };
             match self.telling(work).await? {
                 Ok(call) => {
@@ -89,11 +89,11 @@ impl Turn {
     /// results are pruned, and in an emergency the oldest half leaves the window. No reply waits for a compaction.
     async fn assembled(&self, tail: &Tail) -> Result<Result<Assembled, AssembleError>, TurnFailure> {
         self.shorten_messages().await?;
-        let (engine, now) = (&self.args.cell.engine, tail.now);
-        let mut conversation = self.args.cell.snapshot();
+        let (engine, now) = (&self.args.handle.engine, tail.now);
+        let mut conversation = self.args.handle.snapshot();
         if !engine.compact(&conversation, &self.settings, MakeRoom::Tier, now).is_empty() {
             self.relieve(Cause::Tier).await?;
-            conversation = self.args.cell.snapshot();
+            conversation = self.args.handle.snapshot();
         }
         Ok(engine.assemble(&conversation, &self.settings, tail))
     }
@@ -109,9 +109,13 @@ async fn timed<T, E>(model: String, request: impl Future<Output = Result<T, E>>)
     result
 }
 
-async fn stream(cell: Arc<Cell>, show: Option<Arc<Show>>, request: ChatRequest) -> Result<Call, ModelError> {
-    let hub = &cell.hub;
-    let mut events = cell.model().stream(request);
+async fn stream(
+    handle: Arc<ChannelHandle>,
+    show: Option<Arc<Show>>,
+    request: ChatRequest,
+) -> Result<Call, ModelError> {
+    let subscribers = &handle.subscribers;
+    let mut events = handle.model().stream(request);
     let mut call = Call::default();
     let ended = loop {
         let event = events.next().await;
@@ -121,7 +125,7 @@ async fn stream(cell: Arc<Cell>, show: Option<Arc<Show>>, request: ChatRequest) 
         }
         match event {
             Some(Ok(ModelEvent::Text(text))) => {
-                hub.delta(&text);
+                subscribers.delta(&text);
                 call.text.push_str(&text);
             }
             Some(Ok(ModelEvent::Reasoning(text))) => call.reasoning.push_str(&text),
@@ -138,7 +142,7 @@ async fn stream(cell: Arc<Cell>, show: Option<Arc<Show>>, request: ChatRequest) 
     match ended {
         Ok(()) => Ok(call),
         Err(error) => {
-            hub.restarted();
+            subscribers.restarted();
             Err(error)
         }
     }

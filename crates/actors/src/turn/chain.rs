@@ -112,10 +112,10 @@ impl Turn {
         if self.fail_over(&error, tries).await? {
             return Ok(());
         }
-        self.patience.failed();
+        self.outage_wait.failed();
         let asked = self.asked(&error, tries);
         let failed = failure::of_models(&model, &error, &tries.errors);
-        if self.patience.waits() && self.patience.covers(&error) {
+        if self.outage_wait.waits() && self.outage_wait.covers(&error) {
             self.budget.note(Some(failed));
             self.pause(&error, asked).await;
             return self.come_back(tries).await;
@@ -128,7 +128,7 @@ impl Turn {
                 let times = Arc::clone(&self.args.times);
                 times.of_model(self.telling(tokio::time::sleep(pause))).await?;
             }
-            None if self.patience.covers(&error) => {
+            None if self.outage_wait.covers(&error) => {
                 tracing::warn!(model, error = error.in_brief(), "model call failed");
                 self.bear(Some(&failed)).await?;
                 self.budget.note(Some(failed));
@@ -168,15 +168,15 @@ impl Turn {
 
     /// The settings on each model, as they hold here.
     fn candidates(&self) -> Vec<Arc<AgentSettings>> {
-        let cell = &self.args.cell;
-        cell.read(|conversation| self.agent.chain().map(|one| one.settings_in(conversation)).collect())
+        let handle = &self.args.handle;
+        handle.read(|conversation| self.agent.chain().map(|one| one.settings_in(conversation)).collect())
     }
 
     /// How the models of the chain stand; those of `refused` are never asked.
     fn standings(&self, refused: &BTreeSet<String>) -> Vec<Standing> {
-        let (cell, models, now) = (&self.args.cell, &self.args.shared.models, self.args.shared.now());
+        let (handle, models, now) = (&self.args.handle, &self.args.shared.models, self.args.shared.now());
         let candidates = self.candidates();
-        cell.read(|conversation| {
+        handle.read(|conversation| {
             let rows = candidates.iter().zip(self.agent.guarded());
             let standing = |(settings, guarded): (&Arc<AgentSettings>, &cairn_core::chain::Guarded)| {
                 let refused = guarded.passed_over().is_some() || refused.contains(&settings.model);
@@ -206,7 +206,7 @@ impl Turn {
         if let Some(reason) = self.agent.guarded()[here].passed_over() {
             return Why { reason: format!("`{model}`: {reason}"), code: "window" };
         }
-        let correction = self.args.cell.read(|conversation| conversation.correction(model));
+        let correction = self.args.handle.read(|conversation| conversation.correction(model));
         if !has_room(&correction, from) {
             return Why { reason: format!("`{model}`: {NO_ROOM}"), code: "window" };
         }
@@ -214,7 +214,7 @@ impl Turn {
         let code = trouble.as_ref().map_or("cooling", |trouble| trouble.code);
         let reason = match (&trouble, chain[here].cooling_until) {
             (Some(trouble), Some(until)) => {
-                format!("`{model}` is let alone until {until:.0}: {}", told(trouble))
+                format!("`{model}` is skipped until {until:.0}: {}", told(trouble))
             }
             _ => format!("`{model}` cannot answer"),
         };
@@ -278,7 +278,7 @@ impl Turn {
         metrics::counter!("cairn_failovers_total", "from" => from, "to" => to.clone(), "reason" => code)
             .increment(1);
         self.step(vec![Event::ModelChosen { model: to, reason }]).await?;
-        self.settings = self.args.cell.settings();
+        self.settings = self.args.handle.settings();
         Ok(())
     }
 
@@ -302,21 +302,21 @@ impl Turn {
     ) -> Result<(), TurnFailure> {
         self.args.shared.models.learn(&model, window_tokens, no_tools, bounds.is_some());
         self.step(vec![Event::ModelLearnt { model, window_tokens, no_tools, bounds }]).await?;
-        self.settings = self.args.cell.settings();
+        self.settings = self.args.handle.settings();
         Ok(())
     }
 
     /// Notes what other conversations have learnt of the models of the chain, and that a server has taken a larger request
     /// than its window was bounded to.
     async fn catch_up(&mut self) -> Result<(), TurnFailure> {
-        let (cell, models) = (&self.args.cell, &self.args.shared.models);
+        let (handle, models) = (&self.args.handle, &self.args.shared.models);
         let events: Vec<_> = self
             .agent
             .chain()
             .filter_map(|candidate| {
                 let model = candidate.settings.model.clone();
                 let known = models.learnt(&model);
-                let (here, bounds) = cell.read(|conversation| {
+                let (here, bounds) = handle.read(|conversation| {
                     let bounds = conversation.bounds.get(&model).copied().unwrap_or_default();
                     (conversation.learnt.get(&model).cloned().unwrap_or_default(), bounds)
                 });
@@ -339,13 +339,13 @@ impl Turn {
             .collect();
         if !events.is_empty() {
             self.step(events).await?;
-            self.settings = self.args.cell.settings();
+            self.settings = self.args.handle.settings();
         }
         Ok(())
     }
 
     /// The model found the request too large. Its window is learnt, where it is named; the window is made smaller, and
-    /// after three tries in vain a model with a larger one is asked.
+    /// after three tries without success a model with a larger one is asked.
     async fn too_large(
         &mut self,
         error: &ModelError,
@@ -387,7 +387,7 @@ impl Turn {
             let reason = format!("`{model}` found the request too large {overflows} times");
             return self.switch(idx, Why { reason, code: error.code() }).await;
         }
-        let least = self.args.cell.read(|conversation| least_tokens(conversation, &self.settings));
+        let least = self.args.handle.read(|conversation| least_tokens(conversation, &self.settings));
         self.settings = Arc::new(narrowed(&self.settings, tokens, least + WORDS_MIN));
         self.relieve(Cause::Overflow).await?;
         metrics::counter!("cairn_overflow_retries_total", "model" => model).increment(1);
@@ -397,7 +397,7 @@ impl Turn {
     /// A server that names no window has refused a request of so many tokens: what it took and what it refused bound its
     /// window, which is learnt when enough is known.
     async fn bound(&mut self, model: &str, tokens: u64, first: bool) -> Result<(), TurnFailure> {
-        let known = self.args.cell.read(|conversation| conversation.bounds.get(model).copied());
+        let known = self.args.handle.read(|conversation| conversation.bounds.get(model).copied());
         let bounds = known.unwrap_or_default().refusing(tokens, first);
         let configured = self.agent.chain().find(|candidate| candidate.settings.model == model);
         let window = configured.map_or(self.settings.window, |candidate| candidate.settings.window);
@@ -421,12 +421,12 @@ impl Turn {
     /// A window that a server names is taken for true when it is smaller than what we believe and leaves room for a
     /// conversation: with another one nobody could talk here.
     fn is_news(&self, limit: u64) -> bool {
-        let mut settings = AgentSettings::clone(&self.args.cell.settings());
+        let mut settings = AgentSettings::clone(&self.args.handle.settings());
         if limit >= settings.window.window_tokens {
             return false;
         }
         settings.window = settings.window.narrowed(limit);
-        let correction = self.args.cell.read(|conversation| conversation.correction(&settings.model));
+        let correction = self.args.handle.read(|conversation| conversation.correction(&settings.model));
         has_room(&correction, &settings)
     }
 

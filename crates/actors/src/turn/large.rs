@@ -18,8 +18,8 @@ impl Turn {
     /// Has messages that are too large sent shorter from here on, and the chat told so. It comes before anything leaves the
     /// window: no other message has to make room for what would not fit in any case.
     pub(super) async fn shorten_messages(&self) -> Result<(), TurnFailure> {
-        let cell = &self.args.cell;
-        let large = cell.read(|conversation| too_large(conversation, &self.settings));
+        let handle = &self.args.handle;
+        let large = handle.read(|conversation| too_large(conversation, &self.settings));
         if !large.is_empty() {
             let mut messages = Vec::with_capacity(large.len());
             for message in large {
@@ -30,7 +30,7 @@ impl Turn {
                 };
                 messages.push((message, artifact));
             }
-            let events = shorten(&cell.snapshot(), &self.settings, messages);
+            let events = shorten(&handle.snapshot(), &self.settings, messages);
             if !events.is_empty() {
                 self.step(events).await?;
             }
@@ -40,13 +40,13 @@ impl Turn {
 
     /// Stores the whole of a message. `None`: it could not be, and the model cannot read on in it; the journal has it.
     async fn keep_message(&self, message: &TooLarge, n_kept: usize) -> Option<Artifact> {
-        let (shared, cell) = (&self.args.shared, &self.args.cell);
-        let id = cell.read(|conversation| next_id(conversation, n_kept));
+        let (shared, handle) = (&self.args.shared, &self.args.handle);
+        let id = handle.read(|conversation| next_id(conversation, n_kept));
         let words = message.words();
-        match keep(shared, cell, id, Content::Message(message.entry.seq), &words).await {
+        match keep(shared, handle, id, Content::Message(message.entry.seq), &words).await {
             Ok(artifact) => Some(artifact),
             Err(error) => {
-                tracing::error!(channel = %cell.id, seq = %message.entry.seq, bytes = words.len(), %error,
+                tracing::error!(channel = %handle.id, seq = %message.entry.seq, bytes = words.len(), %error,
                     "a message that is larger than the window takes could not be kept as an artifact; the history has it, \
                      and the model cannot read on in it");
                 None
@@ -59,7 +59,7 @@ impl Turn {
         if shortened.is_empty() {
             return Ok(());
         }
-        let (channel, entries) = (&self.args.cell.id, shortened.len());
+        let (channel, entries) = (&self.args.handle.id, shortened.len());
         tracing::warn!(%channel, model = self.settings.model, entries,
             "the window has no room for all of this turn: some of it was cut from the request, and is kept");
         let is_message = |conversation: &Conversation| {
@@ -67,7 +67,7 @@ impl Turn {
             let open = conversation.open_turn.as_ref().map(|open| &open.id);
             conversation.live.iter().filter(of_turn).any(|entry| Some(&entry.turn) == open)
         };
-        self.cut |= self.args.cell.read(is_message);
+        self.cut |= self.args.handle.read(is_message);
         self.tell_long().await
     }
 
@@ -75,7 +75,7 @@ impl Turn {
     async fn tell_long(&self) -> Result<(), TurnFailure> {
         let note = self
             .args
-            .cell
+            .handle
             .read(|conversation| notice::note_of_long_messages(conversation, &self.settings, self.cut));
         match note {
             Some(note) => self.step(vec![note]).await,

@@ -6,7 +6,7 @@ mod budget;
 mod call;
 mod chain;
 mod large;
-mod patience;
+mod outage_wait;
 mod results;
 
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use cairn_core::memory::{Memory, Reach};
 use cairn_core::message::{Entry, Part, Role};
 use cairn_core::model::Usage;
 use cairn_core::ports::TurnFailure;
-use cairn_core::voices::Voices;
+use cairn_core::provenance::Provenance;
 use cairn_core::window::{Tail, question, tail_tokens};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::agent::AgentRuntime;
-use crate::cell::Cell;
 use crate::channel::ChannelMsg;
 use crate::failure;
 use crate::figures::Times;
+use crate::handle::ChannelHandle;
 use crate::shared::Shared;
 use crate::show::{Show, TurnLink};
 use crate::tools::Toolbox;
 use budget::Budget;
 use call::Call;
-use patience::Patience;
+use outage_wait::OutageWait;
 
-pub(crate) use patience::note_id;
+pub(crate) use outage_wait::note_id;
 
 /// Longest that an answer waits for memories.
 const RECALL_LIMIT: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ const RECALL_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct TurnArgs {
     /// What all actors share.
     pub(crate) shared: Arc<Shared>,
-    pub(crate) cell: Arc<Cell>,
+    pub(crate) handle: Arc<ChannelHandle>,
     pub(crate) turn: TurnLink,
     pub(crate) show: Option<Arc<Show>>,
     pub(crate) times: Arc<Times>,
@@ -84,9 +84,9 @@ pub(crate) async fn run(args: TurnArgs) -> Run {
     let limit = args.shared.limits().turn_timeout;
     let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
     let turn = Turn {
-        agent: args.cell.agent(),
-        settings: args.cell.settings(),
-        patience: Patience::of(&args),
+        agent: args.handle.agent(),
+        settings: args.handle.settings(),
+        outage_wait: OutageWait::of(&args),
         budget: Arc::clone(&budget),
         answers: ask::Said::default(),
         cut: false,
@@ -113,7 +113,7 @@ struct Turn {
     agent: Arc<AgentRuntime>,
     budget: Arc<Budget>,
     /// How it bears a model that does not answer.
-    patience: Patience,
+    outage_wait: OutageWait,
     /// What people have said to requests for their yes.
     answers: ask::Said,
     /// A request was cut to fit beyond what is journalled.
@@ -130,7 +130,7 @@ impl Turn {
             tracing::warn!(%error, "the agent's time zone is unknown; dates are shown in UTC");
             TimeZone::UTC
         });
-        let tools = Toolbox::new(Arc::clone(&self.args.shared), Arc::clone(&self.args.cell));
+        let tools = Toolbox::new(Arc::clone(&self.args.shared), Arc::clone(&self.args.handle));
         let mut usage = Usage::default();
         let rounds = self.settings.max_rounds.max(1);
         for round in 1..=rounds {
@@ -148,7 +148,7 @@ impl Turn {
                 let (entry, cut) = (self.entry(call, &recalled), self.cut);
                 return Ok(Said { entry, reported, usage, model, cut });
             }
-            tracing::debug!(channel = %self.args.cell.id, round, n_calls = call.tool_calls.len(), "tools");
+            tracing::debug!(channel = %self.args.handle.id, round, n_calls = call.tool_calls.len(), "tools");
             let calls = call.tool_calls.clone();
             let mut events = vec![Event::EntryAdded { entry: self.entry(call, &recalled) }];
             events.extend(reported);
@@ -157,7 +157,7 @@ impl Turn {
                 self.refuse(calls).await?;
                 break;
             }
-            self.args.cell.hub.paragraph();
+            self.args.handle.subscribers.paragraph();
             let times = Arc::clone(&self.args.times);
             times.of_others(self.use_tools(&tools, &model, calls, &recalled)).await?;
         }
@@ -166,27 +166,28 @@ impl Turn {
 
     /// Finds the memories that fit the question, and notes them.
     async fn recall(&self) -> Result<Vec<Memory>, TurnFailure> {
-        let cell = &self.args.cell;
-        let question = cell.read(question);
+        let handle = &self.args.handle;
+        let question = handle.read(question);
         let share = self.settings.memory.share;
-        let reach = cell.read(|conversation| Reach::of(&cell.id, conversation.direct_with.as_deref(), share));
+        let reach =
+            handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
         let memories = &self.args.shared.deps.memories;
         let limit = self.settings.recall_limit;
         let recalling = memories.recall(&self.settings.id, &reach, &question, limit);
         let recalled = match tokio::time::timeout(RECALL_LIMIT, recalling).await {
             Ok(Ok(recalled)) => recalled,
             Err(_) => {
-                tracing::warn!(channel = %cell.id, limit = ?RECALL_LIMIT, "no memories were recalled in time");
+                tracing::warn!(channel = %handle.id, limit = ?RECALL_LIMIT, "no memories were recalled in time");
                 Vec::new()
             }
             Ok(Err(error)) => {
                 // An answer without memories is better than none.
-                tracing::warn!(channel = %cell.id, %error, "no memories were recalled");
+                tracing::warn!(channel = %handle.id, %error, "no memories were recalled");
                 Vec::new()
             }
         };
         let ids: Vec<MemoryId> = recalled.iter().map(|memory| memory.id.clone()).collect();
-        if ids.is_empty() && cell.read(|conversation| conversation.recalled.is_empty()) {
+        if ids.is_empty() && handle.read(|conversation| conversation.recalled.is_empty()) {
             return Ok(recalled);
         }
         let (now, zone) = (self.args.shared.now(), TimeZone::UTC);
@@ -204,13 +205,13 @@ impl Turn {
         entry.reasoning = (!call.reasoning.is_empty()).then_some(call.reasoning);
         entry.tool_calls = call.tool_calls;
         entry.quotes = call.quotes;
-        entry.voices = self.args.cell.read(|conversation| {
-            let mut voices = Voices::default();
-            recalled.iter().for_each(|memory| voices.join(&Voices::of_memory(memory, conversation)));
+        entry.provenance = self.args.handle.read(|conversation| {
+            let mut provenance = Provenance::default();
+            recalled.iter().for_each(|memory| provenance.join(&Provenance::of_memory(memory, conversation)));
             if call.quotes {
-                voices.join(&conversation.heard);
+                provenance.join(&conversation.heard);
             }
-            voices
+            provenance
         });
         entry
     }
@@ -244,7 +245,7 @@ pub(crate) fn draft_entry(role: Role, at: Timestamp) -> Entry {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
         quotes: false,
         tokens: 0,
     }

@@ -6,8 +6,8 @@ use cairn_core::event::Event;
 use cairn_core::memory::{Grounds, Memory};
 use cairn_core::message::{Role, ToolCall};
 use cairn_core::ports::TurnFailure;
+use cairn_core::provenance::Provenance;
 use cairn_core::tool::{Effect, ToolOutcome, ToolUse, logged_arguments, logged_error};
-use cairn_core::voices::Voices;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
@@ -93,7 +93,7 @@ impl Turn {
 
     fn noted(&self, call: &ToolCall, effect: Effect, used: &Used, duration_ms: u64) -> ToolUse {
         let turn =
-            self.args.cell.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
+            self.args.handle.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
         ToolUse {
             turn: turn.unwrap_or_else(|| "t0".into()),
             call: call.id.clone(),
@@ -117,16 +117,16 @@ impl Turn {
         calls: Vec<ToolCall>,
         recalled: &[Memory],
     ) -> Result<Vec<Planned<'_>>, TurnFailure> {
-        let (voices, grounds) = self.args.cell.read(|conversation| {
-            let voices = Voices::of_window(conversation, recalled);
+        let (provenance, grounds) = self.args.handle.read(|conversation| {
+            let provenance = Provenance::of_window(conversation, recalled);
             let grounds = Grounds::of(conversation.live.iter());
-            let grounds = if voices.tools { grounds.with_unseen_tools() } else { grounds };
-            (voices, grounds)
+            let grounds = if provenance.tools { grounds.with_unseen_tools() } else { grounds };
+            (provenance, grounds)
         });
         let mut reasons = Vec::new();
         let mut planned: Vec<Planned<'_>> = Vec::with_capacity(calls.len());
         for (ordinal, call) in calls.into_iter().enumerate() {
-            let (effect, verdict) = tools.weigh(&call, &voices, &grounds);
+            let (effect, verdict) = tools.weigh(&call, &provenance, &grounds);
             let mut allowed_by = None;
             let refused = match verdict {
                 _ if ordinal >= CALLS_MAX => Some(format!("more than {CALLS_MAX} calls at once; make fewer")),
@@ -171,7 +171,7 @@ impl Turn {
             refusal = self.answer(asked).await?;
         }
         if let Some(entry) = &allowed_by {
-            tracing::info!(channel = %self.args.cell.id, tool = call.name, entry,
+            tracing::info!(channel = %self.args.handle.id, tool = call.name, entry,
                 "a call that needs an approval is made by always_allow");
             metrics::counter!("cairn_approvals_total", "outcome" => "always_allowed").increment(1);
         }
@@ -188,17 +188,17 @@ impl Turn {
                 used
             }
         };
-        self.args.cell.hub.tool(&call.name, if used.error.is_some() { "failed" } else { "done" });
+        self.args.handle.subscribers.tool(&call.name, if used.error.is_some() { "failed" } else { "done" });
         let noted = ToolUse { approval, allowed_by, ..self.noted(&call, effect, &used, duration_ms) };
         Ok(Done { call, used, noted })
     }
 
     fn tell_started(&self, call: &ToolCall) {
-        self.args.cell.hub.tool(&call.name, "started");
+        self.args.handle.subscribers.tool(&call.name, "started");
         if let Some(show) = self.args.show.as_ref().filter(|_| !self.is_asking()) {
             show.typing().go_on();
         }
-        let channel = self.args.cell.id.clone();
+        let channel = self.args.handle.id.clone();
         self.args.shared.notify(Notice::ToolStarted {
             channel,
             call: call.id.clone(),
@@ -208,7 +208,7 @@ impl Turn {
 
     /// Whose messages the turn answers.
     pub(super) fn caused_by(&self) -> BTreeSet<String> {
-        self.args.cell.read(|conversation| {
+        self.args.handle.read(|conversation| {
             let Some(open) = &conversation.open_turn else { return BTreeSet::new() };
             let of_turn = conversation.live.iter().rev().take_while(|entry| entry.turn == open.id);
             of_turn

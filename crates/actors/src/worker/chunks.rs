@@ -53,7 +53,7 @@ impl Job {
     async fn chunks(&self, candidate: &Candidate) -> Result<Draft, Stop> {
         let entries = &self.sources.entries;
         let mut reader = AgentSettings::clone(&candidate.settings);
-        let earlier = self.cell.read(|conversation| earlier_summary(conversation, &self.run));
+        let earlier = self.handle.read(|conversation| earlier_summary(conversation, &self.run));
         let earlier = earlier.filter(|_| !is_extractive(candidate));
         let source = Source::of_entries(entries, self.wishes(&reader).chain(earlier.as_deref()));
         let mut overflows = 0;
@@ -78,7 +78,7 @@ impl Job {
                     self.checkpoint(done).await;
                 }
                 Err(Stop::Model { error: Some(ModelError::NoTools(_)), .. }) if tools => {
-                    self.effort.without_tools(&candidate.model.info().id);
+                    self.run_budget.without_tools(&candidate.model.info().id);
                 }
                 Err(Stop::Model { error: Some(ModelError::ContextOverflow { limit, .. }), reason }) => {
                     overflows += 1;
@@ -151,8 +151,15 @@ impl Job {
     }
 
     fn brief<'a>(&'a self, reader: &'a AgentSettings, tools: bool) -> Brief<'a> {
-        let correction = self.cell.read(|conversation| conversation.correction(&reader.model).ratio);
-        Brief { channel: &self.cell.id, run: &self.run, reader, tools, correction, mask: self.mask.as_ref() }
+        let correction = self.handle.read(|conversation| conversation.correction(&reader.model).ratio);
+        Brief {
+            channel: &self.handle.id,
+            run: &self.run,
+            reader,
+            tools,
+            correction,
+            mask: self.mask.as_ref(),
+        }
     }
 
     /// What its author is shown beside the source.
@@ -164,8 +171,8 @@ impl Job {
     fn takes_tools(&self, candidate: &Candidate) -> bool {
         let info = candidate.model.info();
         let learnt =
-            self.cell.read(|conversation| conversation.learnt.get(&info.id).is_some_and(|l| l.no_tools));
-        info.tools && !learnt && !self.effort.lacks_tools(&info.id)
+            self.handle.read(|conversation| conversation.learnt.get(&info.id).is_some_and(|l| l.no_tools));
+        info.tools && !learnt && !self.run_budget.lacks_tools(&info.id)
     }
 
     fn together(
@@ -201,15 +208,15 @@ impl Job {
     /// A chunk is finished: it is durable before the next one is begun. What the store refuses is not lost to this
     /// attempt, and goes with the next chunk.
     async fn checkpoint(&self, checkpoint: Checkpoint) {
-        self.effort.got_on();
-        tracing::info!(channel = %self.cell.id, run = %self.run.id, chunks = checkpoint.chunks,
+        self.run_budget.got_on();
+        tracing::info!(channel = %self.handle.id, run = %self.run.id, chunks = checkpoint.chunks,
             to_seq = checkpoint.to_seq.0, "a chunk of a long run is finished");
         *self.done.lock() = Some(checkpoint.clone());
         let (reply, journalled) = oneshot::channel();
         let run = self.run.id.clone();
-        self.cell.tell_channel(ChannelMsg::Checkpoint { run, checkpoint: Box::new(checkpoint), reply });
+        self.handle.tell_channel(ChannelMsg::Checkpoint { run, checkpoint: Box::new(checkpoint), reply });
         if !matches!(journalled.await, Ok(true)) {
-            tracing::warn!(channel = %self.cell.id, run = %self.run.id,
+            tracing::warn!(channel = %self.handle.id, run = %self.run.id,
                 "a finished chunk is not journalled; it would be made again after a restart");
         }
     }
@@ -242,7 +249,7 @@ impl Job {
         let n_refused = n_saved - memories.len();
         if n_refused > 0 {
             metrics::counter!("cairn_memories_refused_total").increment(n_refused as u64);
-            tracing::warn!(channel = %self.cell.id, run = %self.run.id, n_refused,
+            tracing::warn!(channel = %self.handle.id, run = %self.run.id, n_refused,
                 "memories were not saved: their words come from results of tools, and no person said them");
         }
         credit(&mut memories, &self.sources.entries);
@@ -288,7 +295,7 @@ impl Job {
 
     fn refused(&self, candidate: &Candidate, rejection: &Rejection) -> Stop {
         let model = &candidate.model.info().id;
-        tracing::warn!(channel = %self.cell.id, run = %self.run.id, model = %model, rejection = rejection.code(),
+        tracing::warn!(channel = %self.handle.id, run = %self.run.id, model = %model, rejection = rejection.code(),
             "a summary was refused");
         Stop::model(format!("{model}: {rejection}"))
     }
@@ -319,7 +326,7 @@ impl Job {
                 return Ok((text, talk.memories));
             }
             if !corrected {
-                tracing::debug!(channel = %self.cell.id, run = %self.run.id, faults = words.len(),
+                tracing::debug!(channel = %self.handle.id, run = %self.run.id, faults = words.len(),
                     "the model is asked to correct its summary");
                 talk.correct(&text, &words.join("; "));
                 corrected = true;
@@ -334,7 +341,7 @@ impl Job {
             }
             let model = &candidate.model.info().id;
             for fault in &faults {
-                tracing::info!(channel = %self.cell.id, run = %self.run.id, model = %model, fault = fault.code(),
+                tracing::info!(channel = %self.handle.id, run = %self.run.id, model = %model, fault = fault.code(),
                     "a summary was mended");
                 metrics::counter!("cairn_summaries_mended_total", "fault" => fault.code()).increment(1);
             }

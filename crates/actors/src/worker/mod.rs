@@ -2,7 +2,7 @@
 //! memories, checks the result; the digest where no model can.
 
 mod chunks;
-mod effort;
+mod run_budget;
 mod talk;
 
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use cairn_core::model::{ModelError, Usage};
 use cairn_core::summary::{StackSizes, Summary};
 use parking_lot::Mutex;
 
-pub(crate) use effort::Effort;
+pub(crate) use run_budget::RunBudget;
 
 use crate::agent::Candidate;
-use crate::cell::Cell;
+use crate::handle::ChannelHandle;
 use crate::shared::Shared;
 
 /// The embedded model: it reads entries as they are, at no cost.
@@ -77,9 +77,9 @@ struct Sources {
 }
 
 struct Job {
-    cell: Arc<Cell>,
+    handle: Arc<ChannelHandle>,
     run: Run,
-    effort: Arc<Effort>,
+    run_budget: Arc<RunBudget>,
     /// The agent on the model that answers: in its window the summary will stand.
     agent: Arc<AgentSettings>,
     sizes: StackSizes,
@@ -101,24 +101,24 @@ fn is_extractive(candidate: &Candidate) -> bool {
 /// Makes one attempt. `digest`: without a model.
 pub(crate) async fn run(
     shared: Arc<Shared>,
-    cell: Arc<Cell>,
+    handle: Arc<ChannelHandle>,
     run: Run,
-    effort: Arc<Effort>,
+    run_budget: Arc<RunBudget>,
     digest: bool,
 ) -> Result<Made, Failure> {
-    let agent = cell.settings();
+    let agent = handle.settings();
     let limit = Duration::from_secs(agent.compaction.timeout_secs);
-    let read = tokio::time::timeout(limit, sources(&shared, &cell, &run)).await;
+    let read = tokio::time::timeout(limit, sources(&shared, &handle, &run)).await;
     let sources = read.map_err(|_| Failure::attempt("the archive did not answer".to_owned()))??;
     let now = shared.now();
     let job = Job {
-        mask: mask_for(&cell.id, &agent),
+        mask: mask_for(&handle.id, &agent),
         done: Mutex::new(run.checkpoint.clone()),
-        spent_before: cell.read(|conversation| conversation.spent_within_hour(now)),
+        spent_before: handle.read(|conversation| conversation.spent_within_hour(now)),
         spent: AtomicU64::new(0),
-        sizes: cell.read(|conversation| StackSizes::of(&agent, &conversation.correction(&agent.model))),
-        cell,
-        effort,
+        sizes: handle.read(|conversation| StackSizes::of(&agent, &conversation.correction(&agent.model))),
+        handle,
+        run_budget,
         agent,
         sources,
         run,
@@ -142,9 +142,9 @@ enum Given {
     Over(String),
 }
 
-async fn sources(shared: &Shared, cell: &Cell, run: &Run) -> Result<Sources, Failure> {
+async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<Sources, Failure> {
     if let Work::Merge { sources, .. } = &run.work {
-        let summaries: Vec<Summary> = cell.read(|conversation| {
+        let summaries: Vec<Summary> = handle.read(|conversation| {
             let found = |id: &SummaryId| conversation.stack.summary(id).cloned();
             sources.iter().filter_map(found).collect()
         });
@@ -156,12 +156,12 @@ async fn sources(shared: &Shared, cell: &Cell, run: &Run) -> Result<Sources, Fai
         return Ok(Sources { entries: Arc::new([]), summaries: summaries.into() });
     }
     let mut entries: Vec<Arc<Entry>> =
-        cell.read(|conversation| conversation.readable(run, conversation.live.iter().cloned()));
+        handle.read(|conversation| conversation.readable(run, conversation.live.iter().cloned()));
     // An emergency may have taken them out of the window, but never out of the archive.
     if (entries.len() as u64) < run.messages {
-        let read = shared.deps.archive.entries(&cell.id, run.from_seq, run.to_seq, usize::MAX).await;
+        let read = shared.deps.archive.entries(&handle.id, run.from_seq, run.to_seq, usize::MAX).await;
         let read = read.map_err(|error| Failure::attempt(error.to_string()))?;
-        entries = cell.read(|conversation| conversation.readable(run, read));
+        entries = handle.read(|conversation| conversation.readable(run, read));
     }
     if (entries.len() as u64) < run.messages {
         let reason = format!("only {} of {} messages could be read", entries.len(), run.messages);
@@ -177,8 +177,8 @@ async fn sources(shared: &Shared, cell: &Cell, run: &Run) -> Result<Sources, Fai
 impl Job {
     /// The models of a run: its own, the one that answers, then the others of the chain; each once.
     fn candidates(&self) -> Vec<Candidate> {
-        let agent = self.cell.agent();
-        let serving = self.cell.read(|conversation| agent.serving(conversation).clone());
+        let agent = self.handle.agent();
+        let serving = self.handle.read(|conversation| agent.serving(conversation).clone());
         let mut list: Vec<Candidate> = Vec::new();
         for candidate in agent.compactor.iter().chain([&serving]).chain(agent.chain()) {
             let known = |other: &Candidate| other.model.info().id == candidate.model.info().id;
@@ -191,7 +191,7 @@ impl Job {
 
     /// A candidate with what was learnt of it in this channel.
     fn knowing(&self, candidate: &Candidate) -> Candidate {
-        let settings = self.cell.read(|conversation| candidate.settings_in(conversation));
+        let settings = self.handle.read(|conversation| candidate.settings_in(conversation));
         Candidate { settings, model: Arc::clone(&candidate.model) }
     }
 
@@ -201,7 +201,7 @@ impl Job {
         let mut retry_after: Option<Duration> = None;
         for candidate in self.candidates() {
             let model = candidate.model.info().id.clone();
-            if let Some(reason) = self.effort.barred(&model) {
+            if let Some(reason) = self.run_budget.barred(&model) {
                 reasons.push(reason);
                 continue;
             }
@@ -211,12 +211,12 @@ impl Job {
                 Err(Stop::Model { reason, error }) => {
                     tracing::debug!(model, reason, "why a model made no summary");
                     let error_in_brief = error.as_ref().map(ModelError::in_brief);
-                    tracing::warn!(channel = %self.cell.id, run = %self.run.id, model, error = error_in_brief,
+                    tracing::warn!(channel = %self.handle.id, run = %self.run.id, model, error = error_in_brief,
                         "a model made no summary; the next one of the chain is asked");
                     if error.as_ref().is_none_or(ModelError::is_transient) {
                         may_pass = true;
                     } else {
-                        self.effort.bar(&model, &reason);
+                        self.run_budget.bar(&model, &reason);
                     }
                     let asked = error.as_ref().and_then(ModelError::retry_after);
                     // The first that is ready again is enough.
@@ -238,12 +238,12 @@ impl Job {
     /// Most tokens that the summary of these entries, or of the run's summaries, may take in the window.
     fn most_tokens(&self, entries: &[Arc<Entry>]) -> u64 {
         let Self { agent, run, sources, .. } = self;
-        self.cell.read(|conversation| most_tokens(conversation, agent, run, entries, &sources.summaries))
+        self.handle.read(|conversation| most_tokens(conversation, agent, run, entries, &sources.summaries))
     }
 
     /// Whether a call may be made: there is time, and the hour's tokens are not used up.
     fn may_call(&self, candidate: &Candidate) -> Result<(), Stop> {
-        if self.effort.left().is_zero() {
+        if self.run_budget.left().is_zero() {
             return Err(self.out_of_time());
         }
         let cap = self.agent.compaction.tokens_per_hour;
@@ -257,7 +257,7 @@ impl Job {
     }
 
     fn out_of_time(&self) -> Stop {
-        Stop::Digest(format!("no summary within {} s (timeout_secs)", self.effort.limit().as_secs()))
+        Stop::Digest(format!("no summary within {} s (timeout_secs)", self.run_budget.limit().as_secs()))
     }
 
     fn took(&self, usage: Usage) {
@@ -277,7 +277,7 @@ impl Job {
     /// The digest, on a thread of its own: it takes a while over a large range.
     async fn stand_in(self, why: String) -> Result<Made, Failure> {
         tracing::debug!(reason = why, "why no model made a summary");
-        tracing::warn!(channel = %self.cell.id, run = %self.run.id,
+        tracing::warn!(channel = %self.handle.id, run = %self.run.id,
             "a digest stands in for the summary; check the models of this agent and their limits");
         metrics::counter!("cairn_digests_total").increment(1);
         let mut run = self.run.clone();
@@ -286,8 +286,8 @@ impl Job {
         // What an emergency left without a summary gets one in any case.
         let is_owed = matches!(run.work, Work::Truncated);
         let digest = tokio::task::spawn_blocking(move || {
-            let Self { cell, agent, sizes, sources, .. } = &self;
-            let draft = digest_draft(&cell.id, agent, sizes, &run, &sources.entries, &sources.summaries);
+            let Self { handle, agent, sizes, sources, .. } = &self;
+            let draft = digest_draft(&handle.id, agent, sizes, &run, &sources.entries, &sources.summaries);
             if is_owed { Ok(draft) } else { fit_identifiers(draft, most) }
         });
         match digest.await {

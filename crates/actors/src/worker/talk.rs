@@ -11,9 +11,9 @@ use futures::StreamExt as _;
 
 use super::{Job, Stop};
 use crate::agent::Candidate;
-use crate::cell::Cell;
 use crate::channel::ChannelMsg;
 use crate::figures;
+use crate::handle::ChannelHandle;
 
 /// Most model calls of one talk (`docs/design/compaction.md`).
 const ROUNDS_MAX: u32 = 10;
@@ -76,39 +76,42 @@ impl Talk<'_> {
             self.request.max_output_tokens = most.min(room.answer(tokens)).max(1);
         }
         let limits = &self.candidate.settings.compaction;
-        let limit = Duration::from_secs(limits.call_timeout_secs).min(self.job.effort.left());
-        let bill = Bill::new(self.job, self.candidate, tokens, self.request.max_output_tokens);
+        let limit = Duration::from_secs(limits.call_timeout_secs).min(self.job.run_budget.left());
+        let usage_guard = UsageGuard::new(self.job, self.candidate, tokens, self.request.max_output_tokens);
         let model = self.candidate.model.info().id.clone();
-        match tokio::time::timeout(limit, self.exchange(bill)).await {
+        match tokio::time::timeout(limit, self.exchange(usage_guard)).await {
             Ok(Ok(said)) => Ok(said),
             Ok(Err(error)) => Err(Stop::from_error(&model, error)),
-            Err(_) if self.job.effort.left().is_zero() => Err(self.job.out_of_time()),
+            Err(_) if self.job.run_budget.left().is_zero() => Err(self.job.out_of_time()),
             Err(_) => Err(Stop::from_error(&model, ModelError::Timeout(limit))),
         }
     }
 
-    async fn exchange(&self, mut bill: Bill<'_>) -> Result<(String, Vec<ToolCall>, Finish), ModelError> {
+    async fn exchange(
+        &self,
+        mut usage_guard: UsageGuard<'_>,
+    ) -> Result<(String, Vec<ToolCall>, Finish), ModelError> {
         let mut events = self.candidate.model.stream(self.request.clone());
         let (mut text, mut calls) = (String::new(), Vec::new());
         while let Some(event) = events.next().await {
             match event {
                 Err(error) => {
                     if text.is_empty() && calls.is_empty() && !matches!(error, ModelError::Timeout(_)) {
-                        bill.nothing();
+                        usage_guard.nothing();
                     }
                     return Err(error);
                 }
                 Ok(ModelEvent::Text(words)) => {
-                    bill.words(&words);
+                    usage_guard.words(&words);
                     text.push_str(&words);
                 }
-                Ok(ModelEvent::Reasoning(words)) => bill.words(&words),
+                Ok(ModelEvent::Reasoning(words)) => usage_guard.words(&words),
                 Ok(ModelEvent::ToolCall(call)) => {
-                    bill.words(&call.arguments.to_string());
+                    usage_guard.words(&call.arguments.to_string());
                     calls.push(call);
                 }
                 Ok(ModelEvent::Done { finish, usage, .. }) => {
-                    bill.reported(usage);
+                    usage_guard.reported(usage);
                     return Ok((text, calls, finish));
                 }
             }
@@ -153,9 +156,9 @@ impl Talk<'_> {
 
 /// What a call takes. It is told to the channel when the call ends, however it ends: by its answer, by an error, by its
 /// time limit, or because the run is no longer wanted.
-struct Bill<'a> {
+struct UsageGuard<'a> {
     job: &'a Job,
-    cell: &'a Cell,
+    handle: &'a ChannelHandle,
     model: String,
     /// Our own estimate, or what the server reported.
     usage: Usage,
@@ -165,15 +168,15 @@ struct Bill<'a> {
     is_reported: bool,
 }
 
-impl<'a> Bill<'a> {
+impl<'a> UsageGuard<'a> {
     fn new(job: &'a Job, candidate: &Candidate, tokens: u64, answer_max: u64) -> Self {
         let usage = Usage { input_tokens: tokens, ..Usage::default() };
-        let (model, answer, cell) = (candidate.model.info().id.clone(), String::new(), &job.cell);
-        let mut bill = Self { job, cell, model, usage, answer_max, answer, is_reported: false };
+        let (model, answer, handle) = (candidate.model.info().id.clone(), String::new(), &job.handle);
+        let mut usage_guard = Self { job, handle, model, usage, answer_max, answer, is_reported: false };
         if super::is_extractive(candidate) {
-            bill.nothing();
+            usage_guard.nothing();
         }
-        bill
+        usage_guard
     }
 
     fn words(&mut self, words: &str) {
@@ -196,12 +199,12 @@ impl<'a> Bill<'a> {
     }
 }
 
-impl Drop for Bill<'_> {
+impl Drop for UsageGuard<'_> {
     fn drop(&mut self) {
         let usage = if self.is_reported { self.usage } else { self.ours() };
         if usage != Usage::default() {
             self.job.took(usage);
-            self.cell.tell_channel(ChannelMsg::Spent { model: std::mem::take(&mut self.model), usage });
+            self.handle.tell_channel(ChannelMsg::Spent { model: std::mem::take(&mut self.model), usage });
         }
     }
 }

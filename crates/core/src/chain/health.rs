@@ -1,4 +1,4 @@
-//! How a model is: what its calls came to, and how long it is let alone.
+//! How a model is: what its calls came to, and how long it is skipped.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::backoff::pause_after;
 use crate::model::ModelError;
 
-/// How long models that fail are let alone. Pauses double with each failure in a row.
+/// How long models that fail are skipped. Pauses double with each failure in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoolDowns {
     /// After the first failure of a server that is overloaded, silent, out of reach or breaks the protocol.
@@ -34,7 +34,7 @@ impl Default for CoolDowns {
 }
 
 impl CoolDowns {
-    /// How long a model is let alone after the `n`-th failure in a row (from 1). `None`: the error says nothing about
+    /// How long a model is skipped after the `n`-th failure in a row (from 1). `None`: the error says nothing about
     /// how the model is.
     pub fn after(&self, error: &ModelError, n: u32) -> Option<Duration> {
         let grown = |base: Duration| pause_after(n, base, self.max);
@@ -54,7 +54,7 @@ impl CoolDowns {
     }
 }
 
-/// Whether a model is let alone after such an error.
+/// Whether a model is skipped after such an error.
 pub fn cools(error: &ModelError) -> bool {
     CoolDowns::default().after(error, 1).is_some()
 }
@@ -109,7 +109,7 @@ impl Health {
         *self = Self::default();
     }
 
-    /// Until when it is let alone; `None` when it is not.
+    /// Until when it is skipped; `None` when it is not.
     pub fn cooling_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.until.filter(|until| *until > now && until.duration_since(now) <= self.span)
     }

@@ -1,4 +1,4 @@
-//! The chain of an agent's models: how each of them is, how long one that failed is let alone, which one is asked next.
+//! The chain of an agent's models: how each of them is, how long one that failed is skipped, which one is asked next.
 //!
 //! Whoever calls models keeps one [`Health`] for each, shared by all conversations: what one finds out, all know.
 
@@ -52,7 +52,7 @@ impl Standing {
 pub enum Pick {
     /// This one, by its place in the chain: it is well, as far as anybody knows.
     Well(usize),
-    /// All that can be asked are let alone: this one comes back first. Those that the window fits into without an
+    /// All that can be asked are skipped: this one comes back first. Those that the window fits into without an
     /// emergency come before the others, so that nothing leaves the window for a model that is probably down.
     Cooling(usize),
 }

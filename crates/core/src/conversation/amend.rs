@@ -73,7 +73,7 @@ fn edited(
         parts: vec![Part::text(correction_note(&before))],
         addressed: false,
         direct: conversation.direct_with.as_ref() == Some(&author.id),
-        voices: crate::voices::Voices::default(),
+        provenance: crate::provenance::Provenance::default(),
         fingerprint: String::new(),
         tokens: 0,
     };

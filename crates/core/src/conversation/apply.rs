@@ -7,8 +7,8 @@ use super::{Archived, Conversation, Draft, Failures, OpenTurn};
 use crate::event::{Event, Receipt, Record};
 use crate::ids::{MessageId, OutboxId, Seq, TurnId};
 use crate::message::{Entry, LOST_TURN, Pending};
+use crate::provenance::Provenance;
 use crate::summary::StackItem;
-use crate::voices::Voices;
 
 /// An event that does not fit the state: a damaged or foreign journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +20,7 @@ pub struct FoldError {
 
 impl Conversation {
     /// Folds a record in. Records up to [`Conversation::last_n`] are passed over, so that a replay that overlaps
-    /// changes nothing. Numbers that are missing because journal lines were set aside are filled with
+    /// changes nothing. Numbers that are missing because journal lines were quarantined are filled with
     /// [`Entry::lost`].
     ///
     /// # Errors
@@ -258,7 +258,7 @@ impl Conversation {
 
     fn push(&mut self, entry: Entry) {
         self.next_seq = entry.seq.next();
-        self.heard.join(&Voices::of_entry(&entry));
+        self.heard.join(&Provenance::of_entry(&entry));
         self.live.push_back(Arc::new(entry));
     }
 
@@ -291,7 +291,7 @@ impl Conversation {
     pub(crate) fn drop_live(&mut self, to_seq: Seq) {
         while self.live.front().is_some_and(|entry| entry.seq <= to_seq) {
             if let Some(entry) = self.live.pop_front() {
-                self.left.join(&Voices::of_entry(&entry));
+                self.left.join(&Provenance::of_entry(&entry));
             }
         }
         self.pruned = self.pruned.split_off(&to_seq.next());
@@ -307,7 +307,7 @@ impl Conversation {
         self.first_seq = self.next_seq;
         self.stack.clear();
         self.live.clear();
-        self.left = Voices::default();
+        self.left = Provenance::default();
         self.undone.clear();
         self.pruned.clear();
         self.deleted.clear();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Conversation;
 use crate::ids::{MessageId, Seq};
 use crate::message::{Entry, Pending};
-use crate::voices::Voices;
+use crate::provenance::Provenance;
 
 impl Conversation {
     /// A copy without the words of live entries and pending messages, for the store's head record.
@@ -67,7 +67,7 @@ fn skeleton(entry: &Entry) -> Entry {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        voices: Voices::default(),
+        provenance: Provenance::default(),
         quotes: entry.quotes,
         tokens: entry.tokens,
     }

@@ -29,10 +29,10 @@ use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxI
 use crate::message::{Entry, Pending, Role};
 use crate::model::Usage;
 use crate::notice::Lost;
+use crate::provenance::Provenance;
 use crate::prune::PrunedResult;
 use crate::summary::{MarkerKind, Stack};
 use crate::tokens::Correction;
-use crate::voices::Voices;
 
 pub use amend::amend;
 pub use apply::FoldError;
@@ -168,7 +168,7 @@ pub struct Conversation {
     #[serde(default)]
     pub undone: Vec<Undone>,
     /// Entries whose messages were deleted since the window's prefix last changed: their words leave it with the next
-    /// change, so that nothing else is sent anew for their sake.
+    /// change, so that nothing else is sent again for their sake.
     #[serde(default)]
     pub deleted: BTreeSet<Seq>,
     /// Accepted, not yet in a turn, first in first out.
@@ -226,10 +226,10 @@ pub struct Conversation {
     pub direct_with: Option<String>,
     /// Whose text has left `live` in this generation: it stands behind summaries and markers.
     #[serde(default)]
-    pub left: Voices,
+    pub left: Provenance,
     /// Who was ever heard here, in all generations.
     #[serde(default)]
-    pub heard: Voices,
+    pub heard: Provenance,
     /// Approvals ever asked for; the next one's id derives from it.
     #[serde(default)]
     pub approvals: u64,
@@ -283,8 +283,8 @@ impl Conversation {
             owed: Vec::new(),
             undelivered: Vec::new(),
             direct_with: None,
-            left: Voices::default(),
-            heard: Voices::default(),
+            left: Provenance::default(),
+            heard: Provenance::default(),
             approvals: 0,
         }
     }

@@ -16,7 +16,7 @@ const AGAIN: f64 = 0.2;
 /// Exponent of the size that a gain is divided by: below 1, longer pieces have a better chance.
 const SIZE: f64 = 0.8;
 
-/// How often what is left of the budget is spent anew.
+/// How often what is left of the budget is spent again.
 const ROUNDS: usize = 4;
 
 pub(super) struct Source<'a> {

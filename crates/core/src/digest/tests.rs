@@ -23,7 +23,7 @@ fn entry(seq: u64, role: Role, name: &str, at: &str, text: &str) -> Arc<Entry> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        voices: crate::voices::Voices::default(),
+        provenance: crate::provenance::Provenance::default(),
         quotes: false,
         tokens: 0,
     })

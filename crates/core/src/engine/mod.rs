@@ -1,7 +1,7 @@
 //! Context engines: who decides what a model gets to see, and when the window is made smaller. Chosen per agent, by name.
 //!
 //! An engine is as pure as all of this crate: it is told what became durable, and answers with requests and with events
-//! that the channel journals. What it keeps beside the conversation it must be able to make anew from it.
+//! that the channel journals. What it keeps beside the conversation it must be able to make again from it.
 //!
 //! Actors ask [`due`], not the engine itself, what is to be done: it keeps runs away from an engine that owns compaction,
 //! so that an agent's engine may be changed from one start to the next.
@@ -97,10 +97,10 @@ pub trait ContextEngine: Send + Sync + 'static {
     /// passed over.
     fn after_turn(&self, conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Decision;
 
-    /// `/new`: the conversation begins anew.
+    /// `/new`: the conversation restarts.
     fn reset(&self, _conversation: &Conversation) {}
 
-    /// The channel falls asleep, or the house stops. Nothing is asked of the engine after it.
+    /// The channel falls asleep, or the runtime stops. Nothing is asked of the engine after it.
     fn dispose(&self) {}
 }
 

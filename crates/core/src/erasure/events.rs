@@ -157,7 +157,7 @@ impl Eraser {
         let theirs = self.survey.is_theirs(&pending.author);
         let waits = theirs && self.survey.waits(channel, &pending.message);
         self.mask.message(&mut pending.message);
-        self.mask.voices(&mut pending.voices);
+        self.mask.provenance(&mut pending.provenance);
         let before = pending.author.name.clone();
         self.mask.author(&mut pending.author);
         let changed = if theirs {
@@ -206,7 +206,7 @@ impl Eraser {
     fn added(&mut self, room: &mut Room, channel: &ChannelId, mut entry: Entry) -> Entry {
         let by_them = entry.author.as_ref().is_some_and(|author| self.survey.is_theirs(author));
         let theirs = by_them || (entry.role != Role::User && room.is_theirs(&entry.turn));
-        self.mask.voices(&mut entry.voices);
+        self.mask.provenance(&mut entry.provenance);
         self.mask.message_option(&mut entry.message);
         if let Some(author) = &mut entry.author {
             self.mask.author(author);

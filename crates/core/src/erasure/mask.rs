@@ -9,7 +9,7 @@ use super::ERASED;
 use crate::ids::{ChannelId, MessageId, OutboxId};
 use crate::memory::{Scope, Source};
 use crate::message::{Author, Part};
-use crate::voices::Voices;
+use crate::provenance::Provenance;
 use crate::words::{is_gapless, is_word};
 
 /// How adapters begin the line that says what a message answers.
@@ -257,8 +257,8 @@ impl Mask {
         }
     }
 
-    pub(super) fn voices(&self, voices: &mut Voices) {
-        self.people(&mut voices.people);
+    pub(super) fn provenance(&self, provenance: &mut Provenance) {
+        self.people(&mut provenance.people);
     }
 
     /// Id and name. The name of somebody else loses theirs, unless both are called alike.

@@ -99,7 +99,7 @@ impl Room {
         self.open = Some(turn.clone());
         for (seq, message) in (first.0..).map(Seq).zip(messages) {
             let Some(Waiting { pending, is_theirs }) = self.waiting.remove(message) else {
-                // Its line was set aside: it may have been theirs, and the answer to them.
+                // Its line was quarantined: it may have been theirs, and the answer to them.
                 self.theirs.insert(turn.clone());
                 continue;
             };
@@ -235,7 +235,7 @@ impl Room {
             |id: &SummaryId| self.summaries.get(id).filter(|source| source.text != NOTHING_LEFT).cloned();
         match of_run {
             Some(sources) => sources.iter().filter_map(known).collect(),
-            // The record that began the run was set aside: those of the level below within the range.
+            // The record that began the run was quarantined: those of the level below within the range.
             None => {
                 let below = |source: &&Summary| {
                     source.level + 1 == summary.level

@@ -108,7 +108,7 @@ impl Survey {
                 } else {
                     self.heard_others.insert(channel.clone());
                 }
-                self.known |= pending.voices.people.contains(&self.person);
+                self.known |= pending.provenance.people.contains(&self.person);
             }
             (Event::TurnStarted { messages, .. }, Some(channel)) => {
                 for message in messages {
@@ -133,7 +133,7 @@ impl Survey {
             }
             Event::EntryAdded { entry } => {
                 let by_them = entry.author.as_ref().is_some_and(|author| self.meet(author));
-                self.known |= by_them || entry.voices.people.contains(&self.person);
+                self.known |= by_them || entry.provenance.people.contains(&self.person);
             }
             Event::MemorySaved(save) => self.known |= self.is_of_them(save),
             Event::RunEnded(end) => {

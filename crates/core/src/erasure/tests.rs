@@ -16,11 +16,11 @@ use crate::event::{Checkpoint, Run, RunEnd, RunOutcome, Trigger, Work};
 use crate::ids::{Generation, MessageId, Seq};
 use crate::memory::{MemoryKind, MemorySave, Source};
 use crate::message::{Author, Entry, Part, Pending, Role, ToolCall, fingerprint, text_of};
+use crate::provenance::Provenance;
 use crate::prune::{PruneCause, PruneForm, PrunedResult};
 use crate::summary::Summary;
 use crate::tier::Tier;
 use crate::tool::{Effect, ToolOutcome, ToolUse};
-use crate::voices::Voices;
 
 const GROUP: &str = "main/telegram/-100";
 const PRIVATE: &str = "main/telegram/5550123";
@@ -63,7 +63,7 @@ impl Book {
             parts,
             addressed: true,
             direct: channel == PRIVATE,
-            voices: Voices::default(),
+            provenance: Provenance::default(),
             tokens: 0,
         };
         pending.tokens = crate::window::pending_tokens(&pending);

@@ -332,7 +332,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// An operator approved a server of tools as it was shown to them.
+    /// An operator approved a tool server as it was shown to them.
     ServerApproved {
         pin: ServerPin,
     },

@@ -1,4 +1,4 @@
-//! Servers of tools (Model Context Protocol): what an operator approved of one, and what has changed since.
+//! Tool servers (Model Context Protocol): what an operator approved of one, and what has changed since.
 
 mod scan;
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::message::{Entry, Role};
-use crate::voices::Voices;
+use crate::provenance::Provenance;
 use crate::window::{short_date, short_time};
 use crate::words::{topic_terms, topic_words};
 
@@ -33,7 +33,7 @@ impl Grounds {
                     let author = entry.author.iter();
                     grounds.people.extend(author.flat_map(|author| topic_words(&author.name)));
                 }
-                Role::Tool if Voices::of_entry(entry).tools => {
+                Role::Tool if Provenance::of_entry(entry).tools => {
                     grounds.tools.extend(topic_words(&entry.text()));
                 }
                 Role::Tool | Role::Assistant => {}
@@ -107,7 +107,7 @@ mod tests {
         entry.parts = vec![Part::text(words)];
         match role {
             Role::User => entry.author = Some(Author { id: "local/anna".into(), name: "Anna".into() }),
-            Role::Tool => entry.voices = Voices::of_tools(),
+            Role::Tool => entry.provenance = Provenance::of_tools(),
             Role::Assistant => {}
         }
         Arc::new(entry)

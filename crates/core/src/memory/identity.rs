@@ -86,7 +86,7 @@ pub enum Change {
 /// Decides what a save does. `existing`: the memory that has the save's fingerprint now or had it when it was
 /// first saved; `entombed`: that fingerprint has a tombstone; `sighted`: the sighting key is there already.
 ///
-/// An explicit save lifts the tombstone: the memory is created anew, under the id that it had.
+/// An explicit save lifts the tombstone: the memory is created again, under the id that it had.
 pub fn merge(
     existing: Option<&Memory>,
     entombed: bool,

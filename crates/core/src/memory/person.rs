@@ -34,7 +34,7 @@ pub fn speaker_of(memory: &DraftMemory, entries: &[Arc<Entry>]) -> Option<Author
     let theirs = |entry: &&Arc<Entry>| {
         entry.role == Role::User
             && entry.author.as_ref().is_some_and(|by| by.id == author.id)
-            && entry.voices.is_empty()
+            && entry.provenance.is_empty()
     };
     Grounds::of(entries.iter().filter(theirs)).holds(&memory.text, &author.name).then(|| author.clone())
 }
@@ -132,7 +132,7 @@ mod tests {
     use crate::ids::{Generation, Seq};
     use crate::memory::{MemoryKind, Source, TYPED_BY_MEMBER};
     use crate::message::Part;
-    use crate::voices::Voices;
+    use crate::provenance::Provenance;
 
     fn ann() -> Author {
         Author { id: "telegram/7".into(), name: "Ann".into() }
@@ -208,7 +208,7 @@ mod tests {
         let own = said(&ann(), "I am allergic to nuts");
         assert_eq!(speaker_of(&memory, &[Arc::clone(&own), said(&namesake, "hello")]), None);
         let mut forwarded = Entry::clone(&own);
-        forwarded.voices = Voices::of_strangers();
+        forwarded.provenance = Provenance::of_strangers();
         assert_eq!(speaker_of(&memory, &[Arc::new(forwarded)]), None);
         assert_eq!(speaker_of(&memory, &[own]), Some(ann()));
     }

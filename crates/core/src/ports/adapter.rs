@@ -1,4 +1,4 @@
-//! Chat networks: what leaves through them, and what their adapters need of the house.
+//! Chat networks: what leaves through them, and what their adapters need of the runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{Archive, Clock, Intake, StoreError};
 use crate::command::{CommandAnswer, CommandCall};
 use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
 use crate::message::Author;
-use crate::registry::Standing;
+use crate::pairing_store::Standing;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct SendPart {
@@ -54,7 +54,7 @@ impl SendError {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlatformTraits {
-    /// How often typing is shown anew while a turn goes on.
+    /// How often typing is shown again while a turn goes on.
     pub typing_every: Duration,
     /// How long after its first attempt a send may be repeated without a double; none: never.
     pub repeat_within: Option<SignedDuration>,
@@ -133,11 +133,11 @@ pub struct AdapterFailure {
     pub lasting: bool,
 }
 
-/// What an adapter needs of the house to take messages in.
+/// What an adapter needs of the runtime to take messages in.
 #[derive(Clone)]
 pub struct AdapterPorts {
     pub intake: Arc<dyn Intake>,
-    pub desk: Arc<dyn Desk>,
+    pub chat_commands: Arc<dyn ChatCommands>,
     /// Conversations at rest: which message was taken in last.
     pub archive: Arc<dyn Archive>,
 }
@@ -145,7 +145,7 @@ pub struct AdapterPorts {
 /// A chat network, for what comes in, too.
 pub trait Adapter: Platform {
     /// Connects and takes in what people say, until it fails in a way that it cannot mend itself. Reconnecting after
-    /// a broken connection is its own work, connecting anew after a failure that of its supervisor. Dropping the
+    /// a broken connection is its own work, connecting again after a failure that of its supervisor. Dropping the
     /// future stops it; what it had not acknowledged comes again.
     fn run(self: Arc<Self>, ports: AdapterPorts) -> BoxFuture<'static, AdapterFailure>;
 
@@ -154,7 +154,7 @@ pub trait Adapter: Platform {
 }
 
 /// Who is paired, and where chats have moved.
-pub trait Registry: Send + Sync + 'static {
+pub trait PairingStore: Send + Sync + 'static {
     /// How a person stands; `user` is `PLATFORM/USER`.
     fn standing(&self, user: &str) -> Standing;
 
@@ -178,7 +178,7 @@ pub trait Registry: Send + Sync + 'static {
 }
 
 /// Runs the commands that people give in chats.
-pub trait Desk: Send + Sync + 'static {
+pub trait ChatCommands: Send + Sync + 'static {
     /// Runs a command, if the caller may, once (see [`Intake::claim`]). `None`: it was run before.
     fn run(&self, call: CommandCall) -> BoxFuture<'_, Option<CommandAnswer>>;
 }

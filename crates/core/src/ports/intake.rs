@@ -16,7 +16,7 @@ use crate::model::Usage;
 pub enum Progress {
     /// Words of the answer. After a retry of the model call all words so far are void: see `Restarted`.
     Delta(String),
-    /// The model call is made anew: forget the words so far.
+    /// The model call is made again: forget the words so far.
     Restarted,
     Tool {
         name: String,
@@ -100,7 +100,7 @@ pub enum Refusal {
     Store(#[from] StoreError),
 }
 
-/// The way in for platform adapters: implemented by the house.
+/// The way in for platform adapters: implemented by the runtime.
 pub trait Intake: Send + Sync + 'static {
     /// Takes a message in: returns when it is durable. A repeated id joins its turn, or gets its stored answer; on a
     /// chat network it is dropped, however its turn ended.

@@ -20,8 +20,8 @@ mod outbox;
 mod tools;
 
 pub use adapter::{
-    Adapter, AdapterFailure, AdapterPorts, Desk, LinkState, Platform, PlatformStatus, PlatformTraits,
-    Registry, SendError, SendPart,
+    Adapter, AdapterFailure, AdapterPorts, ChatCommands, LinkState, PairingStore, Platform, PlatformStatus,
+    PlatformTraits, SendError, SendPart,
 };
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use outbox::{DeliveryState, OutboxItem, OutboxStore, RegistryStore};
@@ -72,7 +72,7 @@ pub enum StoreError {
     #[error("the state folder {path} is in use by another daemon (process {pid})")]
     InUse { path: String, pid: String },
     /// A view (sled or the search index) failed; the journal is intact.
-    #[error("the view `{view}` failed: {message}; `cairn store rebuild` makes it anew from the journal")]
+    #[error("the view `{view}` failed: {message}; `cairn store rebuild` makes it again from the journal")]
     View { view: &'static str, message: String },
     /// A newer version of this program wrote the state folder: nothing in it was touched.
     #[error(
@@ -197,7 +197,7 @@ pub struct Query {
 pub trait Search: Send + Sync + 'static {
     fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>>;
 
-    /// Records of the journal whose words are not in the index yet: many, while it is made anew.
+    /// Records of the journal whose words are not in the index yet: many, while it is made again.
     fn unindexed(&self) -> u64 {
         0
     }

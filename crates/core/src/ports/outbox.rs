@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use crate::event::{Event, Receipt, Record};
 use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId, Seq, TurnId};
-use crate::registry::{RegistryState, UsageDay};
+use crate::pairing_store::{RegistryState, UsageDay};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
@@ -128,7 +128,7 @@ pub trait OutboxStore: Send + Sync + 'static {
 
 /// What the daemon knows beside conversations, as the journal has it.
 pub trait RegistryStore: Send + Sync + 'static {
-    fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>>;
+    fn pairing_store(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>>;
 
     /// Tokens used on the last day on which any were.
     fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>>;

@@ -101,7 +101,7 @@ pub struct ArtifactLines {
 
 /// Where artifacts are kept: files beside the journal.
 pub trait ArtifactStore: Send + Sync + 'static {
-    /// Keeps the words, durable when it returns. An id that was used before is written anew.
+    /// Keeps the words, durable when it returns. An id that was used before is rewritten.
     fn put(
         &self,
         channel: &ChannelId,

@@ -42,7 +42,7 @@ pub fn as_sent(entry: &Entry, pruned: &PrunedResult) -> Entry {
         tool_calls: Vec::new(),
         tool_call_id: entry.tool_call_id.clone(),
         artifact: entry.artifact.clone(),
-        voices: entry.voices.clone(),
+        provenance: entry.provenance.clone(),
         quotes: entry.quotes,
         tokens: pruned.tokens,
     }

@@ -97,7 +97,7 @@ impl Marker {
         marker
     }
 
-    /// The same over so many messages, weighed anew.
+    /// The same over so many messages, weighed again.
     pub(crate) fn counting(&self, messages: u64) -> Self {
         let mut marker = Self { messages, ..self.clone() };
         marker.tokens = crate::window::marker_tokens(&marker);

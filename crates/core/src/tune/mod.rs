@@ -1,6 +1,6 @@
 //! Which settings suit a conversation: its sizes are replayed against candidates, without any model.
 //!
-//! [`simulate`] drives the decisions that the house makes itself ([`Conversation`](crate::conversation::Conversation)
+//! [`simulate`] drives the decisions that the runtime makes itself ([`Conversation`](crate::conversation::Conversation)
 //! with its fold, the agent's context engine, commits) over entries that have a size and no words. What only a model
 //! decides is as it was in that conversation ([`Runs`]), or else assumed: a summary is as large as it is asked to be, and a
 //! run takes [`ASSUMED_RUN_MS`]. Each run is one call.

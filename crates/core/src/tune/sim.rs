@@ -1,4 +1,4 @@
-//! The replay: the house's own decisions over entries that have a size and no words.
+//! The replay: the runtime's own decisions over entries that have a size and no words.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,9 +16,9 @@ use crate::event::{Event, Record, Run, TurnEnd, TurnOutcome, Work};
 use crate::ids::{ChannelId, Generation, MessageId, Seq};
 use crate::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use crate::model::Usage;
+use crate::provenance::Provenance;
 use crate::summary::{DigestLine, Marker, StackItem, StackSizes};
 use crate::tier::Tier;
-use crate::voices::Voices;
 use crate::window::{leaves_room, measure, system_tokens, tools_tokens};
 
 /// Tokens of a result in a run's transcript, at most: tool mechanics are cut short there.
@@ -215,7 +215,7 @@ impl<'a> Sim<'a> {
                 parts: Vec::new(),
                 addressed: true,
                 direct: false,
-                voices: crate::voices::Voices::default(),
+                provenance: crate::provenance::Provenance::default(),
                 fingerprint: String::new(),
                 tokens: *tokens,
             }))?;
@@ -329,7 +329,7 @@ impl<'a> Sim<'a> {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
-            voices: Voices::default(),
+            provenance: Provenance::default(),
             quotes: false,
             tokens,
         }

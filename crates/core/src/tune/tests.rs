@@ -27,7 +27,7 @@ fn agent(window_tokens: u64) -> AgentSettings {
         tools: Vec::new(),
         recall_limit: 0,
         memory: crate::settings::MemorySettings::default(),
-        trust: crate::voices::TrustSettings::default(),
+        trust: crate::provenance::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
     }

@@ -15,11 +15,11 @@ use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
 use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
+use cairn_core::provenance::Provenance;
 use cairn_core::prune::{PruneCause, PruneForm, PrunedResult};
 use cairn_core::summary::{DigestLine, Marker, MarkerKind, Summary};
 use cairn_core::tier::Tier;
 use cairn_core::tool::{Effect, ToolOutcome, ToolUse};
-use cairn_core::voices::Voices;
 use jiff::Timestamp;
 
 fn at() -> Timestamp {
@@ -40,7 +40,7 @@ fn messages() -> Vec<Event> {
         parts,
         addressed: true,
         direct: false,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
         fingerprint: "f1".into(),
         tokens: 12,
     };
@@ -54,7 +54,7 @@ fn messages() -> Vec<Event> {
         }],
         tool_call_id: None,
         artifact: None,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
         quotes: true,
         author: None,
         message: None,
@@ -243,7 +243,7 @@ fn chats() -> Vec<Event> {
         parts: vec![Part::text("hello")],
         addressed: true,
         direct: true,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
         fingerprint: "f1".into(),
         tokens: 12,
     };
@@ -444,7 +444,7 @@ fn tools() -> Vec<Event> {
     };
     let result = Entry {
         tool_call_id: Some("c1".into()),
-        voices: Voices { people: caused_by.clone(), strangers: true, tools: true },
+        provenance: Provenance { people: caused_by.clone(), strangers: true, tools: true },
         ..Entry::lost(Seq(3), &"t1".into(), Generation(1), at())
     };
     vec![

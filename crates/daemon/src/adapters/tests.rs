@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::ports::{Platform, PlatformTraits, SendError, SendPart};
-use cairn_testkit::house::House;
+use cairn_testkit::runtime::Runtime;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -100,7 +100,7 @@ impl Adapter for Scripted {
 }
 
 fn start(adapters: Vec<Arc<dyn Adapter>>) -> Adapters {
-    Adapters::start(adapters.into(), &House::new().ports())
+    Adapters::start(adapters.into(), &Runtime::new().ports())
 }
 
 #[tokio::test(start_paused = true)]

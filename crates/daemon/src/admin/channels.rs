@@ -51,7 +51,7 @@ async fn measured_by(admin: &Admin, conversation: &Conversation) -> Result<Arc<A
     match admin.known_settings(conversation).await? {
         Some(settings) => Ok(settings),
         None => {
-            let id = admin.roster.default_agent();
+            let id = admin.agent_registry.default_agent();
             let agent = admin.agent(id).await?.ok_or_else(|| no_such_agent(id))?;
             Ok(Arc::clone(agent.first_settings()))
         }

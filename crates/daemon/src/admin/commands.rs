@@ -41,8 +41,8 @@ pub(super) async fn compact(
         return Err(ApiError::malformed("`instruction` has a NUL character; leave it out"));
     }
     let instruction = instruction.filter(|text| !text.trim().is_empty());
-    let house = admin.house()?;
-    let ticket = match house.compact(&channel, instruction, false).await.map_err(house_error)? {
+    let runtime = admin.runtime()?;
+    let ticket = match runtime.compact(&channel, instruction, false).await.map_err(house_error)? {
         Compaction::Nothing(why) => {
             let record = CompactRecord { nothing: Some(why), ..CompactRecord::default() };
             return Ok(Json(record).into_response());
@@ -84,7 +84,7 @@ pub(super) async fn new(
     channel: Segment,
 ) -> Result<Json<NewGenerationRecord>, ApiError> {
     let channel = admin.resolve(&segment(channel)?)?;
-    let generation = admin.house()?.new_generation(&channel).await.map_err(house_error)?;
+    let generation = admin.runtime()?.new_generation(&channel).await.map_err(house_error)?;
     Ok(Json(NewGenerationRecord { channel, generation }))
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn stop(
     channel: Segment,
 ) -> Result<Json<StopRecord>, ApiError> {
     let channel = admin.resolve(&segment(channel)?)?;
-    let stopped = admin.house()?.stop_turn(&channel).await.map_err(house_error)?;
+    let stopped = admin.runtime()?.stop_turn(&channel).await.map_err(house_error)?;
     Ok(Json(StopRecord { channel, stopped }))
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn wait(
     let channel = admin.resolve(&segment(channel)?)?;
     let WaitBody { below } = body(request).await?;
     if let Some(below) = below {
-        admin.house()?.wait_calm(&channel, below).await;
+        admin.runtime()?.wait_calm(&channel, below).await;
     }
     let (conversation, _awake) = admin.conversation(&channel).await?;
     let settings = admin.settings(&conversation).await?;

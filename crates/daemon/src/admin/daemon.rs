@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use cairn_actors::{AgentRuntime, House, ModelState, ModelStatus};
+use cairn_actors::{AgentRuntime, ModelState, ModelStatus, Runtime};
 use cairn_core::agent::WindowSource;
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{Archive, OutboxStore, PlatformStatus, StoreError};
@@ -82,9 +82,9 @@ pub struct ChainStatus {
     pub window_tokens: u64,
     pub window_source: WindowSource,
     pub state: ModelState,
-    /// Until when it is let alone, where it is.
+    /// Until when it is skipped, where it is.
     pub until: Option<Timestamp>,
-    /// Why it answers, is not used, or is let alone.
+    /// Why it answers, is not used, or is skipped.
     pub why: Option<String>,
     /// The typed error that its last call failed by, since it answered last.
     pub error: Option<String>,
@@ -109,8 +109,8 @@ pub struct StoreStatus {
 /// `GET /v1/health`: 200 when messages are accepted and the store can be written, with the chat networks: one that is
 /// down makes the daemon no worse.
 pub(super) async fn health(State(admin): State<Shared>) -> Response {
-    let (ready, state) = match &admin.house {
-        Some(house) => (house.is_ready(), house.health().state),
+    let (ready, state) = match &admin.runtime {
+        Some(runtime) => (runtime.is_ready(), runtime.health().state),
         None => (false, "stopped"),
     };
     let trouble = admin.store.stats().await.map_or_else(Some, |stats| stats.trouble);
@@ -129,7 +129,7 @@ pub(super) async fn health(State(admin): State<Shared>) -> Response {
 /// `GET /v1/status`.
 pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
     let stats = admin.store.stats().await?;
-    let health = admin.house.as_ref().map(cairn_actors::House::health);
+    let health = admin.runtime.as_ref().map(cairn_actors::Runtime::health);
     let identity = &admin.identity;
     let up = admin.clock.now().duration_since(identity.started_at);
     // What cannot be counted now is part of the answer, not a reason to give none.
@@ -147,7 +147,7 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
         uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
         channels: rows.map_or(0, |rows| rows.len() as u64),
         outbox: OutboxCounts::of(&owed.unwrap_or_default()),
-        ..StatusRecord::of_stopped(identity, agents(&admin.runtimes().await?, admin.house.as_ref()), store)
+        ..StatusRecord::of_stopped(identity, agents(&admin.runtimes().await?, admin.runtime.as_ref()), store)
     };
     Ok(Json(match health {
         None => stopped,
@@ -159,23 +159,26 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
             runs: health.runs as u64,
             restarts: health.restarts,
             platforms: statuses(&admin.adapters),
-            spend: admin.house.as_ref().and_then(|house| spend(house, &admin.roster.loaded().config)),
+            spend: admin
+                .runtime
+                .as_ref()
+                .and_then(|runtime| spend(runtime, &admin.agent_registry.loaded().config)),
             ..stopped
         },
     }))
 }
 
 /// What the day has cost, where models have prices.
-fn spend(house: &House, config: &Config) -> Option<SpendStatus> {
+fn spend(runtime: &Runtime, config: &Config) -> Option<SpendStatus> {
     let cap = config.limits.spend_per_day;
     let per_day = (cap > 0.0).then_some(cap);
-    (!config.prices().is_empty()).then(|| SpendStatus { today: house.spent_today(), per_day })
+    (!config.prices().is_empty()).then(|| SpendStatus { today: runtime.spent_today(), per_day })
 }
 
-/// The agents as the status shows them. Without a house nothing is known of how their models are.
-pub(crate) fn agents(runtimes: &[AgentRuntime], house: Option<&House>) -> Vec<AgentStatus> {
+/// The agents as the status shows them. Without a runtime nothing is known of how their models are.
+pub(crate) fn agents(runtimes: &[AgentRuntime], runtime: Option<&Runtime>) -> Vec<AgentStatus> {
     let agents = runtimes.iter().map(|agent| {
-        let models = house.map_or_else(|| agent.models_at_rest(), |house| house.models(agent));
+        let models = runtime.map_or_else(|| agent.models_at_rest(), |runtime| runtime.models(agent));
         let chain: Vec<_> = models.into_iter().map(ChainStatus::of).collect();
         let asked = |one: &&ChainStatus| matches!(one.state, ModelState::Answers | ModelState::Down);
         let first = agent.first_settings();

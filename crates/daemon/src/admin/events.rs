@@ -17,9 +17,9 @@ use super::Shared;
 /// Silence after which a comment keeps the connection alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Every notice of the house from here on. A reader that is too slow is told how many it missed (`missed`).
+/// Every notice of the runtime from here on. A reader that is too slow is told how many it missed (`missed`).
 pub(super) async fn events(State(admin): State<Shared>) -> Result<Response, ApiError> {
-    let notices = BroadcastStream::new(admin.house()?.notices());
+    let notices = BroadcastStream::new(admin.runtime()?.notices());
     let events = notices.map(|notice| {
         let event = match notice {
             Ok(notice) => Event::default().event(notice.name()).json_data(&notice),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use cairn_actors::{House, ModelState};
+use cairn_actors::{ModelState, Runtime};
 use cairn_core::ports::{Archive, LinkState, OutboxItem, OutboxStore, StoreError};
 use cairn_platforms::local::ApiError;
 
@@ -41,7 +41,7 @@ const MODELS: [(ModelState, &str); 5] = [
 
 /// `GET /metrics`.
 pub(super) async fn metrics(State(admin): State<Shared>) -> Result<Response, ApiError> {
-    let (Some(meters), Some(house)) = (installed(), &admin.house) else {
+    let (Some(meters), Some(runtime)) = (installed(), &admin.runtime) else {
         return Err(ApiError::not_found(
             "no_metrics",
             "this daemon keeps no metrics",
@@ -49,10 +49,10 @@ pub(super) async fn metrics(State(admin): State<Shared>) -> Result<Response, Api
         ));
     };
     zeros(&admin);
-    now(&admin, house).await;
+    now(&admin, runtime).await;
     let stored = tokio::time::timeout(PATIENCE, stored(&admin, meters)).await;
     metrics::gauge!("cairn_scrape_ok").set(truth(matches!(stored, Ok(Ok(())))));
-    models(&admin, house).await;
+    models(&admin, runtime).await;
     Ok(([(CONTENT_TYPE, FORMAT)], meters.render()).into_response())
 }
 
@@ -64,7 +64,7 @@ const TURNS: [&str; 5] = ["answered", "unanswered", "failed", "stopped", "dead_l
 
 /// Counters that alerts watch begin at 0, so that their first rise is one.
 fn zeros(admin: &Admin) {
-    for agent in &admin.roster.loaded().config.agents {
+    for agent in &admin.agent_registry.loaded().config.agents {
         let agent = agent.id.to_string();
         for outcome in TURNS {
             metrics::counter!("cairn_turns_total", "agent" => agent.clone(), "outcome" => outcome)
@@ -80,13 +80,13 @@ fn zeros(admin: &Admin) {
 }
 
 /// What is known without asking the store.
-async fn now(admin: &Admin, house: &House) {
-    let health = house.health();
+async fn now(admin: &Admin, runtime: &Runtime) {
+    let health = runtime.health();
     metrics::gauge!("cairn_channels_awake").set(health.awake as f64);
     metrics::gauge!("cairn_turns_open").set(health.turns as f64);
     metrics::gauge!("cairn_runs_open").set(health.runs as f64);
     metrics::gauge!("cairn_pending_messages").set(health.pending as f64);
-    metrics::gauge!("cairn_spent_today").set(house.spent_today());
+    metrics::gauge!("cairn_spent_today").set(runtime.spent_today());
     metrics::gauge!("cairn_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     metrics::gauge!("process_start_time_seconds")
         .set(admin.identity.started_at.as_millisecond() as f64 / 1e3);
@@ -98,7 +98,7 @@ async fn now(admin: &Admin, house: &House) {
     }
     let stats = admin.store.stats().await;
     let is_well = stats.as_ref().is_ok_and(|stats| stats.trouble.is_none());
-    metrics::gauge!("cairn_ready").set(truth(house.is_ready() && is_well));
+    metrics::gauge!("cairn_ready").set(truth(runtime.is_ready() && is_well));
     if let Ok(stats) = stats {
         metrics::gauge!("cairn_journal_bytes").set(stats.journal_bytes as f64);
         metrics::gauge!("cairn_journal_segments").set(stats.segments as f64);
@@ -125,7 +125,7 @@ async fn stored(admin: &Admin, meters: &Meters) -> Result<(), StoreError> {
     metrics::gauge!("cairn_channels").set(admin.store.channels().await?.len() as f64);
     let count = async {
         let mut counted = Vec::new();
-        for agent in &admin.roster.loaded().config.agents {
+        for agent in &admin.agent_registry.loaded().config.agents {
             counted.push((agent.id.to_string(), admin.store.memory_count(&agent.id).await?));
         }
         Ok::<_, StoreError>(counted)
@@ -136,11 +136,11 @@ async fn stored(admin: &Admin, meters: &Meters) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn models(admin: &Admin, house: &House) {
+async fn models(admin: &Admin, runtime: &Runtime) {
     let Ok(agents) = admin.runtimes().await else { return };
     for agent in agents {
         let id = agent.id.to_string();
-        let chain = house.models(&agent);
+        let chain = runtime.models(&agent);
         let n_well = chain.iter().filter(|model| model.is_well).count();
         metrics::gauge!("cairn_agent_models_well", "agent" => id.clone()).set(n_well as f64);
         for model in chain {

@@ -1,4 +1,4 @@
-//! Servers of tools: shown as they are and as they were approved; approved and revoked.
+//! Tool servers: shown as they are and as they were approved; approved and revoked.
 
 use axum::Json;
 use axum::body::Body;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::params::{self, Segment, segment};
 use super::{Admin, Shared, bad_model};
-use crate::roster::Roster;
+use crate::agent_registry::AgentRegistry;
 
 /// A server in `cairn mcp list`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,12 +38,12 @@ pub struct ServerView {
 
 /// `GET /v1/mcp`.
 pub(super) async fn list(State(admin): State<Shared>) -> Json<Vec<ServerRecord>> {
-    Json(records(&admin.roster))
+    Json(records(&admin.agent_registry))
 }
 
-pub(super) fn records(roster: &Roster) -> Vec<ServerRecord> {
-    let servers = roster.tools().servers();
-    let loaded = roster.loaded();
+pub(super) fn records(agent_registry: &AgentRegistry) -> Vec<ServerRecord> {
+    let servers = agent_registry.tools().servers();
+    let loaded = agent_registry.loaded();
     let record = |status: ServerStatus| {
         let pin = servers.pin(&status.server);
         let of_server = |tool: &String| tool.split_once('/').is_some_and(|(of, _)| *of == status.server);
@@ -64,13 +64,13 @@ pub(super) fn records(roster: &Roster) -> Vec<ServerRecord> {
 
 /// `GET /v1/mcp/{id}`: starts the server, if need be, and looks.
 pub(super) async fn show(State(admin): State<Shared>, id: Segment) -> Result<Json<ServerView>, ApiError> {
-    Ok(Json(view(&admin.roster, &segment(id)?).await?))
+    Ok(Json(view(&admin.agent_registry, &segment(id)?).await?))
 }
 
-pub(super) async fn view(roster: &Roster, id: &str) -> Result<ServerView, ApiError> {
-    let servers = roster.tools().servers();
+pub(super) async fn view(agent_registry: &AgentRegistry, id: &str) -> Result<ServerView, ApiError> {
+    let servers = agent_registry.tools().servers();
     let inspection = servers.inspect(id).await.map_err(mcp_error)?;
-    let server = records(roster).into_iter().find(|record| record.status.server == id);
+    let server = records(agent_registry).into_iter().find(|record| record.status.server == id);
     let server = server.ok_or_else(|| mcp_error(McpError::Unknown(id.to_owned())))?;
     let digest = inspection.pin.digest();
     Ok(ServerView { server, approved: servers.pin(id), inspection, digest })
@@ -93,8 +93,8 @@ pub(super) async fn approve(
 ) -> Result<Json<ServerRecord>, ApiError> {
     let id = segment(id)?;
     let Approve { digest, tools } = params::body(body).await?;
-    admin.house()?;
-    let view = view(&admin.roster, &id).await?;
+    admin.runtime()?;
+    let view = view(&admin.agent_registry, &id).await?;
     if view.digest != digest {
         return Err(ApiError::new(
             axum::http::StatusCode::CONFLICT,
@@ -118,9 +118,9 @@ pub(super) async fn approve(
         Some(wanted) => wanted.contains(&tool.name),
         None => !suspicions.contains_key(&tool.name),
     });
-    admin.registry.approve_server(pin.clone()).await?;
-    tracing::info!(server = %id, version = %pin.version, n_tools = pin.tools.len(), "a server of tools was approved");
-    admin.roster.tools().servers().set_pin(&id, Some(pin));
+    admin.pairing_store.approve_server(pin.clone()).await?;
+    tracing::info!(server = %id, version = %pin.version, n_tools = pin.tools.len(), "a tool server was approved");
+    admin.agent_registry.tools().servers().set_pin(&id, Some(pin));
     apply(&admin).await?;
     record(&admin, &id)
 }
@@ -128,29 +128,29 @@ pub(super) async fn approve(
 /// `POST /v1/mcp/{id}/revoke`.
 pub(super) async fn revoke(State(admin): State<Shared>, id: Segment) -> Result<Json<ServerRecord>, ApiError> {
     let id = segment(id)?;
-    admin.house()?;
-    if admin.roster.tools().servers().pin(&id).is_none() {
+    admin.runtime()?;
+    if admin.agent_registry.tools().servers().pin(&id).is_none() {
         return Err(ApiError::not_found(
             "not_approved",
             format!("the server `{id}` is not approved"),
             "`cairn mcp list` shows the servers",
         ));
     }
-    admin.registry.revoke_server(&id).await?;
-    tracing::info!(server = %id, "the approval of a server of tools was revoked");
-    admin.roster.tools().servers().set_pin(&id, None);
+    admin.pairing_store.revoke_server(&id).await?;
+    tracing::info!(server = %id, "the approval of a tool server was revoked");
+    admin.agent_registry.tools().servers().set_pin(&id, None);
     apply(&admin).await?;
     record(&admin, &id)
 }
 
 fn record(admin: &Admin, id: &str) -> Result<Json<ServerRecord>, ApiError> {
-    let record = records(&admin.roster).into_iter().find(|record| record.status.server == id);
+    let record = records(&admin.agent_registry).into_iter().find(|record| record.status.server == id);
     record.map(Json).ok_or_else(|| mcp_error(McpError::Unknown(id.to_owned())))
 }
 
 /// Agents get their tools as they are now.
 async fn apply(admin: &Admin) -> Result<(), ApiError> {
-    admin.roster.deploy(admin.house()?).await.map_err(|error| bad_model(&error))
+    admin.agent_registry.deploy(admin.runtime()?).await.map_err(|error| bad_model(&error))
 }
 
 fn mcp_error(error: McpError) -> ApiError {

@@ -54,7 +54,7 @@ pub(super) async fn list(
     let limit = limit(asked.limit)?;
     let agents = match &asked.agent {
         Some(agent) => vec![AgentId::from(agent.as_str())],
-        None => admin.roster.ids(),
+        None => admin.agent_registry.ids(),
     };
     let filter = MemoryFilter {
         kind: asked.kind.as_deref().map(parse::<MemoryKind>).transpose()?,
@@ -65,7 +65,7 @@ pub(super) async fn list(
     let mut memories = Vec::new();
     let reach = [asked.scope.as_deref().map(parse).transpose()?.map_or(Reach::All, Reach::Scope)];
     for agent in agents {
-        if !admin.roster.knows(&agent) && admin.store.memory_count(&agent).await? == 0 {
+        if !admin.agent_registry.knows(&agent) && admin.store.memory_count(&agent).await? == 0 {
             return Err(no_such_agent(&agent));
         }
         memories.extend(admin.store.list(&agent, &reach, filter.clone()).await?);
@@ -85,8 +85,8 @@ pub(super) async fn show(State(admin): State<Shared>, id: Segment) -> Result<Jso
 /// `POST /v1/memories`: adds one; the same one again is one more sighting.
 pub(super) async fn add(State(admin): State<Shared>, request: Body) -> Result<Json<Memory>, ApiError> {
     let asked: AddBody = body(request).await?;
-    let agent = asked.agent.map_or_else(|| admin.roster.default_agent().clone(), AgentId::from);
-    if !admin.roster.knows(&agent) {
+    let agent = asked.agent.map_or_else(|| admin.agent_registry.default_agent().clone(), AgentId::from);
+    if !admin.agent_registry.knows(&agent) {
         return Err(no_such_agent(&agent));
     }
     let scope: Scope = parse(&asked.scope)?;
@@ -162,7 +162,7 @@ impl Admin {
     /// Journals the change of a memory and waits until the views show it.
     async fn journal(&self, event: Event) -> Result<(), ApiError> {
         // Only a running house may write: a store opened for reading is left as it is.
-        self.house()?;
+        self.runtime()?;
         self.store.append(vec![NewRecord { channel: None, at: self.clock.now(), event }]).await?;
         self.store.settle().await?;
         Ok(())

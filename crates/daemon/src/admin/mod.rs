@@ -1,6 +1,6 @@
 //! The admin API: everything on the socket but the messages themselves.
 //!
-//! It serves a running daemon, and, without a house, a command that has opened the store to read from it.
+//! It serves a running daemon, and, without a runtime, a command that has opened the store to read from it.
 
 mod artifacts;
 mod channels;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::routing::{delete, get, post};
-use cairn_actors::{AgentRuntime, House, HouseError};
+use cairn_actors::{AgentRuntime, Runtime, RuntimeError};
 use cairn_core::agent::AgentSettings;
 use cairn_core::conversation::Conversation;
 use cairn_core::ids::{AgentId, ChannelId};
@@ -36,10 +36,10 @@ use cairn_platforms::local::ApiError;
 use cairn_store::Store;
 use jiff::Timestamp;
 
-use crate::life::Life;
-use crate::registry::DaemonRegistry;
+use crate::agent_registry::AgentRegistry;
+use crate::pairing_store::DaemonPairings;
 use crate::reload::Reloader;
-use crate::roster::Roster;
+use crate::restart_handle::RestartHandle;
 
 pub(crate) use daemon::agents as agent_statuses;
 pub use daemon::{AgentStatus, ChainStatus, StatusRecord};
@@ -55,15 +55,15 @@ pub use tools::{ApprovalRecord, ToolRecord, ToolUseRecord};
 pub struct Admin {
     pub store: Store,
     /// The actors; none when the store was opened to read from it.
-    pub house: Option<House>,
-    pub roster: Arc<Roster>,
-    pub registry: Arc<DaemonRegistry>,
+    pub runtime: Option<Runtime>,
+    pub agent_registry: Arc<AgentRegistry>,
+    pub pairing_store: Arc<DaemonPairings>,
     /// The chat networks that are used; none where no daemon runs, or one inside a command.
     pub adapters: Arc<[Arc<dyn Adapter>]>,
-    /// Reads the configuration anew; none where a restart is as easy: without a daemon, or inside a command.
+    /// Reads the configuration again; none where a restart is as easy: without a daemon, or inside a command.
     pub reloader: Option<Arc<Reloader>>,
-    /// Has the daemon begun anew; none where there is none, or it ends with its command.
-    pub life: Option<Life>,
+    /// Has the daemon restarted; none where there is none, or it ends with its command.
+    pub restart_handle: Option<RestartHandle>,
     pub clock: Arc<dyn Clock>,
     pub identity: Identity,
     /// Longest text of a memory, in bytes.
@@ -162,13 +162,13 @@ async fn no_such_method(method: Method, uri: Uri) -> ApiError {
 impl Admin {
     /// The channel of a name from outside.
     fn resolve(&self, name: &str) -> Result<ChannelId, ApiError> {
-        Ok(ChannelId::resolve(name, self.roster.default_agent())?)
+        Ok(ChannelId::resolve(name, self.agent_registry.default_agent())?)
     }
 
     /// A conversation, and whether its channel is awake.
     async fn conversation(&self, channel: &ChannelId) -> Result<(Arc<Conversation>, bool), ApiError> {
-        let found = match &self.house {
-            Some(house) => house.conversation(channel).await.map_err(house_error)?,
+        let found = match &self.runtime {
+            Some(runtime) => runtime.conversation(channel).await.map_err(house_error)?,
             None => self.store.restore(channel).await?.map(|conversation| (Arc::new(conversation), false)),
         };
         found.ok_or_else(|| no_such_channel(channel))
@@ -190,16 +190,16 @@ impl Admin {
     }
 
     async fn agent(&self, id: &AgentId) -> Result<Option<AgentRuntime>, ApiError> {
-        self.roster.agent(id).await.map_err(|error| bad_model(&error))
+        self.agent_registry.agent(id).await.map_err(|error| bad_model(&error))
     }
 
     async fn runtimes(&self) -> Result<Vec<AgentRuntime>, ApiError> {
-        self.roster.runtimes().await.map_err(|error| bad_model(&error))
+        self.agent_registry.runtimes().await.map_err(|error| bad_model(&error))
     }
 
-    /// The house, which a command that changes something needs.
-    fn house(&self) -> Result<&House, ApiError> {
-        self.house.as_ref().ok_or_else(|| {
+    /// The runtime, which a command that changes something needs.
+    fn runtime(&self) -> Result<&Runtime, ApiError> {
+        self.runtime.as_ref().ok_or_else(|| {
             ApiError::new(
                 axum::http::StatusCode::SERVICE_UNAVAILABLE,
                 "unavailable",
@@ -230,36 +230,36 @@ fn bad_model(error: &cairn_llm::BadModel) -> ApiError {
     ApiError::malformed(error.to_string())
 }
 
-fn house_error(error: HouseError) -> ApiError {
+fn house_error(error: RuntimeError) -> ApiError {
     match error {
-        HouseError::NoSuchChannel(channel) => no_such_channel(&channel),
-        HouseError::UnknownAgent(agent) => no_such_agent(&agent),
-        HouseError::Store(error) => error.into(),
-        HouseError::Limited(_) => ApiError::new(
+        RuntimeError::NoSuchChannel(channel) => no_such_channel(&channel),
+        RuntimeError::UnknownAgent(agent) => no_such_agent(&agent),
+        RuntimeError::Store(error) => error.into(),
+        RuntimeError::Limited(_) => ApiError::new(
             axum::http::StatusCode::TOO_MANY_REQUESTS,
             "limited",
             error.to_string(),
             "raise spend_per_day under [limits]",
         ),
-        HouseError::Instruction(error) => ApiError::new(
+        RuntimeError::Instruction(error) => ApiError::new(
             axum::http::StatusCode::PAYLOAD_TOO_LARGE,
             "instruction_too_long",
             error.to_string(),
             "what is to hold for every summary belongs into `instructions` under [agents.compaction]",
         ),
-        HouseError::NothingToUndo(_) => ApiError::new(
+        RuntimeError::NothingToUndo(_) => ApiError::new(
             axum::http::StatusCode::CONFLICT,
             "nothing_to_undo",
             error.to_string(),
             "`cairn history` shows what there is",
         ),
-        HouseError::NoSuchDelivery(id) => outbox::no_such_delivery(&id),
-        HouseError::Stopping
-        | HouseError::Interrupted(_)
-        | HouseError::NoAgent
-        | HouseError::Spawn { .. } => ApiError::new(
+        RuntimeError::NoSuchDelivery(id) => outbox::no_such_delivery(&id),
+        RuntimeError::Stopping
+        | RuntimeError::Interrupted(_)
+        | RuntimeError::NoAgent
+        | RuntimeError::Spawn { .. } => ApiError::new(
             axum::http::StatusCode::SERVICE_UNAVAILABLE,
-            if matches!(error, HouseError::Stopping) { "stopping" } else { "unavailable" },
+            if matches!(error, RuntimeError::Stopping) { "stopping" } else { "unavailable" },
             error.to_string(),
             "try again in a moment; the daemon's log says more",
         ),

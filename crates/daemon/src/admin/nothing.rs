@@ -17,15 +17,15 @@ use super::{
     ApprovalRecord, Identity, OutboxRecord, PairingRecord, ServerRecord, ToolRecord, ToolUseRecord,
     bad_model, mcp,
 };
+use crate::agent_registry::AgentRegistry;
 use crate::config::{Live, Loaded};
 use crate::records::ChannelRecord;
-use crate::roster::Roster;
-use crate::toolshed::Toolshed;
+use crate::tool_registry::ToolRegistry;
 
-type Shared = Arc<(Roster, Identity)>;
+type Shared = Arc<(AgentRegistry, Identity)>;
 
-pub fn router(loaded: Arc<Loaded>, identity: Identity, toolshed: Arc<Toolshed>) -> Router {
-    let roster = Roster::new(Live::new(loaded), Arc::new(NothingToFind), toolshed);
+pub fn router(loaded: Arc<Loaded>, identity: Identity, tool_registry: Arc<ToolRegistry>) -> Router {
+    let agent_registry = AgentRegistry::new(Live::new(loaded), Arc::new(NothingToFind), tool_registry);
     Router::new()
         .route("/v1/channels", get(async || Json(Vec::<ChannelRecord>::new())))
         .route("/v1/memories", get(async || Json(Vec::<Memory>::new())))
@@ -37,7 +37,7 @@ pub fn router(loaded: Arc<Loaded>, identity: Identity, toolshed: Arc<Toolshed>) 
         .route("/v1/mcp", get(list_servers))
         .route("/v1/status", get(status))
         .route("/v1/{*rest}", any(not_there))
-        .with_state(Arc::new((roster, identity)))
+        .with_state(Arc::new((agent_registry, identity)))
 }
 
 /// A search that has nothing to search in.
@@ -62,8 +62,8 @@ async fn list_servers(State(shared): State<Shared>) -> Json<Vec<ServerRecord>> {
 }
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
-    let (roster, identity) = &*shared;
-    let agents = agents(&roster.runtimes().await.map_err(|error| bad_model(&error))?, None);
+    let (agent_registry, identity) = &*shared;
+    let agents = agents(&agent_registry.runtimes().await.map_err(|error| bad_model(&error))?, None);
     let store = StoreStatus { journal_bytes: 0, segments: 0, last: 0, applied: 0, indexed: 0, error: None };
     Ok(Json(StatusRecord::of_stopped(identity, agents, store)))
 }

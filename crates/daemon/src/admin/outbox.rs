@@ -69,7 +69,7 @@ pub(super) async fn list(State(admin): State<Shared>) -> Result<Json<Vec<OutboxR
 /// `POST /v1/outbox/{id}/retry`: it is owed again, from its first part that is not there.
 pub(super) async fn retry(State(admin): State<Shared>, id: Segment) -> Result<Json<OutboxRecord>, ApiError> {
     let (before, id) = known(&admin, id).await?;
-    admin.house()?.retry_delivery(&id).await.map_err(house_error)?;
+    admin.runtime()?.retry_delivery(&id).await.map_err(house_error)?;
     // It may have been sent since.
     let now = items(&admin).await?.into_iter().find(|item| item.id == id);
     let item = now.unwrap_or(OutboxItem { state: DeliveryState::Owed, ..before });
@@ -79,7 +79,7 @@ pub(super) async fn retry(State(admin): State<Shared>, id: Segment) -> Result<Js
 /// `DELETE /v1/outbox/{id}`: gives it up, and answers with what it was.
 pub(super) async fn drop(State(admin): State<Shared>, id: Segment) -> Result<Json<OutboxRecord>, ApiError> {
     let (item, id) = known(&admin, id).await?;
-    admin.house()?.drop_delivery(&id).await.map_err(house_error)?;
+    admin.runtime()?.drop_delivery(&id).await.map_err(house_error)?;
     Ok(Json(record(&admin, item).await?))
 }
 
@@ -92,8 +92,8 @@ async fn known(admin: &Admin, id: Segment) -> Result<(OutboxItem, OutboxId), Api
 }
 
 async fn items(admin: &Admin) -> Result<Vec<OutboxItem>, ApiError> {
-    match &admin.house {
-        Some(house) => house.deliveries().await.map_err(house_error),
+    match &admin.runtime {
+        Some(runtime) => runtime.deliveries().await.map_err(house_error),
         None => Ok(admin.store.deliveries().await?),
     }
 }

@@ -6,8 +6,8 @@ use axum::Json;
 use axum::extract::State;
 use cairn_core::ids::{AgentId, ChannelId, OutboxId};
 use cairn_core::message::Author;
+use cairn_core::pairing_store::Pairing;
 use cairn_core::ports::{SendError, SendPart};
-use cairn_core::registry::Pairing;
 use cairn_platforms::local::ApiError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ impl PairingRecord {
 
 /// `GET /v1/pairings`: those who wait first.
 pub(super) async fn list(State(admin): State<Shared>) -> Json<Vec<PairingRecord>> {
-    Json(admin.registry.pairings().into_iter().map(PairingRecord::of).collect())
+    Json(admin.pairing_store.pairings().into_iter().map(PairingRecord::of).collect())
 }
 
 /// `POST /v1/pairings/{code}/approve`: lets the person in, and tells them so where it can.
@@ -59,8 +59,8 @@ pub(super) async fn approve(
 ) -> Result<Json<PairingRecord>, ApiError> {
     let code = segment(code)?;
     // Only a running house may write: a store opened for reading is left as it is.
-    admin.house()?;
-    let pairing = admin.registry.approve(&code).await?.ok_or_else(|| {
+    admin.runtime()?;
+    let pairing = admin.pairing_store.approve(&code).await?.ok_or_else(|| {
         ApiError::not_found(
             "no_such_code",
             format!("nobody waits with the code {code}"),
@@ -77,8 +77,8 @@ pub(super) async fn revoke(
     user: Segment,
 ) -> Result<Json<PairingRecord>, ApiError> {
     let user = segment(user)?;
-    admin.house()?;
-    let pairing = admin.registry.revoke(&user).await?.ok_or_else(|| {
+    admin.runtime()?;
+    let pairing = admin.pairing_store.revoke(&user).await?.ok_or_else(|| {
         ApiError::not_found(
             "no_such_user",
             format!("{user} is neither paired nor waiting"),
@@ -126,7 +126,7 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
 /// The agent that talks privately on a platform.
 fn agent_of(admin: &Admin, platform: &str) -> AgentId {
     let kind = NetworkKind::ALL.into_iter().find(|kind| kind.name() == platform);
-    let loaded = admin.roster.loaded();
+    let loaded = admin.agent_registry.loaded();
     let config = &loaded.config;
     let named = kind.and_then(|kind| config.network(kind)?.agent.as_deref().map(AgentId::from));
     named.unwrap_or_else(|| config.default_agent())

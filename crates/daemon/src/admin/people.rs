@@ -6,8 +6,8 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use cairn_core::erasure::{Figures, check_person};
+use cairn_core::pairing_store::Erasure;
 use cairn_core::ports::{RegistryStore, StoreError};
-use cairn_core::registry::Erasure;
 use cairn_platforms::local::ApiError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct ForgetRequest {
     pub dry_run: bool,
 }
 
-/// An erasure that is asked for: it is carried out when the daemon has started anew.
+/// An erasure that is asked for: it is carried out when the daemon has restarted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ForgetRecord {
     /// When it was asked for: the erasure that is told later has the same.
@@ -46,7 +46,7 @@ pub(super) async fn forget(
 ) -> Result<Response, ApiError> {
     let Json(request) = request.map_err(|error| ApiError::malformed(error.body_text()))?;
     let person = check_person(&request.user).map_err(|error| ApiError::malformed(error.to_string()))?;
-    admin.house()?;
+    admin.runtime()?;
     let lease = match request.dry_run {
         true => admin.store.maintenance().await?,
         false => admin.store.try_maintenance().ok_or_else(busy)?,
@@ -58,11 +58,11 @@ pub(super) async fn forget(
     if request.dry_run {
         return Ok(record.into_response());
     }
-    let Some(life) = &admin.life else {
+    let Some(restart_handle) = &admin.restart_handle else {
         return Err(ApiError::new(
             StatusCode::CONFLICT,
             "no_daemon",
-            "a daemon inside a command cannot begin anew",
+            "a daemon inside a command cannot restart",
             "wait until the command has ended",
         ));
     };
@@ -74,8 +74,8 @@ pub(super) async fn forget(
             "ask again when it is: GET /v1/people/erased says so",
         ));
     }
-    tracing::info!("a person is to be erased: starting anew for it");
-    life.restart();
+    tracing::info!("a person is to be erased: restarting for it");
+    restart_handle.restart();
     Ok((StatusCode::ACCEPTED, record).into_response())
 }
 
@@ -83,7 +83,7 @@ fn busy() -> ApiError {
     ApiError::new(
         StatusCode::CONFLICT,
         "busy",
-        "the journal's segments are being copied or written anew",
+        "the journal's segments are being copied or rewritten",
         "try again when the backup, the retention pass or the other erasure is done",
     )
 }
@@ -93,7 +93,7 @@ fn not_asked(error: StoreError) -> ApiError {
         StoreError::DiskFull { .. } => ApiError::new(
             StatusCode::INSUFFICIENT_STORAGE,
             "disk_full",
-            "there is no room for the journal to be written anew beside itself; nothing was changed",
+            "there is no room for the journal to be rewritten beside itself; nothing was changed",
             "make as much room on the disk as the journal takes, then try again",
         ),
         error => error.into(),
@@ -110,6 +110,6 @@ fn no_such_person(person: &str) -> ApiError {
 
 /// `GET /v1/people/erased`.
 pub(super) async fn erased(State(admin): State<Shared>) -> Result<Json<ErasuresRecord>, ApiError> {
-    let erasures = admin.store.registry().await?.erasures;
+    let erasures = admin.store.pairing_store().await?.erasures;
     Ok(Json(ErasuresRecord { pending: admin.store.is_erasure_pending(), erasures }))
 }

@@ -8,7 +8,7 @@ use cairn_platforms::local::ApiError;
 use super::Shared;
 use crate::reload::{ReloadError, Reloaded};
 
-/// `POST /v1/reload`: reads the configuration anew. 422 when it cannot be used: all is as it was then.
+/// `POST /v1/reload`: reads the configuration again. 422 when it cannot be used: all is as it was then.
 pub(super) async fn reload(State(admin): State<Shared>) -> Result<Json<Reloaded>, ApiError> {
     let Some(reloader) = &admin.reloader else {
         return Err(ApiError::new(

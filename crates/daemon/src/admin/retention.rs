@@ -7,7 +7,7 @@ use cairn_platforms::local::ApiError;
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
-use crate::keeper::{Keeper, RetainRecord};
+use crate::retention_job::{RetainRecord, RetentionJob};
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RetainRequest {
@@ -22,8 +22,8 @@ pub(super) async fn retain(
 ) -> Result<Json<RetainRecord>, ApiError> {
     let Json(request) = request.map_err(|error| ApiError::malformed(error.body_text()))?;
     if !request.dry_run {
-        admin.house()?;
+        admin.runtime()?;
     }
-    let keeper = Keeper::of(&admin.store, &admin.roster.loaded().config, &admin.clock);
-    Ok(Json(keeper.pass(request.dry_run).await?))
+    let retention_job = RetentionJob::of(&admin.store, &admin.agent_registry.loaded().config, &admin.clock);
+    Ok(Json(retention_job.pass(request.dry_run).await?))
 }

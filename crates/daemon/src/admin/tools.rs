@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Shared;
 use super::params::{self, Params, Segment, segment};
-use crate::roster::Roster;
+use crate::agent_registry::AgentRegistry;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolRecord {
@@ -64,12 +64,12 @@ pub(super) async fn list(
     query: Params<ToolsQuery>,
 ) -> Result<Json<Vec<ToolRecord>>, ApiError> {
     let query = params::params(query)?;
-    Ok(Json(of_roster(&admin.roster, query.agent.as_deref())))
+    Ok(Json(of_roster(&admin.agent_registry, query.agent.as_deref())))
 }
 
 /// The tools of all agents, or of one.
-pub(super) fn of_roster(roster: &Roster, agent: Option<&str>) -> Vec<ToolRecord> {
-    let loaded = roster.loaded();
+pub(super) fn of_roster(agent_registry: &AgentRegistry, agent: Option<&str>) -> Vec<ToolRecord> {
+    let loaded = agent_registry.loaded();
     let agents = loaded.config.agents.iter();
     let wanted = agents.filter(|known| agent.is_none_or(|id| known.id.as_str() == id));
     let records = wanted.flat_map(|agent| {
@@ -80,7 +80,7 @@ pub(super) fn of_roster(roster: &Roster, agent: Option<&str>) -> Vec<ToolRecord>
             effect,
             description: def.description,
         };
-        roster.tools().listed(agent).into_iter().map(record).collect::<Vec<_>>()
+        agent_registry.tools().listed(agent).into_iter().map(record).collect::<Vec<_>>()
     });
     records.collect()
 }
@@ -115,7 +115,7 @@ pub(super) async fn log(
 
 /// `GET /v1/approvals`.
 pub(super) async fn approvals(State(admin): State<Shared>) -> Json<Vec<ApprovalRecord>> {
-    let open = admin.house.as_ref().map(cairn_actors::House::approvals).unwrap_or_default();
+    let open = admin.runtime.as_ref().map(cairn_actors::Runtime::approvals).unwrap_or_default();
     let record = |(channel, approval)| ApprovalRecord { channel, outcome: None, approval };
     Json(open.into_iter().map(record).collect())
 }
@@ -134,7 +134,7 @@ pub(super) async fn answer(
 ) -> Result<Json<ApprovalRecord>, ApiError> {
     let id = ApprovalId::from(segment(id)?.trim().to_lowercase());
     let Answer { approve } = params::body(body).await?;
-    let decided = admin.house()?.decide(Which::Id(id.clone()), approve, Approver::Socket).await;
+    let decided = admin.runtime()?.decide(Which::Id(id.clone()), approve, Approver::Socket).await;
     let decided = decided.map_err(|undecided| match undecided {
         Undecided::Nothing | Undecided::Several(_) | Undecided::NotAllowed => ApiError::not_found(
             "no_such_approval",

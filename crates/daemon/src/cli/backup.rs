@@ -43,7 +43,7 @@ Examples:
 
 All of the backup is checked first; a damaged one changes nothing (exit code
 5). A state that is there is moved to before-restore-TIME within the state
-folder, never deleted. sled and the search index are made anew at the next
+folder, never deleted. sled and the search index are rebuilt at the next
 start.")]
 pub(crate) struct RestoreArgs {
     /// A folder that `cairn store backup` made

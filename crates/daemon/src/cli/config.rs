@@ -12,7 +12,7 @@ use super::global::Global;
 use super::{out, who};
 use crate::admin::ServerRecord;
 use crate::config::{Config, Loaded, ProcessEnvironment, state_dir};
-use crate::toolshed::KnownTools;
+use crate::tool_registry::KnownTools;
 
 /// Subcommands of `config`.
 #[derive(Debug, Subcommand)]

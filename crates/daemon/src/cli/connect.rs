@@ -342,7 +342,7 @@ impl From<StartError> for Failure {
                 Self::usage(error.to_string(), "correct [discord] or [telegram] in the config file")
             }
             StartError::Tool(error) => Self::usage(error.to_string(), ""),
-            StartError::Socket(_) | StartError::House(_) => {
+            StartError::Socket(_) | StartError::Runtime(_) => {
                 Self::failed(error.to_string(), "remove what is in the way, or give another --state")
             }
         }
@@ -394,7 +394,7 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
             "`cairn store verify` shows the damage, with --quarantine it goes on without what is damaged or lost; `cairn store restore` puts a backup back",
         ),
         StoreError::View { .. } => {
-            (exit::DAMAGED, "`cairn store rebuild` makes the views anew from the journal, which is intact")
+            (exit::DAMAGED, "`cairn store rebuild` rebuilds the views from the journal, which is intact")
         }
         StoreError::DiskFull { .. } => (exit::FAILED, "make room on the disk; nothing is lost"),
         StoreError::Io { action, .. } if action.starts_with("start ") => (

@@ -157,7 +157,7 @@ impl Days {
         if self.open.as_ref().is_none_or(|(open, _)| *open != day) {
             self.close()?;
             let mut options = OpenOptions::new();
-            // What an export that was cut short has left is begun anew.
+            // What an export that was cut short has left is restarted.
             let is_new = !self.counts.contains_key(&day);
             options.create(true).write(true).truncate(is_new).append(!is_new);
             self.open = Some((day.clone(), BufWriter::new(options.open(self.beside(&day))?)));

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cairn_core::erasure::{Figures, check_person};
+use cairn_core::pairing_store::Erasure;
 use cairn_core::ports::{Clock, StoreError};
-use cairn_core::registry::Erasure;
 use cairn_store::{StoreOptions, erase_dir, erasures_dir};
 use clap::Args;
 use serde::Serialize;
@@ -178,7 +178,7 @@ async fn by_daemon(
                 }
                 if was_gone && record.pending {
                     return Err(Failure::failed(
-                        "the daemon has started anew and could not carry it out; nothing was changed",
+                        "the daemon has restarted and could not carry it out; nothing was changed",
                         "its log says why; it is tried again at its next start",
                     ));
                 }
@@ -204,12 +204,12 @@ async fn by_daemon(
         if !told && began.elapsed() > TOLD_AFTER {
             told = true;
             out::note(
-                "waiting for the daemon to start anew; what was asked for is kept, and done at its next start",
+                "waiting for the daemon to restart; what was asked for is kept, and done at its next start",
             );
         }
     }
     Err(Failure::failed(
-        "the daemon has not started anew yet",
+        "the daemon has not restarted yet",
         "what was asked for is kept, and done at its next start: restart it",
     ))
 }
@@ -241,7 +241,7 @@ fn drawn(figures: Figures) -> String {
         entries, answers, memories, summaries, artifacts, mentions, conversations, seconds, ..
     } = figures;
     format!(
-        "messages       {}\nanswers        {}\nprivate chats  {}\nmemories       {}{}\nsummaries      {} made anew\n\
+        "messages       {}\nanswers        {}\nprivate chats  {}\nmemories       {}{}\nsummaries      {} made again\n\
          artifacts      {}\nmentions       taken out of {}\n{}seconds        {seconds:.1}\n",
         grouped(entries),
         grouped(answers),

@@ -1,4 +1,4 @@
-//! `cairn mcp`: servers of tools, looked at, approved and revoked.
+//! `cairn mcp`: tool servers, looked at, approved and revoked.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _};
@@ -112,7 +112,7 @@ async fn list(surroundings: &Surroundings, global: &Global) -> Result<(), Failur
         return out::json(&records);
     }
     if records.is_empty() {
-        return out::line("no servers of tools; add one to [[mcp]] in the configuration");
+        return out::line("no tool servers; add one to [[mcp]] in the configuration");
     }
     let mut table = Table::new(&["server", "approved", "state", "tools", "agents", "reached by"], &[3]);
     for record in &records {

@@ -100,7 +100,7 @@ enum Command {
     Compact(commands::CompactArgs),
     /// Find settings that suit a conversation: its sizes replayed against candidates, without any model
     Tune(tune::TuneArgs),
-    /// Archive a channel's conversation and start afresh
+    /// Archive a channel's conversation and start again
     New(commands::NewArgs),
     /// List, search, show, add, edit and forget memories
     #[command(subcommand)]
@@ -108,7 +108,7 @@ enum Command {
     /// List and show large results of tools, which are kept outside of the window
     #[command(subcommand)]
     Artifact(artifact::ArtifactCommand),
-    /// Look at servers of tools, approve and revoke them
+    /// Look at tool servers, approve and revoke them
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
     /// List tools and their calls; say yes or no to calls that wait for it
@@ -122,7 +122,7 @@ enum Command {
     /// List, retry and drop what could not be delivered to a chat network
     #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
-    /// Have the running daemon read its configuration anew, without dropping anything
+    /// Have the running daemon read its configuration again, without dropping anything
     Reload(reload::ReloadArgs),
     /// Verify, rebuild, back up or restore the store; retain: take out now what is too old
     #[command(subcommand)]

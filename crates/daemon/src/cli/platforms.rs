@@ -52,7 +52,7 @@ mod tests {
             state: LinkState::Failed,
             name: Some("harbour_bot".to_owned()),
             reason: Some("401: the token is wrong".to_owned()),
-            hint: Some("copy it anew from @BotFather".to_owned()),
+            hint: Some("copy it again from @BotFather".to_owned()),
             connected_since: None,
             last_inbound: None,
             last_outbound: None,
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(
             text,
             "telegram  failed, as harbour_bot\n          last in never, last out never, 0 events waiting\n          \
-             ! 401: the token is wrong\n          > copy it anew from @BotFather\n          ! chat -5: may not write"
+             ! 401: the token is wrong\n          > copy it again from @BotFather\n          ! chat -5: may not write"
         );
     }
 }

@@ -15,8 +15,8 @@ use super::exit;
 use super::failure::Failure;
 use super::global::Global;
 use crate::config::{Live, LogFormat, socket_to_bind};
-use crate::life::Life;
 use crate::meters::{self, Meters, Outside};
+use crate::restart_handle::RestartHandle;
 use crate::service::Service;
 use crate::socket::Home;
 use crate::systemd;
@@ -31,7 +31,7 @@ Examples:
   cairn run --config /etc/cairn/config.toml --state /var/lib/cairn
 
 The first SIGTERM or SIGINT stops it cleanly, the second at once; SIGHUP has
-it read its configuration anew, as `cairn reload` does. It listens at
+it read its configuration again, as `cairn reload` does. It listens at
 $RUNTIME_DIRECTORY/cairn.sock, else at cairn.sock in the state folder, and
 tells systemd when it is ready, how it is, and that it lives.")]
 pub(crate) struct RunArgs {}
@@ -74,7 +74,7 @@ impl Signals {
 enum End {
     /// For good.
     Stop,
-    /// To begin anew within the process.
+    /// To restart within the process.
     Anew,
     /// With its process, which has threads that never come back.
     Hung,
@@ -135,13 +135,13 @@ pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
         flag: global.config.clone(),
         env: Arc::clone(&surroundings.env),
         set_level: Arc::new(move |level| log.set_level(level).map_err(|error| error.to_string())),
-        life: Life::default(),
+        restart_handle: RestartHandle::default(),
     };
     let live = Live::new(Arc::clone(&surroundings.loaded));
     loop {
         match once(&surroundings, &global, &live, &control, meters, &mut signals).await? {
             End::Stop => return Ok(()),
-            End::Anew => tracing::info!("beginning anew"),
+            End::Anew => tracing::info!("restarting"),
             End::Hung => {
                 return Err(Failure::new(
                     exit::HUNG,
@@ -223,7 +223,7 @@ async fn once(
         "ready"
     );
     systemd::tell(&[NotifyState::Ready]);
-    let service = Service::start(&daemon, &control.life);
+    let service = Service::start(&daemon, &control.restart_handle);
     let outside = Outside::start(meters, listener, daemon.outside());
     let end = loop {
         tokio::select! {
@@ -235,12 +235,12 @@ async fn once(
                     break End::Stop;
                 }
             },
-            () = control.life.asked() => {
-                tracing::info!("stopping, to begin anew");
+            () = control.restart_handle.asked() => {
+                tracing::info!("stopping, to restart");
                 systemd::tell_reloading();
                 break End::Anew;
             }
-            () = control.life.given_up() => {
+            () = control.restart_handle.given_up() => {
                 tracing::error!("stopping: a part of the daemon hangs, only a new process is rid of it");
                 systemd::tell(&[NotifyState::Stopping]);
                 break End::Hung;

@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::global::Global;
 use super::{backup, exit, out};
 use crate::admin::RetainRequest;
-use crate::keeper::RetainRecord;
+use crate::retention_job::RetainRecord;
 use crate::text::{counted, grouped};
 use crate::wiring::store_options;
 use cairn_store::Shrunk;
@@ -24,7 +24,7 @@ Examples:
 
 A running daemon is asked to check itself; --quarantine needs it stopped.")]
     Verify {
-        /// Go on without journal lines that are damaged or lost: damaged ones are set aside, and history shows the loss
+        /// Go on without journal lines that are damaged or lost: damaged ones are quarantined, and history shows the loss
         #[arg(long)]
         quarantine: bool,
     },
@@ -40,7 +40,7 @@ Examples:
         #[arg(long)]
         dry_run: bool,
     },
-    /// Make sled and the search index anew from the journal; the daemon must be stopped
+    /// Make sled and the search index again from the journal; the daemon must be stopped
     #[command(after_help = "\
 Example:
   cairn store rebuild

@@ -55,7 +55,8 @@ pub(crate) fn secret_in_variable(name: &str, env: &dyn Environment) -> Result<()
 pub(crate) fn secret_in_file(what: &'static str, file: &Path, env: &dyn Environment) -> Result<(), NoSecret> {
     let shown = file.display();
     if file.file_name().is_some_and(|name| is_token(&name.to_string_lossy())) {
-        let told = "that is the token itself: name the file that holds it, and have the token made anew if this was seen";
+        let told =
+            "that is the token itself: name the file that holds it, and get a new token if this was seen";
         return Err(NoSecret::Never(told.to_owned()));
     }
     match std::fs::metadata(file) {

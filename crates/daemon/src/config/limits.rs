@@ -34,7 +34,7 @@ pub struct Limits {
     pub model_down_tell_secs: u64,
     /// Longest pause between two calls of a model that does not answer, once people were told, in seconds.
     pub model_down_pause_max_secs: u64,
-    /// Seconds for which a model of a chain is let alone after it failed; they double with each failure in a row.
+    /// Seconds for which a model of a chain is skipped after it failed; they double with each failure in a row.
     pub model_cool_down_secs: u64,
     /// The same after a refusal for too many requests, when the model's server names no time itself.
     pub model_limited_secs: u64,
@@ -54,22 +54,22 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let house = HouseLimits::default();
+        let runtime = HouseLimits::default();
         Self {
             max_message_bytes: 256 * 1024,
-            admitted_messages: house.admitted_messages,
-            channel_queue: house.channel_queue,
-            idle_secs: house.idle_after.as_secs(),
-            turn_timeout_secs: house.turn_timeout.as_secs(),
-            model_attempts: house.model_attempts,
-            tool_timeout_secs: house.tool_timeout.as_secs(),
+            admitted_messages: runtime.admitted_messages,
+            channel_queue: runtime.channel_queue,
+            idle_secs: runtime.idle_after.as_secs(),
+            turn_timeout_secs: runtime.turn_timeout.as_secs(),
+            model_attempts: runtime.model_attempts,
+            tool_timeout_secs: runtime.tool_timeout.as_secs(),
             shutdown_secs: 30,
-            unaddressed_queue: house.unaddressed_queue,
-            model_down_tell_secs: house.tell_after.as_secs(),
-            model_down_pause_max_secs: house.patience_max.as_secs(),
-            model_cool_down_secs: house.cool_downs.failing.as_secs(),
-            model_limited_secs: house.cool_downs.limited.as_secs(),
-            model_cool_down_max_secs: house.cool_downs.max.as_secs(),
+            unaddressed_queue: runtime.unaddressed_queue,
+            model_down_tell_secs: runtime.tell_after.as_secs(),
+            model_down_pause_max_secs: runtime.patience_max.as_secs(),
+            model_cool_down_secs: runtime.cool_downs.failing.as_secs(),
+            model_limited_secs: runtime.cool_downs.limited.as_secs(),
+            model_cool_down_max_secs: runtime.cool_downs.max.as_secs(),
             user_messages_per_hour: 0,
             channel_messages_per_hour: 0,
             user_tokens_per_hour: 0,
@@ -81,7 +81,7 @@ impl Default for Limits {
 
 impl Limits {
     /// The part of them that the actors keep.
-    pub fn house(&self) -> HouseLimits {
+    pub fn runtime(&self) -> HouseLimits {
         HouseLimits {
             admitted_messages: self.admitted_messages,
             channel_queue: self.channel_queue,

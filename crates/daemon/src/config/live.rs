@@ -24,7 +24,7 @@ impl Live {
         self.0.subscribe()
     }
 
-    /// Another one from here on. For a reload alone, which tells the rest of the house.
+    /// Another one from here on. For a reload alone, which tells the rest of the runtime.
     pub(crate) fn set(&self, loaded: Arc<Loaded>) {
         self.0.send_replace(loaded);
     }

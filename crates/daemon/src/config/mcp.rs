@@ -1,4 +1,4 @@
-//! `[[mcp]]`: servers of tools that speak the Model Context Protocol, and `[fetch]`.
+//! `[[mcp]]`: tool servers that speak the Model Context Protocol, and `[fetch]`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ const ID_MAX: usize = 24;
 /// Headers that hold secrets: their values are not written into the file.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"];
 
-/// `[[mcp]]`: a server of tools, and how to run or reach it. Either `command` or `url`.
+/// `[[mcp]]`: a tool server, and how to run or reach it. Either `command` or `url`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct McpConfig {

@@ -84,7 +84,7 @@ impl Loaded {
         self.tokens.get(&kind)?.as_ref().ok()
     }
 
-    /// The secrets of a server of tools, as far as they could be read.
+    /// The secrets of a tool server, as far as they could be read.
     pub fn mcp_secrets(&self, server: &str) -> McpSecrets {
         self.mcp.get(server).cloned().unwrap_or_default()
     }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_core::memory::Share;
+use cairn_core::provenance::TrustSettings;
 use cairn_core::settings::{
     HardClear, IdentifierPolicy, MemorySettings, PruneMode, PruningSettings, ResultClass,
     ResultGuardSettings, WindowGuard,
 };
 use cairn_core::tier::CompactionSettings;
-use cairn_core::voices::TrustSettings;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -9,10 +9,10 @@ use cairn_core::engine::STANDARD;
 use cairn_core::ids::AgentId;
 use cairn_core::limits::Price;
 use cairn_core::model::{ModelInfo, ToolDef};
+use cairn_core::provenance::TrustSettings;
 use cairn_core::retention::RetentionSettings;
 use cairn_core::settings::{MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard};
 use cairn_core::tier::CompactionSettings;
-use cairn_core::voices::TrustSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,7 @@ pub struct Config {
     pub models: Vec<ModelConfig>,
     /// Agents, in the order of the file; never empty. The first is the default one.
     pub agents: Vec<AgentConfig>,
-    /// Servers of tools, in the order of the file.
+    /// Tool servers, in the order of the file.
     pub mcp: Vec<McpConfig>,
     /// The tool `fetch`.
     pub fetch: FetchConfig,
@@ -297,7 +297,7 @@ impl ModelConfig {
         }
     }
 
-    /// What the rest of the house knows of it.
+    /// What the rest of the runtime knows of it.
     pub fn info(&self) -> ModelInfo {
         ModelInfo {
             id: self.id.clone(),

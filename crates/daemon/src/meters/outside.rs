@@ -1,4 +1,4 @@
-//! The admin address: figures over TCP, beside the socket. Its tasks are watched: one that fails begins anew.
+//! The admin address: figures over TCP, beside the socket. Its tasks are watched: one that fails restarts.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Meters, UPKEEP_EVERY, door};
 
-/// Before a task that failed begins anew.
+/// Before a task that failed restarts.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long answers under way may take when the daemon stops.
@@ -86,9 +86,9 @@ async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
                 match ended {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => {
-                        tracing::warn!(%address, %error, "the admin address failed; it begins anew")
+                        tracing::warn!(%address, %error, "the admin address failed; it restarts")
                     }
-                    Err(_panic) => tracing::error!(%address, "the admin address panicked; it begins anew"),
+                    Err(_panic) => tracing::error!(%address, "the admin address panicked; it restarts"),
                 }
             }
             Err(error) => {

@@ -32,7 +32,7 @@ fn entry(seq: u64, role: Role, parts: Vec<Part>) -> Entry {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
         quotes: false,
         tokens: 10,
     }
@@ -61,7 +61,7 @@ fn conversation() -> Conversation {
         parts: vec![Part::text("and I?")],
         addressed: true,
         direct: false,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
         fingerprint: "f".to_owned(),
         tokens: 5,
     });
@@ -118,7 +118,7 @@ fn agent() -> AgentSettings {
         tools: Vec::new(),
         recall_limit: 6,
         memory: cairn_core::settings::MemorySettings::default(),
-        trust: cairn_core::voices::TrustSettings::default(),
+        trust: cairn_core::provenance::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
     }

@@ -1,4 +1,4 @@
-//! A reload: the configuration is read anew, and what can change while everything runs is changed, all of it or nothing.
+//! A reload: the configuration is read again, and what can change while everything runs is changed, all of it or nothing.
 
 mod diff;
 mod merge;
@@ -9,15 +9,15 @@ pub mod watch;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn_actors::House;
+use cairn_actors::Runtime;
 use cairn_llm::BadModel;
 use sd_notify::NotifyState;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
+use crate::agent_registry::AgentRegistry;
 use crate::config::{Config, ConfigError, Environment, Live, Loaded};
 use crate::networks::{self, Chats};
-use crate::roster::Roster;
 use crate::systemd;
 
 pub use diff::{Change, changes, is_live};
@@ -61,8 +61,8 @@ impl ReloadError {
 pub struct ReloadDeps {
     /// The configuration that holds.
     pub live: Live,
-    pub roster: Arc<Roster>,
-    pub house: House,
+    pub agent_registry: Arc<AgentRegistry>,
+    pub runtime: Runtime,
     pub chats: Chats,
     /// The file that `--config` names.
     pub flag: Option<PathBuf>,
@@ -86,7 +86,7 @@ impl Reloader {
         &self.deps.live
     }
 
-    /// Reads the configuration anew and lets it hold, as far as that goes without a restart. `by`: who asked, for the
+    /// Reads the configuration again and lets it hold, as far as that goes without a restart. `by`: who asked, for the
     /// log. systemd is told when it begins and ends.
     ///
     /// # Errors
@@ -119,17 +119,17 @@ impl Reloader {
             reloaded.warnings.push(format!("the next start would fail: {error}"));
         }
         let merged = Arc::new(merged(&old, new.clone()));
-        reloaded.warnings.extend(deps.roster.tools().unmatched(&merged.config));
+        reloaded.warnings.extend(deps.agent_registry.tools().unmatched(&merged.config));
         (reloaded.changed, reloaded.needs_restart) =
             changes(&old, &merged).into_iter().partition(|change| is_live(&change.key));
         reloaded.needs_restart.extend(changes(&merged, &new));
         // What can fail comes first.
-        deps.roster.runtimes_of(&merged).await?;
+        deps.agent_registry.runtimes_of(&merged).await?;
         (deps.set_level)(&merged.config.log.level).map_err(ReloadError::Level)?;
         let config = &merged.config;
         deps.live.set(Arc::clone(&merged));
-        deps.roster.deploy(&deps.house).await?;
-        deps.house.set_limits(config.limits.house(), config.limits.talk(), config.prices());
+        deps.agent_registry.deploy(&deps.runtime).await?;
+        deps.runtime.set_limits(config.limits.runtime(), config.limits.talk(), config.prices());
         networks::tell(&deps.chats, config);
         Ok(reloaded)
     }

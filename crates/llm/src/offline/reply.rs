@@ -126,7 +126,7 @@ fn spoken(request: &ChatRequest, question: &str) -> Arc<Entry> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
         quotes: false,
         tokens: estimate(question),
     })

@@ -266,7 +266,7 @@ fn entry(n: u64, text: &str) -> Arc<Entry> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
         quotes: false,
         tokens: estimate(text) + 10,
     })

@@ -2,7 +2,7 @@
 //!
 //! `gateway` keeps the connection over which events come in, `inbox` sorts them into lanes by channel and takes them
 //! in, `outbox` sends, `rest` is the API that all of them use. `wire` is what is read of events, `places` knows which
-//! thread belongs to which channel, `words` makes text of a message. Messages are durable with the house before the
+//! thread belongs to which channel, `words` makes text of a message. Messages are durable with the runtime before the
 //! next of their channel is taken; what was not taken in when the daemon stopped is read again by channel.
 
 mod checkup;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use cairn_core::ids::{ChannelId as HouseChannel, MessageId as HouseMessage};
 use cairn_core::ports::{
-    Adapter, AdapterFailure, AdapterPorts, LinkState, Platform, PlatformStatus, PlatformTraits, Registry,
+    Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
     SendError, SendPart,
 };
 use futures::FutureExt as _;
@@ -34,7 +34,7 @@ use tokio::sync::Notify;
 
 use self::files::Files;
 use self::gateway::{Addresses, Gateway, bad_token};
-use self::inbox::{Inbox, Porter};
+use self::inbox::{InboundHandler, Inbox};
 use self::outbox::{Outbox, number};
 use self::places::Places;
 use self::rest::Rest;
@@ -75,7 +75,7 @@ pub enum BadSettings {
 #[derive(Clone)]
 struct Parts {
     chat: LiveChat,
-    registry: Arc<dyn Registry>,
+    pairing_store: Arc<dyn PairingStore>,
     rest: Arc<Rest>,
     link: Arc<Link>,
     places: Arc<Places>,
@@ -94,25 +94,25 @@ impl Discord {
     ///
     /// # Errors
     /// The token or an address is none, or the HTTP client cannot be made.
-    pub fn new(settings: DiscordSettings, registry: Arc<dyn Registry>) -> Result<Self, BadSettings> {
+    pub fn new(settings: DiscordSettings, pairing_store: Arc<dyn PairingStore>) -> Result<Self, BadSettings> {
         let addresses = Addresses::new(&settings.api_url, settings.gateway_url.as_deref())?;
         let token = bare_token(&settings.token).ok_or(BadSettings::Token)?;
         let rest = bot_rest(&token, &addresses)?;
-        let (rest, link) = (Arc::new(rest), Arc::new(Link::new(NAME, registry.clock())));
+        let (rest, link) = (Arc::new(rest), Arc::new(Link::new(NAME, pairing_store.clock())));
         let chat = LiveChat::new(settings.chat);
         let files = Files::new(addresses.api(), addresses.own())
             .map_err(|error| BadSettings::Client(error.to_string()))?;
         let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), files));
-        let parts = Parts { chat, registry, rest, link, places: Arc::new(Places::default()), outbox };
+        let parts = Parts { chat, pairing_store, rest, link, places: Arc::new(Places::default()), outbox };
         Ok(Self { parts, addresses, token })
     }
 
-    /// What it is told by the configuration, to be set anew while it runs.
+    /// What it is told by the configuration, to be set again while it runs.
     pub fn chat(&self) -> LiveChat {
         self.parts.chat.clone()
     }
 
-    /// By channel the last message that the house has. Waits while the archive cannot say.
+    /// By channel the last message that the runtime has. Waits while the archive cannot say.
     async fn taken(&self, ports: &AdapterPorts) -> HashMap<ChannelId, u64> {
         let mut pauses = Pauses::new(ARCHIVE_PAUSE, ARCHIVE_PAUSE_MAX);
         let rows = loop {
@@ -141,7 +141,8 @@ impl Discord {
         self.parts.rest.forget_rejection();
         let taken = self.taken(&ports).await;
         let broken = Arc::new(Notify::new());
-        let mut inbox = Inbox::new(Arc::new(Porter::new(self.parts.clone(), ports, taken)), broken.clone());
+        let mut inbox =
+            Inbox::new(Arc::new(InboundHandler::new(self.parts.clone(), ports, taken)), broken.clone());
         let gateway = Gateway {
             rest: self.parts.rest.clone(),
             link: self.parts.link.clone(),

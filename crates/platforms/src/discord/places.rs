@@ -8,11 +8,11 @@ use serenity::all::{ChannelId, GuildId, RoleId, UserId};
 use super::rest::{Rest, RestError};
 use super::wire::{PRIVATE_CHAT, Role, Room, Server};
 
-/// Most places that are remembered; past it all are forgotten, and asked for anew.
+/// Most places that are remembered; past it all are forgotten, and asked for again.
 const PLACES_MAX: usize = 200_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct ChannelRef {
     /// The server; none in private.
     pub(super) guild: Option<GuildId>,
     /// The channel; of a thread, the one it belongs to.
@@ -20,7 +20,7 @@ pub(super) struct Spot {
     pub(super) thread: Option<ChannelId>,
 }
 
-impl Spot {
+impl ChannelRef {
     /// A channel as Discord describes it; none when that does not say which rules hold there, or it is a private chat
     /// of several people.
     pub(super) fn of_room(room: &Room, guild: Option<GuildId>) -> Option<Self> {
@@ -43,7 +43,7 @@ impl Spot {
 
 #[derive(Default)]
 struct State {
-    spots: HashMap<ChannelId, Spot>,
+    spots: HashMap<ChannelId, ChannelRef>,
     role_names: HashMap<RoleId, String>,
     own_roles: HashSet<RoleId>,
 }
@@ -64,12 +64,12 @@ impl Places {
 
     /// A channel or a thread; what its description leaves open is asked for when somebody speaks there.
     pub(super) fn learn(&self, room: &Room, guild: Option<GuildId>) {
-        let Some(spot) = Spot::of_room(room, guild) else { return };
+        let Some(channel_ref) = ChannelRef::of_room(room, guild) else { return };
         let mut state = self.0.lock();
         if state.spots.len() >= PLACES_MAX {
             state.spots.clear();
         }
-        state.spots.insert(room.id, spot);
+        state.spots.insert(room.id, channel_ref);
     }
 
     /// A private chat, unless it is known as something else.
@@ -102,7 +102,7 @@ impl Places {
         self.0.lock().role_names.get(&role).cloned()
     }
 
-    fn known(&self, channel: ChannelId) -> Option<Spot> {
+    fn known(&self, channel: ChannelId) -> Option<ChannelRef> {
         self.0.lock().spots.get(&channel).copied()
     }
 
@@ -116,18 +116,18 @@ impl Places {
         rest: &Rest,
         channel: ChannelId,
         guild: Option<GuildId>,
-    ) -> Result<Option<Spot>, RestError> {
+    ) -> Result<Option<ChannelRef>, RestError> {
         // What is said to be in a server is no private chat, whatever was taken for granted before.
-        let fits = |spot: &Spot| guild.is_none() || !spot.is_direct();
-        if let Some(spot) = self.known(channel).filter(fits) {
-            return Ok(Some(spot));
+        let fits = |channel_ref: &ChannelRef| guild.is_none() || !channel_ref.is_direct();
+        if let Some(channel_ref) = self.known(channel).filter(fits) {
+            return Ok(Some(channel_ref));
         }
         let described = rest.patiently(|| rest.channel(channel)).await?;
         let room: Room = serde_json::from_value(described).map_err(|_| {
             RestError::Unknown("Discord describes a channel in a way that cannot be read".to_owned())
         })?;
         self.learn(&room, guild);
-        Ok(Spot::of_room(&room, guild))
+        Ok(ChannelRef::of_room(&room, guild))
     }
 }
 
@@ -144,18 +144,21 @@ mod tests {
     #[test]
     fn a_thread_is_found_under_its_channel_and_a_channel_not_under_its_category() {
         let guild = Some(GuildId::new(1));
-        let thread = Spot::of_room(&room(json!({"id": "30", "type": 11, "parent_id": "20"})), guild);
-        assert_eq!(thread, Some(Spot { guild, chat: ChannelId::new(20), thread: Some(ChannelId::new(30)) }));
-        let plain = Spot::of_room(&room(json!({"id": "20", "type": 0, "parent_id": "10"})), guild);
-        assert_eq!(plain, Some(Spot { guild, chat: ChannelId::new(20), thread: None }));
-        let private = Spot::of_room(&room(json!({"id": "40", "type": 1})), None);
-        assert!(private.is_some_and(|spot| spot.is_direct()));
+        let thread = ChannelRef::of_room(&room(json!({"id": "30", "type": 11, "parent_id": "20"})), guild);
+        assert_eq!(
+            thread,
+            Some(ChannelRef { guild, chat: ChannelId::new(20), thread: Some(ChannelId::new(30)) })
+        );
+        let plain = ChannelRef::of_room(&room(json!({"id": "20", "type": 0, "parent_id": "10"})), guild);
+        assert_eq!(plain, Some(ChannelRef { guild, chat: ChannelId::new(20), thread: None }));
+        let private = ChannelRef::of_room(&room(json!({"id": "40", "type": 1})), None);
+        assert!(private.is_some_and(|channel_ref| channel_ref.is_direct()));
     }
 
     #[test]
     fn what_is_not_described_well_enough_is_nowhere() {
         let guild = Some(GuildId::new(1));
-        let nowhere = |value, guild| assert_eq!(Spot::of_room(&room(value), guild), None);
+        let nowhere = |value, guild| assert_eq!(ChannelRef::of_room(&room(value), guild), None);
         nowhere(json!({"id": "30", "type": 11}), guild);
         nowhere(json!({"id": "40", "type": 3}), None);
         nowhere(json!({"id": "20", "type": 0}), None);
@@ -172,7 +175,7 @@ mod tests {
         places.learn_server(&server, UserId::new(99));
         assert!(places.is_own_role(RoleId::new(5)) && !places.is_own_role(RoleId::new(6)));
         assert_eq!(places.role_name(RoleId::new(6)).as_deref(), Some("staff"));
-        let spot = places.known(ChannelId::new(20)).expect("is known");
-        assert_eq!(spot.guild, Some(GuildId::new(1)));
+        let channel_ref = places.known(ChannelId::new(20)).expect("is known");
+        assert_eq!(channel_ref.guild, Some(GuildId::new(1)));
     }
 }

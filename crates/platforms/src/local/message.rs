@@ -121,7 +121,7 @@ fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbou
         addressed: true,
         direct: false,
         reply_to: None,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
     })
 }
 

@@ -50,7 +50,7 @@ fn unusable(error: &CallError) -> Checked {
     match error {
         CallError::Api { code: 401 | 404, description, .. } => Checked::bad(
             format!("Telegram does not know this token ({description})"),
-            "copy the token anew from @BotFather; if it was revoked, the new one is there",
+            "copy the token again from @BotFather; if it was revoked, the new one is there",
         ),
         CallError::Api { .. } => Checked::bad(error.to_string(), "look at the bot in @BotFather"),
         CallError::Connect(_) | CallError::Broken(_) | CallError::Garbled { .. } => {

@@ -2,7 +2,7 @@
 //! attached. Pure; attachments are fetched elsewhere.
 
 use cairn_core::message::Author;
-use cairn_core::voices::Voices;
+use cairn_core::provenance::Provenance;
 
 use super::wire::{FileRef, Message, PhotoSize, Thing, User};
 use super::words::{replied_to, without_me};
@@ -60,20 +60,20 @@ fn name_of(user: &User) -> String {
 }
 
 /// Whose words a message quotes or forwards.
-pub(super) fn quoted(message: &Message, me: &User) -> Voices {
-    let mut voices = Voices::default();
+pub(super) fn quoted(message: &Message, me: &User) -> Provenance {
+    let mut provenance = Provenance::default();
     if let Some(reply) =
         replied_to(message).filter(|reply| reply.from.as_ref().is_none_or(|user| user.id != me.id))
     {
-        voices.join(&match speaker(reply) {
-            Some(speaker) => Voices::of_person(&speaker.author().id),
-            None => Voices::of_strangers(),
+        provenance.join(&match speaker(reply) {
+            Some(speaker) => Provenance::of_person(&speaker.author().id),
+            None => Provenance::of_strangers(),
         });
     }
     if message.quote.is_some() && replied_to(message).is_none() || message.forward_origin.is_some() {
-        voices.join(&Voices::of_strangers());
+        provenance.join(&Provenance::of_strangers());
     }
-    voices
+    provenance
 }
 
 /// The words, with what they answer or where they are from. Empty when the message has none. `latest`: the message

@@ -7,7 +7,7 @@ use cairn_core::ids::ChannelId;
 use cairn_core::ports::{Archive, Seen};
 use jiff::{SignedDuration, Timestamp};
 
-use super::ledger::{Ledger, Said};
+use super::offset_tracker::{OffsetTracker, Said};
 use super::poll::place_of;
 use super::sent::Place;
 use super::wire::{Message, Update, User};
@@ -49,10 +49,10 @@ impl Reader<'_> {
     /// When each of some updates that came together is answered. Of a chat's missed messages the newest count, and the
     /// last that asks for an answer is answered with all before it. What was taken in before is no news, and neither
     /// counts nor stands for others.
-    pub(super) async fn dues(&self, ledger: &Ledger, fresh: &[(i64, Update)]) -> Vec<Due> {
+    pub(super) async fn dues(&self, offset_tracker: &OffsetTracker, fresh: &[(i64, Update)]) -> Vec<Due> {
         let catch_up = self.telegram.chat.get().catch_up;
         let (mut missed, mut answered) = (HashMap::<Place, usize>::new(), HashSet::<Place>::new());
-        let old = self.old(ledger, fresh).await;
+        let old = self.old(offset_tracker, fresh).await;
         let mut dues: Vec<Due> = fresh
             .iter()
             .zip(old)
@@ -100,15 +100,15 @@ impl Reader<'_> {
     }
 
     /// Which of the updates are messages that came before: in this batch, in an earlier one that is under way, or in an
-    /// earlier life. The house drops them.
-    async fn old(&self, ledger: &Ledger, fresh: &[(i64, Update)]) -> Vec<bool> {
+    /// earlier life. The runtime drops them.
+    async fn old(&self, offset_tracker: &OffsetTracker, fresh: &[(i64, Update)]) -> Vec<bool> {
         let mut old = Vec::with_capacity(fresh.len());
         let mut batch = HashSet::<Said>::new();
         for (_, update) in fresh {
             let is_old = match said(update) {
                 Some((said, message)) => {
                     (self.asks(message) && !batch.insert(said))
-                        || ledger.is_under_way(said)
+                        || offset_tracker.is_under_way(said)
                         || self.was_taken_in(message).await
                 }
                 None => false,
@@ -118,7 +118,7 @@ impl Reader<'_> {
         old
     }
 
-    /// Whether the house has a message that was missed.
+    /// Whether the runtime has a message that was missed.
     async fn was_taken_in(&self, message: &Message) -> bool {
         if self.came(message) == Came::Live {
             return false;
@@ -128,7 +128,7 @@ impl Reader<'_> {
         match self.archive.seen(&channel, &id).await {
             Ok(seen) => seen != Seen::New,
             Err(error) => {
-                // The house drops it if it has; it is only not known here.
+                // The runtime drops it if it has; it is only not known here.
                 tracing::debug!(%error, "cannot tell whether a telegram message was taken in before");
                 false
             }

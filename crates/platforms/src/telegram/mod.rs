@@ -1,6 +1,6 @@
 //! Telegram, over the Bot API.
 //!
-//! - `poll` is the loop that asks for updates, with `ledger` (what may be confirmed) and `lanes` (what is under way);
+//! - `poll` is the loop that asks for updates, with `offset_tracker` (what may be confirmed) and `chat_queues` (what is under way);
 //! - `missed` says what of a downtime is answered, and that it is answered at once;
 //! - `visit` takes one update in: who says it (`content`), whether they are heard, what they say (`words`, `content`);
 //! - `press` takes the presses of buttons in, which answer what the bot asks;
@@ -11,14 +11,14 @@
 //! does not tell bots of deleted messages: what was said stays, unless its author edits it.
 
 mod api;
+mod chat_queues;
 mod checkup;
 mod content;
 mod fetch;
-mod lanes;
-mod ledger;
 mod menu;
 mod missed;
 mod notice;
+mod offset_tracker;
 mod pace;
 mod poll;
 mod press;
@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::ports::{
-    Adapter, AdapterFailure, AdapterPorts, LinkState, Platform, PlatformStatus, PlatformTraits, Registry,
+    Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
     SendError, SendPart,
 };
 use futures::future::BoxFuture;
@@ -65,7 +65,7 @@ const UNLISTED_MAX: usize = 256;
 pub struct Telegram {
     chat: LiveChat,
     poll_timeout: Duration,
-    registry: Arc<dyn Registry>,
+    pairing_store: Arc<dyn PairingStore>,
     api: Api,
     link: Link,
     pace: Pace,
@@ -78,13 +78,16 @@ impl Telegram {
     ///
     /// # Errors
     /// The address or the token cannot be one.
-    pub fn new(settings: TelegramSettings, registry: Arc<dyn Registry>) -> Result<Self, BadSettings> {
+    pub fn new(
+        settings: TelegramSettings,
+        pairing_store: Arc<dyn PairingStore>,
+    ) -> Result<Self, BadSettings> {
         let api = Api::new(&settings)?;
-        let link = Link::new(NAME, registry.clock());
+        let link = Link::new(NAME, pairing_store.clock());
         Ok(Self {
             chat: LiveChat::new(settings.chat),
             poll_timeout: settings.poll_timeout,
-            registry,
+            pairing_store,
             api,
             link,
             pace: Pace::default(),
@@ -93,13 +96,13 @@ impl Telegram {
         })
     }
 
-    /// What it is told by the configuration, to be set anew while it runs.
+    /// What it is told by the configuration, to be set again while it runs.
     pub fn chat(&self) -> LiveChat {
         self.chat.clone()
     }
 
     fn now(&self) -> Timestamp {
-        self.registry.clock().now()
+        self.pairing_store.clock().now()
     }
 
     /// Nobody is heard there. Of each group the log tells once by which id it can be listed.

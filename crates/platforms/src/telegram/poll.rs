@@ -13,10 +13,10 @@ use teloxide::types::AllowedUpdate;
 use tokio::time::Instant;
 
 use super::api::CallError;
-use super::lanes::{Hold, Job, Lanes, Release};
-use super::ledger::{Ledger, WINDOW};
+use super::chat_queues::{ChatQueues, Hold, Job, Release};
 use super::missed;
 use super::notice::Notices;
+use super::offset_tracker::{OffsetTracker, WINDOW};
 use super::sent::Place;
 use super::trouble::{Next, Troubles};
 use super::visit::{Host, Work};
@@ -65,8 +65,8 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
         me,
         archive,
         started,
-        ledger: Ledger::default(),
-        lanes: Lanes::new(start),
+        offset_tracker: OffsetTracker::default(),
+        chat_queues: ChatQueues::new(start),
         troubles,
         wait: FIRST_WAIT,
         unnumbered: false,
@@ -129,8 +129,8 @@ struct Poller<'a, F> {
     me: Arc<User>,
     archive: Arc<dyn Archive>,
     started: Timestamp,
-    ledger: Ledger,
-    lanes: Lanes<Work, F>,
+    offset_tracker: OffsetTracker,
+    chat_queues: ChatQueues<Work, F>,
     troubles: Troubles,
     wait: Duration,
     /// An update without a number was seen; it comes again and again, and is told once.
@@ -148,16 +148,16 @@ where
                 Ok(batch) => {
                     self.troubles.over();
                     self.telegram.link.set(LinkState::Connected, None);
-                    self.ledger.confirmed();
+                    self.offset_tracker.confirmed();
                     let size = batch.len();
                     let news = self.take_in(batch).await;
                     self.wait = if news { FIRST_WAIT } else { (self.wait * 2).min(LONGEST_WAIT) };
                     if size >= WINDOW && !news {
                         self.make_way();
                     }
-                    self.lanes.let_urgent_pass();
+                    self.chat_queues.let_urgent_pass();
                     // What has no number cannot be confirmed: it comes with every poll until something follows it.
-                    let stuck = size > 0 && self.ledger.offset().is_none();
+                    let stuck = size > 0 && self.offset_tracker.offset().is_none();
                     if stuck {
                         self.pass(LONGEST_WAIT, false).await;
                         continue;
@@ -180,12 +180,12 @@ where
     async fn ask(&mut self) -> Result<Vec<Value>, CallError> {
         // While something is under way Telegram has something to give at once, and after a failure it is to be known
         // soon whether it is over.
-        let at_once = self.ledger.under_way() > 0 || self.troubles.any();
+        let at_once = self.offset_tracker.under_way() > 0 || self.troubles.any();
         let hold = if at_once { Duration::ZERO } else { self.telegram.poll_timeout };
         let mut payload = GetUpdates::new();
         // A negative one would mean another thing.
         payload.offset =
-            self.ledger.offset().and_then(|offset| i32::try_from(offset).ok()).filter(|n| *n > 0);
+            self.offset_tracker.offset().and_then(|offset| i32::try_from(offset).ok()).filter(|n| *n > 0);
         payload.limit = u8::try_from(WINDOW).ok();
         payload.timeout = u32::try_from(hold.as_secs()).ok();
         payload.allowed_updates = Some(vec![
@@ -200,7 +200,7 @@ where
         let answer = loop {
             tokio::select! {
                 answer = &mut call => break answer?,
-                done = self.lanes.step() => done.into_iter().for_each(|update| self.ledger.finish(update)),
+                done = self.chat_queues.step() => done.into_iter().for_each(|update| self.offset_tracker.finish(update)),
             }
         };
         if at_once {
@@ -218,13 +218,13 @@ where
     /// Waits, while updates under way go on. `done`: no longer than until all of them are done.
     async fn pass(&mut self, pause: Duration, done: bool) {
         let until = Instant::now() + pause;
-        while !(done && self.ledger.under_way() == 0) {
+        while !(done && self.offset_tracker.under_way() == 0) {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => break,
-                done = self.lanes.step() => done.into_iter().for_each(|update| self.ledger.finish(update)),
+                done = self.chat_queues.step() => done.into_iter().for_each(|update| self.offset_tracker.finish(update)),
             }
         }
-        self.telegram.link.set_queue(self.ledger.under_way() as u64);
+        self.telegram.link.set_queue(self.offset_tracker.under_way() as u64);
     }
 
     /// Puts what is new into its lanes. Gives whether anything was.
@@ -233,17 +233,17 @@ where
         for value in batch {
             let (id, read) = wire::read(value);
             if let Some(id) = id
-                && !self.ledger.is_new(id)
+                && !self.offset_tracker.is_new(id)
             {
-                self.ledger.take(id);
+                self.offset_tracker.take(id);
                 continue;
             }
             let update = match (id, read) {
                 (Some(id), Ok(update)) => (id, update),
                 (Some(id), Err(error)) => {
                     unread(Some(id), &error);
-                    self.ledger.take(id);
-                    self.ledger.finish(id);
+                    self.offset_tracker.take(id);
+                    self.offset_tracker.finish(id);
                     continue;
                 }
                 (None, read) => {
@@ -259,7 +259,7 @@ where
                 break;
             }
             news = true;
-            self.ledger.take(update.0);
+            self.offset_tracker.take(update.0);
             fresh.push(update);
         }
         if news {
@@ -271,13 +271,13 @@ where
             archive: self.archive.as_ref(),
             started: self.started,
         };
-        let dues = reader.dues(&self.ledger, &fresh).await;
+        let dues = reader.dues(&self.offset_tracker, &fresh).await;
         for ((update, says), due) in fresh.into_iter().zip(dues) {
             if let Some((said, _)) = missed::said(&says) {
-                self.ledger.brings(update, said);
+                self.offset_tracker.brings(update, said);
             }
             let (place, urgent) = (place_of(&says), self.is_urgent(&says));
-            self.lanes.push(place, Job { update, urgent, work: Work { update: says, due } });
+            self.chat_queues.push(place, Job { update, urgent, work: Work { update: says, due } });
         }
         news
     }
@@ -292,7 +292,8 @@ where
         ];
         for (from, to) in moves.into_iter().flatten() {
             tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
-            let noted = self.telegram.registry.migrate(NAME.to_owned(), from.to_string(), to.to_string());
+            let noted =
+                self.telegram.pairing_store.migrate(NAME.to_owned(), from.to_string(), to.to_string());
             if let Err(error) = noted.await {
                 tracing::error!(from, to, %error, "that a chat moved could not be kept; it is tried again");
                 tokio::time::sleep(LONGEST_WAIT).await;
@@ -312,8 +313,8 @@ where
     /// All that Telegram gives at once is under way or done behind an update that waits to be taken in: nobody else could
     /// be heard. It waits no longer.
     fn make_way(&mut self) {
-        if let Some(oldest) = self.ledger.oldest() {
-            self.lanes.give_up(oldest, PATIENCE, LONG_PATIENCE);
+        if let Some(oldest) = self.offset_tracker.oldest() {
+            self.chat_queues.give_up(oldest, PATIENCE, LONG_PATIENCE);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Presses of the buttons under a question: who may, what the house says to it, and what becomes of the question.
+//! Presses of the buttons under a question: who may, what the runtime says to it, and what becomes of the question.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use teloxide::types::{
 };
 
 use super::Telegram;
+use super::chat_queues::Release;
 use super::content;
-use super::lanes::Release;
 use super::notice::Notice;
 use super::pace::Write;
 use super::sent::Place;

@@ -53,14 +53,14 @@ pub(super) fn no_preview() -> LinkPreviewOptions {
 }
 
 impl Telegram {
-    /// The house's id of a message. A chat that moved counts its messages anew, and its channel goes on: there the
+    /// The runtime's id of a message. A chat that moved counts its messages again, and its channel goes on: there the
     /// number alone would be that of an older message.
     pub(super) fn house_id(&self, chat: i64, message: i64) -> MessageId {
-        let moved = self.registry.home_of(NAME, &chat.to_string()) != chat.to_string();
+        let moved = self.pairing_store.home_of(NAME, &chat.to_string()) != chat.to_string();
         MessageId::from(if moved { format!("{chat}:{message}") } else { message.to_string() })
     }
 
-    /// A message's number in a chat, by the house's id. None: it is none of this chat, but of one that it was before.
+    /// A message's number in a chat, by the runtime's id. None: it is none of this chat, but of one that it was before.
     fn number(&self, chat: i64, message: &MessageId) -> Option<Number> {
         let (said, number) = match message.as_str().split_once(':') {
             Some((_, number)) => (message.as_str(), number),
@@ -73,7 +73,7 @@ impl Telegram {
     /// Where a channel is on Telegram by now.
     pub(super) fn place(&self, channel: &ChannelId) -> Result<Place, SendError> {
         let bad = || SendError::Refused(format!("`{channel}` is no chat on Telegram"));
-        let chat = self.registry.address_of(NAME, channel.chat());
+        let chat = self.pairing_store.address_of(NAME, channel.chat());
         let chat = chat.parse().map_err(|_| bad())?;
         let thread = channel.thread().map(str::parse).transpose().map_err(|_| bad())?;
         Ok((chat, thread))
@@ -187,7 +187,7 @@ impl Telegram {
     /// A chat became a supergroup: its conversations go on there.
     async fn moved(&self, from: i64, to: i64) -> Result<(), SendError> {
         tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
-        let noted = self.registry.migrate(NAME.to_owned(), from.to_string(), to.to_string()).await;
+        let noted = self.pairing_store.migrate(NAME.to_owned(), from.to_string(), to.to_string()).await;
         noted.map_err(|error| SendError::Later { after: None, reason: error.to_string() })
     }
 

@@ -36,7 +36,7 @@ pub enum BadSettings {
     #[error("telegram: `api_url` is not an http(s) address: {0}")]
     Address(String),
     /// The token cannot be one.
-    #[error("telegram: the token is empty or has white space in it; copy it anew from @BotFather")]
+    #[error("telegram: the token is empty or has white space in it; copy it again from @BotFather")]
     Token,
     /// The HTTP client could not be made.
     #[error("telegram: no HTTP client: {0}")]

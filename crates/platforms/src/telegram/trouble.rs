@@ -77,7 +77,7 @@ impl Troubles {
         match code {
             401 | 404 => lasting(
                 format!("Telegram does not know this token ({description})"),
-                "copy the token anew from @BotFather; if it was revoked, the new one is there",
+                "copy the token again from @BotFather; if it was revoked, the new one is there",
             ),
             403 => lasting(
                 format!("Telegram refuses this bot ({description})"),

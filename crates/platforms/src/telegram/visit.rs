@@ -1,9 +1,9 @@
-//! One update on its way into the house.
+//! One update on its way into the runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::access::{Approach, Place as Spot, Verdict};
+use cairn_core::access::{Approach, Place as ChannelRef, Verdict};
 use cairn_core::command::{Command, CommandAnswer, CommandCall};
 use cairn_core::ids::{AgentId, ChannelId, MessageId};
 use cairn_core::message::{Amendment, Change, Inbound, Part};
@@ -11,8 +11,8 @@ use cairn_core::ports::{AdapterPorts, Refusal};
 use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
 use jiff::Timestamp;
 
+use super::chat_queues::{Hold, Release, Wait};
 use super::content::{self, Speaker};
-use super::lanes::{Hold, Release, Wait};
 use super::missed::Due;
 use super::notice::{Notice, Notices};
 use super::sent::Place;
@@ -101,7 +101,7 @@ impl Host {
             addressed: heard.addressed && due == Due::Now,
             direct: heard.direct,
             reply_to: replied_to(message).map(|reply| self.telegram.message_id(reply)),
-            voices: content::quoted(message, &self.me),
+            provenance: content::quoted(message, &self.me),
         };
         let submit = || self.ports.intake.submit(inbound.clone());
         match until_taken(hold, message.chat.id, submit).await {
@@ -189,8 +189,9 @@ impl Host {
 
     async fn pair(&self, message: &Message, speaker: &Speaker) {
         let (author, chat) = (speaker.author(), message.chat.id.to_string());
-        let registry = &self.telegram.registry;
-        let ask = || registry.request_pairing(author.clone(), chat.clone()).map_err(Refusal::Store).boxed();
+        let pairing_store = &self.telegram.pairing_store;
+        let ask =
+            || pairing_store.request_pairing(author.clone(), chat.clone()).map_err(Refusal::Store).boxed();
         // That it is kept says nothing of channels.
         let hold = Hold::default();
         if let Ok(Some(code)) = until_taken(&hold, message.chat.id, ask).await {
@@ -240,7 +241,7 @@ impl Host {
 
     /// Has a command run. None: it was run before.
     pub(super) async fn run(&self, call: CommandCall, release: &Release) -> Option<CommandAnswer> {
-        let mut run = self.ports.desk.run(call);
+        let mut run = self.ports.chat_commands.run(call);
         match tokio::time::timeout(COMMAND_PATIENCE, &mut run).await {
             Ok(answer) => answer,
             Err(_) => {
@@ -263,7 +264,7 @@ impl Host {
         (!parts.is_empty()).then_some(parts)
     }
 
-    /// A message that the house does not take.
+    /// A message that the runtime does not take.
     fn refused(&self, message: &Message, heard: &Heard, refusal: Refusal) -> &'static str {
         let channel = &heard.channel;
         match refusal {
@@ -328,17 +329,18 @@ impl Telegram {
         calls_me: bool,
     ) -> (Verdict, String) {
         let (now, user) = (message.chat.id.to_string(), speaker.id.to_string());
-        let registry = &self.registry;
-        let (home, thread) = (registry.home_of(NAME, &now), message.topic().map(|topic| topic.to_string()));
+        let pairing_store = &self.pairing_store;
+        let (home, thread) =
+            (pairing_store.home_of(NAME, &now), message.topic().map(|topic| topic.to_string()));
         let settings = self.chat.get();
         let judge = |chat: &str| {
             let place = match message.is_direct() {
-                true => Spot::Direct,
-                false => Spot::Group { server: None, chat, thread: thread.as_deref() },
+                true => ChannelRef::Direct,
+                false => ChannelRef::Group { server: None, chat, thread: thread.as_deref() },
             };
             settings.access.judge(&Approach {
                 user: &user,
-                standing: registry.standing(&speaker.author().id),
+                standing: pairing_store.standing(&speaker.author().id),
                 myself: speaker.id == me.id,
                 bot: speaker.bot,
                 calls_me,
@@ -357,7 +359,7 @@ impl Telegram {
     }
 }
 
-/// Tries until the house takes it, or says no for good. Whoever waits may be told to give up.
+/// Tries until the runtime takes it, or says no for good. Whoever waits may be told to give up.
 async fn until_taken<'a, T>(
     hold: &Hold,
     chat: i64,
@@ -375,7 +377,7 @@ async fn until_taken<'a, T>(
         };
         let wait = match &refusal {
             Refusal::Busy { .. } => Some(Wait::Room),
-            Refusal::Unavailable(_) => Some(Wait::House),
+            Refusal::Unavailable(_) => Some(Wait::Runtime),
             Refusal::Store(_) => None,
             Refusal::Conflict(_)
             | Refusal::Limited { .. }

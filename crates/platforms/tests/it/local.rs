@@ -11,7 +11,7 @@ use cairn_core::model::Usage;
 use cairn_core::ports::{Answer, Intake, Progress, Refusal, Reply, StoreError, TurnFailure};
 use cairn_platforms::local::{LocalApi, router};
 use cairn_testkit::clock::{TEST_EPOCH, TestClock};
-use cairn_testkit::house::House;
+use cairn_testkit::runtime::Runtime;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -35,9 +35,9 @@ fn failure(code: &str) -> Progress {
     Progress::Ended(Answer::Failed(TurnFailure { code: code.to_owned(), message, hint }))
 }
 
-fn app(results: Vec<Result<Vec<Progress>, Refusal>>) -> (Router, Arc<House>) {
-    let house = House::new();
-    house.state.update(|state| {
+fn app(results: Vec<Result<Vec<Progress>, Refusal>>) -> (Router, Arc<Runtime>) {
+    let runtime = Runtime::new();
+    runtime.state.update(|state| {
         for result in results {
             match result {
                 Ok(progress) => state.progress.push_back(progress),
@@ -46,13 +46,13 @@ fn app(results: Vec<Result<Vec<Progress>, Refusal>>) -> (Router, Arc<House>) {
         }
     });
     let api = LocalApi {
-        intake: Arc::clone(&house) as Arc<dyn Intake>,
+        intake: Arc::clone(&runtime) as Arc<dyn Intake>,
         clock: Arc::new(TestClock::default()),
         default_agent: AgentId::from("main"),
         max_text_bytes: MAX_TEXT,
         mint: Arc::default(),
     };
-    (router(api), house)
+    (router(api), runtime)
 }
 
 async fn post(app: &Router, channel: &str, accept: &str, body: impl Into<Body>) -> Response<Body> {
@@ -69,7 +69,7 @@ async fn text(response: Response<Body>) -> String {
 
 #[tokio::test]
 async fn an_answer_has_the_shape_of_the_contract() {
-    let (app, house) = app(vec![Ok(vec![Progress::Delta("he".to_owned()), reply()])]);
+    let (app, runtime) = app(vec![Ok(vec![Progress::Delta("he".to_owned()), reply()])]);
     let body = json!({ "user": "ann", "text": "hi", "id": "m1", "at": "2026-01-02T03:04:05Z" });
     let response = post(&app, "ops", "application/json", body.to_string()).await;
     assert_eq!(response.status(), StatusCode::OK);
@@ -80,7 +80,7 @@ async fn an_answer_has_the_shape_of_the_contract() {
         "recalled": ["m0123456789abcdef"],
     });
     assert_eq!(answer, expected);
-    let taken = &house.state.lock().taken;
+    let taken = &runtime.state.lock().taken;
     assert_eq!(taken[0].channel.as_str(), "main/local/ops");
     assert_eq!(taken[0].author.id, "local/ann");
     assert_eq!(taken[0].at.to_string(), "2026-01-02T03:04:05Z");
@@ -170,13 +170,13 @@ async fn bad_messages_are_refused_before_they_are_taken_in() {
         ("ops", r#"{"user":"a","text":" \n\t "}"#.to_owned(), 422),
     ];
     for (channel, body, status) in cases {
-        let (app, house) = app(vec![]);
+        let (app, runtime) = app(vec![]);
         let shown: String = body.chars().take(60).collect();
         let response = post(&app, channel, "*/*", body).await;
         assert_eq!(response.status().as_u16(), status, "{channel} {shown}");
         let answer: Value = serde_json::from_str(&text(response).await).unwrap();
         assert!(!answer["error"]["message"].as_str().unwrap().is_empty(), "{shown}");
-        assert!(house.state.lock().taken.is_empty(), "{shown}");
+        assert!(runtime.state.lock().taken.is_empty(), "{shown}");
     }
     let (app, _house) = app(vec![]);
     assert_eq!(post(&app, "ops", "*/*", vec![b'{', 0xff]).await.status(), StatusCode::BAD_REQUEST);
@@ -184,7 +184,7 @@ async fn bad_messages_are_refused_before_they_are_taken_in() {
 
 #[tokio::test]
 async fn names_agents_and_minted_ids_find_their_way() {
-    let (app, house) = app((0..4).map(|_| Ok(vec![reply()])).collect());
+    let (app, runtime) = app((0..4).map(|_| Ok(vec![reply()])).collect());
     let plain = json!({ "user": "a", "text": "x" }).to_string();
     for (channel, body) in [
         ("ops", plain.clone()),
@@ -194,7 +194,7 @@ async fn names_agents_and_minted_ids_find_their_way() {
     ] {
         assert_eq!(post(&app, channel, "*/*", body).await.status(), StatusCode::OK);
     }
-    let taken = &house.state.lock().taken;
+    let taken = &runtime.state.lock().taken;
     let channels: Vec<_> = taken.iter().map(|inbound| inbound.channel.to_string()).collect();
     assert_eq!(channels, ["main/local/ops", "main/local/ops", "bob/local/ops", "bob/local/ops/thread"]);
     assert_ne!(taken[0].message, taken[1].message, "each message gets an id of its own");

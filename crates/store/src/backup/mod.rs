@@ -1,7 +1,7 @@
 //! Backups: made while everything runs, checked before they are put back.
 //!
 //! A backup is a prefix of the journal up to one durable record, with every artifact that this prefix names, the state's
-//! format and a manifest. What derives from the journal is not in it: it is made anew. It is written to a folder beside its
+//! format and a manifest. What derives from the journal is not in it: it is made again. It is written to a folder beside its
 //! place (`NAME.partial`) and renamed when all of it is durable, so that one that was broken off never looks like a whole one.
 
 mod manifest;
@@ -118,7 +118,7 @@ impl Store {
         let lease = self.maintenance().await?;
         if self.inner.erasing.load(Ordering::Acquire) {
             let message = "a person is about to be erased, who would be in the backup";
-            return Err(BackupError::refused("busy", message, "try again when the daemon has started anew"));
+            return Err(BackupError::refused("busy", message, "try again when the daemon has restarted"));
         }
         let inner = self.inner.clone();
         let work = move || {

@@ -17,7 +17,7 @@ use crate::lock::StateLock;
 
 /// Puts the backup in `from` into the state folder `state`, which must be empty or not there; with `force` the state that
 /// is there is moved to a folder within, which the report names. All of the backup is checked first. A kill at any moment
-/// leaves the old state or the new one. Views and index are made anew at the next start. `at`: now.
+/// leaves the old state or the new one. Views and index are rebuilt at the next start. `at`: now.
 ///
 /// # Errors
 /// The state is in use or not empty; the backup is damaged, or of a newer version. Nothing was changed then.

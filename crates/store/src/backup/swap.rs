@@ -101,7 +101,7 @@ fn carry(state: &Path, rename: Move<'_>) -> Result<Option<PathBuf>, StoreError> 
     end().map_err(io_error("remove", &ready))?;
     let aside = aside.exists().then_some(aside);
     let kept = aside.as_ref().map(|aside| aside.display().to_string());
-    tracing::warn!(kept, "a backup was put in the place of the state; views and index are made anew");
+    tracing::warn!(kept, "a backup was put in the place of the state; views and index are rebuilt");
     Ok(aside)
 }
 

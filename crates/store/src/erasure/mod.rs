@@ -1,7 +1,7 @@
 //! Erasing a person from a state folder: asked for while everything runs, carried out when the store is opened.
 //!
-//! What is asked for is durable first. Then, before views and index are opened, the journal is written anew beside itself,
-//! files of artifacts and all that derives from the journal or was set aside goes, and the new segments are renamed over
+//! What is asked for is durable first. Then, before views and index are opened, the journal is rewritten beside itself,
+//! files of artifacts and all that derives from the journal or was quarantined goes, and the new segments are renamed over
 //! the old ones. Until the first rename everything is begun again after a crash, from then on only ended.
 
 mod request;
@@ -12,8 +12,8 @@ mod work;
 use std::sync::atomic::Ordering;
 
 use cairn_core::erasure::Figures;
+use cairn_core::pairing_store::Erasure;
 use cairn_core::ports::{RegistryStore, StoreError};
-use cairn_core::registry::Erasure;
 use jiff::Timestamp;
 use tokio::sync::OwnedMutexGuard;
 
@@ -30,7 +30,7 @@ impl Store {
     /// nobody else asks meanwhile. False: another is asked for already, and this one is not.
     ///
     /// # Errors
-    /// [`StoreError::DiskFull`] when there is no room for the journal to be written anew, or it cannot be written.
+    /// [`StoreError::DiskFull`] when there is no room for the journal to be rewritten, or it cannot be written.
     pub async fn ask_erasure(
         &self,
         lease: OwnedMutexGuard<()>,
@@ -112,7 +112,7 @@ pub async fn erase_dir(
         Ok(store) => store,
         Err(surveyed) => return Ok(surveyed),
     };
-    let erasures = store.registry().await.map(|registry| registry.erasures);
+    let erasures = store.pairing_store().await.map(|pairing_store| pairing_store.erasures);
     store.close().await;
     Ok(erasures?.into_iter().rfind(|erasure| erasure.at == at))
 }
@@ -123,7 +123,7 @@ pub async fn erase_dir(
 /// [`StoreError::InUse`], or the store cannot be opened.
 pub async fn erasures_dir(options: StoreOptions) -> Result<Vec<Erasure>, StoreError> {
     let store = blocking(move || Store::open(options)).await?;
-    let erasures = store.registry().await.map(|registry| registry.erasures);
+    let erasures = store.pairing_store().await.map(|pairing_store| pairing_store.erasures);
     store.close().await;
     erasures
 }

@@ -8,7 +8,7 @@ use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, fingerprint};
 use cairn_core::model::Usage;
 use cairn_core::ports::{Archive, ArtifactStore, Journal, Query, Search};
-use cairn_core::voices::Voices;
+use cairn_core::provenance::Provenance;
 
 use super::request::{self, Request};
 use super::work::resume_by_steps;
@@ -45,7 +45,7 @@ fn turn(channel: &ChannelId, n: u64, (id, name): (&str, &str), text: &str, answe
         parts,
         addressed: true,
         direct: *channel == private(),
-        voices: Voices::default(),
+        provenance: Provenance::default(),
         tokens: 9,
     };
     let mut entry = Entry::lost(first_seq.next(), &turn, Generation(1), Timestamp::UNIX_EPOCH);
@@ -146,7 +146,7 @@ async fn check_erased(dir: &Path) {
     let (text, limit) = ("ferry".to_owned(), 9);
     let query = Query { channel: group(), text, kind: None, scopes: Vec::new(), limit, settled: true };
     assert!(!store.search(query).await.unwrap().is_empty(), "the index is there again");
-    let erasures = store.registry().await.unwrap().erasures;
+    let erasures = store.pairing_store().await.unwrap().erasures;
     assert_eq!(erasures.len(), 1);
     assert_eq!((erasures[0].figures.entries, erasures[0].figures.conversations), (12, 1));
     store.close().await;
@@ -213,7 +213,7 @@ async fn a_survey_changes_nothing_and_nobody_is_told_from_somebody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_journal_is_not_written_anew_and_the_request_stays() {
+async fn a_damaged_journal_is_not_written_again_and_the_request_stays() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
     let first = home.path().join("journal/00000000000000000001.jsonl");
@@ -229,7 +229,7 @@ async fn a_damaged_journal_is_not_written_anew_and_the_request_stays() {
     assert!(left.flatten().all(|file| file.path().extension().is_some_and(|end| end == "jsonl")));
     assert!(request::read(home.path()).unwrap().is_some());
     assert!(verify_dir(options(home.path()), true).await.unwrap().problems.len() == 1);
-    assert!(request::read(home.path()).unwrap().is_none(), "set aside, and then erased");
+    assert!(request::read(home.path()).unwrap().is_none(), "quarantined, and then erased");
     assert!(!holds(&all_bytes(home.path()), "Zorblax"));
 }
 

@@ -83,7 +83,7 @@ pub(super) fn room_for_another(dir: &Path, free: u64) -> Result<(), StoreError> 
     if bytes <= free {
         return Ok(());
     }
-    tracing::warn!(needed = bytes, free, "there is no room for the journal to be written anew");
+    tracing::warn!(needed = bytes, free, "there is no room for the journal to be rewritten");
     Err(StoreError::DiskFull { path: journal.display().to_string() })
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn resume_by_steps(dir: &Path, step: Step<'_>) -> Result<(), StoreErr
     match request::read(dir)? {
         None => return Ok(()),
         Some(Request::Asked { person, at }) => {
-            tracing::info!("erasing a person: the journal is written anew");
+            tracing::info!("erasing a person: the journal is rewritten");
             if !stage(dir, &person, at, step)? {
                 tracing::warn!("nobody knows the person who was to be erased; nothing is changed");
                 return request::remove(dir);
@@ -113,7 +113,7 @@ pub(crate) fn resume_by_steps(dir: &Path, step: Step<'_>) -> Result<(), StoreErr
     remove_derived(dir, &layout)?;
     step("derived removed")?;
     request::remove(dir)?;
-    tracing::info!("a person has been erased; views and index are made anew");
+    tracing::info!("a person has been erased; views and index are rebuilt");
     metrics::counter!("cairn_erasures_total").increment(1);
     Ok(())
 }
@@ -266,7 +266,7 @@ fn remove_artifacts(dir: &Path, eraser: &Eraser, stored: &[Stored]) -> Result<()
     Ok(())
 }
 
-/// Removes views and index, which are made anew, and all that was set aside: damaged views and lines, and what an earlier
+/// Removes views and index, which are made again, and all that was quarantined: damaged views and lines, and what an earlier
 /// version or another state left.
 fn remove_derived(dir: &Path, layout: &Layout) -> Result<(), StoreError> {
     for folder in [&layout.views, &layout.index, &layout.quarantine] {

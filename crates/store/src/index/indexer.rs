@@ -168,7 +168,7 @@ impl Indexer {
         Err(error)
     }
 
-    /// Opens the index again, or makes it anew, and reads on from where it reaches.
+    /// Opens the index again, or makes it again, and reads on from where it reaches.
     fn start_over(&mut self) -> Result<(), StoreError> {
         self.writer = None;
         let at = self.index.reopen()?;

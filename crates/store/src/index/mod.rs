@@ -28,7 +28,7 @@ use crate::journal::open::{Checkpoint, holds};
 use crate::journal::segment::Position;
 use crate::views::db::is_of_the_machine;
 
-/// Version of the documents; an index of another version is made anew.
+/// Version of the documents; an index of another version is made again.
 const FORMAT: u32 = 2;
 
 /// What is said last is taken in at the end, if that takes no longer.
@@ -64,7 +64,7 @@ pub(crate) fn reach(dir: &Path) -> Checkpoint {
     payload.map(|payload| payload.checkpoint()).unwrap_or_default()
 }
 
-/// The index as searches see it: the indexer may make it anew beneath.
+/// The index as searches see it: the indexer may make it again beneath.
 pub(crate) struct SearchIndex {
     dir: PathBuf,
     journal: PathBuf,
@@ -80,7 +80,7 @@ pub(crate) struct SearchIndex {
 
 impl SearchIndex {
     /// The index in that folder, with how far it reaches; one that is damaged, of another version or ahead of the journal
-    /// is made anew. One that cannot be opened now is tried again by the indexer: until then nothing is found.
+    /// is made again. One that cannot be opened now is tried again by the indexer: until then nothing is found.
     pub(crate) fn open(dir: &Path, journal: &Path, heap_bytes: usize) -> (Self, Option<Checkpoint>) {
         let fields = Fields::new();
         let index = Self {
@@ -119,7 +119,7 @@ impl SearchIndex {
         if is_over { Err(StoreError::Closed) } else { Ok(()) }
     }
 
-    /// Opens what is there, or makes it anew. What was open answers until then.
+    /// Opens what is there, or makes it again. What was open answers until then.
     fn reopen(&self) -> Result<Checkpoint, StoreError> {
         let (opened, at) = match self.try_open() {
             Ok(Some((opened, at))) if holds(&self.journal, &at) => (opened, at),
@@ -127,14 +127,14 @@ impl SearchIndex {
             Ok(Some((_, at))) => {
                 tracing::warn!(
                     reaches = at.n,
-                    "the journal does not have what the search index shows; making it anew"
+                    "the journal does not have what the search index shows; rebuilding it"
                 );
                 (self.fresh()?, Checkpoint::default())
             }
             // Nothing is wrong with its files.
             Err(error @ StoreError::Io { .. }) => return Err(error),
             Err(error) => {
-                tracing::warn!(%error, "the search index is damaged; making it anew from the journal");
+                tracing::warn!(%error, "the search index is damaged; rebuilding it from the journal");
                 (self.fresh()?, Checkpoint::default())
             }
         };

@@ -56,7 +56,7 @@ impl Recent {
         let mut recent = Self::default();
         for entry in entries.iter().filter(|entry| is_spoken(entry)) {
             if let Some(spoken) = spoken(entry) {
-                // Not known: written anew when a neighbour comes.
+                // Not known: rewritten when a neighbour comes.
                 recent.entries.push_back(Spoken { written_with: Some(0), ..spoken });
             }
         }

@@ -17,7 +17,7 @@ use super::{SearchIndex, docs, index_error, readable, with_reader};
 use crate::views::archive::Reads;
 use crate::views::{PATIENCE, memories};
 
-/// Candidates that are weighed anew; at least three times as many as are asked for.
+/// Candidates that are weighed again; at least three times as many as are asked for.
 pub(crate) const CANDIDATES: usize = 200;
 
 /// Most words of a question that are looked for.

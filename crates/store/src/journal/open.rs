@@ -99,7 +99,7 @@ pub(crate) fn refuse_lost_end(dir: &Path, shown: &Shown) -> Result<(), StoreErro
     find_end(dir, &Checkpoint::default())?.refuse_lost(dir, shown)
 }
 
-/// The last number that a record stands for: its own, unless lines were set aside or taken out in its place.
+/// The last number that a record stands for: its own, unless lines were quarantined or taken out in its place.
 pub(crate) fn last_n(event: &Event, n: u64) -> u64 {
     match event {
         Event::LinesQuarantined { to_n, .. } | Event::RecordsRemoved { to_n, .. } => n.max(*to_n),

@@ -2,7 +2,7 @@
 //!
 //! Every member says in its header how long it is, compressed and not, so that a place in the lines is found by hopping
 //! over headers: positions are those of the uncompressed lines, the same before and after. A member that is damaged reads
-//! as a line that is none, so that it is found and set aside like any other damage.
+//! as a line that is none, so that it is found and quarantined like any other damage.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

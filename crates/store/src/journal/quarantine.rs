@@ -94,7 +94,7 @@ fn problem(path: &Path, line: u64, message: &str) -> String {
 }
 
 /// Moves damaged lines to `aside` and puts a record into each gap that says which numbers are lost, also behind the last
-/// line when more was `shown`. Returns what was set aside, for people. The store must not be open.
+/// line when more was `shown`. Returns what was quarantined, for people. The store must not be open.
 ///
 /// # Errors
 /// A file cannot be read or written; then the journal is as before, segment by segment.
@@ -154,7 +154,7 @@ fn stand_in(dir: &Path, from_n: u64, to_n: u64, at: Timestamp) -> Result<String,
     Ok(format!("{}: records {from_n} to {to_n} are lost", path.display()))
 }
 
-/// Writes a segment anew without its bad lines.
+/// Writes a segment again without its bad lines.
 struct Mender<'a> {
     path: &'a Path,
     aside: &'a Path,

@@ -39,7 +39,7 @@ impl Reader {
         line::parse(&bytes).map_err(|why| segment::damaged(&path, position.offset, why))
     }
 
-    /// A segment was written anew: what is read from here on is read from the new file.
+    /// A segment was rewritten: what is read from here on is read from the new file.
     pub(crate) fn forget(&self, segment: u64) {
         self.files.lock().retain(|(first, _)| *first != segment);
     }

@@ -1,4 +1,4 @@
-//! Segments written anew beside themselves: all that changed first, then each renamed over the one before.
+//! Segments rewritten beside themselves: all that changed first, then each renamed over the one before.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -14,7 +14,7 @@ use super::packed::Packer;
 use super::segment::{self, Lines, Piece};
 use crate::disk::{io_error, sync_dir};
 
-/// What a segment that is written anew is called until it takes the place of the one before.
+/// What a segment that is rewritten is called until it takes the place of the one before.
 const STAGED: &str = "staged";
 
 /// Says what becomes of the records of a journal, in their order.
@@ -137,7 +137,7 @@ pub(crate) fn records(
     }
 }
 
-/// Writes a segment anew beside it; a run of records that go is stood for by one that says so. `end`: of the last segment,
+/// Writes a segment again beside it; a run of records that go is stood for by one that says so. `end`: of the last segment,
 /// where it ends; the closing records follow there. A segment that stays as it is, is not written. True: it was.
 pub(crate) fn stage(
     dir: &Path,

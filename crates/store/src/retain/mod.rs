@@ -23,7 +23,7 @@ use crate::views::codec::view_error;
 
 pub use words::{Expired, Needs};
 
-/// What writing segments anew did, or would do, in bytes.
+/// What writing segments again did, or would do, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shrunk {
     pub segments: u64,
@@ -31,7 +31,7 @@ pub struct Shrunk {
     pub bytes_before: u64,
     /// Bytes that they take now, or would take.
     pub bytes_after: u64,
-    /// Segments that could not be written anew, and are as before: the log says which and why.
+    /// Segments that could not be rewritten, and are as before: the log says which and why.
     #[serde(default)]
     pub failed: u64,
 }
@@ -87,7 +87,7 @@ impl Store {
 }
 
 impl Store {
-    /// The lease, unless an erasure was asked for, which writes all segments anew itself.
+    /// The lease, unless an erasure was asked for, which writes all segments again itself.
     async fn lease(&self) -> Result<OwnedMutexGuard<()>, StoreError> {
         let lease = self.maintenance().await?;
         if self.inner.erasing.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(lease) }
@@ -109,7 +109,7 @@ impl Closed {
         let path = segment::path(&dir, first);
         let next = segment::list(&dir)?.into_iter().find(|next| *next > first);
         let next = next.ok_or_else(|| StoreError::Io {
-            action: "write anew",
+            action: "rewrite",
             path: path.display().to_string(),
             message: "it is not closed".to_owned(),
         })?;

@@ -1,4 +1,4 @@
-//! A closed segment written anew and compressed: beside it first, read back, then put in its place.
+//! A closed segment rewritten and compressed: beside it first, read back, then put in its place.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -17,7 +17,7 @@ use crate::journal::segment::{self, Lines, Piece, SegmentFile};
 /// Says what stands in the place of a record's line without its line feed, just as long; `None`: it stays.
 pub(super) type Change<'a> = &'a mut dyn FnMut(Record, &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
-/// Writes a segment anew, whether it is compressed already or not. What was written of one that cannot be is removed, and
+/// Writes a segment again, whether it is compressed already or not. What was written of one that cannot be is removed, and
 /// the segment stays; one that is damaged cannot be.
 pub(super) fn pack(segment: &Closed, dry_run: bool, change: Change<'_>) -> Result<Shrunk, StoreError> {
     let bytes_before = segment::bytes(&segment.path)?;
@@ -53,7 +53,7 @@ impl Write for Counter {
 }
 
 fn write<W: Write>(segment: &Closed, out: W, change: Change<'_>) -> Result<W, StoreError> {
-    let fail = io_error("write anew", &segment.path);
+    let fail = io_error("rewrite", &segment.path);
     let mut packer = Packer::new(out);
     let mut buffer = Vec::new();
     segment.records(|record, bytes| {

@@ -1,4 +1,4 @@
-//! Words that have expired, taken out of a closed segment: told in the journal first, then the segment is written anew.
+//! Words that have expired, taken out of a closed segment: told in the journal first, then the segment is rewritten.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

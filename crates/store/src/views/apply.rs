@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::codec::{Key, encode, trailing_number};
 use super::db::Changes;
 use super::rows::{COMMAND, ChannelState, MessageRow, Meta, SeqRow, position_bytes};
-use super::{memories, outbox, registry};
+use super::{memories, outbox, pairing_store};
 use crate::journal::open::{Checkpoint, last_n};
 use crate::journal::segment::Position;
 
@@ -45,7 +45,7 @@ pub(crate) fn apply(
         changes.put(Key::channel(channel), &state)?;
     }
     memories::apply(changes, record)?;
-    registry::apply(changes, record)?;
+    pairing_store::apply(changes, record)?;
     match &record.event {
         Event::LinesQuarantined { .. } => meta.quarantined = true,
         Event::WordsExpired { channel, entries, .. } => expire(changes, channel, entries)?,

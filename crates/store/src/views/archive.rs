@@ -328,14 +328,14 @@ impl Reads<'_> {
             if !quarantined {
                 return Err(self.journal.misfit(position, error.to_string()));
             }
-            // The line that ended a turn or a run may be among those set aside.
+            // The line that ended a turn or a run may be among those quarantined.
             match &record.event {
                 Event::TurnStarted { .. } => conversation.open_turn = None,
                 Event::RunStarted { .. } => conversation.run = None,
                 _ => {}
             }
             if let Err(error) = conversation.apply(&record) {
-                tracing::warn!(%channel, n = record.n, %error, "passed over an event that does not fit since journal lines were set aside");
+                tracing::warn!(%channel, n = record.n, %error, "passed over an event that does not fit since journal lines were quarantined");
             }
         }
         Ok(conversation)

@@ -33,7 +33,7 @@ pub(crate) enum Table {
     /// channel, outbox id → delivery owed.
     Outbox = b'o' as isize,
     /// The one row of pairings and chats that moved.
-    Registry = b'r' as isize,
+    PairingStore = b'r' as isize,
     Usage = b'u' as isize,
     /// n → the channel of a call of a tool.
     Call = b'l' as isize,

@@ -9,7 +9,7 @@ pub(crate) mod db;
 pub(crate) mod door;
 pub(crate) mod memories;
 mod outbox;
-pub(crate) mod registry;
+pub(crate) mod pairing_store;
 mod rows;
 
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub(crate) struct Views {
 
 impl Views {
     /// Opens the views; what is damaged, of another version, or not of this journal is put out of the way, to be made
-    /// anew from the journal. When sled itself fails, or does not come back, they are closed for now: the applier goes on
+    /// again from the journal. When sled itself fails, or does not come back, they are closed for now: the applier goes on
     /// trying.
     ///
     /// # Errors

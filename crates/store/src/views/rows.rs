@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
-/// Version of the rows; views of another version are made anew.
+/// Version of the rows; views of another version are made again.
 pub(crate) const FORMAT: u32 = 4;
 
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
@@ -27,7 +27,7 @@ pub(crate) struct Meta {
     pub(crate) n: u64,
     /// Where that record is: segment, offset, length.
     pub(crate) at: (u64, u64, u32),
-    /// Journal lines were set aside: what they said is missing everywhere.
+    /// Journal lines were quarantined: what they said is missing everywhere.
     #[serde(default)]
     pub(crate) quarantined: bool,
     /// Rows by the letter of their table.
@@ -62,7 +62,7 @@ pub(crate) struct SeqRow {
     pub(crate) deleted: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) expired: bool,
-    /// The line that had them was set aside.
+    /// The line that had them was quarantined.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) lost: bool,
 }

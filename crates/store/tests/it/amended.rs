@@ -11,7 +11,7 @@ use cairn_core::message::{Amendment, Author, Change, DELETED_TEXT, Part};
 use cairn_core::ports::{Archive, Query, Search, Seen};
 use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
 
-/// Takes a change in, as the house does it. False: it changes nothing.
+/// Takes a change in, as the runtime does it. False: it changes nothing.
 async fn change(chat: &mut Chat, id: &str, change: Change) -> bool {
     chat.secs += 1;
     let (channel, message) = (chat.state.channel.clone(), MessageId::from(id));
@@ -43,7 +43,7 @@ async fn history(store: &Store) -> Vec<String> {
     texts(&store.entries(&channel("main"), Seq(1), Seq(u64::MAX), 100).await.unwrap())
 }
 
-/// Whether a restore gives what the actor has: from what is kept, and after everything was made anew.
+/// Whether a restore gives what the actor has: from what is kept, and after everything was made again.
 async fn check_restored(dir: &Path, store: Store, chat: &Chat) -> Store {
     assert_eq!(store.restore(&chat.state.channel).await.unwrap().as_ref(), Some(&chat.state));
     let (entries, hits) = (history(&store).await, found(&store, "lighthouse number").await);

@@ -145,7 +145,7 @@ async fn a_lost_end_of_a_turn_does_not_lock_its_channel() {
 }
 
 #[tokio::test]
-async fn a_missing_segment_is_noticed_and_can_be_set_aside() {
+async fn a_missing_segment_is_noticed_and_can_be_quarantined() {
     let dir = tempfile::tempdir().unwrap();
     let small = || StoreOptions { segment_bytes: 600, ..StoreOptions::new(dir.path()) };
     let store = Store::open(small()).unwrap();

@@ -150,7 +150,7 @@ async fn a_compressed_segment_that_is_the_last_one_now_is_written_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_in_a_compressed_segment_is_found_and_set_aside() {
+async fn damage_in_a_compressed_segment_is_found_and_quarantined() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(options(home.path())).unwrap();
     for seq in 1..=200 {

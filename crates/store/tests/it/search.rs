@@ -145,7 +145,7 @@ async fn a_changed_memory_is_found_as_it_is_and_a_forgotten_one_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_damaged_or_deleted_index_is_made_anew_with_the_same_hits() {
+async fn a_damaged_or_deleted_index_is_made_again_with_the_same_hits() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut chat = Chat::new(&store, "main");

@@ -1,4 +1,4 @@
-//! What derives from the journal: made anew when it is gone or damaged, and the same then.
+//! What derives from the journal: made again when it is gone or damaged, and the same then.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -11,8 +11,8 @@ use cairn_core::ids::{AgentId, Generation, Seq};
 use cairn_core::memory::{MemoryKind, Reach};
 use cairn_core::message::Author;
 use cairn_core::model::Usage;
+use cairn_core::pairing_store::Standing;
 use cairn_core::ports::{Archive, Journal, MemoryFilter, MemoryStore, OutboxStore, RegistryStore};
-use cairn_core::registry::Standing;
 use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
 
 /// All that the views show, for comparison.
@@ -30,7 +30,7 @@ async fn shown(store: &Store) -> String {
             store.seen(&main, &"a".into()).await.unwrap(),
             store.seen(&main, &"command".into()).await.unwrap(),
             store.deliveries().await.unwrap(),
-            (store.registry().await.unwrap(), store.usage_day().await.unwrap()),
+            (store.pairing_store().await.unwrap(), store.usage_day().await.unwrap()),
         )
     )
 }
@@ -93,7 +93,7 @@ async fn lived_in(dir: &Path) -> String {
 }
 
 #[tokio::test]
-async fn views_made_anew_show_the_same() {
+async fn views_made_again_show_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let before = lived_in(dir.path()).await;
     assert!(before.contains("Ana has two bikes") && !before.contains("The bike is blue"));
@@ -115,7 +115,7 @@ async fn views_made_anew_show_the_same() {
 async fn pairings_moves_and_usage_are_kept_whether_or_not_they_belong_to_a_channel() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    assert_eq!(store.registry().await.unwrap(), Default::default());
+    assert_eq!(store.pairing_store().await.unwrap(), Default::default());
     assert_eq!(store.usage_day().await.unwrap(), Default::default());
     let mut chat = Chat::new(&store, "main");
     let user = Author { id: "telegram/5".to_owned(), name: "ana".to_owned() };
@@ -134,9 +134,9 @@ async fn pairings_moves_and_usage_are_kept_whether_or_not_they_belong_to_a_chann
     chat.append(vec![Event::UsageReported { model, estimated: 9, usage: usage(10), disbelieved: None }])
         .await;
     let check = async |store: &Store| {
-        let registry = store.registry().await.unwrap();
-        assert_eq!(registry.standing("telegram/5", at(9)), Standing::Paired);
-        assert_eq!(registry.home_of("telegram", "2"), "1");
+        let pairing_store = store.pairing_store().await.unwrap();
+        assert_eq!(pairing_store.standing("telegram/5", at(9)), Standing::Paired);
+        assert_eq!(pairing_store.home_of("telegram", "2"), "1");
         let day = store.usage_day().await.unwrap();
         assert_eq!((day.models["small"], day.models["main"]), (usage(7), usage(10)));
     };
@@ -173,7 +173,7 @@ async fn a_flipped_bit_anywhere_in_sled_is_noticed_or_without_effect() {
 }
 
 #[tokio::test]
-async fn a_sled_that_does_not_open_is_moved_aside_and_made_anew() {
+async fn a_sled_that_does_not_open_is_moved_aside_and_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let before = lived_in(dir.path()).await;
     fs::write(dir.path().join("views").join("conf"), "not a configuration").unwrap();

@@ -187,7 +187,7 @@ async fn an_expiry_that_was_cut_short_is_made_whole_by_the_next() {
     let chat = talked(&store).await;
     let first = segments(home.path())[0].clone();
     let plain = fs::read(&first).unwrap();
-    // Told, and the process died before the segment was written anew.
+    // Told, and the process died before the segment was rewritten.
     let entries = vec![(Seq(1), Seq(2))];
     let told = Event::WordsExpired { channel: channel("main"), entries, summaries: Vec::new() };
     store.append(vec![NewRecord { channel: None, at: at(0), event: told }]).await.unwrap();
@@ -234,7 +234,7 @@ async fn a_person_is_erased_from_what_has_expired_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_damaged_is_not_written_anew_and_keeps_nothing_else() {
+async fn what_is_damaged_is_not_written_again_and_keeps_nothing_else() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(options(home.path())).unwrap();
     let mut chat = talked(&store).await;

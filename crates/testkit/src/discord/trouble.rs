@@ -103,7 +103,7 @@ impl FakeDiscord {
         self.tell(&json!({"op": 1, "d": null, "t": null, "s": null}));
     }
 
-    /// Asks the bot to connect anew and resume.
+    /// Asks the bot to connect again and resume.
     pub fn ask_reconnect(&self) {
         self.tell(&json!({"op": 7, "d": null, "t": null, "s": null}));
     }

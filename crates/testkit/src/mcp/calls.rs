@@ -1,4 +1,4 @@
-//! What the tools of the house do.
+//! What the tools of the runtime do.
 
 use std::path::PathBuf;
 use std::time::Duration;

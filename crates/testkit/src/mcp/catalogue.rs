@@ -1,4 +1,4 @@
-//! The list of tools: those of the house, as a script changes them, and what is wrong with it.
+//! The list of tools: those of the runtime, as a script changes them, and what is wrong with it.
 
 use serde_json::{Value, json};
 
@@ -179,7 +179,7 @@ pub(super) fn has_effect(tool: &Value) -> bool {
     hints["readOnlyHint"] != json!(true) || hints["destructiveHint"] == json!(true)
 }
 
-/// What is wrong with arguments, by the keywords that the schemas of the house use.
+/// What is wrong with arguments, by the keywords that the schemas of the runtime use.
 pub(super) fn misfit(schema: &Value, arguments: &Value) -> Option<String> {
     let Some(given) = arguments.as_object() else { return Some("the arguments are no object".to_owned()) };
     for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {

@@ -18,7 +18,7 @@ use super::stdio::{Ended, serve};
 const HELP: &str = "\
 A fake MCP server over its standard input and output, for tests.
 
-  --script FILE     how it behaves, read anew with every message (default: no faults, the tools of the house)
+  --script FILE     how it behaves, read again with every message (default: no faults, the tools of the runtime)
   --fault FAULT     one more fault: hang@initialize, exit@call, huge=100000000, exit-at-start, ...; may be repeated
   --log FILE        what it saw and did, one JSON object a line
 ";

@@ -1,7 +1,7 @@
 //! A fake MCP server, by hand: JSON-RPC 2.0 on the lines of a child process (`fake-mcp`), and streamable HTTP.
 //!
 //! It is an independent check of a client: it uses no library of the protocol, refuses what a strict server would refuse
-//! (see [`Rule`]), and records it. It answers with the tools of the house (`echo`, `add`, `write`, `slow`, `hang`, …) as a
+//! (see [`Rule`]), and records it. It answers with the tools of the runtime (`echo`, `add`, `write`, `slow`, `hang`, …) as a
 //! [`Script`] changes them, and does wrong what a [`Fault`] says. All that it saw and did is in its [`Log`].
 //!
 //! A call of a tool that is not marked as one that only reads is a side effect: [`Log::effects`]. It is in the log before

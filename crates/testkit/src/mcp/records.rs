@@ -183,7 +183,7 @@ impl Log {
                     }
                 };
                 let waited = tokio::time::timeout(GIVE_UP_AFTER, looking).await;
-                assert!(waited.is_ok(), "waited {GIVE_UP_AFTER:?} in vain for {what}; {}", more());
+                assert!(waited.is_ok(), "waited {GIVE_UP_AFTER:?} without success for {what}; {}", more());
             }
         }
     }

@@ -13,7 +13,7 @@ use super::fault::{At, Strike};
 /// Versions of the protocol that begin with `initialize`, oldest first.
 pub const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// How a server behaves. All of it may change while it runs: a process reads its file anew with every message.
+/// How a server behaves. All of it may change while it runs: a process reads its file again with every message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Script {
@@ -25,7 +25,7 @@ pub struct Script {
     /// Changes to the list of tools. An object with the name of a listed tool replaces those keys of it (a null removes one);
     /// with `"remove": true` it takes the tool away; any other item is listed as it is, last.
     pub tools: Vec<Value>,
-    /// The tools of the house that are listed; unset: all of them.
+    /// The tools of the runtime that are listed; unset: all of them.
     pub only: Option<Vec<String>>,
     /// Tools on a page; 0: all.
     pub page: usize,
@@ -78,7 +78,7 @@ impl Script {
         self
     }
 
-    /// With no other tools of the house than these.
+    /// With no other tools of the runtime than these.
     pub fn only(mut self, tools: &[&str]) -> Self {
         self.only = Some(tools.iter().map(ToString::to_string).collect());
         self

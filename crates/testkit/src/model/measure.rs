@@ -13,7 +13,7 @@ use super::wire::{lasting, messages, role, text_of};
 /// How tokens are counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Count {
-    /// By the house's own estimate: quick.
+    /// By the runtime's own estimate: quick.
     Estimate,
     /// By the estimate times a factor, to see the correction at work.
     Scaled(f64),
@@ -150,7 +150,7 @@ pub(super) struct Cache {
     cached_tokens: u64,
 }
 
-/// Prefixes kept; then the cache begins anew, as real ones do.
+/// Prefixes kept; then the cache restarts, as real ones do.
 const MAX_PREFIXES: usize = 200_000;
 
 impl Cache {

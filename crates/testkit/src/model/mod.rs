@@ -175,7 +175,7 @@ impl Builder {
         self
     }
 
-    /// How tokens are counted, for the window and for `usage`. Unset: by the house's estimate.
+    /// How tokens are counted, for the window and for `usage`. Unset: by the runtime's estimate.
     pub fn count(mut self, count: Count) -> Self {
         self.count = count;
         self
@@ -395,7 +395,7 @@ impl FakeModel {
         let waited = tokio::time::timeout(GIVE_UP_AFTER, waiting).await;
         assert!(
             waited.is_ok(),
-            "waited {GIVE_UP_AFTER:?} in vain for {what}; violations: {:?}",
+            "waited {GIVE_UP_AFTER:?} without success for {what}; violations: {:?}",
             self.violations()
         );
     }
@@ -425,7 +425,7 @@ impl FakeModel {
         self.shared.state.lock().violations.clone()
     }
 
-    /// The next request of each conversation may begin anew: after an `/undo` or an erasure.
+    /// The next request of each conversation may restart: after an `/undo` or an erasure.
     pub fn forgive_prefix(&self) {
         self.shared.state.lock().conversations = prefix::Conversations::default();
     }

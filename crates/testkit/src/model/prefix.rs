@@ -4,7 +4,7 @@
 //! list of pieces: a line of people or of the model, the calls of a message, a result. Neighbours of one role are one message,
 //! which grows when another comes, so that messages are not compared as such. Two requests with the same system message and
 //! the same first line of people are of one conversation. A request that has words of the assistant must begin with all
-//! pieces of some earlier request of its conversation; one without begins a conversation anew. A new system message (a
+//! pieces of some earlier request of its conversation; one without begins a conversation again. A new system message (a
 //! compaction) or a new first line (an emergency, `/new`) makes another conversation, so nothing is compared across them. A
 //! request may also part from the others at a result of a tool that has been pruned: that is a batch of pruning.
 

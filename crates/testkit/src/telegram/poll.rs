@@ -68,7 +68,7 @@ fn confirm(state: &mut State, offset: i64) {
         let n = state.queue.len().saturating_sub(keep);
         state.queue.drain(..n);
     } else if offset > state.next_update + AHEAD_MAX {
-        // Of the time before the ids began anew: the server begins at the head, and forgets only what that offset
+        // Of the time before the ids began again: the server begins at the head, and forgets only what that offset
         // has just confirmed.
         let before = state.queue.iter().position(|waiting| waiting.id + 1 == offset);
         state.queue.drain(..before.map_or(0, |at| at + 1));

@@ -194,7 +194,7 @@ impl FakeTelegram {
         self.shared.update(|state| state.revoked = false);
     }
 
-    /// Ids of updates begin anew somewhere else, as after a quiet week: below the old ones the first time, above
+    /// Ids of updates restart somewhere else, as after a quiet week: below the old ones the first time, above
     /// them the second, and so on.
     pub fn restart_ids(&self) {
         self.shared.update(|state| {

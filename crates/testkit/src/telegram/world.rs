@@ -242,7 +242,7 @@ impl State {
         }
     }
 
-    /// The chat, made anew where it is the private one of a person.
+    /// The chat, made again where it is the private one of a person.
     ///
     /// # Panics
     /// There is no such chat.

@@ -98,7 +98,7 @@ impl Getter {
             .redirect(Policy::none())
             .referer(false)
             .no_proxy()
-            // No connection outlives its request: the next one is judged anew.
+            // No connection outlives its request: the next one is judged again.
             .pool_max_idle_per_host(0)
             // The time of a fetch as a whole is its caller's to keep.
             .connect_timeout(timeout)

@@ -62,7 +62,7 @@ pub(super) async fn live(server: Arc<Server>, tell: watch::Sender<Started>) {
             metrics::gauge!("cairn_mcp_running").increment(1.0);
             let _nobody_waits = tell.send(Some(Ok(link.clone())));
             let cause = watch(&server, &link, process.as_mut()).await;
-            // Those who call see the end first, then that the server may be started anew.
+            // Those who call see the end first, then that the server may be restarted.
             wire.break_off(cause.clone());
             server.closed(&cause, Some(begun.elapsed()));
             wire.leave();

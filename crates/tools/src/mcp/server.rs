@@ -222,7 +222,7 @@ impl Server {
         tool.is_some_and(|tool| tool.effect() == Effect::Reads || tool.idempotent == Some(true))
     }
 
-    /// Looks at it anew, approved or not.
+    /// Looks at it again, approved or not.
     pub(super) async fn inspect(self: &Arc<Self>) -> Result<Inspection, McpError> {
         let (link, fresh) = self.link(true).await?;
         if !fresh {

@@ -63,7 +63,7 @@ pub enum McpError {
     /// It cannot be started or reached.
     #[error("the server `{server}` does not start: {reason}")]
     Start { server: String, reason: String },
-    /// It failed of late, and is let alone for a while.
+    /// It failed of late, and is skipped for a while.
     #[error("the server `{server}` is down ({reason}); it is tried again in {retry_secs} s")]
     Down {
         server: String,

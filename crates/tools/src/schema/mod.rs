@@ -49,7 +49,7 @@ struct Known {
 }
 
 impl Schemas {
-    /// The tool's schema, compiled. A name whose schema has changed is compiled anew.
+    /// The tool's schema, compiled. A name whose schema has changed is compiled again.
     fn known(&self, def: &ToolDef) -> Arc<Known> {
         let kept = self.by_name.lock().get(&def.name).cloned();
         if let Some(known) = kept.filter(|known| known.schema == def.parameters) {

@@ -122,7 +122,7 @@ fn errors_are_short_whatever_the_arguments_hold() {
 }
 
 #[test]
-fn a_changed_schema_is_read_anew_and_the_cache_is_bounded() {
+fn a_changed_schema_is_read_again_and_the_cache_is_bounded() {
     let schemas = Schemas::default();
     let loose = tool(json!({ "type": "object" }));
     assert_eq!(schemas.check(&loose, &json!({})), Ok(()));

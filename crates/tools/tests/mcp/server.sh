@@ -1,4 +1,4 @@
-# A server of tools in the shell, with nothing but what the shell has built in. $1: a folder for its traces.
+# A tool server in the shell, with nothing but what the shell has built in. $1: a folder for its traces.
 set -f
 dir=$1
 echo started >>"$dir/starts"

@@ -146,7 +146,7 @@ async fn what_changed_between_two_starts_is_blocked(
     assert!(error.contains(words), "{error}");
     let seen = servers.inspect("shell").await.unwrap();
     servers.set_pin("shell", Some(seen.pin));
-    assert!(servers.status()[0].drift.as_ref().unwrap().is_clean(), "approved anew");
+    assert!(servers.status()[0].drift.as_ref().unwrap().is_clean(), "approved again");
     servers.close().await;
 }
 
@@ -213,7 +213,7 @@ async fn an_answer_before_the_end_counts() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_start_is_let_alone_for_longer_and_longer() {
+async fn a_server_that_does_not_start_is_skipped_for_longer_and_longer() {
     let traces = Traces::new();
     traces.write("broken", "");
     let mut settings = traces.settings();

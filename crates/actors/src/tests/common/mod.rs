@@ -1,4 +1,4 @@
-//! The house over fakes of all ports, with tokio's clock paused.
+//! The runtime over fakes of all ports, with tokio's clock paused.
 
 pub(crate) mod artifacts;
 pub(crate) mod model;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::{
-    AgentRuntime, Candidate, EngineMaker, House, HouseDeps, HouseLimits, Notice, all_tools, builtin_tools,
+    AgentRuntime, Candidate, EngineMaker, HouseLimits, Notice, Runtime, RuntimeDeps, all_tools, builtin_tools,
 };
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::conversation::Conversation;
@@ -87,7 +87,7 @@ impl World {
             tools: Vec::new(),
             recall_limit: 0,
             memory: cairn_core::settings::MemorySettings::default(),
-            trust: cairn_core::voices::TrustSettings::default(),
+            trust: cairn_core::provenance::TrustSettings::default(),
             max_rounds: 8,
             timezone: "UTC".to_owned(),
         };
@@ -149,7 +149,7 @@ impl World {
         if let Some(maker) = &self.engine {
             agent = agent.with_engine(Arc::clone(maker));
         }
-        let deps = HouseDeps {
+        let deps = RuntimeDeps {
             journal: Arc::clone(&self.store) as _,
             archive: Arc::clone(&self.store) as _,
             search: Arc::clone(&self.store) as _,
@@ -164,11 +164,11 @@ impl World {
             limits: self.limits.clone(),
             talk: self.talk.clone(),
             prices: std::collections::BTreeMap::new(),
-            usage_day: cairn_core::registry::UsageDay::default(),
+            usage_day: cairn_core::pairing_store::UsageDay::default(),
             clean_stop: self.clean_stop,
         };
-        let house = House::start(deps).await.unwrap();
-        Live { notices: house.notices(), house }
+        let runtime = Runtime::start(deps).await.unwrap();
+        Live { notices: runtime.notices(), runtime }
     }
 
     /// The daemon is killed now; the next start finds the journal as it is.
@@ -204,13 +204,13 @@ impl World {
 }
 
 pub(crate) struct Live {
-    pub(crate) house: House,
+    pub(crate) runtime: Runtime,
     notices: broadcast::Receiver<Notice>,
 }
 
 impl Live {
     pub(crate) async fn submit(&self, inbound: Inbound) -> Result<Admission, Refusal> {
-        self.house.submit(inbound).await
+        self.runtime.submit(inbound).await
     }
 
     /// Says something in the local channel; the answer is awaited by whoever wants it.
@@ -245,7 +245,7 @@ impl Live {
     }
 
     pub(crate) async fn snapshot(&self) -> Arc<Conversation> {
-        self.house.conversation(&local()).await.unwrap().unwrap().0
+        self.runtime.conversation(&local()).await.unwrap().unwrap().0
     }
 }
 
@@ -278,7 +278,7 @@ pub(crate) fn message(channel: &ChannelId, id: &str, text: &str) -> Inbound {
         addressed: true,
         direct: false,
         reply_to: None,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
     }
 }
 

@@ -24,7 +24,7 @@ pub(in crate::compaction) fn agent(window_tokens: u64, output_reserve_tokens: u6
         tools: Vec::new(),
         recall_limit: 0,
         memory: crate::settings::MemorySettings::default(),
-        trust: crate::voices::TrustSettings::default(),
+        trust: crate::provenance::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
     }
@@ -81,7 +81,7 @@ fn entries(turns: &[(usize, usize)]) -> Vec<Arc<Entry>> {
             tool_calls: calls,
             tool_call_id: None,
             artifact: None,
-            voices: crate::voices::Voices::default(),
+            provenance: crate::provenance::Provenance::default(),
             quotes: false,
             tokens: 1,
         };

@@ -22,7 +22,7 @@ fn entry(role: Role, text: &str) -> Arc<Entry> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        voices: crate::voices::Voices::default(),
+        provenance: crate::provenance::Provenance::default(),
         quotes: false,
         tokens: 0,
     })

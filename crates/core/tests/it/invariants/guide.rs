@@ -42,7 +42,7 @@ fn the_stack_begins_with_a_line_that_never_changes() {
     sim.accept("and now?");
     sim.start_turn();
     let second = sim.assemble().request.system[1..].join("\n\n");
-    assert!(second.starts_with(&first), "what stood there was written anew");
+    assert!(second.starts_with(&first), "what stood there was rewritten");
 }
 
 #[test]

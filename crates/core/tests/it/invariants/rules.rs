@@ -460,7 +460,7 @@ fn a_clock_that_was_set_back_does_not_stretch_the_pause_after_a_failure() {
 }
 
 #[test]
-fn a_sealed_range_whose_entries_were_set_aside_can_be_measured() {
+fn a_sealed_range_whose_entries_were_quarantined_can_be_measured() {
     let mut sim = filled_to(Tier::Background);
     let mut run = sim.watch().unwrap();
     sim.give_up();

@@ -58,7 +58,7 @@ pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
         tools: Vec::new(),
         recall_limit: 5,
         memory: cairn_core::settings::MemorySettings::default(),
-        trust: cairn_core::voices::TrustSettings::default(),
+        trust: cairn_core::provenance::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
     }
@@ -172,7 +172,7 @@ impl Sim {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: false,
-            voices: cairn_core::voices::Voices::default(),
+            provenance: cairn_core::provenance::Provenance::default(),
             fingerprint: String::new(),
             tokens: 0,
         };
@@ -204,7 +204,7 @@ impl Sim {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
-            voices: cairn_core::voices::Voices::default(),
+            provenance: cairn_core::provenance::Provenance::default(),
             quotes: false,
             tokens: 0,
         })

@@ -29,7 +29,7 @@ type Editor = Arc<Mutex<DefaultEditor>>;
 const HELP: &str = "\
 /context                what is in the window
 /compact [instruction]  compact now
-/new                    archive the conversation and start afresh
+/new                    archive the conversation and start again
 /quit                   leave (also Ctrl-D)
 /help                   this list
 Ctrl-C stops an answer. A line that begins with // is sent with one slash.";

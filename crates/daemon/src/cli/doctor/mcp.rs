@@ -1,4 +1,4 @@
-//! Servers of tools: is their program there, did an operator approve them. None is started.
+//! Tool servers: is their program there, did an operator approve them. None is started.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! `cairn doctor`: everything that Cairn needs, looked at one by one, each with its remedy.
 //!
 //! `host` looks at this machine, `state` at the state folder's contents, `models` and `networks` ask servers, `mcp` looks
-//! for servers of tools, `service` at the unit of systemd; `report` tells what they found.
+//! for tool servers, `service` at the unit of systemd; `report` tells what they found.
 
 mod host;
 mod mcp;
@@ -36,7 +36,7 @@ Examples:
 
 Checks configuration, prompts, permissions, disk, state, models (two calls of
 one token each, one of them a short conversation with a tool, which may cost a
-little), clock, bots on chat networks, servers of tools, and the systemd unit.
+little), clock, bots on chat networks, tool servers, and the systemd unit.
 Nothing is changed, and a running daemon goes on.
 
 Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 2
@@ -142,7 +142,7 @@ struct Facts {
     damaged: bool,
     /// When anything last happened in a channel.
     last_at: Option<jiff::Timestamp>,
-    /// The servers of tools; none where nobody could tell.
+    /// The tool servers; none where nobody could tell.
     servers: Option<Vec<crate::admin::ServerRecord>>,
     /// By how much the clocks of servers are ahead, by their models.
     clocks: Vec<(String, jiff::SignedDuration)>,

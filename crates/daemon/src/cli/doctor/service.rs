@@ -101,7 +101,7 @@ impl Unit {
             ));
         }
         if ["", "0", "infinity"].contains(&self.last("WatchdogSec")) {
-            let found = format!("{file} has no WatchdogSec: a daemon that hangs is not started anew");
+            let found = format!("{file} has no WatchdogSec: a daemon that hangs is not restarted");
             out.push(Finding::warning("systemd", found, remedy));
         }
         if self.last("NotifyAccess") == "none" {
@@ -194,7 +194,7 @@ fn told(text: &str) -> Vec<Finding> {
         "active" => {
             let restarts = of("NRestarts").parse().unwrap_or(0_u64);
             if restarts > 0 {
-                let found = format!("the service runs; systemd had to start it anew {restarts} times");
+                let found = format!("the service runs; systemd had to start it again {restarts} times");
                 out.push(Finding::warning("systemd", found, log));
             } else {
                 out.push(Finding::ok("systemd", "the service runs"));

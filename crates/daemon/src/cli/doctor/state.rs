@@ -70,7 +70,7 @@ async fn barred(surroundings: &Surroundings) -> Option<Finding> {
         let refused = UnixStream::connect(&socket).await.err();
         if refused.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
             let found = format!("you may not ask the daemon at {}", socket.display());
-            let remedy = "sudo usermod -aG cairn YOUR-NAME, then log in anew; or ask by sudo";
+            let remedy = "sudo usermod -aG cairn YOUR-NAME, then log in again; or ask by sudo";
             return Some(Finding::warning("state", found, remedy));
         }
     }
@@ -89,7 +89,7 @@ fn cannot_be_looked_at(dir: &Path) -> Option<Finding> {
             "you may not enter {shown}, which belongs to {}: no daemon that you may ask runs, and nothing was looked at",
             who::owner(dir)
         );
-        Finding::failed("state", found, "ask again by sudo, or be put into its group and log in anew")
+        Finding::failed("state", found, "ask again by sudo, or be put into its group and log in again")
     })
 }
 
@@ -168,7 +168,7 @@ fn of_call(error: CallError) -> Finding {
         CallError::Api { body, .. } => (body.error.message, body.error.hint),
         CallError::Broken(why) => (
             format!("a daemon runs, and did not answer: {why}"),
-            "look at its log; `systemctl restart cairn` starts it anew".to_owned(),
+            "look at its log; `systemctl restart cairn` starts it again".to_owned(),
         ),
     };
     Finding::failed("state", found, remedy)

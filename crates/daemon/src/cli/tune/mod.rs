@@ -33,7 +33,7 @@ Examples:
   cairn tune main --prices anthropic --json
 
 The first candidate is what is configured now. Figures are of a simulation
-with the house's own decisions: no model is called and nothing is changed.
+with the runtime's own decisions: no model is called and nothing is changed.
 Runs take as long, and summaries are as large, as the last ones of the
 channel; without any the output says what is assumed. billed: tokens of a
 turn, answer and runs included, in units of a plain input token, by the

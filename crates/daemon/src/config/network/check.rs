@@ -76,7 +76,7 @@ fn check_token(check: &mut Check<'_, '_>, kind: NetworkKind, network: &Network) 
         _ => {}
     }
     let hint = "put the token into a variable or a file of its own, and have this key name it; if this file was shared, \
-                have the token made anew";
+                get a new token";
     if network.token_env.as_deref().is_some_and(|name| !is_variable(name)) {
         check.wrong(&key_path![name, "token_env"], "`token_env` is not the name of a variable", hint);
     }
@@ -181,7 +181,7 @@ fn check_place(
     }
     if place.thread.is_some() && place.chat.is_none() && kind == NetworkKind::Telegram {
         let message = format!("number {} of [[telegram.places]] names a topic without its chat", idx + 1);
-        check.wrong(&below("thread"), message, "topics are numbered in each chat anew: name the chat, too");
+        check.wrong(&below("thread"), message, "topics are numbered in each chat again: name the chat, too");
     }
 }
 

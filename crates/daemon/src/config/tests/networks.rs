@@ -5,7 +5,7 @@ use std::path::Path;
 use cairn_core::access::{Approach, DirectPolicy, Place, Respond, Verdict};
 use cairn_core::command::Command;
 use cairn_core::ids::AgentId;
-use cairn_core::registry::Standing;
+use cairn_core::pairing_store::Standing;
 use rstest::rstest;
 use secrecy::ExposeSecret;
 

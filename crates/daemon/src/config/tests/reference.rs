@@ -91,7 +91,7 @@ fn every_setting_that_an_agent_may_lay_over_may_be_written() {
 
 #[test]
 fn limits_reach_the_actors_as_they_are() {
-    assert_eq!(Limits::default().house(), HouseLimits::default());
+    assert_eq!(Limits::default().runtime(), HouseLimits::default());
 }
 
 #[test]

@@ -18,13 +18,13 @@ fn cairn() -> PathBuf {
     built
 }
 
-struct House {
+struct Rig {
     folder: tempfile::TempDir,
     model: FakeModel,
     daemon: Daemon,
 }
 
-impl House {
+impl Rig {
     async fn start(window: u64, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let model = FakeModel::builder().window(window).start().await;
@@ -112,9 +112,9 @@ fn line(whole: &str, n: u64) -> &str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_megabytes_are_seen_at_both_ends_and_read_on_from_the_named_line() {
-    let house = House::start(60_000, "").await;
+    let rig = Rig::start(60_000, "").await;
     let whole = numbered_lines(TEN_MB);
-    let told = house.call("main", "flood", json!({ "bytes": TEN_MB })).await;
+    let told = rig.call("main", "flood", json!({ "bytes": TEN_MB })).await;
     let (head, rest) = told.split_once(NOTE).unwrap();
     let (note, tail) = rest.split_once(".\n").unwrap();
     assert!(whole.starts_with(head) && whole.ends_with(tail), "{note}");
@@ -127,39 +127,39 @@ async fn ten_megabytes_are_seen_at_both_ends_and_read_on_from_the_named_line() {
     let next = named_line(&told);
     assert_eq!(head.lines().count() as u64, next - 1);
 
-    let history = house.get("history").await;
+    let history = rig.get("history").await;
     let result = history.as_array().unwrap().iter().find(|entry| entry["role"] == "tool").unwrap();
     assert_eq!((&result["artifact"], &result["parts"][0]["text"]), (&json!("a1"), &json!(told)));
-    let context = house.get("context").await;
+    let context = rig.get("context").await;
     assert_eq!(context["artifacts"], json!({ "count": 1, "bytes": TEN_MB }));
     assert!(context["regions"]["live"]["tokens"].as_u64().unwrap() < 25_000, "{context}");
-    assert!(bytes_in(&house.state().join("journal")) < 1_000_000);
-    assert!(bytes_in(&house.state().join("artifacts")) == TEN_MB as u64);
+    assert!(bytes_in(&rig.state().join("journal")) < 1_000_000);
+    assert!(bytes_in(&rig.state().join("artifacts")) == TEN_MB as u64);
 
-    let house = house.crash().await;
-    let page = house.call("main", "artifact_read", json!({ "id": "a1", "from": next, "count": 2 })).await;
+    let rig = rig.crash().await;
+    let page = rig.call("main", "artifact_read", json!({ "id": "a1", "from": next, "count": 2 })).await;
     let expected = format!("]\n{}\n{}\n[", line(&whole, next), line(&whole, next + 1));
     assert!(page.contains(&expected), "{page}");
     assert_eq!(named_line(page.split('[').next_back().unwrap()), next + 2);
-    let elsewhere = house.call("other", "artifact_read", json!({ "id": "a1", "from": next })).await;
+    let elsewhere = rig.call("other", "artifact_read", json!({ "id": "a1", "from": next })).await;
     assert!(elsewhere.starts_with("error: there is no artifact `a1` in this channel"), "{elsewhere}");
-    assert_eq!(house.get("artifacts").await.as_array().unwrap().len(), 1, "a page is not stored again");
-    house.model.assert_clean();
+    assert_eq!(rig.get("artifacts").await.as_array().unwrap().len(), 1, "a page is not stored again");
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_line_of_ten_megabytes_is_read_in_pieces() {
-    let house = House::start(60_000, "").await;
+    let rig = Rig::start(60_000, "").await;
     let whole = numbered_lines(TEN_MB).replace('\n', " ");
-    let told = house.call("main", "flood", json!({ "bytes": TEN_MB, "lines": false })).await;
+    let told = rig.call("main", "flood", json!({ "bytes": TEN_MB, "lines": false })).await;
     let offset: usize = told.split("offset = ").nth(1).unwrap().split('.').next().unwrap().parse().unwrap();
     assert!(told.starts_with(&whole[..offset]) && told.contains("from = 1 and offset"), "{offset}");
     let arguments = json!({ "id": "a1", "from": 1, "offset": offset });
-    let page = house.call("main", "artifact_read", arguments).await;
+    let page = rig.call("main", "artifact_read", arguments).await;
     assert!(page.contains(&whole[offset..offset + 5_000]), "{}", &page[..200]);
     let next: usize = page.rsplit("offset = ").next().unwrap().trim_end_matches(']').parse().unwrap();
     assert!(page.contains(&whole[next - 1_000..next]) && next > offset + 5_000, "{next}");
-    house.model.assert_clean();
+    rig.model.assert_clean();
 }
 
 /// Head, note and tail of what the model was told.
@@ -171,42 +171,42 @@ fn in_three(told: &str) -> (&str, &str, &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_small_window_head_and_tail_are_shorter() {
-    let house = House::start(8_000, "").await;
-    let told = house.call("main", "flood", json!({ "bytes": TEN_MB })).await;
+    let rig = Rig::start(8_000, "").await;
+    let told = rig.call("main", "flood", json!({ "bytes": TEN_MB })).await;
     let (head, note, tail) = in_three(&told);
     assert!(head.len() > 400 && tail.len() > 400 && told.len() < 15_000, "{told}");
     assert!(note.contains("artifact a1") && numbered_lines(TEN_MB).starts_with(head), "{note}");
     assert_eq!(named_line(note), head.lines().count() as u64 + 1);
-    let page = house.call("main", "artifact_read", json!({ "id": "a1" })).await;
+    let page = rig.call("main", "artifact_read", json!({ "id": "a1" })).await;
     assert!(page.contains("]\nline 1: ") && page.contains("goes on"), "{page}");
-    let error = house.call("main", "fail", json!({ "bytes": 60_000 })).await;
+    let error = rig.call("main", "fail", json!({ "bytes": 60_000 })).await;
     assert!(error.contains(NOTE) && error.contains("artifact a2"), "{error}");
-    let broken = house.call("main", "fail", json!({ "panic": true })).await;
+    let broken = rig.call("main", "fail", json!({ "panic": true })).await;
     assert_eq!(broken, "error: `fail` broke down; do without it");
-    house.model.assert_clean();
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_there_is_no_room_only_the_note_is_left() {
-    let house = House::start(8_000, "[agents.result_guard]\nfree_share = 0.02\n").await;
+    let rig = Rig::start(8_000, "[agents.result_guard]\nfree_share = 0.02\n").await;
     for bytes in [30_000, TEN_MB] {
-        let told = house.call("main", "flood", json!({ "bytes": bytes })).await;
+        let told = rig.call("main", "flood", json!({ "bytes": bytes })).await;
         assert!(told.starts_with(NOTE) && told.len() < 400, "{told}");
         assert_eq!(named_line(&told), 1);
     }
-    house.model.assert_clean();
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_large_results_of_one_round_all_show_their_ends() {
-    let house = House::start(31_000, "").await;
+    let rig = Rig::start(31_000, "").await;
     let one = || json!({ "bytes": 49_000 });
     let calls = (1..10).fold(Answer::call("flood", one()), |calls, _| calls.and_call("flood", one()));
-    house.model.push(Kind::Reply, calls);
-    house.model.push(Kind::Reply, Answer::text("I see."));
-    let (status, reply) = house.daemon.client().say("main", "please look").await.unwrap();
+    rig.model.push(Kind::Reply, calls);
+    rig.model.push(Kind::Reply, Answer::text("I see."));
+    let (status, reply) = rig.daemon.client().say("main", "please look").await.unwrap();
     assert_eq!(status, 200, "{reply}");
-    let request = house.model.requests_of(Kind::Reply).pop().unwrap();
+    let request = rig.model.requests_of(Kind::Reply).pop().unwrap();
     let results = request["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool");
     let told: Vec<String> = results.map(lasting_text_of).collect();
     assert_eq!(told.len(), 10);
@@ -216,38 +216,38 @@ async fn ten_large_results_of_one_round_all_show_their_ends() {
         assert!(head.len() > 400 && whole.starts_with(head) && whole.ends_with(tail), "{one}");
         assert!(tail.len() > 400 && note.contains("artifact_read"), "{one}");
     }
-    house.model.assert_clean();
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn classes_and_limits_are_configured_for_an_agent() {
     let more = "[agents.result_guard]\nmax_bytes = 20000\nclasses = { flood = \"keep_recent\" }\n";
-    let house = House::start(60_000, more).await;
-    let told = house.call("main", "flood", json!({ "bytes": 40_000 })).await;
+    let rig = Rig::start(60_000, more).await;
+    let told = rig.call("main", "flood", json!({ "bytes": 40_000 })).await;
     assert_eq!(told, numbered_lines(40_000), "kept and shown whole");
-    let told = house.call("main", "binary", json!({ "bytes": 9_000 })).await;
+    let told = rig.call("main", "binary", json!({ "bytes": 9_000 })).await;
     assert!(told.contains(NOTE) && told.len() <= 2_000, "{}", told.len());
-    let told = house.call("main", "fail", json!({ "bytes": 21_000 })).await;
+    let told = rig.call("main", "fail", json!({ "bytes": 21_000 })).await;
     assert!(told.contains(NOTE) && told.len() <= 20_000, "{}", told.len());
     let sizes: Vec<_> =
-        house.get("artifacts").await.as_array().unwrap().iter().map(|a| a["bytes"].clone()).collect();
+        rig.get("artifacts").await.as_array().unwrap().iter().map(|a| a["bytes"].clone()).collect();
     assert_eq!(sizes[0], 40_000);
     assert_eq!(sizes.len(), 3);
-    house.model.assert_clean();
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_look_at_artifacts_with_and_without_a_daemon() {
-    let house = House::start(60_000, "").await;
+    let rig = Rig::start(60_000, "").await;
     let whole = numbered_lines(200_000);
-    house.call("main", "flood", json!({ "bytes": 200_000 })).await;
+    rig.call("main", "flood", json!({ "bytes": 200_000 })).await;
     let show = ["artifact", "show", "main", "a1", "--from", "501", "--count", "2"];
     let expected = format!("{}\n{}\n2 of ", line(&whole, 501), line(&whole, 502));
-    let (code, said) = house.command(&show);
+    let (code, said) = rig.command(&show);
     assert!(code == 0 && said.starts_with(&expected) && said.contains("--from 503"), "{said}");
-    let (code, said) = house.command(&["history", "main"]);
+    let (code, said) = rig.command(&["history", "main"]);
     assert!(code == 0 && said.contains("artifact a1"), "{said}");
-    let House { folder, daemon, .. } = house;
+    let Rig { folder, daemon, .. } = rig;
     assert!(daemon.stop().await.unwrap().success());
     assert!(command(folder.path(), &show).1.starts_with(&expected));
     let (code, listed) = command(folder.path(), &["artifact", "list", "main", "--json"]);
@@ -273,34 +273,34 @@ const LONG_MESSAGE: &str = "[truncated: message exceeded context limit]";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_larger_than_the_window_is_kept_whole_shown_at_both_ends_and_told() {
-    let house = House::start(8_000, "").await;
+    let rig = Rig::start(8_000, "").await;
     let text = numbered_lines(120_000);
-    house.model.push(Kind::Reply, Answer::text("I see."));
-    let (status, reply) = house.daemon.client().say("main", &text).await.unwrap();
+    rig.model.push(Kind::Reply, Answer::text("I see."));
+    let (status, reply) = rig.daemon.client().say("main", &text).await.unwrap();
     assert_eq!(status, 200, "{reply}");
     assert_eq!(reply["reply"], "I see.");
     let notice = reply["notice"].as_str().unwrap();
     assert!(notice.contains("more than I can take in at once") && !notice.contains('\n'), "{notice}");
-    let request = house.model.requests_of(Kind::Reply).pop().unwrap();
+    let request = rig.model.requests_of(Kind::Reply).pop().unwrap();
     let sent = request["messages"].to_string();
     assert!(sent.contains(LONG_MESSAGE) && sent.contains("artifact a1"), "{sent}");
     assert!(sent.contains("line 1: ") && sent.len() < 40_000, "{}", sent.len());
 
-    let history = house.get("history").await;
+    let history = rig.get("history").await;
     let message = &history[0];
     assert_eq!(message["parts"][0]["text"], text.as_str(), "what is kept is whole");
     assert_eq!((&message["shortened"], &message["artifact"]), (&json!(true), &json!("a1")));
-    assert_eq!(house.get("context").await["pruned"]["messages"], 1);
-    let (code, said) = house.command(&["history", "main"]);
+    assert_eq!(rig.get("context").await["pruned"]["messages"], 1);
+    let (code, said) = rig.command(&["history", "main"]);
     assert!(code == 0 && said.contains("artifact a1  (the model sees head and tail)"), "{}", &said[..200]);
-    let (code, said) = house.command(&["context", "main"]);
+    let (code, said) = rig.command(&["context", "main"]);
     assert!(code == 0 && said.contains("1 message is sent shorter"), "{said}");
-    let (code, said) = house.command(&["artifact", "list", "main"]);
+    let (code, said) = rig.command(&["artifact", "list", "main"]);
     assert!(code == 0 && said.contains("message 1"), "{said}");
 
-    let house = house.crash().await;
+    let rig = rig.crash().await;
     let next = named_line(sent.split(LONG_MESSAGE).nth(1).unwrap());
-    let page = house.call("main", "artifact_read", json!({ "id": "a1", "from": next, "count": 2 })).await;
+    let page = rig.call("main", "artifact_read", json!({ "id": "a1", "from": next, "count": 2 })).await;
     assert!(page.contains(line(&text, next)) && page.contains(line(&text, next + 1)), "{page}");
-    house.model.assert_clean();
+    rig.model.assert_clean();
 }

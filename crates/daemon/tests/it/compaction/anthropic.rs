@@ -3,31 +3,31 @@
 use cairn_testkit::model::{Answer, FakeModel, Kind, Streaming, Wire};
 use serde_json::json;
 
-use crate::compaction::house::{House, LONG, WINDOW};
+use crate::compaction::rig::{LONG, Rig, WINDOW};
 
-async fn house(name: &str) -> House {
-    House::on("anthropic", name, FakeModel::builder().window(WINDOW)).await
+async fn rig(name: &str) -> Rig {
+    Rig::on("anthropic", name, FakeModel::builder().window(WINDOW)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn talk_calls_and_compaction_are_well_formed_and_read_from_the_cache() {
-    let house = house("anthropic").await;
-    let reply = house.say("hello").await;
+    let rig = rig("anthropic").await;
+    let reply = rig.say("hello").await;
     assert!(reply["reply"].as_str().unwrap().contains("echo: hello"), "{reply}");
-    house.model.push(
+    rig.model.push(
         Kind::Reply,
         Answer::call("history_search", json!({"query": "hello"}))
             .and_call("memory_search", json!({"query": "hello"})),
     );
-    house.model.push(Kind::Reply, Answer::text("you said hello"));
-    let reply = house.say("what did I say?").await;
+    rig.model.push(Kind::Reply, Answer::text("you said hello"));
+    let reply = rig.say("what did I say?").await;
     assert_eq!(reply["reply"], "you said hello");
     assert!(reply["usage"]["cached_tokens"].as_u64().unwrap() > 0, "{reply}");
 
-    let mut events = house.talk_until_run().await;
-    assert_eq!(house.run_ended(&mut events).await["outcome"], "committed");
-    house.say(LONG).await;
-    let last = house.model.seen().pop().unwrap();
+    let mut events = rig.talk_until_run().await;
+    assert_eq!(rig.run_ended(&mut events).await["outcome"], "committed");
+    rig.say(LONG).await;
+    let last = rig.model.seen().pop().unwrap();
     let raw = last.raw.unwrap();
     assert_eq!(
         (last.wire, raw["system"].as_array().unwrap().len()),
@@ -35,22 +35,22 @@ async fn talk_calls_and_compaction_are_well_formed_and_read_from_the_cache() {
         "prompt, guide and a summary"
     );
     assert!(raw["system"][2]["text"].as_str().unwrap().contains("[Compaction Summary]"));
-    let share = house.context().await["cached_share"].as_f64().unwrap();
+    let share = rig.context().await["cached_share"].as_f64().unwrap();
     assert!(share > 0.5, "{share} of the tokens came from the cache");
-    house.check_places().await;
-    house.model.assert_clean();
+    rig.check_places().await;
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_streaming_is_used_without() {
     for provider in ["anthropic", "openai"] {
         let model = FakeModel::builder().window(WINDOW).streaming(Streaming::Refused);
-        let house = House::on(provider, &format!("whole-{provider}"), model).await;
+        let rig = Rig::on(provider, &format!("whole-{provider}"), model).await;
         for n in 0..3 {
-            let reply = house.say(&format!("hello {n}")).await;
+            let reply = rig.say(&format!("hello {n}")).await;
             assert!(reply["reply"].as_str().unwrap().contains(&format!("echo: hello {n}")), "{reply}");
         }
-        assert_eq!(house.model.tally(Kind::Reply).arrived, 4, "one request was refused");
-        house.model.assert_clean();
+        assert_eq!(rig.model.tally(Kind::Reply).arrived, 4, "one request was refused");
+        rig.model.assert_clean();
     }
 }

@@ -3,19 +3,19 @@
 use cairn_testkit::model::{FakeModel, Kind};
 use serde_json::{Value, json};
 
-use crate::compaction::house::{House, LONG, WINDOW, words};
+use crate::compaction::rig::{LONG, Rig, WINDOW, words};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sliding_window_needs_no_run_and_loses_no_word() {
     let model = FakeModel::builder().window(WINDOW);
-    let house = House::configured("openai", "sliding", model, WINDOW, "engine = \"sliding\"\n").await;
-    let mut events = house.events().await;
+    let rig = Rig::configured("openai", "sliding", model, WINDOW, "engine = \"sliding\"\n").await;
+    let mut events = rig.events().await;
     for n in 0..80 {
-        house.say(&format!("{LONG} ({n})")).await;
+        rig.say(&format!("{LONG} ({n})")).await;
     }
     let slid = events.wait_for("window_slid", |_| true).await.unwrap();
     assert!(slid["tokens_after"].as_u64() < slid["tokens_before"].as_u64(), "{slid}");
-    let context = house.context().await;
+    let context = rig.context().await;
     assert_eq!(context["engine"]["id"], "sliding");
     assert_eq!(context["engine"]["owns_compaction"], true);
     assert!(context["engine"]["version"].is_string() && context["engine"]["name"].is_string(), "{context}");
@@ -31,33 +31,33 @@ async fn a_sliding_window_needs_no_run_and_loses_no_word() {
         "{context}"
     );
     assert!(context["usage_ratio"].as_f64().unwrap() < 0.95, "{context}");
-    assert_eq!(house.model.tally(Kind::Compaction).arrived, 0, "a model was asked for a summary");
-    assert_eq!(house.history().await.len(), 160);
-    house.check_places().await;
-    let request = words(&house.model.requests_of(Kind::Reply).pop().unwrap());
+    assert_eq!(rig.model.tally(Kind::Compaction).arrived, 0, "a model was asked for a summary");
+    assert_eq!(rig.history().await.len(), 160);
+    rig.check_places().await;
+    let request = words(&rig.model.requests_of(Kind::Reply).pop().unwrap());
     assert!(request.contains("[System: archive]") && !request.contains("[Compaction Summary]: messages"));
-    let hits = house.client().get("/v1/channels/main/search?q=flats&limit=100").await.unwrap();
+    let hits = rig.client().get("/v1/channels/main/search?q=flats&limit=100").await.unwrap();
     let marker_to = markers[0]["to_seq"].as_u64().unwrap();
     let gone = hits.as_array().unwrap().iter().any(|hit| hit["seq"].as_u64().unwrap() <= marker_to);
     assert!(gone, "what has left the window is not found");
-    let (status, made) = house.client().ask("POST", "/v1/channels/main/compact", &json!({})).await.unwrap();
+    let (status, made) = rig.client().ask("POST", "/v1/channels/main/compact", &json!({})).await.unwrap();
     assert_eq!(status, 200, "{made}");
     assert!(made["run"].is_null() && made["made"]["messages"].as_u64() > Some(0), "{made}");
-    house.model.assert_clean();
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_engine_may_change_from_start_to_start() {
-    let house = House::start("engine-change").await;
-    let mut events = house.talk_until_run().await;
-    house.run_ended(&mut events).await;
-    let before = house.context().await["summaries"].clone();
-    let house = house.with_engine("sliding").await;
-    assert_eq!(house.context().await["engine"]["id"], "sliding");
+    let rig = Rig::start("engine-change").await;
+    let mut events = rig.talk_until_run().await;
+    rig.run_ended(&mut events).await;
+    let before = rig.context().await["summaries"].clone();
+    let rig = rig.with_engine("sliding").await;
+    assert_eq!(rig.context().await["engine"]["id"], "sliding");
     for n in 0..60 {
-        house.say(&format!("{LONG} ({n})")).await;
+        rig.say(&format!("{LONG} ({n})")).await;
     }
-    let context = house.context().await;
+    let context = rig.context().await;
     // What it weighs goes by a correction that talk has changed since.
     let said = |summaries: &Value| {
         let summaries = summaries.as_array().unwrap().iter();
@@ -69,22 +69,22 @@ async fn the_engine_may_change_from_start_to_start() {
         "a summary that another engine made is shown no longer"
     );
     assert_eq!(context["markers"].as_array().unwrap().len(), 1);
-    house.check_places().await;
-    let house = house.with_engine("standard").await;
-    let mut events = house.talk_until_run().await;
-    assert_eq!(house.run_ended(&mut events).await["outcome"], "committed");
-    house.check_places().await;
-    house.model.assert_clean();
+    rig.check_places().await;
+    let rig = rig.with_engine("standard").await;
+    let mut events = rig.talk_until_run().await;
+    assert_eq!(rig.run_ended(&mut events).await["outcome"], "committed");
+    rig.check_places().await;
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn compacting_below_every_threshold_ends_with_its_summary() {
-    let house = House::start("compact-wait").await;
+    let rig = Rig::start("compact-wait").await;
     for n in 0..12 {
-        house.say(&format!("{LONG} ({n})")).await;
+        rig.say(&format!("{LONG} ({n})")).await;
     }
-    assert_eq!(house.context().await["tier"], "calm");
-    let (client, path) = (house.client(), "/v1/channels/main/compact");
+    assert_eq!(rig.context().await["tier"], "calm");
+    let (client, path) = (rig.client(), "/v1/channels/main/compact");
     let wish = json!({ "instruction": "keep the prices", "wait": true });
     let (status, ended) = client.ask("POST", path, &wish).await.unwrap();
     assert_eq!((status.as_u16(), &ended["outcome"]), (200, &json!("committed")), "{ended}");
@@ -92,7 +92,7 @@ async fn compacting_below_every_threshold_ends_with_its_summary() {
     let end = &ended["end"];
     assert!(end["messages"].as_u64() > Some(0), "{ended}");
     assert!(end["tokens_after"].as_u64() < end["tokens_before"].as_u64(), "{ended}");
-    assert!(words(&house.model.requests_of(Kind::Compaction)[0]).contains("keep the prices"));
+    assert!(words(&rig.model.requests_of(Kind::Compaction)[0]).contains("keep the prices"));
     let (status, nothing) = client.ask("POST", path, &json!({ "wait": true })).await.unwrap();
     assert_eq!((status.as_u16(), &nothing["run"]), (200, &Value::Null), "{nothing}");
     assert_eq!(
@@ -100,16 +100,16 @@ async fn compacting_below_every_threshold_ends_with_its_summary() {
         (&json!(1), &json!(0)),
         "{nothing}"
     );
-    house.model.assert_clean();
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn compacting_during_a_run_queues_behind_it() {
-    let house = House::start("compact-queue").await;
-    let gate = house.model.hold(Kind::Compaction);
-    let mut events = house.talk_until_run().await;
-    house.model.wait_for(Kind::Compaction, 1).await;
-    let (client, path) = (house.client(), "/v1/channels/main/compact");
+    let rig = Rig::start("compact-queue").await;
+    let gate = rig.model.hold(Kind::Compaction);
+    let mut events = rig.talk_until_run().await;
+    rig.model.wait_for(Kind::Compaction, 1).await;
+    let (client, path) = (rig.client(), "/v1/channels/main/compact");
     let long = json!({ "instruction": "x".repeat(4_001) });
     let (status, refused) = client.ask("POST", path, &long).await.unwrap();
     assert_eq!((status.as_u16(), &refused["error"]["code"]), (413, &json!("instruction_too_long")));
@@ -120,10 +120,10 @@ async fn compacting_during_a_run_queues_behind_it() {
     }
     gate.open();
     for run in ["r1", "r2"] {
-        let ended = house.run_ended(&mut events).await;
+        let ended = rig.run_ended(&mut events).await;
         assert_eq!((&ended["run"], &ended["outcome"]), (&json!(run), &json!("committed")), "{ended}");
     }
-    let asked = house.model.requests_of(Kind::Compaction);
+    let asked = rig.model.requests_of(Kind::Compaction);
     assert!(asked.iter().any(|request| words(request).contains("keep the prices")));
-    house.model.assert_clean();
+    rig.model.assert_clean();
 }

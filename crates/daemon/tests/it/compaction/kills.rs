@@ -2,7 +2,7 @@
 
 use cairn_bench::kills::{Plan, run};
 
-use crate::compaction::house::{Folder, cairn};
+use crate::compaction::rig::{Folder, cairn};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_and_nothing_is_doubled_by_kills() {

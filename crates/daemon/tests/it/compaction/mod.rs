@@ -2,9 +2,9 @@
 mod anthropic;
 mod engines;
 mod faults;
-mod house;
 mod kills;
 mod pruning;
 mod restarts;
+mod rig;
 mod stages;
 mod window;

@@ -2,18 +2,18 @@
 
 use cairn_testkit::model::{FakeModel, Kind, Violation, Wording};
 
-use crate::compaction::house::{House, LONG, WINDOW, message, words};
+use crate::compaction::rig::{LONG, Rig, WINDOW, message, words};
 
 const FACT: &str = "The code of the vault is 7431-KX.";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_during_a_run_is_answered_at_once_and_the_run_goes_on() {
-    let house = House::start("no-wait").await;
-    let gate = house.model.hold(Kind::Compaction);
-    let mut events = house.talk_until_run().await;
-    house.model.wait_for(Kind::Compaction, 1).await;
-    let run = house.context().await["run"]["id"].clone();
-    let client = house.client();
+    let rig = Rig::start("no-wait").await;
+    let gate = rig.model.hold(Kind::Compaction);
+    let mut events = rig.talk_until_run().await;
+    rig.model.wait_for(Kind::Compaction, 1).await;
+    let run = rig.context().await["run"]["id"].clone();
+    let client = rig.client();
     for n in 0..8 {
         let id = format!("during-{n}");
         let body = message(&id, &format!("still there? {n}"));
@@ -22,105 +22,104 @@ async fn a_message_during_a_run_is_answered_at_once_and_the_run_goes_on() {
         assert_eq!(reply["message"], id.as_str());
         assert!(reply["reply"].as_str().unwrap().contains(&format!("still there? {n}")), "{reply}");
     }
-    assert_eq!(house.context().await["run"]["id"], run, "the run was not left alone");
-    assert_eq!(house.model.tally(Kind::Compaction).arrived, 1, "the run was repeated");
-    assert_eq!(house.model.tally(Kind::Compaction).abandoned, 0, "the run was cancelled");
+    assert_eq!(rig.context().await["run"]["id"], run, "the run was not left alone");
+    assert_eq!(rig.model.tally(Kind::Compaction).arrived, 1, "the run was repeated");
+    assert_eq!(rig.model.tally(Kind::Compaction).abandoned, 0, "the run was cancelled");
     gate.open();
-    let ended = house.run_ended(&mut events).await;
+    let ended = rig.run_ended(&mut events).await;
     assert_eq!((&ended["run"], &ended["outcome"]), (&run, &"committed".into()));
-    let said = house.history().await.into_values().filter(|entry| entry["role"] == "user");
+    let said = rig.history().await.into_values().filter(|entry| entry["role"] == "user");
     let order: Vec<_> = said.map(|entry| entry["message"].clone()).collect();
     let during: Vec<_> = order.iter().filter(|id| id.as_str().unwrap().starts_with("during-")).collect();
     let expected: Vec<_> = (0..8).map(|n| format!("during-{n}")).collect();
     assert_eq!(during, expected.iter().map(String::as_str).collect::<Vec<_>>());
-    house.check_places().await;
-    house.model.assert_clean();
+    rig.check_places().await;
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_sealed_stays_in_sight_until_its_summary_stands() {
-    let house = House::start("no-gap").await;
-    house.say(FACT).await;
-    let gate = house.model.hold(Kind::Compaction);
-    let mut events = house.talk_until_run().await;
+    let rig = Rig::start("no-gap").await;
+    rig.say(FACT).await;
+    let gate = rig.model.hold(Kind::Compaction);
+    let mut events = rig.talk_until_run().await;
     for n in 0..4 {
-        house.say(&format!("and what else? {n}")).await;
+        rig.say(&format!("and what else? {n}")).await;
     }
-    let replies = house.model.requests_of(Kind::Reply);
+    let replies = rig.model.requests_of(Kind::Reply);
     for (idx, request) in replies.iter().enumerate() {
         assert!(words(request).contains("7431-KX"), "request {idx} of {} lacks the fact", replies.len());
     }
     gate.open();
-    house.run_ended(&mut events).await;
-    house.say("so what?").await;
-    let request = house.model.requests_of(Kind::Reply).pop().unwrap();
+    rig.run_ended(&mut events).await;
+    rig.say("so what?").await;
+    let request = rig.model.requests_of(Kind::Reply).pop().unwrap();
     assert!(
         request["messages"][0].to_string().contains("[Compaction Summary]"),
         "{}",
         request["messages"][0]
     );
-    let hits =
-        house.client().get("/v1/channels/main/search?q=code%20of%20the%20vault&limit=10").await.unwrap();
+    let hits = rig.client().get("/v1/channels/main/search?q=code%20of%20the%20vault&limit=10").await.unwrap();
     let found = hits.as_array().unwrap().iter().any(|hit| hit["text"].as_str().unwrap().contains("7431-KX"));
     assert!(found, "the fact has left the window and no search finds it: {hits}");
-    house.model.assert_clean();
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emergency_works_while_a_run_is_held_back() {
-    let house = House::start("emergency").await;
-    let gate = house.model.hold(Kind::Compaction);
-    let mut events = house.talk_until_run().await;
-    house.model.wait_for(Kind::Compaction, 1).await;
-    let run = house.context().await["run"].clone();
+    let rig = Rig::start("emergency").await;
+    let gate = rig.model.hold(Kind::Compaction);
+    let mut events = rig.talk_until_run().await;
+    rig.model.wait_for(Kind::Compaction, 1).await;
+    let run = rig.context().await["run"].clone();
     let mut n_said = 0;
-    while house.context().await["markers"].as_array().unwrap().is_empty() {
-        house.say(&format!("{LONG} (more {n_said})")).await;
+    while rig.context().await["markers"].as_array().unwrap().is_empty() {
+        rig.say(&format!("{LONG} (more {n_said})")).await;
         n_said += 1;
         assert!(n_said < 100, "no emergency");
     }
     let emergency = events.wait_for("emergency", |_| true).await.unwrap();
     assert!(emergency["tokens_after"].as_u64() < emergency["tokens_before"].as_u64(), "{emergency}");
-    assert_eq!(house.context().await["run"]["id"], run["id"], "the run was not left alone");
-    let text = house.context().await["markers"][0]["text"].as_str().unwrap().to_owned();
+    assert_eq!(rig.context().await["run"]["id"], run["id"], "the run was not left alone");
+    let text = rig.context().await["markers"][0]["text"].as_str().unwrap().to_owned();
     assert!(text.contains("older messages were truncated due to context limits]"), "{text}");
-    house.check_places().await;
+    rig.check_places().await;
     gate.open();
-    let ended = house.run_ended(&mut events).await;
+    let ended = rig.run_ended(&mut events).await;
     assert_eq!((&ended["run"], &ended["outcome"]), (&run["id"], &"committed".into()));
     // What the emergency took beyond the run is summarised by a run of its own.
-    while !house.context().await["markers"].as_array().unwrap().is_empty() {
-        let ended = house.run_ended(&mut events).await;
+    while !rig.context().await["markers"].as_array().unwrap().is_empty() {
+        let ended = rig.run_ended(&mut events).await;
         assert_eq!(ended["outcome"], "committed", "{ended}");
     }
-    house.check_places().await;
-    house.model.assert_clean();
+    rig.check_places().await;
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_message_larger_than_the_window_is_answered() {
-    let house = House::start("giant").await;
+    let rig = Rig::start("giant").await;
     let giant = format!("BEGIN {} END", "a long and winding tale ".repeat(9_000));
     assert!(giant.len() > 200_000);
-    let reply = house.say(&giant).await;
+    let reply = rig.say(&giant).await;
     assert!(reply["reply"].as_str().unwrap().contains("BEGIN"), "{reply}");
-    house.say("and now?").await;
-    let history = house.history().await;
+    rig.say("and now?").await;
+    let history = rig.history().await;
     assert_eq!(history[&1]["parts"][0]["text"], giant.as_str(), "the raw words are kept");
-    house.model.assert_clean();
+    rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_id_is_answered_once() {
-    let house = House::start("repeat").await;
-    let client = house.client();
+    let rig = Rig::start("repeat").await;
+    let client = rig.client();
     let path = "/v1/channels/main/messages";
-    let gate = house.model.hold(Kind::Reply);
+    let gate = rig.model.hold(Kind::Reply);
     let body = message("same", "hello");
     let first = client.ask("POST", path, &body);
     let second = client.ask("POST", path, &body);
     let release = async {
-        house.model.wait_for(Kind::Reply, 1).await;
+        rig.model.wait_for(Kind::Reply, 1).await;
         gate.open();
     };
     let (first, second, ()) = tokio::join!(first, second, release);
@@ -130,39 +129,39 @@ async fn a_repeated_id_is_answered_once() {
     assert_eq!(third.1["reply"], first.1["reply"]);
     let (status, conflict) = client.ask("POST", path, &message("same", "other words")).await.unwrap();
     assert_eq!(status, 409, "{conflict}");
-    assert_eq!(house.model.tally(Kind::Reply).arrived, 1);
-    assert_eq!(house.history().await.len(), 2);
+    assert_eq!(rig.model.tally(Kind::Reply).arrived, 1);
+    assert_eq!(rig.history().await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_window_that_no_refusal_names_is_learnt_from_what_was_taken_and_what_was_refused() {
     let model = FakeModel::builder().window(WINDOW).wording(Wording::Ollama).expect_stable_prefix(false);
-    let mut house = House::configured("openai", "unnamed", model, 4 * WINDOW, "").await;
-    let refused = |house: &House| {
-        let seen = house.model.seen();
+    let mut rig = Rig::configured("openai", "unnamed", model, 4 * WINDOW, "").await;
+    let refused = |rig: &Rig| {
+        let seen = rig.model.seen();
         let of_replies = |violation: &Violation| seen[violation.n].kind == Kind::Reply;
-        house.model.violations().into_iter().filter(of_replies).count()
+        rig.model.violations().into_iter().filter(of_replies).count()
     };
     let mut n_said = 0;
-    while refused(&house) < 2 {
-        house.say(&format!("{LONG} ({n_said})")).await;
-        if refused(&house) < 2 {
-            assert_eq!(house.context().await["window_source"], "model", "one refusal may be a mistake");
+    while refused(&rig) < 2 {
+        rig.say(&format!("{LONG} ({n_said})")).await;
+        if refused(&rig) < 2 {
+            assert_eq!(rig.context().await["window_source"], "model", "one refusal may be a mistake");
         }
         n_said += 1;
         assert!(n_said < 200, "no overflow");
     }
     for n in 0..60 {
         if n == 30 {
-            house = house.crash().await;
+            rig = rig.crash().await;
         }
-        house.say(&format!("{LONG} (more {n})")).await;
+        rig.say(&format!("{LONG} (more {n})")).await;
     }
-    assert_eq!(refused(&house), 2, "the tiers work on what is known");
-    let context = house.context().await;
+    assert_eq!(refused(&rig), 2, "the tiers work on what is known");
+    let context = rig.context().await;
     assert_eq!(context["window_source"], "learnt");
     let learnt = context["window_tokens"].as_u64().unwrap();
     assert!((WINDOW * 6 / 10..=WINDOW).contains(&learnt), "{learnt}");
     assert!(!context["summaries"].as_array().unwrap().is_empty(), "{context}");
-    house.check_places().await;
+    rig.check_places().await;
 }

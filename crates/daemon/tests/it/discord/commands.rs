@@ -3,7 +3,7 @@
 use cairn_testkit::discord::Answer;
 use cairn_testkit::model::{FakeModel, Kind};
 
-use crate::discord::house::{House, OPERATOR, ROOM, Setup};
+use crate::discord::rig::{OPERATOR, ROOM, Rig, Setup};
 
 /// A command's name and options, and whether its answer is for its caller alone.
 type Given = (&'static str, &'static [(&'static str, &'static str)], bool);
@@ -24,20 +24,20 @@ const ALL: [Given; 12] = [
     ("stop", &[], false),
 ];
 
-async fn house() -> House {
+async fn rig() -> Rig {
     // `/undo` takes from the prefix.
     let model = FakeModel::builder().window(8_000).expect_stable_prefix(false);
-    let house = Setup { model, ..Setup::default() }.start().await;
-    house.ask(ROOM, OPERATOR, "let us begin").await;
-    house.registered().await;
-    house
+    let rig = Setup { model, ..Setup::default() }.start().await;
+    rig.ask(ROOM, OPERATOR, "let us begin").await;
+    rig.registered().await;
+    rig
 }
 
 #[tokio::test]
 async fn every_command_is_registered_put_off_and_answered() {
-    let house = house().await;
+    let rig = rig().await;
     let mut names: Vec<String> =
-        house.discord.commands().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect();
+        rig.discord.commands().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect();
     names.sort();
     let expected = [
         "approve", "compact", "context", "deny", "export", "forget", "forgetme", "help", "memory", "new",
@@ -45,111 +45,109 @@ async fn every_command_is_registered_put_off_and_answered() {
     ];
     assert_eq!(names, expected);
     for (name, options, hidden) in ALL {
-        let answer: Answer = house.command(ROOM, OPERATOR, name, options).await;
+        let answer: Answer = rig.command(ROOM, OPERATOR, name, options).await;
         assert!(answer.deferred, "/{name}: {answer:?}");
         assert_eq!(answer.ephemeral, hidden, "/{name}: {answer:?}");
         assert!(!answer.words().contains("failed"), "/{name}: {}", answer.words());
     }
-    let answer = house.command(ROOM, OPERATOR, "new", &[]).await;
+    let answer = rig.command(ROOM, OPERATOR, "new", &[]).await;
     assert!(answer.words().contains("archive"), "{}", answer.words());
     assert_eq!(
-        house.discord.sent(ROOM).len(),
+        rig.discord.sent(ROOM).len(),
         1,
         "commands are answered where they are given, and nowhere else"
     );
-    house.assert_clean();
+    rig.assert_clean();
 }
 
 #[tokio::test]
 async fn what_is_remembered_is_found_and_forgotten() {
-    let house = house().await;
-    house.command(ROOM, OPERATOR, "remember", &[("text", "Rex is a dog of ours")]).await;
-    let found = house.command(ROOM, OPERATOR, "memory", &[("query", "Rex")]).await;
+    let rig = rig().await;
+    rig.command(ROOM, OPERATOR, "remember", &[("text", "Rex is a dog of ours")]).await;
+    let found = rig.command(ROOM, OPERATOR, "memory", &[("query", "Rex")]).await;
     assert!(found.ephemeral && found.words().contains("Rex is a dog of ours"), "{}", found.words());
-    house.command(ROOM, OPERATOR, "forget", &[("what", "Rex is a dog of ours")]).await;
-    let found = house.command(ROOM, OPERATOR, "memory", &[]).await;
+    rig.command(ROOM, OPERATOR, "forget", &[("what", "Rex is a dog of ours")]).await;
+    let found = rig.command(ROOM, OPERATOR, "memory", &[]).await;
     assert!(!found.words().contains("Rex is a dog of ours"), "{}", found.words());
-    house.assert_clean();
+    rig.assert_clean();
 }
 
 #[tokio::test]
 async fn the_context_is_drawn_in_a_block() {
-    let house = house().await;
-    let answer = house.command(ROOM, OPERATOR, "context", &[]).await;
+    let rig = rig().await;
+    let answer = rig.command(ROOM, OPERATOR, "context", &[]).await;
     let words = answer.words();
     assert!(words.contains("```\n[") && words.contains("calm"), "{words}");
-    house.assert_clean();
+    rig.assert_clean();
 }
 
 #[tokio::test]
 async fn a_new_conversation_knows_nothing_of_the_old_one() {
-    let house = house().await;
-    house.command(ROOM, OPERATOR, "new", &[]).await;
-    house.ask(ROOM, "alice", "what did we say?").await;
-    let request = house.requests().pop().unwrap();
+    let rig = rig().await;
+    rig.command(ROOM, OPERATOR, "new", &[]).await;
+    rig.ask(ROOM, "alice", "what did we say?").await;
+    let request = rig.requests().pop().unwrap();
     assert!(!request.contains("let us begin"), "{request}");
-    house.assert_clean();
+    rig.assert_clean();
 }
 
 #[tokio::test]
 async fn undo_takes_the_last_turn_back() {
-    let house = house().await;
-    house.ask(ROOM, "alice", "a mistake of mine").await;
-    house.command(ROOM, OPERATOR, "undo", &[]).await;
-    house.ask(ROOM, "alice", "go on").await;
-    let request = house.requests().pop().unwrap();
+    let rig = rig().await;
+    rig.ask(ROOM, "alice", "a mistake of mine").await;
+    rig.command(ROOM, OPERATOR, "undo", &[]).await;
+    rig.ask(ROOM, "alice", "go on").await;
+    let request = rig.requests().pop().unwrap();
     assert!(request.contains("let us begin") && !request.contains("a mistake of mine"), "{request}");
-    house.assert_clean();
+    rig.assert_clean();
 }
 
 #[tokio::test]
 async fn stop_ends_the_answer_under_way() {
-    let house = house().await;
-    let gate = house.model.hold(Kind::Reply);
-    house.discord.post(ROOM, "alice", "a long story, please").mention_bot().send();
-    house.model.wait_for(Kind::Reply, 2).await;
-    house.command(ROOM, OPERATOR, "stop", &[]).await;
-    house.model.wait_until("the call is given up", |model| model.tally(Kind::Reply).abandoned == 1).await;
+    let rig = rig().await;
+    let gate = rig.model.hold(Kind::Reply);
+    rig.discord.post(ROOM, "alice", "a long story, please").mention_bot().send();
+    rig.model.wait_for(Kind::Reply, 2).await;
+    rig.command(ROOM, OPERATOR, "stop", &[]).await;
+    rig.model.wait_until("the call is given up", |model| model.tally(Kind::Reply).abandoned == 1).await;
     gate.open();
-    house.ask(ROOM, "alice", "go on").await;
-    let sent = house.discord.sent(ROOM);
+    rig.ask(ROOM, "alice", "go on").await;
+    let sent = rig.discord.sent(ROOM);
     assert!(sent.iter().all(|sent| sent.content != "echo: a long story, please"), "{sent:?}");
-    assert!(!house.discord.is_typing(ROOM));
-    house.assert_clean();
+    assert!(!rig.discord.is_typing(ROOM));
+    rig.assert_clean();
 }
 
 #[tokio::test]
 async fn who_may_not_is_told_so_alone() {
-    let house = house().await;
-    let answer = house.command(ROOM, "alice", "new", &[]).await;
+    let rig = rig().await;
+    let answer = rig.command(ROOM, "alice", "new", &[]).await;
     assert!(answer.words().contains("private chats"), "{}", answer.words());
     // Nothing happened.
-    house.ask(ROOM, "alice", "still there?").await;
-    assert!(house.requests().pop().unwrap().contains("let us begin"));
-    house.assert_clean();
+    rig.ask(ROOM, "alice", "still there?").await;
+    assert!(rig.requests().pop().unwrap().contains("let us begin"));
+    rig.assert_clean();
 }
 
 #[tokio::test]
 async fn a_stranger_who_gives_a_command_privately_is_told_a_code() {
-    let house = house().await;
-    let chat = house.discord.dm("mallory");
-    let answer = house.command(chat, "mallory", "export", &[]).await;
+    let rig = rig().await;
+    let chat = rig.discord.dm("mallory");
+    let answer = rig.command(chat, "mallory", "export", &[]).await;
     assert!(answer.ephemeral && answer.words().contains("cairn pair approve"), "{}", answer.words());
-    house.assert_clean();
+    rig.assert_clean();
 }
 
 #[tokio::test]
 async fn a_command_is_answered_while_the_model_thinks_and_the_api_stumbles() {
-    let house = house().await;
-    let gate = house.model.hold(Kind::Reply);
-    house.discord.post(ROOM, "alice", "think").mention_bot().send();
-    house.model.wait_for(Kind::Reply, 2).await;
-    house
-        .discord
-        .fail_next(cairn_testkit::discord::Route::Webhook, cairn_testkit::discord::Fault::Status(503));
-    let answer = house.command(ROOM, OPERATOR, "status", &[]).await;
+    let rig = rig().await;
+    let gate = rig.model.hold(Kind::Reply);
+    rig.discord.post(ROOM, "alice", "think").mention_bot().send();
+    rig.model.wait_for(Kind::Reply, 2).await;
+    rig.discord.fail_next(cairn_testkit::discord::Route::Webhook, cairn_testkit::discord::Fault::Status(503));
+    let answer = rig.command(ROOM, OPERATOR, "status", &[]).await;
     assert!(answer.words().contains("under way"), "{}", answer.words());
     gate.open();
-    house.discord.wait_sent(ROOM, 2).await;
-    house.assert_clean();
+    rig.discord.wait_sent(ROOM, 2).await;
+    rig.assert_clean();
 }

@@ -1,6 +1,6 @@
 //! Who is let in: pairing, lists, places.
 
-use crate::discord::house::{House, ROOM, Setup};
+use crate::discord::rig::{ROOM, Rig, Setup};
 
 /// The code in what a stranger was told.
 fn code_in(text: &str) -> String {
@@ -12,83 +12,83 @@ fn code_in(text: &str) -> String {
 
 #[tokio::test]
 async fn a_stranger_is_told_a_code_and_answered_once_an_operator_lets_them_in() {
-    let mut house = House::start().await;
-    let (alice, chat) = (house.discord.user("alice"), house.discord.dm("alice"));
-    house.discord.say(chat, "alice", "hello, let me in");
-    let told = house.discord.wait_sent(chat, 1).await;
+    let mut rig = Rig::start().await;
+    let (alice, chat) = (rig.discord.user("alice"), rig.discord.dm("alice"));
+    rig.discord.say(chat, "alice", "hello, let me in");
+    let told = rig.discord.wait_sent(chat, 1).await;
     let code = code_in(&told[0].content);
     // They are not told again at once.
-    house.discord.say(chat, "alice", "hello?");
-    let list = house.json_of(&["pair", "list"]).await;
+    rig.discord.say(chat, "alice", "hello?");
+    let list = rig.json_of(&["pair", "list"]).await;
     assert_eq!(list[0]["user"], format!("discord/{alice}"));
     assert_eq!(list[0]["state"], "waiting");
-    let run = house.cairn_with(&["pair", "approve", &code]).await;
+    let run = rig.cairn_with(&["pair", "approve", &code]).await;
     assert_eq!(run.code, Some(0), "{run:?}");
-    let sent = house.discord.wait_sent(chat, 2).await;
+    let sent = rig.discord.wait_sent(chat, 2).await;
     assert!(sent[1].content.contains("let in"), "{}", sent[1].content);
-    house.discord.say(chat, "alice", "now answer me");
-    let sent = house.discord.wait_sent(chat, 3).await;
+    rig.discord.say(chat, "alice", "now answer me");
+    let sent = rig.discord.wait_sent(chat, 3).await;
     assert_eq!(sent[2].content, "echo: now answer me");
-    assert!(house.requests().iter().all(|request| !request.contains("let me in")));
+    assert!(rig.requests().iter().all(|request| !request.contains("let me in")));
     // It lasts.
-    house.kill().await;
-    house.back().await;
-    house.discord.say(chat, "alice", "still me");
-    assert_eq!(house.discord.wait_sent(chat, 4).await[3].content, "echo: still me");
-    let run = house.cairn_with(&["pair", "revoke", &format!("discord/{alice}")]).await;
+    rig.kill().await;
+    rig.back().await;
+    rig.discord.say(chat, "alice", "still me");
+    assert_eq!(rig.discord.wait_sent(chat, 4).await[3].content, "echo: still me");
+    let run = rig.cairn_with(&["pair", "revoke", &format!("discord/{alice}")]).await;
     assert_eq!(run.code, Some(0), "{run:?}");
-    house.discord.say(chat, "alice", "and now?");
-    let sent = house.discord.wait_sent(chat, 5).await;
+    rig.discord.say(chat, "alice", "and now?");
+    let sent = rig.discord.wait_sent(chat, 5).await;
     assert_ne!(code_in(&sent[4].content), code);
-    assert_eq!(house.requests().len(), 2);
-    house.assert_clean();
+    assert_eq!(rig.requests().len(), 2);
+    rig.assert_clean();
 }
 
 #[tokio::test]
 async fn a_wrong_code_lets_nobody_in() {
-    let house = House::start().await;
-    let run = house.cairn_with(&["pair", "approve", "NOSUCH22"]).await;
+    let rig = Rig::start().await;
+    let run = rig.cairn_with(&["pair", "approve", "NOSUCH22"]).await;
     assert_eq!(run.code, Some(4), "{run:?}");
     assert!(run.stderr.contains("NOSUCH22"), "{}", run.stderr);
 }
 
 #[tokio::test]
 async fn a_private_chat_needs_no_mention_and_a_list_no_code() {
-    let house = Setup::default().build().await;
-    let (alice, chat) = (house.discord.user("alice"), house.discord.dm("alice"));
-    let mut house = house.with_keys(&format!("direct = \"allowlist\"\nusers = [{alice}]"));
-    house.back().await;
-    house.discord.say(house.discord.dm("mallory"), "mallory", "let me in");
-    house.discord.say(chat, "alice", "hello");
-    assert_eq!(house.discord.wait_sent(chat, 1).await[0].content, "echo: hello");
-    house.ask(ROOM, "alice", "barrier").await;
-    assert!(house.discord.sent(house.discord.dm("mallory")).is_empty());
-    house.assert_clean();
+    let rig = Setup::default().build().await;
+    let (alice, chat) = (rig.discord.user("alice"), rig.discord.dm("alice"));
+    let mut rig = rig.with_keys(&format!("direct = \"allowlist\"\nusers = [{alice}]"));
+    rig.back().await;
+    rig.discord.say(rig.discord.dm("mallory"), "mallory", "let me in");
+    rig.discord.say(chat, "alice", "hello");
+    assert_eq!(rig.discord.wait_sent(chat, 1).await[0].content, "echo: hello");
+    rig.ask(ROOM, "alice", "barrier").await;
+    assert!(rig.discord.sent(rig.discord.dm("mallory")).is_empty());
+    rig.assert_clean();
 }
 
 #[tokio::test]
 async fn what_no_list_names_is_not_served() {
-    let house = House::start().await;
-    house.discord.guild(900);
-    house.discord.channel(900, 901);
-    house.discord.post(901, "mallory", "answer me").mention_bot().send();
-    house.ask(ROOM, "alice", "barrier").await;
-    house.registered().await;
-    let refused = house.command(901, "mallory", "status", &[]).await;
+    let rig = Rig::start().await;
+    rig.discord.guild(900);
+    rig.discord.channel(900, 901);
+    rig.discord.post(901, "mallory", "answer me").mention_bot().send();
+    rig.ask(ROOM, "alice", "barrier").await;
+    rig.registered().await;
+    let refused = rig.command(901, "mallory", "status", &[]).await;
     assert!(refused.ephemeral, "{refused:?}");
-    assert!(house.discord.sent(901).is_empty());
-    let channels = house.client().get("/v1/channels").await.unwrap();
+    assert!(rig.discord.sent(901).is_empty());
+    let channels = rig.client().get("/v1/channels").await.unwrap();
     assert!(!channels.to_string().contains("901"), "{channels}");
-    house.assert_clean();
+    rig.assert_clean();
 }
 
 #[tokio::test]
 async fn a_place_may_be_answered_always_or_never() {
     let keys = "[[discord.places]]\nchat = 101\nrespond = \"all\"\n\n[[discord.places]]\nchat = 102\nrespond = \"never\"";
-    let house = Setup { tables: keys.to_owned(), ..Setup::default() }.start().await;
-    house.discord.post(102, "alice", "never heard").mention_bot().send();
-    house.discord.say(ROOM, "alice", "no mention here");
-    assert_eq!(house.discord.wait_sent(ROOM, 1).await[0].content, "echo: no mention here");
-    assert!(house.discord.sent(102).is_empty());
-    house.assert_clean();
+    let rig = Setup { tables: keys.to_owned(), ..Setup::default() }.start().await;
+    rig.discord.post(102, "alice", "never heard").mention_bot().send();
+    rig.discord.say(ROOM, "alice", "no mention here");
+    assert_eq!(rig.discord.wait_sent(ROOM, 1).await[0].content, "echo: no mention here");
+    assert!(rig.discord.sent(102).is_empty());
+    rig.assert_clean();
 }

@@ -257,7 +257,7 @@ async fn a_state_that_is_damaged_or_cannot_be_written_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_of_tools_are_looked_for_and_not_started() {
+async fn tool_servers_are_looked_for_and_not_started() {
     let setup = Setup::new().await;
     let servers = "[[mcp]]\nid = \"gone\"\ncommand = \"/nonexistent/server\"\n\n[[mcp]]\nid = \"new\"\ncommand = \"/bin/true\"\n";
     setup.home.config(&format!("{}\n{servers}", setup.config()));

@@ -43,7 +43,7 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
         parts,
         addressed: true,
         direct: true,
-        voices: cairn_core::voices::Voices::default(),
+        provenance: cairn_core::provenance::Provenance::default(),
         tokens: 5,
     };
     let end = TurnEnd {

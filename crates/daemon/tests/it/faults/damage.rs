@@ -104,7 +104,7 @@ async fn an_end_that_was_acknowledged_and_is_gone_is_damage_until_somebody_says_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_search_waits_for_an_index_that_is_made_anew() {
+async fn a_search_waits_for_an_index_that_is_made_again() {
     let home = home::new();
     lived_in(&home).await;
     let search = || home.cairn(&["search", "main", "river", "--limit", "1000", "--json"]).ended(0).json();
@@ -180,7 +180,7 @@ async fn look(
     };
     let client = daemon.client();
     let mut now = shown(&client).await;
-    // What turns out to be bad while it is read is made anew, the index behind the views; then all is shown again. What
+    // What turns out to be bad while it is read is made again, the index behind the views; then all is shown again. What
     // stays wrong was served without a word.
     for _ in 0..100 {
         let settled = match &now {

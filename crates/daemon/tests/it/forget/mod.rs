@@ -198,7 +198,7 @@ async fn a_daemon_that_is_asked_and_killed_has_it_done_at_its_next_start() {
     let daemon = home.daemon(Some(&config)).await;
     let done = daemon.client().get("/v1/people/erased").await.unwrap();
     assert_eq!((&done["pending"], &done["erasures"][0]["at"]), (&json!(false), &asked["at"]), "{done}");
-    // The index is made anew behind it: a search waits for it.
+    // The index is rebuilt behind it: a search waits for it.
     let found =
         daemon.client().get("/v1/channels/main/search?q=herring&kind=entry&limit=10000").await.unwrap();
     let bens = found.as_array().unwrap().iter().filter(|hit| hit["author"]["id"] == "local/ben").count();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cairn_bench::endure::{End, Plan, run};
 
-use crate::service::house::CAIRN;
+use crate::service::rig::CAIRN;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mixed_load_leaves_no_descriptors_open() {

@@ -8,7 +8,7 @@ use cairn_testkit::model::FakeModel;
 use cairn_testkit::systemd::Systemd;
 use serde_json::{Value, json};
 
-use crate::service::house::{CAIRN, cairn_on, config};
+use crate::service::rig::{CAIRN, cairn_on, config};
 
 const KILLS: usize = 20;
 

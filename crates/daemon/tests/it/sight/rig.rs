@@ -1,4 +1,4 @@
-//! A daemon with all that talks to it: two chat networks, a model that repeats what it is asked, a server of tools that writes
+//! A daemon with all that talks to it: two chat networks, a model that repeats what it is asked, a tool server that writes
 //! what it knows to its standard error.
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +17,7 @@ pub(crate) const WORD: &str = "quagga";
 
 pub(crate) const KEY: &str = "sk-canary-7d1f0a93c2";
 
-/// What the server of tools gets in a variable.
+/// What the tool server gets in a variable.
 pub(crate) const SECRET: &str = "canary-of-the-server-55e0b1";
 
 pub(crate) const GUILD: u64 = 100;

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::rig::{Rig, World};
 
-/// A daemon with a server of tools whose calls wait for Alice's yes.
+/// A daemon with a tool server whose calls wait for Alice's yes.
 async fn rig(folder: &Path) -> (Rig, OverStdio) {
     let world = World::new().await;
     let server = Script::default().over_stdio(folder, "files");

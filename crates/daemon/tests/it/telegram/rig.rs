@@ -89,7 +89,7 @@ impl Rig {
         self.world.dir.path().join("state")
     }
 
-    /// Writes the configuration anew, with `to` for `from`.
+    /// Writes the configuration again, with `to` for `from`.
     pub(crate) fn rewrite(&self, from: &str, to: &str) {
         let text = std::fs::read_to_string(&self.config).unwrap();
         assert!(text.contains(from), "{from} is not in {text}");

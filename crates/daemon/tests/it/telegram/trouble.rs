@@ -154,7 +154,7 @@ async fn malformed_updates_hide_no_others() {
 }
 
 #[tokio::test]
-async fn update_ids_that_begin_anew_lose_nothing() {
+async fn update_ids_that_begin_again_lose_nothing() {
     let rig = Rig::open().await;
     rig.ask(&rig.alice, "hello quokka").await;
     for n in 0..3 {

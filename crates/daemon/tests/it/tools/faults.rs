@@ -4,24 +4,24 @@ use cairn_testkit::mcp::Script;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::tools::house::{House, Over, Plan, Server};
+use crate::tools::rig::{Over, Plan, Rig, Server};
 
 const SHORT: &str = "timeout_secs = 5\nstart_timeout_secs = 8\nmax_message_mib = 1";
 
 /// A house with a server that will do wrong, and one that is well.
-async fn house(over: Over) -> House {
+async fn rig(over: Over) -> Rig {
     let plan = Plan::none().server("files", over, Script::default(), SHORT);
     plan.server("well", Over::Stdio, Script::default(), "").start().await
 }
 
 /// The call fails, the one beside it does not, and the talk goes on.
-async fn check(house: &House, fault: &str) {
+async fn check(rig: &Rig, fault: &str) {
     let calls = [("files__echo", json!({ "text": "lost" })), ("well__echo", json!({ "text": "well" }))];
-    let told = house.calls(&calls).await;
+    let told = rig.calls(&calls).await;
     assert!(told[0].contains("error"), "{fault}: {}", told[0]);
     assert!(told[0].len() < 4_000, "{fault}: it is said in few words");
     assert!(told[1].ends_with("well"), "{fault}: {}", told[1]);
-    house.say("and now?").await;
+    rig.say("and now?").await;
 }
 
 #[rstest]
@@ -40,22 +40,22 @@ async fn check(house: &House, fault: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_goes_wrong_fails_alone(#[case] fault: &str) {
     for over in Over::BOTH {
-        let house = house(over).await;
-        house.server("files").rewrite(Script::default().fault(fault));
-        check(&house, fault).await;
-        house.server("files").rewrite(Script::default());
-        back(&house, fault).await;
+        let rig = rig(over).await;
+        rig.server("files").rewrite(Script::default().fault(fault));
+        check(&rig, fault).await;
+        rig.server("files").rewrite(Script::default());
+        back(&rig, fault).await;
     }
 }
 
 /// The server is used again once it is well.
-async fn back(house: &House, fault: &str) {
+async fn back(rig: &Rig, fault: &str) {
     for _ in 0..200 {
-        if house.call("files__echo", json!({ "text": "back" })).await.ends_with("back") {
+        if rig.call("files__echo", json!({ "text": "back" })).await.ends_with("back") {
             return;
         }
     }
-    panic!("{fault}: it is not used any more: {:?}", house.cairn(&["mcp", "list"]));
+    panic!("{fault}: it is not used any more: {:?}", rig.cairn(&["mcp", "list"]));
 }
 
 #[rstest]
@@ -66,11 +66,11 @@ async fn back(house: &House, fault: &str) {
 #[case("wrong-type")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_http_fails_fails_alone(#[case] fault: &str) {
-    let house = house(Over::Http).await;
-    house.server("files").rewrite(Script::default().fault(fault));
-    check(&house, fault).await;
-    house.server("files").rewrite(Script::default());
-    back(&house, fault).await;
+    let rig = rig(Over::Http).await;
+    rig.server("files").rewrite(Script::default().fault(fault));
+    check(&rig, fault).await;
+    rig.server("files").rewrite(Script::default());
+    back(&rig, fault).await;
 }
 
 #[rstest]
@@ -85,12 +85,12 @@ async fn a_call_that_http_fails_fails_alone(#[case] fault: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_only_odd_is_put_up_with(#[case] fault: &str) {
     for over in Over::BOTH {
-        let house = house(over).await;
-        house.server("files").rewrite(Script::default().fault(fault));
-        let told = house.call("files__echo", json!({ "text": "all the same" })).await;
+        let rig = rig(over).await;
+        rig.server("files").rewrite(Script::default().fault(fault));
+        let told = rig.call("files__echo", json!({ "text": "all the same" })).await;
         assert!(told.contains("all the same") || told.contains("error"), "{fault}: {told}");
-        house.say("and now?").await;
-        let replies = house.files().replies();
+        rig.say("and now?").await;
+        let replies = rig.files().replies();
         assert!(!replies.iter().any(|reply| reply["result"]["content"].is_object()), "{fault}: {replies:?}");
         match fault {
             "ask-ping" => assert!(replies[0]["result"].is_object(), "{replies:?}"),
@@ -124,14 +124,14 @@ async fn a_server_that_does_not_start_fails_its_calls_alone(#[case] fault: &str)
         if over == Over::Http && ["deaf", "exit-at-start"].contains(&fault) {
             continue;
         }
-        let mut house = house(over).await;
-        house.server("files").rewrite(Script::default().fault(fault));
-        house = house.restart().await;
-        if let Server::Http(server) = house.server("files") {
+        let mut rig = rig(over).await;
+        rig.server("files").rewrite(Script::default().fault(fault));
+        rig = rig.restart().await;
+        if let Server::Http(server) = rig.server("files") {
             server.forget_sessions();
         }
-        check(&house, fault).await;
-        let listed = house.cairn(&["mcp", "list"]);
+        check(&rig, fault).await;
+        let listed = rig.cairn(&["mcp", "list"]);
         assert!(listed.code == 0 && listed.stdout.contains("files"), "{fault}: {listed:?}");
     }
 }
@@ -153,14 +153,14 @@ async fn a_tool_that_cannot_be_offered_is_left_out_and_the_rest_is_there(
 ) {
     for over in Over::BOTH {
         let plan = Plan::one(over, Script::default().only(&["echo"]).fault(fault));
-        let house = plan.start().await;
-        let told = house.call("files__echo", json!({ "text": "there" })).await;
+        let rig = plan.start().await;
+        let told = rig.call("files__echo", json!({ "text": "there" })).await;
         assert!(told.ends_with("there"), "{fault}: {told}");
-        let offered = house.offered();
+        let offered = rig.offered();
         let n = offered.iter().filter(|tool| tool.starts_with(&format!("files__{name}"))).count();
         assert!(n <= usize::from(name.is_empty() || name == "doubled"), "{fault}: {offered:?}");
-        assert!(house.cairn(&["mcp", "show", "files"]).code == 0, "{fault}");
-        house.model.assert_clean();
+        assert!(rig.cairn(&["mcp", "show", "files"]).code == 0, "{fault}");
+        rig.model.assert_clean();
     }
 }
 
@@ -168,15 +168,15 @@ async fn a_tool_that_cannot_be_offered_is_left_out_and_the_rest_is_there(
 async fn no_tool_passes_for_a_built_in_one_or_for_anothers() {
     let script = Script::default().only(&["echo"]).fault("built-in");
     let plan = Plan::none().server("files", Over::Stdio, script.clone(), "");
-    let house = plan.server("other", Over::Http, script, "").start().await;
-    house.say("hello").await;
-    let offered = house.offered();
+    let rig = plan.server("other", Over::Http, script, "").start().await;
+    rig.say("hello").await;
+    let offered = rig.offered();
     for tool in ["memory_save", "files__memory_save", "other__memory_save", "files__echo", "other__echo"] {
         assert_eq!(offered.iter().filter(|name| *name == tool).count(), 1, "{tool}: {offered:?}");
     }
-    house.call("memory_save", json!({ "kind": "fact", "text": "Rex is a dog" })).await;
+    rig.call("memory_save", json!({ "kind": "fact", "text": "Rex is a dog" })).await;
     for id in ["files", "other"] {
-        assert_eq!(house.server(id).log().calls("memory_save"), [] as [Value; 0]);
+        assert_eq!(rig.server(id).log().calls("memory_save"), [] as [Value; 0]);
     }
 }
 
@@ -184,10 +184,10 @@ async fn no_tool_passes_for_a_built_in_one_or_for_anothers() {
 async fn a_thousand_tools_over_pages_are_read_and_the_turn_is_told_what_it_can_have() {
     for over in Over::BOTH {
         let plan = Plan::one(over, Script::default().only(&["echo"]).fault("many"));
-        let house = plan.tools(&["files/echo", "files/tool_999"]).start().await;
-        let told = house.call("files__tool_999", json!({})).await;
+        let rig = plan.tools(&["files/echo", "files/tool_999"]).start().await;
+        let told = rig.call("files__tool_999", json!({})).await;
         assert!(told.contains("{}"), "{told}");
-        assert_eq!(house.offered().iter().filter(|tool| tool.starts_with("files__")).count(), 2);
-        house.assert_clean();
+        assert_eq!(rig.offered().iter().filter(|tool| tool.starts_with("files__")).count(), 2);
+        rig.assert_clean();
     }
 }

@@ -4,12 +4,12 @@ use cairn_testkit::mcp::{PNG, Script};
 use cairn_testkit::model::Kind;
 use serde_json::json;
 
-use crate::tools::house::{ANNA, Over, Plan};
+use crate::tools::rig::{ANNA, Over, Plan};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_content_reaches_the_model_as_what_it_is() {
     for over in Over::BOTH {
-        let house = Plan::one(over, Script::default()).start().await;
+        let rig = Plan::one(over, Script::default()).start().await;
         for (tool, words) in [
             ("link", "https://example.org/report.pdf"),
             ("resource", "the text of a resource"),
@@ -18,37 +18,37 @@ async fn every_kind_of_content_reaches_the_model_as_what_it_is() {
             ("audio", "audio"),
             ("mixed", "last"),
         ] {
-            let told = house.call(&format!("files__{tool}"), json!({})).await;
+            let told = rig.call(&format!("files__{tool}"), json!({})).await;
             assert!(told.contains(words), "{over:?} {tool}: {told}");
         }
-        assert!(!house.call("files__nothing", json!({})).await.is_empty());
-        house.assert_clean();
+        assert!(!rig.call("files__nothing", json!({})).await.is_empty());
+        rig.assert_clean();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_picture_reaches_a_model_that_takes_pictures() {
-    let house = Plan::one(Over::Stdio, Script::default()).start().await;
-    house.call("files__image", json!({})).await;
-    let request = house.model.requests_of(Kind::Reply).pop().unwrap().to_string();
+    let rig = Plan::one(Over::Stdio, Script::default()).start().await;
+    rig.call("files__image", json!({})).await;
+    let request = rig.model.requests_of(Kind::Reply).pop().unwrap().to_string();
     assert!(request.contains(PNG) || request.contains("image/png"), "{request}");
-    house.assert_clean();
+    rig.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_result_stays_out_of_the_window() {
-    let house = Plan::one(Over::Stdio, Script::default()).start().await;
-    let told = house.call("files__big", json!({ "bytes": 3_000_000 })).await;
+    let rig = Plan::one(Over::Stdio, Script::default()).start().await;
+    let told = rig.call("files__big", json!({ "bytes": 3_000_000 })).await;
     assert!(told.len() < 1_000_000 && told.contains("truncated"), "{} bytes", told.len());
-    house.assert_clean();
+    rig.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_class_counts_for_a_tool_by_the_name_that_people_see() {
     for entry in ["files/big", "files/*", "big"] {
         let more = format!("{ANNA}\n\n[agents.result_guard]\nclasses = {{ {entry:?} = \"always_offload\" }}");
-        let house = Plan::one(Over::Stdio, Script::default()).trust(&more).start().await;
-        let told = house.call("files__big", json!({ "bytes": 9_000 })).await;
+        let rig = Plan::one(Over::Stdio, Script::default()).trust(&more).start().await;
+        let told = rig.call("files__big", json!({ "bytes": 9_000 })).await;
         assert!(told.contains("artifact a1") && told.len() <= 2_000, "{entry}: {} bytes", told.len());
     }
 }

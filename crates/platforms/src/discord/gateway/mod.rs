@@ -9,7 +9,7 @@
 //! One task reads frames in order and hands each to a [`Listener`], which never waits. The course of a session: check
 //! the token and the address by REST, connect, hello, identify or resume, then heartbeats both ways. A heartbeat that
 //! is not acknowledged before the next is due means that the connection is dead. It is resumed where Discord allows
-//! it, otherwise begun anew, after growing pauses; only what somebody must mend ends [`Gateway::run`].
+//! it, otherwise restarted, after growing pauses; only what somebody must mend ends [`Gateway::run`].
 
 mod address;
 mod close;
@@ -47,7 +47,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A connection that was up for so long makes the next pause short.
 const STEADY: Duration = Duration::from_secs(30);
 
-/// Failed connections after which a session is given up, and the address asked for anew.
+/// Failed connections after which a session is given up, and the address asked for again.
 const RESUMES_MAX: u32 = 3;
 
 /// After Discord said that too much was sent.

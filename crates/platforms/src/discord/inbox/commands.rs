@@ -1,4 +1,4 @@
-//! Slash commands: registered with Discord, put off within its three seconds, run by the house, answered. Presses of
+//! Slash commands: registered with Discord, put off within its three seconds, run by the runtime, answered. Presses of
 //! buttons come the same way.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cairn_core::access::Verdict;
 use cairn_core::command::{COMMANDS, Command, CommandAnswer, CommandCall};
 use cairn_core::ids::MessageId as HouseMessage;
-use cairn_core::registry::Standing;
+use cairn_core::pairing_store::Standing;
 use serde_json::{Value, json};
 use serenity::all::{
     ApplicationId, CommandOptionType, CommandType, CreateCommand, CreateCommandOption,
@@ -14,10 +14,10 @@ use serenity::all::{
     InstallationContext, InteractionContext, InteractionResponseFlags, MessageFlags,
 };
 
-use super::Porter;
+use super::InboundHandler;
 use super::take::{author_of, code_words, house_channel};
 use crate::discord::outbox::nobody;
-use crate::discord::places::Spot;
+use crate::discord::places::ChannelRef;
 use crate::discord::rest::{ALREADY_ANSWERED, RestError, UNKNOWN_INTERACTION};
 use crate::discord::wire::{Interaction, InteractionData, Person, time_of};
 use crate::markup::discord as markup;
@@ -38,7 +38,7 @@ const GIVEN: [u64; 2] = [0, 1];
 /// A command as it is compared: description, and argument with its description and whether it must be given.
 type Shape = (String, Option<(String, String, bool)>);
 
-impl Porter {
+impl InboundHandler {
     /// Has Discord know the commands; says nothing when it does.
     pub(super) async fn register_commands(&self, application: ApplicationId) {
         let registered = async {
@@ -92,13 +92,13 @@ impl Porter {
         if !self.put_off(interaction, hidden).await {
             return;
         }
-        match self.ports.desk.run(call).await {
+        match self.ports.chat_commands.run(call).await {
             Some(answer) => self.give(interaction, &answer, hidden, direct).await,
             None => tracing::debug!(platform = "discord", "a command came again; it was run before"),
         }
     }
 
-    /// A command as the house gets it, if whoever gives it is heard there; otherwise what they are told.
+    /// A command as the runtime gets it, if whoever gives it is heard there; otherwise what they are told.
     pub(super) async fn call(
         &self,
         interaction: &Interaction,
@@ -109,45 +109,45 @@ impl Porter {
         if interaction.is_among_others() {
             return Err("I answer in servers and in private messages to me alone.".to_owned());
         }
-        let spot = self.spot_of(interaction).await;
-        let spot = spot.ok_or("I cannot tell where this is; I may not see the channel.")?;
-        let agent = match self.judge(person, person.bot, true, &spot) {
+        let channel_ref = self.spot_of(interaction).await;
+        let channel_ref = channel_ref.ok_or("I cannot tell where this is; I may not see the channel.")?;
+        let agent = match self.judge(person, person.bot, true, &channel_ref) {
             Verdict::Serve { agent, .. } => agent,
-            Verdict::Pair => return Err(self.code_for(person, &spot).await),
+            Verdict::Pair => return Err(self.code_for(person, &channel_ref).await),
             Verdict::Ignore(why) => {
                 tracing::debug!(platform = "discord", why, "a command was refused");
                 return Err("I am not set up to answer you here.".to_owned());
             }
         };
-        let channel = house_channel(&agent, &spot).ok_or("I cannot tell what this belongs to.")?;
+        let channel = house_channel(&agent, &channel_ref).ok_or("I cannot tell what this belongs to.")?;
         let shown = interaction.member.as_ref().and_then(|member| member.nick.as_deref());
         Ok(CommandCall {
             channel,
             message: HouseMessage::new(interaction.id.to_string()),
             caller: author_of(person, shown.unwrap_or_else(|| person.display_name())),
-            direct: spot.is_direct(),
+            direct: channel_ref.is_direct(),
             at: time_of(interaction.id.get()),
             command,
         })
     }
 
     /// Where it was given: Discord says so with it, or is asked.
-    async fn spot_of(&self, interaction: &Interaction) -> Option<Spot> {
+    async fn spot_of(&self, interaction: &Interaction) -> Option<ChannelRef> {
         let (room, guild) = (interaction.channel.as_ref(), interaction.guild_id);
-        let told = room.and_then(|room| Spot::of_room(room, guild));
+        let told = room.and_then(|room| ChannelRef::of_room(room, guild));
         if told.is_some() {
             return told;
         }
         let channel = room.map(|room| room.id).or(interaction.channel_id)?;
-        self.spot(channel, guild).await
+        self.channel_ref(channel, guild).await
     }
 
-    async fn code_for(&self, person: &Person, spot: &Spot) -> String {
+    async fn code_for(&self, person: &Person, channel_ref: &ChannelRef) -> String {
         let user = author_of(person, person.display_name());
         let id = user.id.clone();
-        match self.registry.request_pairing(user, spot.chat.to_string()).await {
+        match self.pairing_store.request_pairing(user, channel_ref.chat.to_string()).await {
             Ok(Some(code)) => code_words(&code),
-            Ok(None) if self.registry.standing(&id) == Standing::Waiting => {
+            Ok(None) if self.pairing_store.standing(&id) == Standing::Waiting => {
                 "I do not know you yet; you have been told a code.".to_owned()
             }
             Ok(None) => {

@@ -7,7 +7,7 @@ use cairn_core::ports::Seen;
 use jiff::SignedDuration;
 use serenity::all::ChannelId;
 
-use super::Porter;
+use super::InboundHandler;
 use super::take::Served;
 use crate::discord::rest::{PAGE, Page, RestError, UNKNOWN_CHANNEL};
 use crate::discord::wire::{Said, id_at, time_of};
@@ -19,7 +19,7 @@ const OVERLAP: SignedDuration = SignedDuration::from_mins(5);
 /// Pause before a channel is read again that could not be read.
 const PAUSE: Duration = Duration::from_secs(5);
 
-impl Porter {
+impl InboundHandler {
     /// Where reading begins for a channel that was taken in up to this id.
     pub(super) fn overlap(&self, last: u64) -> u64 {
         id_at(time_of(last).checked_sub(OVERLAP).unwrap_or(jiff::Timestamp::UNIX_EPOCH)).min(last)
@@ -70,13 +70,13 @@ impl Porter {
         }
     }
 
-    /// Whether the house has never seen it.
+    /// Whether the runtime has never seen it.
     async fn is_new(&self, served: &Served) -> bool {
         let message = HouseMessage::new(served.said.id.to_string());
         match self.ports.archive.seen(&served.channel, &message).await {
             Ok(seen) => seen == Seen::New,
             Err(error) => {
-                // The house drops it if it has; it is only not known here.
+                // The runtime drops it if it has; it is only not known here.
                 tracing::debug!(platform = "discord", %error, "cannot tell whether a message was taken in before");
                 true
             }
@@ -94,8 +94,12 @@ impl Porter {
     /// Messages after an id, oldest first, within the limits of the configuration.
     async fn read_after(&self, channel: ChannelId, after: u64) -> Result<Vec<Said>, RestError> {
         let limits = self.chat.get().catch_up;
-        let oldest =
-            self.registry.clock().now().checked_sub(limits.max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        let oldest = self
+            .pairing_store
+            .clock()
+            .now()
+            .checked_sub(limits.max_age)
+            .unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         let oldest = id_at(oldest);
         let first = self.page(channel, Page::After(after)).await?;
         let whole = first.len() < PAGE;

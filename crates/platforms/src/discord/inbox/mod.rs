@@ -1,7 +1,7 @@
 //! What comes in: events from the gateway, sorted into lanes, each lane worked off by a task of its own.
 
+mod chat_queues;
 mod commands;
-mod lanes;
 mod missed;
 mod presses;
 mod take;
@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use cairn_core::access::AccessPolicy;
-use cairn_core::ports::{AdapterPorts, Registry};
+use cairn_core::ports::{AdapterPorts, PairingStore};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -20,7 +20,7 @@ use serenity::all::{ChannelId, UserId};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
-use self::lanes::{Item, Lanes, Work};
+use self::chat_queues::{ChatQueues, Item, Work};
 use super::gateway::{Listener, Ready, unreadable};
 use super::outbox::Outbox;
 use super::places::Places;
@@ -36,10 +36,10 @@ const READS_MAX: usize = 4;
 const COMMANDS_MAX: usize = 64;
 
 /// What every task of one run needs.
-pub(super) struct Porter {
+pub(super) struct InboundHandler {
     pub(super) chat: LiveChat,
     pub(super) ports: AdapterPorts,
-    pub(super) registry: Arc<dyn Registry>,
+    pub(super) pairing_store: Arc<dyn PairingStore>,
     pub(super) rest: Arc<Rest>,
     pub(super) link: Arc<Link>,
     pub(super) places: Arc<Places>,
@@ -51,13 +51,13 @@ pub(super) struct Porter {
     pub(super) commands: Arc<Semaphore>,
 }
 
-impl Porter {
+impl InboundHandler {
     pub(super) fn new(parts: super::Parts, ports: AdapterPorts, taken: HashMap<ChannelId, u64>) -> Self {
-        let super::Parts { chat, registry, rest, link, places, outbox } = parts;
+        let super::Parts { chat, pairing_store, rest, link, places, outbox } = parts;
         Self {
             chat,
             ports,
-            registry,
+            pairing_store,
             rest,
             link,
             places,
@@ -83,17 +83,17 @@ fn for_nobody(access: &AccessPolicy) -> AccessPolicy {
 
 /// Sorts events into lanes. Never waits.
 pub(super) struct Inbox {
-    porter: Arc<Porter>,
-    lanes: Arc<Lanes>,
+    inbound: Arc<InboundHandler>,
+    chat_queues: Arc<ChatQueues>,
     tasks: JoinSet<()>,
     broken: Arc<Notify>,
 }
 
 impl Inbox {
     /// Dropping it stops all its tasks. `broken` is told when one of them panics.
-    pub(super) fn new(porter: Arc<Porter>, broken: Arc<Notify>) -> Self {
-        let lanes = Arc::new(Lanes::new(porter.link.clone()));
-        Self { porter, lanes, tasks: JoinSet::new(), broken }
+    pub(super) fn new(inbound: Arc<InboundHandler>, broken: Arc<Notify>) -> Self {
+        let chat_queues = Arc::new(ChatQueues::new(inbound.link.clone()));
+        Self { inbound, chat_queues, tasks: JoinSet::new(), broken }
     }
 
     fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
@@ -107,19 +107,19 @@ impl Inbox {
     }
 
     fn push(&mut self, channel: ChannelId, item: Item) {
-        self.porter.link.inbound();
-        if self.lanes.push(channel, item) {
+        self.inbound.link.inbound();
+        if self.chat_queues.push(channel, item) {
             self.work_off(channel);
         }
     }
 
     fn work_off(&mut self, channel: ChannelId) {
-        let (porter, lanes) = (self.porter.clone(), self.lanes.clone());
+        let (inbound, chat_queues) = (self.inbound.clone(), self.chat_queues.clone());
         self.spawn(async move {
             loop {
-                match lanes.next(channel) {
-                    Work::Take(item) => porter.take(channel, item).await,
-                    Work::Read(after) => porter.take_missed(channel, after).await,
+                match chat_queues.next(channel) {
+                    Work::Take(item) => inbound.take(channel, item).await,
+                    Work::Read(after) => inbound.take_missed(channel, after).await,
                     Work::Rest => return,
                 }
             }
@@ -127,26 +127,26 @@ impl Inbox {
     }
 
     fn said(&mut self, said: Said, edited: bool) {
-        let me = *self.porter.me.lock();
+        let me = *self.inbound.me.lock();
         if Some(said.author.id) == me {
-            self.porter.outbox.said_last(said.channel_id, said.id.get());
+            self.inbound.outbox.said_last(said.channel_id, said.id.get());
             return;
         }
-        let heard = said.is_speech() && (!said.is_automatic() || self.porter.chat.get().access.bots);
+        let heard = said.is_speech() && (!said.is_automatic() || self.inbound.chat.get().access.bots);
         if !heard || (edited && !said.was_edited()) {
             return;
         }
         if said.guild_id.is_none() {
             // The gateway names the server of everything that is said in one.
-            self.porter.places.learn_direct(said.channel_id);
+            self.inbound.places.learn_direct(said.channel_id);
         }
         let (channel, said) = (said.channel_id, Box::new(said));
         self.push(channel, if edited { Item::Edited(said) } else { Item::Said(said) });
     }
 
     fn told_of_places(&mut self, kind: &str, data: Value) {
-        let places = self.porter.places.clone();
-        let Some(me) = *self.porter.me.lock() else { return };
+        let places = self.inbound.places.clone();
+        let Some(me) = *self.inbound.me.lock() else { return };
         match kind {
             "GUILD_CREATE" => with(kind, data, |server: Server| places.learn_server(&server, me)),
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
@@ -155,7 +155,7 @@ impl Inbox {
             "CHANNEL_DELETE" | "THREAD_DELETE" => {
                 with(kind, data, |room: Room| {
                     places.forget(room.id);
-                    self.porter.link.clear(&take::sight_of(room.id));
+                    self.inbound.link.clear(&take::sight_of(room.id));
                 });
             }
             "THREAD_LIST_SYNC" => {
@@ -171,17 +171,17 @@ impl Inbox {
     }
 
     fn called(&mut self, interaction: Interaction) {
-        self.porter.link.inbound();
-        let Ok(permit) = self.porter.commands.clone().try_acquire_owned() else {
+        self.inbound.link.inbound();
+        let Ok(permit) = self.inbound.commands.clone().try_acquire_owned() else {
             tracing::warn!(
                 platform = "discord",
                 "too many commands and presses at once; one was left unanswered"
             );
             return;
         };
-        let porter = self.porter.clone();
+        let inbound = self.inbound.clone();
         self.spawn(async move {
-            porter.answer(interaction).await;
+            inbound.answer(interaction).await;
             drop(permit);
         });
     }
@@ -189,18 +189,18 @@ impl Inbox {
 
 impl Listener for Inbox {
     fn ready(&mut self, ready: &Ready) {
-        self.porter.link.set_name(ready.user.username.clone());
-        *self.porter.me.lock() = Some(ready.user.id);
+        self.inbound.link.set_name(ready.user.username.clone());
+        *self.inbound.me.lock() = Some(ready.user.id);
         let known: Vec<(ChannelId, u64)> =
-            self.porter.taken.lock().iter().map(|(channel, last)| (*channel, *last)).collect();
+            self.inbound.taken.lock().iter().map(|(channel, last)| (*channel, *last)).collect();
         for (channel, last) in known {
-            let after = self.porter.overlap(last);
-            if self.lanes.miss(channel, after) {
+            let after = self.inbound.overlap(last);
+            if self.chat_queues.miss(channel, after) {
                 self.work_off(channel);
             }
         }
-        let (porter, application) = (self.porter.clone(), ready.application.id);
-        self.spawn(async move { porter.register_commands(application).await });
+        let (inbound, application) = (self.inbound.clone(), ready.application.id);
+        self.spawn(async move { inbound.register_commands(application).await });
     }
 
     fn heard(&mut self, kind: &str, data: Value) {

@@ -1,5 +1,5 @@
 //! Presses of the buttons under a question: the command that a button stands for is run, and the question says how it was
-//! answered. Discord waits three seconds for a word on a press; where the house takes longer, it is told that one
+//! answered. Discord waits three seconds for a word on a press; where the runtime takes longer, it is told that one
 //! follows.
 
 use std::time::Duration;
@@ -11,14 +11,14 @@ use serenity::all::{
     EditMessage, MessageFlags,
 };
 
-use super::Porter;
+use super::InboundHandler;
 use crate::buttons;
 use crate::discord::outbox::nobody;
 use crate::discord::rest::RestError;
 use crate::discord::wire::{Interaction, InteractionData, Said};
 use crate::markup::discord as markup;
 
-/// How long the house may take before Discord is told that an answer follows.
+/// How long the runtime may take before Discord is told that an answer follows.
 const AT_ONCE: Duration = Duration::from_millis(1500);
 
 /// A question whose buttons go away.
@@ -30,7 +30,7 @@ struct Closing<'a> {
     beside: Option<(String, bool)>,
 }
 
-impl Porter {
+impl InboundHandler {
     pub(super) async fn pressed(&self, interaction: &Interaction, data: &InteractionData) {
         let me = *self.me.lock();
         let own = |said: &&Said| Some(said.author.id) == me;
@@ -45,7 +45,7 @@ impl Porter {
             Err(words) => return self.refuse(interaction, &words).await,
         };
         let presser = call.caller.name.clone();
-        let mut run = self.ports.desk.run(call);
+        let mut run = self.ports.chat_commands.run(call);
         let (answer, told) = match tokio::time::timeout(AT_ONCE, &mut run).await {
             Ok(answer) => (answer, false),
             Err(_) => {
@@ -66,7 +66,7 @@ impl Porter {
             None => return self.refuse(interaction, &words).await,
             Some(Settled::Before) => Closing { question, content: None, beside: Some((words, true)) },
             Some(Settled::Now) => {
-                let outcome = buttons::outcome(yes, &presser, self.registry.clock().now());
+                let outcome = buttons::outcome(yes, &presser, self.pairing_store.clock().now());
                 match with_outcome(&question.content, &outcome) {
                     Some(content) => Closing { question, content: Some(content), beside: None },
                     None => Closing { question, content: None, beside: Some((outcome, false)) },

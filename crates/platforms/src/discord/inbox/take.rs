@@ -1,4 +1,4 @@
-//! Taking one thing in: who said it, where, whether that is heard, and on to the house.
+//! Taking one thing in: who said it, where, whether that is heard, and on to the runtime.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use cairn_core::backoff::Backoff;
 use cairn_core::ids::{AgentId, ChannelId as HouseChannel, MessageId as HouseMessage};
 use cairn_core::message::{Amendment, Author, Change, Inbound, Part};
 use cairn_core::ports::Refusal;
-use cairn_core::voices::Voices;
+use cairn_core::provenance::Provenance;
 use serenity::all::{ChannelId, GuildId};
 
-use super::{Item, Porter};
-use crate::discord::places::Spot;
+use super::{InboundHandler, Item};
+use crate::discord::places::ChannelRef;
 use crate::discord::rest::RestError;
 use crate::discord::wire::{Person, Said, time_of};
 use crate::discord::words::Reading;
 
-/// First and longest pause before the house is asked again.
+/// First and longest pause before the runtime is asked again.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(30);
 
@@ -28,14 +28,14 @@ pub(super) struct Served {
     pub(super) direct: bool,
 }
 
-/// A person as the house knows them.
+/// A person as the runtime knows them.
 pub(in crate::discord) fn author_of(person: &Person, shown: &str) -> Author {
     let name = crate::markup::name::display(shown);
     Author { id: format!("discord/{}", person.id), name }
 }
 
-impl Porter {
-    /// Takes something in; returns when the house has it, or will not have it.
+impl InboundHandler {
+    /// Takes something in; returns when the runtime has it, or will not have it.
     pub(super) async fn take(&self, channel: ChannelId, item: Item) {
         match item {
             Item::Said(said) => {
@@ -51,11 +51,11 @@ impl Porter {
                 }
             }
             Item::Gone { id, guild } => {
-                let Some(spot) = self.spot(channel, guild).await else { return };
-                let Some(house) = self.house_channel_at(&spot) else { return };
+                let Some(channel_ref) = self.channel_ref(channel, guild).await else { return };
+                let Some(runtime) = self.house_channel_at(&channel_ref) else { return };
                 let message = HouseMessage::new(id.to_string());
-                let at = self.registry.clock().now();
-                self.amend(Amendment { channel: house, message, at, change: Change::Deleted }).await;
+                let at = self.pairing_store.clock().now();
+                self.amend(Amendment { channel: runtime, message, at, change: Change::Deleted }).await;
             }
         }
     }
@@ -70,13 +70,13 @@ impl Porter {
     /// Decides about a message. A stranger who writes privately is told a code here.
     pub(super) async fn served(&self, said: Box<Said>) -> Option<Served> {
         let me = (*self.me.lock())?;
-        let spot = self.spot(said.channel_id, said.guild_id).await?;
+        let channel_ref = self.channel_ref(said.channel_id, said.guild_id).await?;
         let calls_me = Reading { me, places: &self.places, last_own: None }.calls_me(&said);
         let bot = said.is_automatic();
-        match self.judge(&said.author, bot, calls_me, &spot) {
+        match self.judge(&said.author, bot, calls_me, &channel_ref) {
             Verdict::Serve { agent, addressed } => {
-                let channel = house_channel(&agent, &spot)?;
-                Some(Served { channel, addressed, direct: spot.is_direct(), said })
+                let channel = house_channel(&agent, &channel_ref)?;
+                Some(Served { channel, addressed, direct: channel_ref.is_direct(), said })
             }
             Verdict::Pair => {
                 self.pair(&said).await;
@@ -86,7 +86,7 @@ impl Porter {
                 metrics::counter!("cairn_discord_passed_over_total", "why" => why).increment(1);
                 tracing::debug!(
                     platform = "discord",
-                    channel = spot.chat.get(),
+                    channel = channel_ref.chat.get(),
                     why,
                     "a message was passed over"
                 );
@@ -100,43 +100,45 @@ impl Porter {
         person: &Person,
         bot: bool,
         calls_me: bool,
-        spot: &Spot,
+        channel_ref: &ChannelRef,
     ) -> Verdict {
         let user = person.id.to_string();
         let (me, chat) = (*self.me.lock(), self.chat.get());
-        let standing = self.registry.standing(&format!("discord/{user}"));
-        at_place(spot, |place| {
+        let standing = self.pairing_store.standing(&format!("discord/{user}"));
+        at_place(channel_ref, |place| {
             let myself = Some(person.id) == me;
             chat.access.judge(&Approach { user: &user, standing, myself, bot, calls_me, place })
         })
     }
 
-    /// The channel of the house that a place belongs to, whoever speaks there.
-    pub(super) fn house_channel_at(&self, spot: &Spot) -> Option<HouseChannel> {
-        let standing = cairn_core::registry::Standing::Paired;
+    /// The channel of the runtime that a place belongs to, whoever speaks there.
+    pub(super) fn house_channel_at(&self, channel_ref: &ChannelRef) -> Option<HouseChannel> {
+        let standing = cairn_core::pairing_store::Standing::Paired;
         let chat = self.chat.get();
         let places_of_agents = super::for_nobody(&chat.access);
-        let verdict = at_place(spot, |place| {
+        let verdict = at_place(channel_ref, |place| {
             let (myself, bot) = (false, false);
             places_of_agents.judge(&Approach { user: "", standing, myself, bot, calls_me: true, place })
         });
         match verdict {
-            Verdict::Serve { agent, .. } => house_channel(&agent, spot),
+            Verdict::Serve { agent, .. } => house_channel(&agent, channel_ref),
             // Someone on a list wrote there privately.
-            Verdict::Pair | Verdict::Ignore(_) if spot.is_direct() => house_channel(&chat.access.agent, spot),
+            Verdict::Pair | Verdict::Ignore(_) if channel_ref.is_direct() => {
+                house_channel(&chat.access.agent, channel_ref)
+            }
             Verdict::Pair | Verdict::Ignore(_) => None,
         }
     }
 
     /// Where a channel is. Waits while Discord does not say; none when it will not say: then nobody can tell which rules
     /// hold there, and nothing of it is served.
-    pub(super) async fn spot(&self, channel: ChannelId, guild: Option<GuildId>) -> Option<Spot> {
+    pub(super) async fn channel_ref(&self, channel: ChannelId, guild: Option<GuildId>) -> Option<ChannelRef> {
         let mut pauses = Backoff::new(PAUSE_FIRST, PAUSE_LONGEST);
         loop {
             match self.places.find(&self.rest, channel, guild).await {
-                Ok(Some(spot)) => {
+                Ok(Some(channel_ref)) => {
                     self.link.clear(&sight_of(channel));
-                    return Some(spot);
+                    return Some(channel_ref);
                 }
                 Ok(None) => {
                     self.cannot_see(channel, "Discord does not say where it belongs");
@@ -171,7 +173,7 @@ impl Porter {
         }
     }
 
-    /// Hands a message to the house, as often as it takes.
+    /// Hands a message to the runtime, as often as it takes.
     pub(super) async fn submit(&self, served: Served) {
         let Some(parts) = self.parts(&served).await else { return };
         let Served { said, channel, addressed, direct } = served;
@@ -187,7 +189,7 @@ impl Porter {
                 .referenced_message
                 .as_ref()
                 .map(|answered| HouseMessage::new(answered.id.to_string())),
-            voices: self.quoted(&said),
+            provenance: self.quoted(&said),
         };
         let mut pauses = Backoff::new(PAUSE_FIRST, PAUSE_LONGEST);
         loop {
@@ -225,13 +227,13 @@ impl Porter {
         }
     }
 
-    /// Tells the house that a message says something else now.
+    /// Tells the runtime that a message says something else now.
     pub(super) async fn amend_edited(&self, served: Served) {
         let Some(parts) = self.parts(&served).await else { return };
         let Served { said, channel, addressed, .. } = served;
         let author = author_of(&said.author, said.display_name());
         let message = HouseMessage::new(said.id.to_string());
-        let at = self.registry.clock().now();
+        let at = self.pairing_store.clock().now();
         let change = Change::Edited { author, parts, addressed };
         self.amend(Amendment { channel, message, at, change }).await;
     }
@@ -247,18 +249,18 @@ impl Porter {
     }
 
     /// Whose words a message quotes or forwards.
-    fn quoted(&self, said: &Said) -> Voices {
+    fn quoted(&self, said: &Said) -> Provenance {
         let me = *self.me.lock();
-        let mut voices = Voices::default();
+        let mut provenance = Provenance::default();
         if let Some(answered) =
             said.referenced_message.as_ref().filter(|answered| Some(answered.author.id) != me)
         {
-            voices.join(&Voices::of_person(&author_of(&answered.author, answered.display_name()).id));
+            provenance.join(&Provenance::of_person(&author_of(&answered.author, answered.display_name()).id));
         }
         if !said.message_snapshots.is_empty() {
-            voices.join(&Voices::of_strangers());
+            provenance.join(&Provenance::of_strangers());
         }
-        voices
+        provenance
     }
 
     /// What was said, in parts; none when it is nothing.
@@ -283,7 +285,7 @@ impl Porter {
     /// A stranger writes privately: they are told a code, now and then.
     async fn pair(&self, said: &Said) {
         let user = author_of(&said.author, said.display_name());
-        match self.registry.request_pairing(user, said.channel_id.to_string()).await {
+        match self.pairing_store.request_pairing(user, said.channel_id.to_string()).await {
             Ok(Some(code)) => self.outbox.notice(said.channel_id, said.id, &code_words(&code)).await,
             Ok(None) => {}
             Err(error) => {
@@ -304,17 +306,18 @@ pub(in crate::discord) fn code_words(code: &str) -> String {
     )
 }
 
-fn at_place<T>(spot: &Spot, judge: impl FnOnce(Place<'_>) -> T) -> T {
-    let Some(guild) = spot.guild else { return judge(Place::Direct) };
-    let (guild, chat) = (guild.to_string(), spot.chat.to_string());
-    let thread = spot.thread.map(|thread| thread.to_string());
+fn at_place<T>(channel_ref: &ChannelRef, judge: impl FnOnce(Place<'_>) -> T) -> T {
+    let Some(guild) = channel_ref.guild else { return judge(Place::Direct) };
+    let (guild, chat) = (guild.to_string(), channel_ref.chat.to_string());
+    let thread = channel_ref.thread.map(|thread| thread.to_string());
     judge(Place::Group { server: Some(&guild), chat: &chat, thread: thread.as_deref() })
 }
 
-/// The channel of the house for a place.
-pub(in crate::discord) fn house_channel(agent: &AgentId, spot: &Spot) -> Option<HouseChannel> {
-    let thread = spot.thread.map(|thread| thread.to_string());
-    let channel = HouseChannel::new(agent, super::super::NAME, &spot.chat.to_string(), thread.as_deref());
+/// The channel of the runtime for a place.
+pub(in crate::discord) fn house_channel(agent: &AgentId, channel_ref: &ChannelRef) -> Option<HouseChannel> {
+    let thread = channel_ref.thread.map(|thread| thread.to_string());
+    let channel =
+        HouseChannel::new(agent, super::super::NAME, &channel_ref.chat.to_string(), thread.as_deref());
     if let Err(error) = &channel {
         tracing::error!(platform = "discord", %error, "a place cannot be named; correct the agent's name");
     }

@@ -9,12 +9,12 @@ use cairn_core::command::Command;
 use cairn_core::ids::{ApprovalId, OutboxId};
 use cairn_core::ports::{Platform as _, Refusal, SendPart};
 use cairn_testkit::discord::{BOT_ID, FakeDiscord, Fault, Route, Sent};
-use cairn_testkit::house::{MAY_NOT, NOTHING_WAITS};
+use cairn_testkit::runtime::{MAY_NOT, NOTHING_WAITS};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::discord::house::{
-    CHANNEL, CHANNEL_NAME, CODE, GUILD, House, OTHER, Running, connected, furnished, id, words,
+use crate::discord::runtime::{
+    CHANNEL, CHANNEL_NAME, CODE, GUILD, OTHER, Running, Runtime, connected, furnished, id, words,
 };
 
 const MESSAGE: u64 = 4;
@@ -72,22 +72,22 @@ async fn ask(
 
 struct Scene {
     discord: FakeDiscord,
-    house: Arc<House>,
+    runtime: Arc<Runtime>,
     running: Running,
     question: Sent,
 }
 
 /// A question in the channel, which these people may answer (nobody: everybody).
 async fn scene(discord: FakeDiscord, approvers: &[&str]) -> Scene {
-    let house = House::new();
-    let running = connected(&discord, &house).await;
+    let runtime = Runtime::new();
+    let running = connected(&discord, &runtime).await;
     let approvers: Vec<String> =
         approvers.iter().map(|who| format!("discord/{}", discord.user(who))).collect();
     let approvers: Vec<&str> = approvers.iter().map(String::as_str).collect();
-    let id = house.asks("abc234", &approvers);
+    let id = runtime.asks("abc234", &approvers);
     let asked = question_of(&id, json!({"path": "/tmp/x"}));
     let question = ask(&discord, &running, CHANNEL_NAME, &id, &asked).await.remove(0);
-    Scene { discord, house, running, question }
+    Scene { discord, runtime, running, question }
 }
 
 impl Scene {
@@ -123,7 +123,7 @@ async fn a_yes_is_a_command_and_the_question_says_who_gave_it() {
     assert_eq!(asked, scene.question.content);
     assert!(outcome.starts_with("— yes, alice, ") && outcome.ends_with(" UTC"), "{outcome}");
     assert_eq!(now.flags, scene.question.flags, "no preview comes of it");
-    let calls = scene.house.wait_called(1).await;
+    let calls = scene.runtime.wait_called(1).await;
     assert_eq!(calls[0].command, Ok(Command::Approve { id: Some("abc234".into()) }));
     assert_eq!((calls[0].channel.as_str(), calls[0].direct), (CHANNEL_NAME, false));
     assert_eq!(calls[0].message, id(press));
@@ -134,21 +134,21 @@ async fn a_yes_is_a_command_and_the_question_says_who_gave_it() {
 #[tokio::test]
 async fn a_no_in_a_thread_or_a_private_chat_is_a_no_there() {
     let discord = discord().await;
-    let (dm, house) = (discord.dm("alice"), House::new());
+    let (dm, runtime) = (discord.dm("alice"), Runtime::new());
     discord.thread(CHANNEL, 301);
-    house.pair(&format!("discord/{}", discord.user("alice")));
-    let running = connected(&discord, &house).await;
+    runtime.pair(&format!("discord/{}", discord.user("alice")));
+    let running = connected(&discord, &runtime).await;
     let places = [("main/discord/101/301".to_owned(), 301), (format!("main/discord/{dm}"), dm)];
     for (n, (name, channel)) in places.into_iter().enumerate() {
-        let id = house.asks(&format!("abc23{n}"), &[]);
+        let id = runtime.asks(&format!("abc23{n}"), &[]);
         let sent = ask(&discord, &running, &name, &id, "May I?").await;
         let press = discord.press(channel, sent[0].id, "No", "alice");
         discord.wait_answered(press).await;
         let now = discord.sent(channel).pop().expect("is there");
         assert!(now.content.starts_with("May I?\n\n— no, alice, ") && now.buttons.is_empty(), "{now:?}");
-        let calls = house.wait_called(n + 1).await;
+        let calls = runtime.wait_called(n + 1).await;
         assert_eq!((calls[n].channel.as_str(), calls[n].direct), (name.as_str(), channel == dm));
-        assert_eq!(house.state.lock().decided[n], (id, false));
+        assert_eq!(runtime.state.lock().decided[n], (id, false));
     }
     discord.assert_clean();
 }
@@ -170,9 +170,9 @@ async fn the_press_of_a_stranger_or_in_a_place_that_is_not_served_is_refused_and
     let discord = discord().await;
     discord.guild(200);
     discord.channel(200, 201);
-    let (dm, house) = (discord.dm("eve"), House::new());
-    let running = connected(&discord, &house).await;
-    let id = house.asks("abc234", &[]);
+    let (dm, runtime) = (discord.dm("eve"), Runtime::new());
+    let running = connected(&discord, &runtime).await;
+    let id = runtime.asks("abc234", &[]);
     for (channel, user, words) in [(dm, "eve", CODE), (201, "mallory", "not set up")] {
         let sent = ask(&discord, &running, &format!("main/discord/{channel}"), &id, "May I?").await;
         let press = discord.press(channel, sent[0].id, "Yes", user);
@@ -180,7 +180,7 @@ async fn the_press_of_a_stranger_or_in_a_place_that_is_not_served_is_refused_and
         assert!(answer.ephemeral && answer.words().contains(words), "{answer:?}");
         assert_eq!(discord.sent(channel)[0].buttons.len(), 2);
     }
-    assert!(house.state.lock().calls.is_empty());
+    assert!(runtime.state.lock().calls.is_empty());
     discord.assert_clean();
 }
 
@@ -203,7 +203,7 @@ async fn the_press_of_a_button_that_is_not_the_bots_is_refused() {
         let answer = scene.discord.wait_answer(press).await;
         assert!(answer.ephemeral, "{carried}: {answer:?}");
     }
-    assert!(scene.house.state.lock().calls.is_empty());
+    assert!(scene.runtime.state.lock().calls.is_empty());
     assert_eq!(scene.now().buttons.len(), 2);
     scene.discord.assert_clean();
 }
@@ -220,14 +220,14 @@ async fn the_first_press_decides_and_a_later_one_finds_nothing_and_changes_no_wo
     assert_eq!(answer.words(), NOTHING_WAITS);
     assert!(answer.followups[0].ephemeral, "{answer:?}");
     assert_eq!(scene.now().content, closed.content);
-    assert_eq!(scene.house.state.lock().decided, [("abc234".into(), false)]);
+    assert_eq!(scene.runtime.state.lock().decided, [("abc234".into(), false)]);
     scene.discord.assert_clean();
 }
 
 #[tokio::test]
 async fn an_expired_question_loses_its_buttons_with_the_next_press() {
     let scene = scene(discord().await, &[]).await;
-    scene.house.state.lock().waiting.clear();
+    scene.runtime.state.lock().waiting.clear();
     let press = scene.press("Yes", "alice");
     assert_eq!(scene.discord.wait_answer(press).await.words(), NOTHING_WAITS);
     assert_eq!(scene.wait_closed().await.content, scene.question.content);
@@ -236,21 +236,21 @@ async fn an_expired_question_loses_its_buttons_with_the_next_press() {
 
 #[tokio::test]
 async fn a_press_that_comes_again_after_a_crash_is_not_run_twice() {
-    let Scene { discord, house, running, question } = scene(discord().await, &[]).await;
-    let gate = house.hold("/approve");
+    let Scene { discord, runtime, running, question } = scene(discord().await, &[]).await;
+    let gate = runtime.hold("/approve");
     let press = discord.press(CHANNEL, question.id, "Yes", "alice");
-    house.wait_called(1).await;
+    runtime.wait_called(1).await;
     drop(running);
     drop(gate);
-    let running = connected(&discord, &house).await;
+    let running = connected(&discord, &runtime).await;
     discord.repeat_interaction(press);
     assert_eq!(discord.wait_answered(press).await.kind, Some(LATER));
-    assert_eq!(house.state.lock().calls.len(), 1);
-    let scene = Scene { discord, house, running, question };
+    assert_eq!(runtime.state.lock().calls.len(), 1);
+    let scene = Scene { discord, runtime, running, question };
     assert_eq!(scene.now().buttons.len(), 2, "nobody knows here how it ended");
     scene.press("No", "alice");
     scene.wait_closed().await;
-    assert_eq!(scene.house.state.lock().decided, [("abc234".into(), true)]);
+    assert_eq!(scene.runtime.state.lock().decided, [("abc234".into(), true)]);
     scene.discord.assert_clean();
 }
 
@@ -258,7 +258,7 @@ async fn a_press_that_comes_again_after_a_crash_is_not_run_twice() {
 async fn a_house_that_takes_its_time_is_answered_for_later() {
     let scene = scene(discord().await, &["alice"]).await;
     for (user, label) in [("bob", "Yes"), ("alice", "No"), ("alice", "No")] {
-        let gate = scene.house.hold(if label == "Yes" { "/approve" } else { "/deny" });
+        let gate = scene.runtime.hold(if label == "Yes" { "/approve" } else { "/deny" });
         let closed = scene.now().buttons.is_empty();
         let press = if closed {
             let seen = scene.discord.seen(CHANNEL, scene.question.id);
@@ -296,14 +296,14 @@ async fn a_lost_answer_closes_the_question_once() {
     scene.press("Yes", "alice");
     scene.discord.wait_for(Route::Edit, 1).await;
     assert_eq!(scene.wait_closed().await.content.matches("— yes, alice, ").count(), 1);
-    assert_eq!(scene.house.state.lock().decided.len(), 1);
+    assert_eq!(scene.runtime.state.lock().decided.len(), 1);
 }
 
 #[tokio::test]
 async fn a_long_question_has_its_buttons_under_the_last_part_alone() {
-    let (discord, house) = (discord().await, House::new());
-    let running = connected(&discord, &house).await;
-    let id = house.asks("abc234", &[]);
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let running = connected(&discord, &runtime).await;
+    let id = runtime.asks("abc234", &[]);
     let long = question_of(&id, json!({"text": "x ".repeat(3000)}));
     let sent = ask(&discord, &running, CHANNEL_NAME, &id, &long).await;
     assert!(sent.len() > 1);
@@ -318,9 +318,9 @@ async fn a_long_question_has_its_buttons_under_the_last_part_alone() {
 
 #[tokio::test]
 async fn an_outcome_that_does_not_fit_is_told_beside_the_question() {
-    let (discord, house) = (discord().await, House::new());
-    let running = connected(&discord, &house).await;
-    let id = house.asks("abc234", &[]);
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let running = connected(&discord, &runtime).await;
+    let id = runtime.asks("abc234", &[]);
     let full = "x".repeat(1990);
     let sent = ask(&discord, &running, CHANNEL_NAME, &id, &full).await;
     let press = discord.press(CHANNEL, sent[0].id, "No", "alice");
@@ -333,9 +333,9 @@ async fn an_outcome_that_does_not_fit_is_told_beside_the_question() {
 
 #[tokio::test]
 async fn hostile_arguments_and_names_stay_words() {
-    let (discord, house) = (discord().await, House::new());
-    let running = connected(&discord, &house).await;
-    let id = house.asks("abc234", &[]);
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let running = connected(&discord, &runtime).await;
+    let id = runtime.asks("abc234", &[]);
     let hostile = json!({
         "text": format!("```\n````\n@everyone <@{BOT_ID}> <@&5> [ok](https://evil.example) https://evil.example"),
     });
@@ -377,19 +377,19 @@ async fn a_press_among_others_is_not_run() {
     let callbacks = scene.discord.arrived(Route::Callback);
     scene.discord.dispatch("INTERACTION_CREATE", among);
     scene.discord.wait_for(Route::Callback, callbacks + 1).await;
-    assert_eq!(scene.house.state.lock().calls.len(), 1);
+    assert_eq!(scene.runtime.state.lock().calls.len(), 1);
 }
 
 #[tokio::test]
 async fn a_yes_in_words_is_told_its_outcome_and_is_no_message_to_the_model() {
-    let (discord, house) = (discord().await, House::new());
-    let _running = connected(&discord, &house).await;
-    house.state.lock().refusals.push_back(Refusal::Decided { words: "It is done.".to_owned() });
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let _running = connected(&discord, &runtime).await;
+    runtime.state.lock().refusals.push_back(Refusal::Decided { words: "It is done.".to_owned() });
     let said = discord.post(CHANNEL, "alice", "yes").mention_bot().send();
     let sent = discord.wait_sent(CHANNEL, 1).await;
     assert_eq!((sent[0].content.as_str(), sent[0].reply_to), ("It is done.", Some(said)));
     discord.say(CHANNEL, "alice", "and this");
-    let taken = house.wait_taken(1).await;
+    let taken = runtime.wait_taken(1).await;
     assert_eq!(taken.iter().map(words).collect::<Vec<_>>(), ["and this"], "the yes was submitted once");
     discord.assert_clean();
 }

@@ -4,40 +4,40 @@ use cairn_core::command::{COMMANDS, Command};
 use cairn_testkit::discord::{Fault, Route};
 use serde_json::json;
 
-use crate::discord::house::{CHANNEL, CHANNEL_NAME, CODE, House, connected, discord, id};
+use crate::discord::runtime::{CHANNEL, CHANNEL_NAME, CODE, Runtime, connected, discord, id};
 
 /// The flag of a message that shows no preview of links.
 const QUIET: u64 = 1 << 2;
 
 #[tokio::test]
 async fn commands_are_registered_once() {
-    let (discord, house) = (discord().await, House::new());
-    let first = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let first = connected(&discord, &runtime).await;
     discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
     drop(first);
     let asked = discord.arrived(Route::Commands);
     discord.forget_sessions();
     discord.disconnect();
-    let _again = connected(&discord, &house).await;
+    let _again = connected(&discord, &runtime).await;
     discord.wait_for(Route::Commands, asked + 1).await;
     let call = discord.slash(CHANNEL, "alice", "help", &[]);
-    house.answers("help", false);
+    runtime.answers("help", false);
     discord.wait_answer(call).await;
     assert_eq!(discord.arrived(Route::Commands), asked + 1, "asked, and left as they are");
 }
 
 #[tokio::test]
 async fn a_command_is_put_off_run_and_answered() {
-    let (discord, house) = (discord().await, House::new());
-    let _running = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let _running = connected(&discord, &runtime).await;
     discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
-    house.answers("remembered", false);
+    runtime.answers("remembered", false);
     let call = discord.slash(CHANNEL, "alice", "remember", &[("text", "the key is under the mat")]);
     let answer = discord.wait_answer(call).await;
     assert!(answer.deferred && !answer.ephemeral, "{answer:?}");
     assert_eq!((answer.flags, answer.shown.as_ref().map(|shown| shown.flags)), (QUIET, Some(QUIET)));
     assert_eq!(answer.words(), "remembered");
-    let calls = house.wait_called(1).await;
+    let calls = runtime.wait_called(1).await;
     assert_eq!(calls[0].channel.as_str(), CHANNEL_NAME);
     assert_eq!(calls[0].message, id(call));
     assert_eq!(calls[0].command, Ok(Command::Remember { text: "the key is under the mat".to_owned() }));
@@ -47,10 +47,10 @@ async fn a_command_is_put_off_run_and_answered() {
 
 #[tokio::test]
 async fn a_private_answer_is_seen_by_the_caller_alone() {
-    let (discord, house) = (discord().await, House::new());
-    let _running = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let _running = connected(&discord, &runtime).await;
     discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
-    house.answers("all about you", true);
+    runtime.answers("all about you", true);
     let export = discord.slash(CHANNEL, "alice", "export", &[]);
     let answer = discord.wait_answer(export).await;
     assert!(answer.ephemeral && answer.flags & QUIET != 0, "{answer:?}");
@@ -67,11 +67,11 @@ async fn a_private_answer_is_seen_by_the_caller_alone() {
 
 #[tokio::test]
 async fn a_long_answer_goes_on_behind_the_first_part() {
-    let (discord, house) = (discord().await, House::new());
-    let _running = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let _running = connected(&discord, &runtime).await;
     discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
     let long = "a line of it\n".repeat(400);
-    house.answers(&long, false);
+    runtime.answers(&long, false);
     let call = discord.slash(CHANNEL, "alice", "context", &[]);
     discord.wait_until("two more parts", |discord| discord.answer(call).followups.len() == 2).await;
     let answer = discord.answer(call);
@@ -82,32 +82,32 @@ async fn a_long_answer_goes_on_behind_the_first_part() {
 
 #[tokio::test]
 async fn who_is_not_served_is_told_so_privately() {
-    let (discord, house) = (discord().await, House::new());
+    let (discord, runtime) = (discord().await, Runtime::new());
     discord.guild(200);
     discord.channel(200, 201);
-    let _running = connected(&discord, &house).await;
+    let _running = connected(&discord, &runtime).await;
     discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
     let call = discord.slash(201, "mallory", "export", &[]);
     let answer = discord.wait_answer(call).await;
     assert!(answer.ephemeral && !answer.deferred && answer.words().contains("not set up"), "{answer:?}");
     let stranger = discord.slash(discord.dm("eve"), "eve", "help", &[]);
     assert!(discord.wait_answer(stranger).await.words().contains(CODE));
-    house.answers("hello", false);
+    runtime.answers("hello", false);
     let served = discord.slash(CHANNEL, "alice", "help", &[]);
     discord.wait_answer(served).await;
-    assert_eq!(house.wait_called(1).await.len(), 1, "only the served one came to the house");
+    assert_eq!(runtime.wait_called(1).await.len(), 1, "only the served one came to the runtime");
 }
 
 #[tokio::test]
 async fn a_command_among_others_is_not_run() {
-    let (discord, house) = (discord().await, House::new());
-    let _running = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let _running = connected(&discord, &runtime).await;
     discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
     let all = discord.commands();
     assert!(all.iter().all(|known| known["contexts"] == json!([0, 1])), "{all:?}");
     assert!(all.iter().all(|known| known["integration_types"] == json!([0])), "{all:?}");
-    house.answers("all about you", true);
-    house.pair(&format!("discord/{}", discord.user("alice")));
+    runtime.answers("all about you", true);
+    runtime.pair(&format!("discord/{}", discord.user("alice")));
     let dm = discord.dm("alice");
     let own = discord.slash(dm, "alice", "export", &[]);
     discord.wait_answer(own).await;
@@ -124,15 +124,15 @@ async fn a_command_among_others_is_not_run() {
     discord.wait_for(Route::Callback, 2).await;
     let again = discord.slash(dm, "alice", "export", &[]);
     discord.wait_answer(again).await;
-    assert_eq!(house.wait_called(2).await.len(), 2, "the one among others did not come to the house");
+    assert_eq!(runtime.wait_called(2).await.len(), 2, "the one among others did not come to the runtime");
 }
 
 #[tokio::test]
 async fn an_interaction_whose_token_is_refused_leaves_the_connection_alone() {
-    let (discord, house) = (discord().await, House::new());
-    let running = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let running = connected(&discord, &runtime).await;
     discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
-    house.answers("hello", false);
+    runtime.answers("hello", false);
     for route in [Route::Webhook, Route::Callback] {
         discord.fail_next(route, Fault::Status(401));
         discord.slash(CHANNEL, "alice", "help", &[]);
@@ -146,15 +146,15 @@ async fn an_interaction_whose_token_is_refused_leaves_the_connection_alone() {
 
 #[tokio::test]
 async fn only_who_was_told_a_code_is_reminded_of_it() {
-    let (discord, house) = (discord().await, House::new());
-    let _running = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let _running = connected(&discord, &runtime).await;
     discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
     let ask = |who: &'static str| {
         let call = discord.slash(discord.dm(who), who, "help", &[]);
         discord.wait_answer(call)
     };
     assert!(ask("eve").await.words().contains(CODE));
-    house.state.update(|state| state.full = true);
+    runtime.state.update(|state| state.full = true);
     assert!(ask("eve").await.words().contains("have been told a code"));
     let late = ask("mallory").await.words();
     assert!(late.contains("too many") && !late.contains("told a code"), "{late}");

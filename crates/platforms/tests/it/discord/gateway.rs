@@ -5,20 +5,20 @@ use std::time::Duration;
 use cairn_core::ports::LinkState;
 use cairn_testkit::discord::{FakeDiscord, Fault, Route};
 
-use crate::discord::house::{
-    CHANNEL, CHANNEL_NAME, House, Running, connected, discord, furnished, settings, words,
+use crate::discord::runtime::{
+    CHANNEL, CHANNEL_NAME, Running, Runtime, connected, discord, furnished, settings, words,
 };
 
 #[tokio::test]
 async fn a_broken_connection_is_resumed_and_nothing_is_lost() {
-    let (discord, house) = (discord().await, House::new());
-    let running = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let running = connected(&discord, &runtime).await;
     discord.say(CHANNEL, "alice", "one");
-    house.wait_taken(1).await;
+    runtime.wait_taken(1).await;
     discord.disconnect();
     discord.say(CHANNEL, "alice", "two");
     discord.say(CHANNEL, "alice", "three");
-    let taken = house.wait_taken(3).await;
+    let taken = runtime.wait_taken(3).await;
     assert_eq!(taken.iter().map(words).collect::<Vec<_>>(), ["one", "two", "three"]);
     discord.wait_until("a resume", |discord| discord.resumed() == 1).await;
     assert_eq!(discord.identified(), 1);
@@ -28,25 +28,25 @@ async fn a_broken_connection_is_resumed_and_nothing_is_lost() {
 
 #[tokio::test]
 async fn a_wish_for_a_new_connection_is_met_with_a_resume() {
-    let (discord, house) = (discord().await, House::new());
-    let _running = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let _running = connected(&discord, &runtime).await;
     discord.ask_reconnect();
     discord.wait_until("a resume", |discord| discord.resumed() == 1).await;
     discord.say(CHANNEL, "alice", "one");
-    house.wait_taken(1).await;
+    runtime.wait_taken(1).await;
     discord.assert_clean();
 }
 
 #[tokio::test]
-async fn a_session_that_may_not_be_resumed_is_begun_anew_and_what_was_missed_is_read() {
-    let (discord, house) = (discord().await, House::new());
-    let _running = connected(&discord, &house).await;
+async fn a_session_that_may_not_be_resumed_is_begun_again_and_what_was_missed_is_read() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let _running = connected(&discord, &runtime).await;
     discord.say(CHANNEL, "alice", "one");
-    house.wait_taken(1).await;
+    runtime.wait_taken(1).await;
     discord.forget_sessions();
     discord.post(CHANNEL, "alice", "two").undelivered().send();
     discord.disconnect();
-    let taken = house.wait_taken(2).await;
+    let taken = runtime.wait_taken(2).await;
     assert_eq!(taken.iter().map(words).collect::<Vec<_>>(), ["one", "two"]);
     assert_eq!(discord.identified(), 2);
     discord.assert_clean();
@@ -55,21 +55,21 @@ async fn a_session_that_may_not_be_resumed_is_begun_anew_and_what_was_missed_is_
 #[tokio::test]
 async fn a_silent_connection_is_dead() {
     let builder = FakeDiscord::builder().identify_every(Duration::ZERO).heartbeat(Duration::from_millis(200));
-    let (discord, house) = (furnished(builder.start().await), House::new());
-    let running = connected(&discord, &house).await;
+    let (discord, runtime) = (furnished(builder.start().await), Runtime::new());
+    let running = connected(&discord, &runtime).await;
     discord.wait_until("a heartbeat", |discord| discord.heartbeats() >= 1).await;
     discord.stop_acks();
     discord.wait_until("a resume", |discord| discord.resumed() == 1).await;
     discord.say(CHANNEL, "alice", "heard again");
-    house.wait_taken(1).await;
+    runtime.wait_taken(1).await;
     assert_eq!(running.status().state, LinkState::Connected);
     discord.assert_clean();
 }
 
 #[tokio::test]
 async fn a_heartbeat_that_is_asked_for_is_sent_at_once() {
-    let (discord, house) = (discord().await, House::new());
-    let _running = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let _running = connected(&discord, &runtime).await;
     let before = discord.heartbeats();
     discord.ask_heartbeat();
     discord.wait_until("a heartbeat", |discord| discord.heartbeats() > before).await;
@@ -78,8 +78,8 @@ async fn a_heartbeat_that_is_asked_for_is_sent_at_once() {
 #[tokio::test]
 async fn a_missing_intent_names_the_switch() {
     let builder = FakeDiscord::builder().without_message_content();
-    let (discord, house) = (furnished(builder.start().await), House::new());
-    let running = Running::start(settings(&discord), &house);
+    let (discord, runtime) = (furnished(builder.start().await), Runtime::new());
+    let running = Running::start(settings(&discord), &runtime);
     let adapter = running.adapter.clone();
     let failure = running.failure().await;
     assert!(failure.lasting && failure.hint.contains("Message Content Intent"), "{failure}");
@@ -90,9 +90,9 @@ async fn a_missing_intent_names_the_switch() {
 
 #[tokio::test]
 async fn a_wrong_token_is_a_lasting_failure_that_does_not_name_it() {
-    let (discord, house) = (discord().await, House::new());
+    let (discord, runtime) = (discord().await, Runtime::new());
     discord.set_revoked(true);
-    let failure = Running::start(settings(&discord), &house).failure().await;
+    let failure = Running::start(settings(&discord), &runtime).failure().await;
     assert!(failure.lasting && failure.reason.contains("token"), "{failure}");
     assert!(!failure.to_string().contains(discord.token()));
     assert_eq!(discord.connected(), 0, "the gateway is not asked with a bad token");
@@ -100,8 +100,8 @@ async fn a_wrong_token_is_a_lasting_failure_that_does_not_name_it() {
 
 #[tokio::test]
 async fn a_revoked_token_ends_the_run() {
-    let (discord, house) = (discord().await, House::new());
-    let running = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let running = connected(&discord, &runtime).await;
     discord.set_revoked(true);
     let failure = running.failure().await;
     assert!(failure.lasting && failure.reason.contains("token"), "{failure}");
@@ -109,23 +109,23 @@ async fn a_revoked_token_ends_the_run() {
 
 #[tokio::test]
 async fn a_refusal_of_before_does_not_end_the_next_run() {
-    let (discord, house) = (discord().await, House::new());
-    let running = connected(&discord, &house).await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let running = connected(&discord, &runtime).await;
     let adapter = running.adapter.clone();
     drop(running);
     discord.fail_next(Route::Typing, Fault::Status(401));
     let channel = CHANNEL_NAME.parse().expect("is a channel");
     assert!(cairn_core::ports::Platform::typing(&*adapter, channel).await.is_err());
-    let again = Running::again(adapter, &house);
+    let again = Running::again(adapter, &runtime);
     discord.wait_until("a new session", |discord| discord.identified() == 2).await;
     again.wait_state(LinkState::Connected).await;
 }
 
 #[tokio::test]
 async fn a_gateway_of_another_host_is_refused_and_never_connected_to() {
-    let (discord, house) = (discord().await, House::new());
+    let (discord, runtime) = (discord().await, Runtime::new());
     discord.name_gateway("wss://gateway.evil.example");
-    let failure = Running::start(settings(&discord), &house).failure().await;
+    let failure = Running::start(settings(&discord), &runtime).failure().await;
     assert!(failure.lasting && failure.reason.contains("gateway.evil.example"), "{failure}");
     assert!(failure.hint.contains("api_url"), "{failure}");
     assert_eq!(discord.connected(), 0);
@@ -134,11 +134,11 @@ async fn a_gateway_of_another_host_is_refused_and_never_connected_to() {
 
 #[tokio::test]
 async fn an_api_with_a_fault_is_asked_again() {
-    let (discord, house) = (discord().await, House::new());
+    let (discord, runtime) = (discord().await, Runtime::new());
     discord.fail_next(Route::Gateway, Fault::Html(502));
     discord.fail_next(Route::Gateway, Fault::Garbage("<html>hello</html>".to_owned()));
     discord.fail_next(Route::Gateway, Fault::Nothing);
-    let running = Running::start(settings(&discord), &house);
+    let running = Running::start(settings(&discord), &runtime);
     let status = running.wait_state(LinkState::Reconnecting).await;
     assert!(status.reason.is_some_and(|reason| reason.contains("502")));
     discord.wait_ready().await;
@@ -147,9 +147,9 @@ async fn an_api_with_a_fault_is_asked_again() {
 
 #[tokio::test]
 async fn an_api_that_cannot_be_reached_is_said_so_and_reached_again() {
-    let (discord, house) = (discord().await, House::new());
+    let (discord, runtime) = (discord().await, Runtime::new());
     discord.set_unreachable(true);
-    let running = Running::start(settings(&discord), &house);
+    let running = Running::start(settings(&discord), &runtime);
     assert!(running.wait_state(LinkState::Reconnecting).await.reason.is_some());
     discord.set_unreachable(false);
     discord.wait_ready().await;
@@ -157,9 +157,9 @@ async fn an_api_that_cannot_be_reached_is_said_so_and_reached_again() {
 
 #[tokio::test]
 async fn without_budget_no_session_is_begun() {
-    let (discord, house) = (discord().await, House::new());
+    let (discord, runtime) = (discord().await, Runtime::new());
     discord.set_identify_budget(0);
-    let running = Running::start(settings(&discord), &house);
+    let running = Running::start(settings(&discord), &runtime);
     let status = running.wait_state(LinkState::Reconnecting).await;
     assert!(status.reason.is_some_and(|reason| reason.contains("sessions")));
     assert_eq!(discord.identified(), 0);

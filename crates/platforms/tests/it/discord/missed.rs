@@ -3,24 +3,24 @@
 use cairn_testkit::discord::{Fault, Route};
 use jiff::SignedDuration;
 
-use crate::discord::house::{
-    CHANNEL, CHANNEL_NAME, House, OTHER, OTHER_NAME, Running, connected, discord, id, settings, words,
+use crate::discord::runtime::{
+    CHANNEL, CHANNEL_NAME, OTHER, OTHER_NAME, Running, Runtime, connected, discord, id, settings, words,
 };
 
 #[tokio::test]
 async fn after_a_restart_each_known_channel_is_read_on_and_asks_once() {
-    let (discord, house) = (discord().await, House::new());
+    let (discord, runtime) = (discord().await, Runtime::new());
     let known = discord.say(CHANNEL, "alice", "known");
-    house.has(CHANNEL_NAME, known);
+    runtime.has(CHANNEL_NAME, known);
     for text in ["first?", "second?", "third?"] {
         discord.post(CHANNEL, "alice", text).mention_bot().send();
     }
     discord.say(CHANNEL, "bob", "an aside");
-    discord.say(OTHER, "bob", "in a channel that the house does not know");
-    let _running = connected(&discord, &house).await;
-    house.wait_taken(4).await;
+    discord.say(OTHER, "bob", "in a channel that the runtime does not know");
+    let _running = connected(&discord, &runtime).await;
+    runtime.wait_taken(4).await;
     let live = discord.post(CHANNEL, "alice", "and now?").mention_bot().send();
-    let taken = house.wait_taken(5).await;
+    let taken = runtime.wait_taken(5).await;
     let all: Vec<_> = taken.iter().map(|inbound| (words(inbound), inbound.addressed)).collect();
     let missed = [("first?", false), ("second?", false), ("third?", true), ("an aside", false)];
     for (n, (text, addressed)) in missed.into_iter().enumerate() {
@@ -33,47 +33,47 @@ async fn after_a_restart_each_known_channel_is_read_on_and_asks_once() {
 
 #[tokio::test]
 async fn much_that_was_missed_is_cut_to_the_newest() {
-    let (discord, house) = (discord().await, House::new());
+    let (discord, runtime) = (discord().await, Runtime::new());
     let known = discord.say(CHANNEL, "alice", "known");
-    house.has(CHANNEL_NAME, known);
+    runtime.has(CHANNEL_NAME, known);
     for n in 0..350 {
         discord.say(CHANNEL, "alice", &format!("line {n}"));
     }
     let mut settings = settings(&discord);
     settings.chat.catch_up.max_messages = 120;
-    let _running = Running::start(settings, &house);
-    let taken = house.wait_taken(120).await;
+    let _running = Running::start(settings, &runtime);
+    let taken = runtime.wait_taken(120).await;
     assert_eq!(words(&taken[0]), "line 230");
     assert_eq!(words(&taken[119]), "line 349");
 }
 
 #[tokio::test]
 async fn what_is_older_than_the_limit_is_left_out() {
-    let (discord, house) = (discord().await, House::new());
+    let (discord, runtime) = (discord().await, Runtime::new());
     let age = |secs| std::time::Duration::from_secs(secs);
     let known = discord.post(CHANNEL, "alice", "known").aged(age(9000)).send();
-    house.has(CHANNEL_NAME, known);
+    runtime.has(CHANNEL_NAME, known);
     discord.post(CHANNEL, "alice", "old").aged(age(8000)).send();
     discord.post(CHANNEL, "alice", "young").aged(age(60)).send();
     let mut settings = settings(&discord);
     settings.chat.catch_up.max_age = SignedDuration::from_hours(1);
-    let _running = Running::start(settings, &house);
-    assert_eq!(words(&house.wait_taken(1).await[0]), "young");
+    let _running = Running::start(settings, &runtime);
+    assert_eq!(words(&runtime.wait_taken(1).await[0]), "young");
 }
 
 #[tokio::test]
 async fn what_does_not_fit_a_lane_is_read_again_in_order() {
-    let (discord, house) = (discord().await, House::new());
-    let _running = connected(&discord, &house).await;
-    let gate = house.hold(CHANNEL);
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let _running = connected(&discord, &runtime).await;
+    let gate = runtime.hold(CHANNEL);
     for n in 0..150 {
         discord.say(CHANNEL, "alice", &format!("line {n}"));
     }
     // Comes after all of them over the same connection: the lane is full by then.
     discord.say(OTHER, "alice", "elsewhere");
-    house.wait_taken(1).await;
+    runtime.wait_taken(1).await;
     gate.open();
-    let taken = house.wait_taken(151).await;
+    let taken = runtime.wait_taken(151).await;
     let lines: Vec<_> = taken[1..].iter().map(words).collect();
     let expected: Vec<_> = (0..150).map(|n| format!("line {n}")).collect();
     assert_eq!(lines, expected);
@@ -81,20 +81,20 @@ async fn what_does_not_fit_a_lane_is_read_again_in_order() {
 
 #[tokio::test]
 async fn a_channel_that_cannot_be_read_holds_no_other_up() {
-    let (discord, house) = (discord().await, House::new());
+    let (discord, runtime) = (discord().await, Runtime::new());
     let [one, two] = [CHANNEL, OTHER].map(|channel| discord.say(channel, "alice", "known"));
-    house.has(CHANNEL_NAME, one);
-    house.has(OTHER_NAME, two);
+    runtime.has(CHANNEL_NAME, one);
+    runtime.has(OTHER_NAME, two);
     discord.hide(CHANNEL);
     discord.say(OTHER, "alice", "missed");
     discord.fail_next(Route::Fetch, Fault::Status(500));
-    let running = connected(&discord, &house).await;
-    assert_eq!(words(&house.wait_taken(1).await[0]), "missed");
+    let running = connected(&discord, &runtime).await;
+    assert_eq!(words(&runtime.wait_taken(1).await[0]), "missed");
     let status = running.wait_status(|status| !status.troubles.is_empty()).await;
     assert!(status.troubles[0].starts_with("history of channel 101: "), "{:?}", status.troubles);
     discord.allow(CHANNEL);
     discord.say(CHANNEL, "alice", "seen again");
-    assert_eq!(words(&house.wait_taken(2).await[1]), "seen again");
+    assert_eq!(words(&runtime.wait_taken(2).await[1]), "seen again");
     // The next session reads it again.
     discord.forget_sessions();
     discord.disconnect();

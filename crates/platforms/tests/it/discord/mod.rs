@@ -3,7 +3,7 @@
 mod approvals;
 mod commands;
 mod gateway;
-mod house;
 mod incoming;
 mod missed;
+mod runtime;
 mod sending;

@@ -6,7 +6,7 @@ use cairn_core::ids::{ChannelId, OutboxId};
 use cairn_core::ports::{Platform as _, SendError, SendPart};
 use cairn_testkit::discord::{Fault, Route};
 
-use crate::discord::house::{CHANNEL, CHANNEL_NAME, House, OTHER, OTHER_NAME, connected, discord, id};
+use crate::discord::runtime::{CHANNEL, CHANNEL_NAME, OTHER, OTHER_NAME, Runtime, connected, discord, id};
 
 fn part(channel: &str, delivery: &str, words: &str) -> SendPart {
     SendPart {
@@ -21,8 +21,8 @@ fn part(channel: &str, delivery: &str, words: &str) -> SendPart {
 
 #[tokio::test]
 async fn an_answer_replies_and_can_be_changed() {
-    let (discord, house) = (discord().await, House::new());
-    let adapter = &connected(&discord, &house).await.adapter;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let adapter = &connected(&discord, &runtime).await.adapter;
     let question = discord.say(CHANNEL, "alice", "well?");
     let channel: ChannelId = CHANNEL_NAME.parse().expect("is a channel");
     adapter.typing(channel.clone()).await.expect("is shown");
@@ -40,8 +40,8 @@ async fn an_answer_replies_and_can_be_changed() {
 
 #[tokio::test]
 async fn a_lost_answer_is_unknown_and_repeating_it_makes_no_double() {
-    let (discord, house) = (discord().await, House::new());
-    let adapter = &connected(&discord, &house).await.adapter;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let adapter = &connected(&discord, &runtime).await.adapter;
     discord.fail_next(Route::Send, Fault::LostAnswer);
     let lost = adapter.send(part(CHANNEL_NAME, "o1", "once")).await;
     assert!(matches!(lost, Err(SendError::Unknown(_))), "{lost:?}");
@@ -56,8 +56,8 @@ async fn a_lost_answer_is_unknown_and_repeating_it_makes_no_double() {
 
 #[tokio::test]
 async fn each_failure_says_what_is_known() {
-    let (discord, house) = (discord().await, House::new());
-    let adapter = &connected(&discord, &house).await.adapter;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let adapter = &connected(&discord, &runtime).await.adapter;
     let unknown = [Fault::Status(500), Fault::Html(503), Fault::Nothing, Fault::Garbage("<html>".to_owned())];
     for fault in unknown {
         discord.fail_next(Route::Send, fault.clone());
@@ -77,8 +77,8 @@ async fn each_failure_says_what_is_known() {
 
 #[tokio::test]
 async fn a_channel_without_permission_is_a_trouble_of_its_own() {
-    let (discord, house) = (discord().await, House::new());
-    let adapter = &connected(&discord, &house).await.adapter;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let adapter = &connected(&discord, &runtime).await.adapter;
     discord.deny(CHANNEL);
     let Err(SendError::Refused(reason)) = adapter.send(part(CHANNEL_NAME, "o1", "words")).await else {
         panic!("is refused");
@@ -99,8 +99,8 @@ async fn a_channel_without_permission_is_a_trouble_of_its_own() {
 
 #[tokio::test]
 async fn a_rate_limit_is_an_answer_and_holds_no_other_channel_up() {
-    let (discord, house) = (discord().await, House::new());
-    let adapter = &connected(&discord, &house).await.adapter;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let adapter = &connected(&discord, &runtime).await.adapter;
     discord.rate_limit(Route::Send, Duration::from_secs(30));
     for _ in 0..3 {
         let Err(SendError::Later { after: Some(after), .. }) =
@@ -118,8 +118,8 @@ async fn a_rate_limit_is_an_answer_and_holds_no_other_channel_up() {
 #[tokio::test]
 async fn an_emptied_bucket_is_not_overdrawn() {
     let builder = cairn_testkit::discord::FakeDiscord::builder().rate(2, Duration::from_secs(30));
-    let (discord, house) = (crate::discord::house::furnished(builder.start().await), House::new());
-    let adapter = &connected(&discord, &house).await.adapter;
+    let (discord, runtime) = (crate::discord::runtime::furnished(builder.start().await), Runtime::new());
+    let adapter = &connected(&discord, &runtime).await.adapter;
     for n in 0..2 {
         adapter.send(part(CHANNEL_NAME, &format!("o{n}"), "words")).await.expect("there is room");
     }
@@ -130,8 +130,8 @@ async fn an_emptied_bucket_is_not_overdrawn() {
 
 #[tokio::test]
 async fn a_global_limit_is_kept_everywhere() {
-    let (discord, house) = (discord().await, House::new());
-    let adapter = &connected(&discord, &house).await.adapter;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let adapter = &connected(&discord, &runtime).await.adapter;
     discord.wait_until("commands", |discord| !discord.commands().is_empty()).await;
     discord.rate_limit_globally(Duration::from_secs(30));
     for channel in [CHANNEL_NAME, OTHER_NAME] {
@@ -144,8 +144,8 @@ async fn a_global_limit_is_kept_everywhere() {
 
 #[tokio::test]
 async fn what_the_model_writes_is_inert_and_fits() {
-    let (discord, house) = (discord().await, House::new());
-    let adapter = &connected(&discord, &house).await.adapter;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let adapter = &connected(&discord, &runtime).await.adapter;
     let user = discord.user("alice");
     let words = format!(
         "@everyone @here <@{user}> <@&5> https://evil.example ![x](https://evil.example/x.png)\n```rust\n{}```\n",

@@ -7,7 +7,7 @@ use cairn_core::approval::Approval;
 use cairn_core::command::Command;
 use cairn_core::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
 use cairn_core::ports::{Platform as _, Refusal, SendPart};
-use cairn_testkit::house::{MAY_NOT, NOTHING_WAITS, text};
+use cairn_testkit::runtime::{MAY_NOT, NOTHING_WAITS, text};
 use cairn_testkit::telegram::{FakeTelegram, Fault, Person, Say, Sent, What};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ async fn asked(approvers: &[&Person], fake: FakeTelegram) -> (Rig, i64, i64) {
     let rig = Rig::start(fake, &[hut]).await;
     let approvers: Vec<String> = approvers.iter().map(|who| format!("telegram/{}", who.id)).collect();
     let approvers: Vec<&str> = approvers.iter().map(String::as_str).collect();
-    let id = rig.house.asks("abc234", &approvers);
+    let id = rig.runtime.asks("abc234", &approvers);
     let question = approval(&id, json!({"path": "/tmp/x"})).question();
     let sent = ask(&rig, hut, &id, &question).await;
     (rig, hut, sent[0].id)
@@ -93,14 +93,14 @@ async fn a_yes_is_a_command_and_the_question_says_who_gave_it() {
     assert!(outcome.starts_with("— yes, Ann, ") && outcome.ends_with(" UTC"), "{outcome}");
     let markup = |sent: &Sent| sent.entities.iter().filter(|one| one["type"] != "bot_command").count();
     assert!(markup(&after) == markup(&before) && markup(&after) > 2, "{:?}", after.entities);
-    let calls = rig.house.state.lock().calls.clone();
+    let calls = rig.runtime.state.lock().calls.clone();
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0].command, Ok(Command::Approve { id: Some("abc234".into()) }));
     assert_eq!((calls[0].channel.clone(), calls[0].direct), (channel(hut), false));
     assert_eq!(calls[0].message, MessageId::from(format!("callback-{press}")));
     assert_eq!(calls[0].caller.id, format!("telegram/{}", ann.id));
     rig.fake.wait_confirmed().await;
-    assert!(rig.house.state.lock().taken.is_empty());
+    assert!(rig.runtime.state.lock().taken.is_empty());
     rig.fake.assert_clean();
 }
 
@@ -113,7 +113,7 @@ async fn a_no_in_a_topic_or_a_private_chat_is_a_no_there() {
     rig.fake.say(ann.id, &ann, "hello");
     let there: ChannelId = format!("main/telegram/{forum}/{topic}").parse().expect("is a channel");
     for (n, channel, chat) in [(0, there, forum), (1, channel(ann.id), ann.id)] {
-        let id = rig.house.asks(&format!("abc23{n}"), &[]);
+        let id = rig.runtime.asks(&format!("abc23{n}"), &[]);
         let (words, delivery) = ("May I?".to_owned(), OutboxId::from("o1"));
         let approval = Some(id.clone());
         let part = SendPart { delivery, part: 0, channel: channel.clone(), reply_to: None, words, approval };
@@ -122,9 +122,9 @@ async fn a_no_in_a_topic_or_a_private_chat_is_a_no_there() {
         rig.fake.press(chat, message, "No", &ann);
         let shown = wait_closed(&rig, chat, message).await;
         assert!(shown.text.starts_with("May I?\n\n— no, Ann, "), "{}", shown.text);
-        let call = rig.house.state.lock().calls[n].clone();
+        let call = rig.runtime.state.lock().calls[n].clone();
         assert_eq!((call.channel, call.direct), (channel, chat == ann.id));
-        assert_eq!(rig.house.state.lock().decided[n], (id, false));
+        assert_eq!(rig.runtime.state.lock().decided[n], (id, false));
     }
     rig.fake.assert_clean();
 }
@@ -153,8 +153,8 @@ async fn the_press_of_a_stranger_or_in_a_place_that_is_not_served_is_refused_and
     let mut rig = Rig::set_up(fake, access, |_| {});
     rig.run();
     rig.fake.wait_for("getUpdates", 1).await;
-    rig.house.pair(&format!("telegram/{}", ann.id));
-    let id = rig.house.asks("abc234", &[]);
+    rig.runtime.pair(&format!("telegram/{}", ann.id));
+    let id = rig.runtime.asks("abc234", &[]);
     rig.fake.say(eve.id, &eve, "let me in");
     rig.fake.wait_sent(eve.id, 1).await;
     for (chat, who, words) in [(eve.id, &eve, "do not know you"), (other, &ann, "not set up")] {
@@ -164,7 +164,7 @@ async fn the_press_of_a_stranger_or_in_a_place_that_is_not_served_is_refused_and
         assert!(told.alert && told.text.contains(words), "{told:?}");
     }
     rig.fake.wait_confirmed().await;
-    assert!(rig.house.state.lock().calls.is_empty());
+    assert!(rig.runtime.state.lock().calls.is_empty());
     rig.fake.assert_clean();
 }
 
@@ -189,7 +189,7 @@ async fn the_press_of_a_button_that_is_not_the_bots_is_refused() {
         assert!(rig.fake.wait_told(&press).await.alert, "{data}");
     }
     rig.fake.wait_confirmed().await;
-    assert!(rig.house.state.lock().calls.is_empty());
+    assert!(rig.runtime.state.lock().calls.is_empty());
     assert_eq!(question(&rig, hut, message).buttons.len(), 2);
     rig.fake.assert_clean();
 }
@@ -208,7 +208,7 @@ async fn the_first_press_decides_and_a_later_one_finds_nothing_and_changes_no_wo
     assert_eq!((told.text.as_str(), told.alert), (NOTHING_WAITS, true));
     rig.fake.wait_for("editMessageReplyMarkup", 1).await;
     assert_eq!(question(&rig, hut, message).text, closed.text);
-    assert_eq!(rig.house.state.lock().decided, [("abc234".into(), false)]);
+    assert_eq!(rig.runtime.state.lock().decided, [("abc234".into(), false)]);
 }
 
 #[tokio::test]
@@ -216,12 +216,12 @@ async fn an_expired_question_loses_its_buttons_with_the_next_press() {
     let fake = FakeTelegram::start().await;
     let ann = fake.person("Ann");
     let (rig, hut, message) = asked(&[], fake).await;
-    rig.house.state.lock().waiting.clear();
+    rig.runtime.state.lock().waiting.clear();
     let before = question(&rig, hut, message);
     let press = rig.fake.press(hut, message, "Yes", &ann);
     assert_eq!(rig.fake.wait_told(&press).await.text, NOTHING_WAITS);
     assert_eq!(wait_closed(&rig, hut, message).await.text, before.text);
-    assert!(rig.house.state.lock().decided.is_empty());
+    assert!(rig.runtime.state.lock().decided.is_empty());
     rig.fake.assert_clean();
 }
 
@@ -230,9 +230,9 @@ async fn a_press_that_comes_again_after_a_crash_is_not_run_twice() {
     let fake = FakeTelegram::start().await;
     let ann = fake.person("Ann");
     let (mut rig, hut, message) = asked(&[], fake).await;
-    let gate = rig.house.hold("/approve");
+    let gate = rig.runtime.hold("/approve");
     let press = rig.fake.press(hut, message, "Yes", &ann);
-    rig.house.wait_called(1).await;
+    rig.runtime.wait_called(1).await;
     // The command is taken, its update not confirmed: the daemon dies.
     assert_eq!(rig.fake.unconfirmed(), 1);
     rig.running.take().expect("it runs").abort();
@@ -240,11 +240,11 @@ async fn a_press_that_comes_again_after_a_crash_is_not_run_twice() {
     rig.run();
     rig.fake.wait_told(&press).await;
     rig.fake.wait_confirmed().await;
-    assert_eq!(rig.house.state.lock().calls.len(), 1);
+    assert_eq!(rig.runtime.state.lock().calls.len(), 1);
     assert_eq!(question(&rig, hut, message).buttons.len(), 2, "nobody knows here how it ended");
     rig.fake.press(hut, message, "No", &ann);
     wait_closed(&rig, hut, message).await;
-    assert_eq!(rig.house.state.lock().decided, [("abc234".into(), true)]);
+    assert_eq!(rig.runtime.state.lock().decided, [("abc234".into(), true)]);
     rig.fake.assert_clean();
 }
 
@@ -253,19 +253,19 @@ async fn a_press_waits_for_no_message_and_an_approve_passes_what_waits_for_room(
     let fake = FakeTelegram::start().await;
     let ann = fake.person("Ann");
     let (rig, hut, message) = asked(&[], fake).await;
-    let id = rig.house.asks("xyz789", &[]);
-    let gate = rig.house.hold(hut);
+    let id = rig.runtime.asks("xyz789", &[]);
+    let gate = rig.runtime.hold(hut);
     rig.fake.say(hut, &ann, Say::text("held up").mention());
-    rig.house.wait_until("the message", |state| state.at_gates == 1).await;
+    rig.runtime.wait_until("the message", |state| state.at_gates == 1).await;
     rig.fake.press(hut, message, "Yes", &ann);
     wait_closed(&rig, hut, message).await;
-    rig.house.state.lock().busy.insert(hut.to_string());
+    rig.runtime.state.lock().busy.insert(hut.to_string());
     gate.pass(1000);
     rig.fake.command(hut, &ann, "/deny xyz789");
-    rig.house.wait_called(2).await;
-    assert_eq!(rig.house.state.lock().decided[1], (id, false));
-    rig.house.state.lock().busy.clear();
-    rig.house.wait_taken(1).await;
+    rig.runtime.wait_called(2).await;
+    assert_eq!(rig.runtime.state.lock().decided[1], (id, false));
+    rig.runtime.state.lock().busy.clear();
+    rig.runtime.wait_taken(1).await;
 }
 
 #[tokio::test]
@@ -274,7 +274,7 @@ async fn a_long_question_has_its_buttons_under_the_last_part_alone() {
     let ann = fake.person("Ann");
     fake.say(ann.id, &ann, "hello");
     let rig = Rig::start(fake, &[]).await;
-    let id = rig.house.asks("abc234", &[]);
+    let id = rig.runtime.asks("abc234", &[]);
     let long = approval(&id, json!({"text": "x ".repeat(4000)})).question();
     let sent = ask(&rig, ann.id, &id, &long).await;
     assert!(sent.len() > 1);
@@ -292,7 +292,7 @@ async fn an_outcome_that_does_not_fit_is_told_beside_the_question() {
     let ann = fake.person("Ann");
     fake.say(ann.id, &ann, "hello");
     let rig = Rig::start(fake, &[]).await;
-    let id = rig.house.asks("abc234", &[]);
+    let id = rig.runtime.asks("abc234", &[]);
     let full = "x".repeat(4090);
     let sent = ask(&rig, ann.id, &id, &full).await;
     rig.fake.press(ann.id, sent[0].id, "No", &ann);
@@ -308,7 +308,7 @@ async fn hostile_arguments_and_names_stay_words() {
     let eve = fake.person_as("@durov **<b>x</b>** tg://user?id=1 /stop", None);
     fake.say(eve.id, &eve, "hello");
     let rig = Rig::start(fake, &[]).await;
-    let id = rig.house.asks("abc234", &[]);
+    let id = rig.runtime.asks("abc234", &[]);
     let hostile = json!({
         "text": "```\n````\n@durov press Yes [ok](tg://user?id=1) <a href=\"tg://user?id=1\">x</a> https://evil.example /deny",
     });
@@ -330,7 +330,7 @@ async fn an_edit_of_a_question_leaves_no_dead_buttons_and_trouble_with_it_no_dea
     let id = MessageId::from(message.to_string());
     rig.telegram.edit(channel(hut), id, "It has expired.".to_owned()).await.expect("is edited");
     assert!(question(&rig, hut, message).buttons.is_empty());
-    let again = rig.house.asks("xyz789", &[]);
+    let again = rig.runtime.asks("xyz789", &[]);
     let sent = ask(&rig, hut, &again, "And now?").await;
     rig.fake.fail_next("answerCallbackQuery", Fault::error(400, "Bad Request: query is too old"));
     rig.fake.fail_next("editMessageText", Fault::flood(1));
@@ -344,13 +344,13 @@ async fn a_yes_in_words_is_told_its_outcome_and_is_no_message_to_the_model() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let ann = rig.fake.person("Ann");
     let decided = Refusal::Decided { words: "It is done.".to_owned() };
-    rig.house.state.lock().refusals.push_back(decided);
+    rig.runtime.state.lock().refusals.push_back(decided);
     let said = rig.fake.say(ann.id, &ann, "yes");
     let sent = rig.fake.wait_sent(ann.id, 1).await;
     assert_eq!((sent[0].text.as_str(), sent[0].reply_to), ("It is done.", Some(said)));
     rig.fake.wait_confirmed().await;
-    assert!(rig.house.state.lock().taken.is_empty(), "it was submitted once");
+    assert!(rig.runtime.state.lock().taken.is_empty(), "it was submitted once");
     rig.fake.say(ann.id, &ann, "and this");
-    assert_eq!(text(&rig.house.wait_taken(1).await[0]), "and this");
+    assert_eq!(text(&rig.runtime.wait_taken(1).await[0]), "and this");
     rig.fake.assert_clean();
 }

@@ -6,7 +6,7 @@ use cairn_testkit::telegram::{FakeTelegram, Say};
 use crate::telegram::{Rig, open_to};
 
 fn answers(rig: &Rig, words: &str, private: bool) {
-    rig.house.answers(words, private);
+    rig.runtime.answers(words, private);
 }
 
 #[tokio::test]
@@ -32,10 +32,10 @@ async fn a_command_goes_to_the_desk_and_its_answer_back() {
     let id = rig.fake.command(ann.id, &ann, "/remember I like tea");
     let sent = rig.fake.wait_sent(ann.id, 1).await;
     assert_eq!((sent[0].text.as_str(), sent[0].reply_to), ("remembered", Some(id)));
-    let call = rig.house.state.lock().calls[0].clone();
+    let call = rig.runtime.state.lock().calls[0].clone();
     assert_eq!(call.command, Ok(Command::Remember { text: "I like tea".to_owned() }));
     assert_eq!((call.message.as_str(), call.direct), (id.to_string().as_str(), true));
-    assert!(rig.house.state.lock().taken.is_empty(), "a command is nothing said to the model");
+    assert!(rig.runtime.state.lock().taken.is_empty(), "a command is nothing said to the model");
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn an_unknown_command_gets_a_hint_privately_and_others_bots_commands_nothi
     rig.fake.say(hut, &ann, "/weather");
     rig.fake.wait_confirmed().await;
     assert!(rig.fake.sent(hut).is_empty());
-    let state = rig.house.state.lock();
+    let state = rig.runtime.state.lock();
     assert!(state.calls.is_empty() && state.taken.is_empty());
 }
 
@@ -60,7 +60,7 @@ async fn a_private_answer_in_a_group_goes_to_the_private_chat_or_asks_for_one() 
     let (hut, ann, bob) = (fake.group("Hut"), fake.person("Ann"), fake.person("Bob"));
     let rig = Rig::start(fake, &[hut]).await;
     rig.fake.say(ann.id, &ann, "hello");
-    rig.house.wait_taken(1).await;
+    rig.runtime.wait_taken(1).await;
     answers(&rig, "all about you", true);
     rig.fake.command(hut, &ann, "/export");
     assert_eq!(rig.fake.wait_sent(ann.id, 1).await[0].text, "all about you");
@@ -75,11 +75,11 @@ async fn a_private_answer_in_a_group_goes_to_the_private_chat_or_asks_for_one() 
 async fn a_slow_command_holds_nobody_up_and_is_answered_when_it_is_done() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let ann = rig.fake.person("Ann");
-    let gate = rig.house.hold("/compact");
+    let gate = rig.runtime.hold("/compact");
     answers(&rig, "compacted", false);
     rig.fake.command(ann.id, &ann, "/compact");
     rig.fake.say(ann.id, &ann, "meanwhile");
-    rig.house.wait_taken(1).await;
+    rig.runtime.wait_taken(1).await;
     rig.fake.wait_confirmed().await;
     assert!(rig.fake.sent(ann.id).is_empty());
     gate.pass(1);
@@ -90,13 +90,13 @@ async fn a_slow_command_holds_nobody_up_and_is_answered_when_it_is_done() {
 async fn stop_passes_messages_that_wait_for_room() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
     let ann = rig.fake.person("Ann");
-    rig.house.state.lock().busy.insert(ann.id.to_string());
+    rig.runtime.state.lock().busy.insert(ann.id.to_string());
     rig.fake.say(ann.id, &ann, "waits");
     rig.fake.say(ann.id, &ann, Say::text("/stop"));
     rig.run();
-    rig.house.wait_until("the command", |state| state.calls.len() == 1).await;
-    assert_eq!(rig.house.state.lock().calls[0].command, Ok(Command::Stop));
-    rig.house.state.lock().busy.clear();
-    rig.house.wait_taken(1).await;
+    rig.runtime.wait_until("the command", |state| state.calls.len() == 1).await;
+    assert_eq!(rig.runtime.state.lock().calls[0].command, Ok(Command::Stop));
+    rig.runtime.state.lock().busy.clear();
+    rig.runtime.wait_taken(1).await;
     rig.fake.wait_confirmed().await;
 }

@@ -3,7 +3,7 @@
 use cairn_core::access::DirectPolicy;
 use cairn_core::message::{Change, Part};
 use cairn_core::ports::{Platform as _, Refusal};
-use cairn_testkit::house::{CODE, text};
+use cairn_testkit::runtime::{CODE, text};
 use cairn_testkit::telegram::{Attachment, FakeTelegram, Say};
 use serde_json::json;
 
@@ -14,7 +14,7 @@ async fn a_private_message_is_addressed_and_keeps_its_author() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let ann = rig.fake.person("Ann");
     let id = rig.fake.say(ann.id, &ann, "hello");
-    let taken = rig.house.wait_taken(1).await;
+    let taken = rig.runtime.wait_taken(1).await;
     let inbound = &taken[0];
     assert_eq!(inbound.channel.as_str(), format!("main/telegram/{}", ann.id));
     assert_eq!(inbound.message.as_str(), id.to_string());
@@ -34,7 +34,7 @@ async fn in_groups_what_calls_the_bot_is_addressed_and_the_rest_is_context() {
     let first = rig.fake.say(hut, &ann, "nice weather");
     rig.fake.say(hut, &ann, Say::text("what do you think?").mention());
     rig.fake.say(hut, &ann, Say::text("I see").reply_to(first));
-    let taken = rig.house.wait_taken(3).await;
+    let taken = rig.runtime.wait_taken(3).await;
     let seen: Vec<(bool, String)> = taken.iter().map(|inbound| (inbound.addressed, text(inbound))).collect();
     assert_eq!(seen[0], (false, "nice weather".to_owned()));
     assert_eq!(seen[1], (true, "what do you think?".to_owned()));
@@ -49,11 +49,11 @@ async fn a_topic_is_a_channel_of_its_own_and_the_general_one_is_the_chat() {
     let rig = Rig::start(fake, &[forum]).await;
     let topic = rig.fake.topic(forum, &ann, "Boots");
     rig.fake.say(forum, &ann, Say::text("about boots").topic(topic));
-    let taken = rig.house.wait_taken(1).await;
+    let taken = rig.runtime.wait_taken(1).await;
     assert_eq!(taken[0].channel.as_str(), format!("main/telegram/{forum}/{topic}"));
     assert_eq!(text(&taken[0]), "about boots");
     rig.fake.say(forum, &ann, "in general");
-    let taken = rig.house.wait_taken(2).await;
+    let taken = rig.runtime.wait_taken(2).await;
     assert_eq!(taken[1].channel.as_str(), format!("main/telegram/{forum}"));
 }
 
@@ -65,10 +65,10 @@ async fn places_and_people_on_no_list_and_bots_are_passed_over() {
     rig.fake.say(other, &ann, Say::text("in a strange place").mention());
     rig.fake.say(hut, &ann, Say::text("I am a bot").mention().by_bot());
     rig.fake.say(hut, &ann, Say::text("heard").mention());
-    let taken = rig.house.wait_taken(1).await;
+    let taken = rig.runtime.wait_taken(1).await;
     rig.fake.wait_confirmed().await;
     assert_eq!(text(&taken[0]), "heard");
-    assert_eq!(rig.house.state.lock().taken.len(), 1);
+    assert_eq!(rig.runtime.state.lock().taken.len(), 1);
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn an_anonymous_admin_speaks_as_the_group() {
         "sender_chat": {"id": hut, "type": "supergroup", "title": "Hut"},
     });
     rig.fake.say(hut, &ann, Say::text("from above").mention().extra(anonymous));
-    let taken = rig.house.wait_taken(1).await;
+    let taken = rig.runtime.wait_taken(1).await;
     assert_eq!(
         (taken[0].author.id.clone(), taken[0].author.name.as_str()),
         (format!("telegram/{hut}"), "Hut")
@@ -93,10 +93,10 @@ async fn an_edit_is_an_amendment_and_says_what_the_message_says_now() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let ann = rig.fake.person("Ann");
     let id = rig.fake.say(ann.id, &ann, "at five");
-    rig.house.wait_taken(1).await;
+    rig.runtime.wait_taken(1).await;
     rig.fake.edit(ann.id, id, "at six");
-    rig.house.wait_until("the edit", |state| !state.amended.is_empty()).await;
-    let amended = rig.house.state.lock().amended[0].clone();
+    rig.runtime.wait_until("the edit", |state| !state.amended.is_empty()).await;
+    let amended = rig.runtime.state.lock().amended[0].clone();
     assert_eq!(amended.message.as_str(), id.to_string());
     let Change::Edited { parts, addressed: true, .. } = &amended.change else { panic!("{amended:?}") };
     assert_eq!(cairn_core::message::text_of(parts), "at six");
@@ -116,7 +116,7 @@ async fn what_is_attached_is_named_and_forwards_are_marked() {
     let origin =
         json!({"forward_origin": {"type": "hidden_user", "sender_user_name": "Somebody Else", "date": 1}});
     rig.fake.say(ann.id, &ann, Say::text("their words").extra(origin));
-    let taken = rig.house.wait_taken(4).await;
+    let taken = rig.runtime.wait_taken(4).await;
     let texts: Vec<String> = taken.iter().map(text).collect();
     assert!(texts[0].contains("voice message (12 s)"), "{texts:?}");
     assert_eq!(texts[1], "[sticker: 🦉]");
@@ -136,10 +136,10 @@ async fn a_stranger_is_told_a_code_once_and_nothing_of_theirs_is_kept() {
     let told = rig.fake.wait_sent(ann.id, 1).await;
     assert!(told[0].text.contains(&format!("cairn pair approve {CODE}")), "{}", told[0].text);
     rig.fake.say(ann.id, &ann, "please");
-    rig.house.wait_until("the second time", |state| state.asked.len() == 2).await;
+    rig.runtime.wait_until("the second time", |state| state.asked.len() == 2).await;
     rig.fake.wait_confirmed().await;
     assert_eq!(rig.fake.sent(ann.id).len(), 1);
-    assert!(rig.house.state.lock().taken.is_empty());
+    assert!(rig.runtime.state.lock().taken.is_empty());
 }
 
 #[tokio::test]
@@ -148,12 +148,12 @@ async fn a_limit_is_said_when_the_house_says_so() {
     let ann = rig.fake.person("Ann");
     let limited =
         |tell| Refusal::Limited { retry_after_secs: 60, words: "too much for an hour".to_owned(), tell };
-    rig.house.state.lock().refusals.extend([limited(true), limited(false)]);
+    rig.runtime.state.lock().refusals.extend([limited(true), limited(false)]);
     rig.fake.say(ann.id, &ann, "one");
     rig.fake.say(ann.id, &ann, "two");
     rig.fake.say(ann.id, &ann, "three");
     rig.run();
-    rig.house.wait_taken(1).await;
+    rig.runtime.wait_taken(1).await;
     let told = rig.fake.wait_sent(ann.id, 1).await;
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].text, "too much for an hour");
@@ -168,35 +168,35 @@ async fn a_group_that_becomes_a_supergroup_keeps_its_channel() {
     rig.fake.say(hut, &ann, Say::text("before").mention());
     let new = rig.fake.migrate(hut, &ann);
     rig.fake.say(new, &ann, Say::text("after").mention());
-    let taken = rig.house.wait_taken(2).await;
+    let taken = rig.runtime.wait_taken(2).await;
     assert_eq!(taken[0].channel, taken[1].channel);
     assert_eq!(taken[1].channel.chat(), hut.to_string());
 }
 
 #[tokio::test]
-async fn a_group_that_moved_counts_anew_and_all_that_is_said_there_is_heard() {
+async fn a_group_that_moved_counts_again_and_all_that_is_said_there_is_heard() {
     let fake = FakeTelegram::start().await;
     let (hut, ann) = (fake.group("Hut"), fake.person("Ann"));
     let rig = Rig::start(fake, &[hut]).await;
     let old: Vec<i64> = (0..2).map(|_| rig.fake.say(hut, &ann, Say::text("before").mention())).collect();
-    rig.house.wait_taken(2).await;
+    rig.runtime.wait_taken(2).await;
     let new = rig.fake.migrate(hut, &ann);
     for (idx, number) in old.iter().enumerate() {
         let from = json!({"id": ann.id, "is_bot": false, "first_name": "Ann"});
         let chat = json!({"id": new, "type": "supergroup", "title": "Hut"});
         rig.fake.say(new, &ann, Say::text("after").mention().extra(json!({"message_id": number})));
-        rig.house.wait_taken(3 + idx).await;
+        rig.runtime.wait_taken(3 + idx).await;
         let again =
             json!({"message_id": number, "chat": chat, "from": from, "date": 1, "edit_date": 2, "text": "!"});
         rig.fake.push_raw(json!({"edited_message": again}));
     }
-    let taken = rig.house.wait_taken(4).await;
-    rig.house.wait_until("the edits", |state| state.amended.len() == 2).await;
+    let taken = rig.runtime.wait_taken(4).await;
+    rig.runtime.wait_until("the edits", |state| state.amended.len() == 2).await;
     for (idx, number) in old.iter().enumerate() {
         let after = &taken[2 + idx];
         assert_eq!((&after.channel, &after.author), (&taken[idx].channel, &taken[idx].author));
         assert_eq!((after.message.as_str(), after.addressed), (format!("{new}:{number}").as_str(), true));
-        assert_eq!(rig.house.state.lock().amended[idx].message, after.message);
+        assert_eq!(rig.runtime.state.lock().amended[idx].message, after.message);
     }
 }
 
@@ -234,7 +234,7 @@ async fn pictures_and_text_files_are_fetched_within_their_limits() {
     rig.fake.say(ann.id, &ann, Say::default().with(notes(b"buy milk")));
     rig.fake.say(ann.id, &ann, Say::default().with(notes(b"buy milk, bread and butter")));
     rig.run();
-    let taken = rig.house.wait_taken(3).await;
+    let taken = rig.runtime.wait_taken(3).await;
     assert_eq!(taken[0].parts[0], Part::text("look"));
     let Part::Image { media_type, .. } = &taken[0].parts[1] else { panic!("{:?}", taken[0].parts) };
     assert_eq!(media_type, "image/jpeg");
@@ -242,6 +242,6 @@ async fn pictures_and_text_files_are_fetched_within_their_limits() {
     assert!(text(&taken[2]).contains("too large"), "{}", text(&taken[2]));
     rig.fake.fail_always("getFile", cairn_testkit::telegram::Fault::error(400, "Bad Request: wrong file_id"));
     rig.fake.say(ann.id, &ann, Say::default().with(notes(b"gone")));
-    let taken = rig.house.wait_taken(4).await;
+    let taken = rig.runtime.wait_taken(4).await;
     assert!(text(&taken[3]).contains("could not be fetched"), "{}", text(&taken[3]));
 }

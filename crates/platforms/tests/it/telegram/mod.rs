@@ -20,12 +20,12 @@ use cairn_testkit::telegram::FakeTelegram;
 use secrecy::SecretString;
 use tokio::task::JoinHandle;
 
-use cairn_testkit::house::House;
+use cairn_testkit::runtime::Runtime;
 
-/// An adapter at a fake, in a house.
+/// An adapter at a fake, in a runtime.
 struct Rig {
     fake: FakeTelegram,
-    house: Arc<House>,
+    runtime: Arc<Runtime>,
     telegram: Arc<Telegram>,
     running: Option<JoinHandle<AdapterFailure>>,
 }
@@ -62,13 +62,13 @@ impl Rig {
         settings.poll_timeout = Duration::from_secs(20);
         settings.chat.images.insert(AgentId::from("main"));
         change(&mut settings);
-        let house = House::new();
-        let telegram = Arc::new(Telegram::new(settings, house.clone()).expect("the settings are good"));
-        Self { fake, house, telegram, running: None }
+        let runtime = Runtime::new();
+        let telegram = Arc::new(Telegram::new(settings, runtime.clone()).expect("the settings are good"));
+        Self { fake, runtime, telegram, running: None }
     }
 
     fn run(&mut self) {
-        self.running = Some(tokio::spawn(self.telegram.clone().run(self.house.ports())));
+        self.running = Some(tokio::spawn(self.telegram.clone().run(self.runtime.ports())));
     }
 
     /// A running adapter that serves everybody privately, and these groups.

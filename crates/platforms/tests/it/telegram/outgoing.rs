@@ -156,7 +156,7 @@ async fn a_send_to_a_chat_that_moved_follows_it() {
     let new = rig.fake.migrate(hut, &ann);
     let id = rig.telegram.send(part(channel(hut), None, "found you")).await.expect("is sent");
     assert_eq!(rig.fake.sent(new)[0].text, "found you");
-    assert_eq!(rig.house.state.lock().moved.get(&hut.to_string()), Some(&new.to_string()));
+    assert_eq!(rig.runtime.state.lock().moved.get(&hut.to_string()), Some(&new.to_string()));
     assert_eq!(
         id.as_str(),
         format!("{new}:{}", rig.fake.sent(new)[0].id),

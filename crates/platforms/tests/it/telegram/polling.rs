@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cairn_core::ports::{LinkState, Platform as _, Refusal, StoreError};
-use cairn_testkit::house::text;
+use cairn_testkit::runtime::text;
 use cairn_testkit::telegram::{FakeTelegram, Fault, Say};
 use serde_json::json;
 
@@ -13,14 +13,14 @@ use crate::telegram::{Rig, open_to};
 async fn nothing_is_confirmed_before_the_house_has_it() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let ann = rig.fake.person("Ann");
-    let gate = rig.house.hold(ann.id);
+    let gate = rig.runtime.hold(ann.id);
     let polls = rig.fake.calls("getUpdates").len();
     rig.fake.say(ann.id, &ann, "keep this");
     rig.fake.wait_for("getUpdates", polls + 3).await;
     assert_eq!(rig.fake.unconfirmed(), 1);
     gate.pass(1);
     rig.fake.wait_confirmed().await;
-    assert_eq!(rig.house.state.lock().taken.len(), 1);
+    assert_eq!(rig.runtime.state.lock().taken.len(), 1);
     rig.fake.assert_clean();
 }
 
@@ -28,16 +28,16 @@ async fn nothing_is_confirmed_before_the_house_has_it() {
 async fn a_chat_that_is_held_up_holds_up_no_other() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let (ann, bob) = (rig.fake.person("Ann"), rig.fake.person("Bob"));
-    let gate = rig.house.hold(ann.id);
+    let gate = rig.runtime.hold(ann.id);
     rig.fake.say(ann.id, &ann, "first of Ann");
     rig.fake.say(ann.id, &ann, "second of Ann");
     rig.fake.say(bob.id, &bob, "first of Bob");
-    rig.house.wait_taken(1).await;
+    rig.runtime.wait_taken(1).await;
     rig.fake.say(bob.id, &bob, "second of Bob");
-    let taken = rig.house.wait_taken(2).await;
+    let taken = rig.runtime.wait_taken(2).await;
     assert_eq!(taken.iter().map(text).collect::<Vec<_>>(), ["first of Bob", "second of Bob"]);
     gate.pass(2);
-    let taken = rig.house.wait_taken(4).await;
+    let taken = rig.runtime.wait_taken(4).await;
     assert_eq!(taken[2..].iter().map(text).collect::<Vec<_>>(), ["first of Ann", "second of Ann"]);
     rig.fake.wait_confirmed().await;
 }
@@ -46,12 +46,12 @@ async fn a_chat_that_is_held_up_holds_up_no_other() {
 async fn what_the_house_cannot_take_yet_is_submitted_again_in_order() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
     let full = StoreError::DiskFull { path: "/state".to_owned() };
-    rig.house.state.lock().refusals.extend([Refusal::Unavailable("starting"), Refusal::Store(full)]);
+    rig.runtime.state.lock().refusals.extend([Refusal::Unavailable("starting"), Refusal::Store(full)]);
     let ann = rig.fake.person("Ann");
     rig.fake.say(ann.id, &ann, "one");
     rig.fake.say(ann.id, &ann, "two");
     rig.run();
-    let taken = rig.house.wait_taken(2).await;
+    let taken = rig.runtime.wait_taken(2).await;
     assert_eq!(taken.iter().map(text).collect::<Vec<_>>(), ["one", "two"]);
     rig.fake.wait_confirmed().await;
 }
@@ -60,13 +60,13 @@ async fn what_the_house_cannot_take_yet_is_submitted_again_in_order() {
 async fn a_full_channel_makes_others_deaf_only_until_it_has_waited_long_enough() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
     let (ann, bob) = (rig.fake.person("Ann"), rig.fake.person("Bob"));
-    rig.house.state.lock().busy.insert(ann.id.to_string());
+    rig.runtime.state.lock().busy.insert(ann.id.to_string());
     let stuck = rig.fake.say(ann.id, &ann, "stuck");
     for n in 0..120 {
         rig.fake.say(bob.id, &bob, format!("{n}"));
     }
     rig.run();
-    let taken = rig.house.wait_taken(120).await;
+    let taken = rig.runtime.wait_taken(120).await;
     assert!(taken.iter().all(|inbound| inbound.channel.chat() == bob.id.to_string()));
     rig.fake.wait_confirmed().await;
     let told = rig.fake.wait_sent(ann.id, 1).await;
@@ -91,22 +91,22 @@ async fn updates_that_cannot_be_read_are_confirmed_and_stop_nobody() {
     }
     rig.fake.say(ann.id, &ann, Say::text("still heard").extra(json!({"sticker": 7, "forward_origin": "?"})));
     rig.run();
-    let taken = rig.house.wait_taken(1).await;
+    let taken = rig.runtime.wait_taken(1).await;
     assert_eq!(text(&taken[0]), "still heard");
     rig.fake.wait_confirmed().await;
 }
 
 #[tokio::test]
-async fn ids_that_begin_anew_below_the_old_ones_are_heard() {
+async fn ids_that_begin_again_below_the_old_ones_are_heard() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let ann = rig.fake.person("Ann");
     for n in 1..=3 {
         rig.fake.say(ann.id, &ann, format!("{n}"));
-        rig.house.wait_taken(n).await;
+        rig.runtime.wait_taken(n).await;
         rig.fake.wait_confirmed().await;
         rig.fake.restart_ids();
     }
-    assert_eq!(rig.house.state.lock().taken.len(), 3);
+    assert_eq!(rig.runtime.state.lock().taken.len(), 3);
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn a_server_that_answers_500_html_or_nothing_is_asked_again() {
         rig.fake.fail_next("getUpdates", fault);
     }
     rig.run();
-    let taken = rig.house.wait_taken(1).await;
+    let taken = rig.runtime.wait_taken(1).await;
     assert_eq!(text(&taken[0]), "after all that");
     assert!(rig.fake.calls("getUpdates").len() > 5, "each fault was met");
     assert_eq!(rig.telegram.status().state, LinkState::Connected);
@@ -148,7 +148,7 @@ async fn a_server_that_is_gone_shows_and_what_was_said_meanwhile_is_heard() {
     assert!(status.reason.is_some() && status.hint.is_some());
     rig.fake.say(ann.id, &ann, "are you there?");
     rig.fake.come_back().await;
-    rig.house.wait_taken(1).await;
+    rig.runtime.wait_taken(1).await;
     rig.fake.wait_confirmed().await;
 }
 
@@ -187,9 +187,9 @@ async fn what_is_older_than_the_catch_up_or_too_much_is_kept_without_an_answer()
     }
     rig.fake.say(ann.id, &ann, Say::text("/new").age_secs(48 * 3600));
     rig.run();
-    let taken = rig.house.wait_taken(4).await;
+    let taken = rig.runtime.wait_taken(4).await;
     let addressed: Vec<bool> = taken.iter().map(|inbound| inbound.addressed).collect();
     assert_eq!(addressed, [false, false, false, true], "the old command counts among the newest two");
     rig.fake.wait_confirmed().await;
-    assert!(rig.house.state.lock().calls.is_empty(), "a command of two days ago is not run");
+    assert!(rig.runtime.state.lock().calls.is_empty(), "a command of two days ago is not run");
 }

@@ -68,7 +68,7 @@ impl Chat {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: false,
-            voices: cairn_core::voices::Voices::default(),
+            provenance: cairn_core::provenance::Provenance::default(),
             fingerprint: format!("print of {text}"),
             tokens: 7,
         }
@@ -101,7 +101,7 @@ impl Chat {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
-            voices: cairn_core::voices::Voices::default(),
+            provenance: cairn_core::provenance::Provenance::default(),
             quotes: false,
             tokens: 5,
         }

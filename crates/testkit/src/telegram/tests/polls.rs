@@ -87,7 +87,7 @@ async fn another_program_and_a_webhook_end_polls() {
 }
 
 #[tokio::test]
-async fn ids_that_begin_anew_are_delivered_whatever_the_offset() {
+async fn ids_that_begin_again_are_delivered_whatever_the_offset() {
     let (telegram, bot, alice) = met().await;
     let mut offset = ids(&bot.updates(json!({})).await)[0] + 1;
     for round in ["lower", "higher", "lower again"] {

@@ -85,7 +85,7 @@ async fn a_redirect_to_a_host_that_is_not_listed_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_name_is_looked_up_once_for_a_request_and_anew_for_the_next() {
+async fn a_name_is_looked_up_once_for_a_request_and_again_for_the_next() {
     let site = Site::start().await;
     let private = Site::at(Ipv4Addr::new(127, 0, 0, 2), site.port).await;
     site.serve("/", "200 OK", "Content-Type: text/plain", "fine");

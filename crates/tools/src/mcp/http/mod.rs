@@ -155,7 +155,7 @@ pub(super) fn transport(
     retries.max_times = Some(STREAM_RETRIES);
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
         .max_sse_event_size(bytes_max)
-        // A new session may be with another server: it begins anew, with a look at its tools.
+        // A new session may be with another server: it restarts, with a look at its tools.
         .reinit_on_expired_session(false);
     config.retry_config = Arc::new(retries);
     Ok(StreamableHttpClientTransport::with_client(carrier, config))

@@ -1,0 +1,209 @@
+//! A channel that is awake, as everybody sees it: its conversation behind a lock, its waiters, its actors.
+//!
+//! The cell outlives the restarts of its actors. The channel's actor alone writes the conversation, for microseconds
+//! and never across an await; all others take snapshots.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use cairn_core::agent::AgentSettings;
+use cairn_core::compaction::Decision;
+use cairn_core::conversation::{Conversation, FoldError};
+use cairn_core::engine::{self, ContextEngine, EngineInfo};
+use cairn_core::event::Record;
+use cairn_core::ids::ChannelId;
+use cairn_core::ports::ChatModel;
+use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
+use ractor::ActorRef;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+use crate::agent::AgentRuntime;
+use crate::approvals::Approvals;
+use crate::channel::ChannelMsg;
+use crate::compactor::CompactorMsg;
+use crate::subscribers::TurnSubscribers;
+
+#[derive(Default)]
+struct Actors {
+    channel: Option<ActorRef<ChannelMsg>>,
+    compactor: Option<ActorRef<CompactorMsg>>,
+}
+
+pub(crate) struct ChannelHandle {
+    pub(crate) id: ChannelId,
+    /// The agent that talks here, as it is now.
+    agent: RwLock<Arc<AgentRuntime>>,
+    pub(crate) engine: Arc<dyn ContextEngine>,
+    /// The engine was told that nothing more comes.
+    disposed: AtomicBool,
+    pub(crate) subscribers: TurnSubscribers,
+    pub(crate) approvals: Approvals,
+    conversation: RwLock<Conversation>,
+    actors: Mutex<Actors>,
+    changed: watch::Sender<u64>,
+    /// Taken by an append from its beginning to its end.
+    writing: Arc<Semaphore>,
+}
+
+impl ChannelHandle {
+    pub(crate) fn new(agent: Arc<AgentRuntime>, conversation: Conversation) -> Self {
+        let engine = agent.engine();
+        engine.bootstrap(&conversation);
+        Self {
+            id: conversation.channel.clone(),
+            agent: RwLock::new(agent),
+            engine,
+            disposed: AtomicBool::new(false),
+            subscribers: TurnSubscribers::default(),
+            approvals: Approvals::default(),
+            changed: watch::Sender::new(conversation.last_n),
+            conversation: RwLock::new(conversation),
+            actors: Mutex::default(),
+            writing: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// Reads under the lock. Nothing slow in there.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
+        look(&self.conversation.read())
+    }
+
+    /// The settings that hold now: those on the model that answers here, with what was learnt of it. Never called while
+    /// the lock is held.
+    pub(crate) fn settings(&self) -> Arc<AgentSettings> {
+        let agent = self.agent();
+        self.read(|conversation| agent.settings(conversation))
+    }
+
+    /// The agent that talks here, as it is now.
+    pub(crate) fn agent(&self) -> Arc<AgentRuntime> {
+        Arc::clone(&self.agent.read())
+    }
+
+    /// The agent is configured otherwise from here on.
+    pub(crate) fn set_agent(&self, agent: Arc<AgentRuntime>) {
+        *self.agent.write() = agent;
+    }
+
+    pub(crate) fn model(&self) -> Arc<dyn ChatModel> {
+        let agent = self.agent();
+        self.read(|conversation| Arc::clone(&agent.serving(conversation).model))
+    }
+
+    pub(crate) fn engine_info(&self) -> EngineInfo {
+        self.engine.info()
+    }
+
+    /// What is due in a copy or a reading of its conversation, as the engine decides.
+    pub(crate) fn due(
+        &self,
+        conversation: &Conversation,
+        settings: &AgentSettings,
+        now: Timestamp,
+    ) -> Decision {
+        if self.is_disposed() {
+            return Decision::Idle;
+        }
+        engine::due(&*self.engine, conversation, settings, now)
+    }
+
+    /// The channel falls asleep, or the runtime stops: the engine is told so, once, and asked nothing more.
+    pub(crate) fn dispose(&self) {
+        if !self.disposed.swap(true, Ordering::AcqRel) {
+            self.engine.dispose();
+        }
+    }
+
+    fn is_disposed(&self) -> bool {
+        self.disposed.load(Ordering::Acquire)
+    }
+
+    /// A copy; entries are shared.
+    pub(crate) fn snapshot(&self) -> Conversation {
+        self.conversation.read().clone()
+    }
+
+    /// Folds journalled records in. For the channel's actor alone.
+    ///
+    /// # Errors
+    /// A record does not fit: the state is to be restored from the archive.
+    pub(crate) fn apply(&self, records: &[Record]) -> Result<(), FoldError> {
+        let begun = Instant::now();
+        {
+            let mut conversation = self.conversation.write();
+            for record in records {
+                conversation.apply(record)?;
+            }
+            if !self.is_disposed() {
+                self.engine.ingest_many(&conversation, records);
+            }
+        }
+        metrics::histogram!("cairn_write_lock_seconds").record(begun.elapsed().as_secs_f64());
+        if let Some(record) = records.last() {
+            self.changed.send_replace(record.n);
+        }
+        Ok(())
+    }
+
+    /// Waits until no append is under way, and keeps the next one waiting while the result is held.
+    pub(crate) async fn writing(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.writing).acquire_owned().await.ok()
+    }
+
+    /// Puts a restored conversation in the place of what was there. For the router, while no actor writes.
+    pub(crate) fn replace(&self, conversation: Conversation) {
+        let n = conversation.last_n;
+        self.engine.bootstrap(&conversation);
+        *self.conversation.write() = conversation;
+        self.changed.send_replace(n);
+    }
+
+    /// Told whenever the conversation has changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Names the actor that writes from here on.
+    pub(crate) fn set_channel(&self, channel: ActorRef<ChannelMsg>) {
+        self.actors.lock().channel = Some(channel);
+    }
+
+    /// Names the compactor from here on.
+    pub(crate) fn set_compactor(&self, compactor: ActorRef<CompactorMsg>) {
+        self.actors.lock().compactor = Some(compactor);
+    }
+
+    /// Tells the channel's actor. What reaches one that has just failed is lost: its restart makes good for it.
+    pub(crate) fn tell_channel(&self, message: ChannelMsg) {
+        let channel = self.actors.lock().channel.clone();
+        if channel.is_none_or(|channel| channel.send_message(message).is_err()) {
+            tracing::debug!(channel = %self.id, "the channel's actor is down; it starts again");
+        }
+    }
+
+    /// Asks the channel's actor for a sign of life. One that is down drops the question.
+    pub(crate) fn ping_channel(&self, reply: oneshot::Sender<()>) {
+        let channel = self.actors.lock().channel.clone();
+        if let Some(channel) = channel {
+            drop(channel.send_message(ChannelMsg::Ping { reply }));
+        }
+    }
+
+    /// Asks the compactor, as [`ChannelHandle::ping_channel`].
+    pub(crate) fn ping_compactor(&self, reply: oneshot::Sender<()>) {
+        let compactor = self.actors.lock().compactor.clone();
+        if let Some(compactor) = compactor {
+            drop(compactor.send_message(CompactorMsg::Ping { reply }));
+        }
+    }
+
+    /// Tells the compactor, as [`ChannelHandle::tell_channel`].
+    pub(crate) fn tell_compactor(&self, message: CompactorMsg) {
+        let compactor = self.actors.lock().compactor.clone();
+        if compactor.is_none_or(|compactor| compactor.send_message(message).is_err()) {
+            tracing::debug!(channel = %self.id, "the compactor is down; it starts again");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Who waits for what a turn does, and for the end of a run.
+//!
+//! Waiters live beside the channel's actor, not in it: they outlive its restarts. A waiter that is slow loses words
+//! of the stream, never the answer; one that is gone is forgotten. Neither holds a turn up.
+
+use std::collections::HashMap;
+
+use cairn_core::approval::Approval;
+use cairn_core::event::RunEnd;
+use cairn_core::ids::{MessageId, RunId};
+use cairn_core::ports::{Answer, Progress, TurnFailure};
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::failure;
+
+/// Pieces of progress that wait for one waiter before it counts as slow.
+const PROGRESS_QUEUE: usize = 256;
+
+/// One who waits for a message's turn.
+struct Waiter {
+    progress: mpsc::Sender<Progress>,
+    answer: oneshot::Sender<Answer>,
+    /// It missed words: it gets no more of this stream, only the answer.
+    lagging: bool,
+}
+
+impl Waiter {
+    fn tell(&mut self, progress: Progress) {
+        if matches!(progress, Progress::Restarted) {
+            self.lagging = false;
+        }
+        if !self.lagging && self.progress.try_send(progress).is_err() {
+            self.lagging = true;
+        }
+    }
+}
+
+#[derive(Default)]
+struct Waiting {
+    waiters: HashMap<MessageId, Vec<Waiter>>,
+    turn: Vec<MessageId>,
+    /// Its words so far, for those who join late.
+    so_far: String,
+    /// Why it waits, while no model answers.
+    waits: Option<String>,
+    runs: HashMap<RunId, Vec<oneshot::Sender<RunEnd>>>,
+}
+
+#[derive(Default)]
+pub(crate) struct TurnSubscribers {
+    waiting: Mutex<Waiting>,
+    changed: watch::Sender<()>,
+}
+
+impl TurnSubscribers {
+    /// Waits for a message's turn; one who joins a turn under way gets its words so far first.
+    pub(crate) fn join(&self, message: &MessageId) -> BoxStream<'static, Progress> {
+        let (progress, words) = mpsc::channel(PROGRESS_QUEUE);
+        let (answer, end) = oneshot::channel();
+        let mut waiter = Waiter { progress, answer, lagging: false };
+        let mut waiting = self.waiting.lock();
+        if waiting.turn.contains(message) && !waiting.so_far.is_empty() {
+            waiter.tell(Progress::Delta(waiting.so_far.clone()));
+        }
+        if let Some(why) = waiting.waits.as_ref().filter(|_| waiting.turn.contains(message)) {
+            waiter.tell(Progress::Waiting(why.clone()));
+        }
+        waiting.waiters.entry(message.clone()).or_default().push(waiter);
+        progress_stream(words, end)
+    }
+
+    pub(crate) fn begin(&self, messages: &[MessageId]) {
+        let mut waiting = self.waiting.lock();
+        let again = !waiting.so_far.is_empty();
+        waiting.so_far.clear();
+        waiting.waits = None;
+        waiting.turn = messages.to_vec();
+        if again {
+            waiting.tell(&Progress::Restarted);
+        }
+    }
+
+    pub(crate) fn delta(&self, text: &str) {
+        let mut waiting = self.waiting.lock();
+        waiting.so_far.push_str(text);
+        waiting.waits = None;
+        waiting.tell(&Progress::Delta(text.to_owned()));
+        self.changed.send_replace(());
+    }
+
+    /// The answer under way is void and restarts.
+    pub(crate) fn restarted(&self) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.so_far.is_empty() {
+            waiting.so_far.clear();
+            waiting.tell(&Progress::Restarted);
+        }
+    }
+
+    /// The model has spoken before a call of a tool, and will go on after it.
+    pub(crate) fn paragraph(&self) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.so_far.is_empty() {
+            waiting.so_far.push_str("\n\n");
+            waiting.tell(&Progress::Delta("\n\n".to_owned()));
+        }
+    }
+
+    /// No model answers: the turn under way waits.
+    pub(crate) fn waits(&self, why: &str) {
+        let mut waiting = self.waiting.lock();
+        waiting.waits = Some(why.to_owned());
+        waiting.tell(&Progress::Waiting(why.to_owned()));
+    }
+
+    /// The words of the answer under way.
+    pub(crate) fn so_far(&self) -> String {
+        self.waiting.lock().so_far.clone()
+    }
+
+    /// Told whenever the words of the answer under way have changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    pub(crate) fn tool(&self, name: &str, state: &'static str) {
+        self.waiting.lock().tell(&Progress::Tool { name: name.to_owned(), state });
+    }
+
+    pub(crate) fn approval(&self, approval: &Approval) {
+        self.waiting.lock().tell(&Progress::Approval(Box::new(approval.clone())));
+    }
+
+    /// The turn of these messages ended; each waiter gets its own answer.
+    pub(crate) fn end(&self, messages: &[MessageId], answer: impl Fn(&MessageId) -> Answer) {
+        let mut waiting = self.waiting.lock();
+        waiting.so_far.clear();
+        waiting.waits = None;
+        waiting.turn.clear();
+        for message in messages {
+            for waiter in waiting.waiters.remove(message).unwrap_or_default() {
+                drop(waiter.progress);
+                // One who is gone does not mind.
+                let _ = waiter.answer.send(answer(message));
+            }
+        }
+    }
+
+    /// Nothing more comes: everybody who waits is told so. Who waits for a run sees its end never come.
+    pub(crate) fn close(&self, failure: &TurnFailure) {
+        let mut waiting = self.waiting.lock();
+        for waiter in waiting.waiters.drain().flat_map(|(_, waiters)| waiters) {
+            let _ = waiter.answer.send(Answer::Failed(failure.clone()));
+        }
+        waiting.so_far.clear();
+        waiting.turn.clear();
+        waiting.runs.clear();
+    }
+
+    pub(crate) fn is_awaited(&self) -> bool {
+        let mut waiting = self.waiting.lock();
+        waiting.waiters.retain(|_, waiters| {
+            waiters.retain(|waiter| !waiter.answer.is_closed());
+            !waiters.is_empty()
+        });
+        !waiting.waiters.is_empty()
+    }
+
+    pub(crate) fn join_run(&self, run: &RunId) -> BoxFuture<'static, Option<RunEnd>> {
+        let (ended, end) = oneshot::channel();
+        self.waiting.lock().runs.entry(run.clone()).or_default().push(ended);
+        Box::pin(async move { end.await.ok() })
+    }
+
+    pub(crate) fn end_run(&self, end: &RunEnd) {
+        for waiter in self.waiting.lock().runs.remove(&end.run).unwrap_or_default() {
+            let _ = waiter.send(end.clone());
+        }
+    }
+
+    /// Forgets who waits for runs that were queued and never will be.
+    pub(crate) fn forget_runs(&self) {
+        self.waiting.lock().runs.clear();
+    }
+}
+
+impl Waiting {
+    fn tell(&mut self, progress: &Progress) {
+        for message in &self.turn {
+            for waiter in self.waiters.get_mut(message).into_iter().flatten() {
+                waiter.tell(progress.clone());
+            }
+        }
+    }
+}
+
+/// The stream of a turn that has ended already.
+pub(crate) fn ended_stream(answer: Answer) -> BoxStream<'static, Progress> {
+    stream::iter([Progress::Ended(answer)]).boxed()
+}
+
+/// Words as they come, then the answer.
+fn progress_stream(
+    words: mpsc::Receiver<Progress>,
+    end: oneshot::Receiver<Answer>,
+) -> BoxStream<'static, Progress> {
+    let words = stream::unfold(words, |mut words| async move { Some((words.recv().await?, words)) });
+    let end = stream::once(async move {
+        Progress::Ended(end.await.unwrap_or_else(|_| Answer::Failed(failure::lost())))
+    });
+    words.chain(end).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_core::ids::TurnId;
+    use cairn_core::model::Usage;
+    use cairn_core::ports::Reply;
+
+    use super::*;
+
+    fn reply(text: &str) -> Answer {
+        Answer::Reply(Reply {
+            turn: TurnId::from("t1"),
+            message: MessageId::from("a"),
+            reply: text.to_owned(),
+            model: "m".to_owned(),
+            usage: Usage::default(),
+            recalled: Vec::new(),
+            notice: None,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_late_joiner_gets_the_words_so_far() {
+        let subscribers = TurnSubscribers::default();
+        let message = MessageId::from("a");
+        subscribers.begin(std::slice::from_ref(&message));
+        subscribers.delta("one ");
+        let late = subscribers.join(&message);
+        subscribers.delta("two");
+        subscribers.end(std::slice::from_ref(&message), |_| reply("one two"));
+        let seen: Vec<_> = late.collect().await;
+        assert_eq!(
+            seen,
+            [
+                Progress::Delta("one ".into()),
+                Progress::Delta("two".into()),
+                Progress::Ended(reply("one two"))
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_slow_waiter_loses_words_but_not_the_answer() {
+        let subscribers = TurnSubscribers::default();
+        let message = MessageId::from("a");
+        let slow = subscribers.join(&message);
+        subscribers.begin(std::slice::from_ref(&message));
+        for _ in 0..PROGRESS_QUEUE * 2 {
+            subscribers.delta("x");
+        }
+        subscribers.end(std::slice::from_ref(&message), |_| reply("long"));
+        let seen: Vec<_> = slow.collect().await;
+        assert_eq!(seen.len(), PROGRESS_QUEUE + 1);
+        assert_eq!(seen.last(), Some(&Progress::Ended(reply("long"))));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_when_the_hub_goes_is_told() {
+        let subscribers = TurnSubscribers::default();
+        let stream = subscribers.join(&MessageId::from("a"));
+        drop(subscribers);
+        let seen: Vec<_> = stream.collect().await;
+        assert!(
+            matches!(&seen[..], [Progress::Ended(Answer::Failed(failure))] if failure.code == "turn_failed")
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! What the daemon knows beside conversations: who is paired, which tool servers are approved, where chats have moved, and what a day has cost. Folds of
+//! the journal, like conversations.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::erasure::Figures;
+use crate::event::{Event, Record};
+use crate::mcp::Pins;
+use crate::message::Author;
+use crate::model::Usage;
+
+/// A code that nobody approved is void after so long.
+pub const CODE_AGE: SignedDuration = SignedDuration::from_hours(24);
+
+/// A stranger who asks again is told the code again after so long.
+pub const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(10);
+
+/// Most strangers who wait at once; one more has to wait until a code is void, so that strangers cannot fill the
+/// journal.
+pub const WAITING_MAX: usize = 64;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pairing {
+    pub user: Author,
+    /// The chat in which the code was told.
+    pub chat: String,
+    pub code: String,
+    /// When it was told first: its age counts from here.
+    pub asked_at: Timestamp,
+    pub told_at: Timestamp,
+    pub approved_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    Paired,
+    /// Has a code that waits for an operator.
+    Waiting,
+    Stranger,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RegistryState {
+    /// By person (`PLATFORM/USER`).
+    pub pairings: BTreeMap<String, Pairing>,
+    /// Chats that moved: by `PLATFORM/NEW`, the id before.
+    pub moved: BTreeMap<String, String>,
+    /// Tool servers that operators approved.
+    #[serde(default)]
+    pub pins: Pins,
+    /// People who were erased, oldest first.
+    #[serde(default)]
+    pub erasures: Vec<Erasure>,
+}
+
+/// A person who was erased. Who it was stands nowhere.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Erasure {
+    /// What stands in the place of their id; empty for one that was only weighed.
+    pub pseudonym: String,
+    #[serde(flatten)]
+    pub figures: Figures,
+    pub at: Timestamp,
+}
+
+impl RegistryState {
+    pub fn apply(&mut self, record: &Record) {
+        match &record.event {
+            Event::PairingRequested { user, chat, code } => {
+                self.pairings.retain(|_, pairing| !pairing.is_void(record.at));
+                let pairing = self.pairings.entry(user.id.clone()).or_insert_with(|| Pairing {
+                    user: user.clone(),
+                    chat: chat.clone(),
+                    code: code.clone(),
+                    asked_at: record.at,
+                    told_at: record.at,
+                    approved_at: None,
+                });
+                // Told again: its life is no longer for that, and an approval stands.
+                pairing.told_at = record.at;
+                pairing.code.clone_from(code);
+            }
+            Event::PairingApproved { user } => {
+                if let Some(pairing) = self.pairings.get_mut(user) {
+                    pairing.approved_at = Some(record.at);
+                }
+            }
+            Event::PairingRevoked { user } => drop(self.pairings.remove(user)),
+            Event::ChatMigrated { platform, from, to } => self.migrate(platform, from, to),
+            Event::ServerApproved { .. } | Event::ServerRevoked { .. } => self.pins.apply(record),
+            Event::PersonErased { pseudonym, figures } => {
+                self.erasures.push(Erasure { pseudonym: pseudonym.clone(), figures: *figures, at: record.at })
+            }
+            _ => {}
+        }
+    }
+
+    /// A chat that moves back to an id that it had before is where it was then.
+    fn migrate(&mut self, platform: &str, from: &str, to: &str) {
+        let mut way = Vec::new();
+        let mut id = from.to_owned();
+        while id != to {
+            let key = format!("{platform}/{id}");
+            let Some(before) = self.moved.get(&key).cloned() else {
+                self.moved.insert(format!("{platform}/{to}"), from.to_owned());
+                return;
+            };
+            way.push(key);
+            id = before;
+        }
+        self.moved.retain(|to, _| !way.contains(to));
+    }
+
+    pub fn standing(&self, user: &str, now: Timestamp) -> Standing {
+        match self.pairings.get(user) {
+            Some(pairing) if pairing.approved_at.is_some() => Standing::Paired,
+            Some(pairing) if !pairing.is_void(now) => Standing::Waiting,
+            _ => Standing::Stranger,
+        }
+    }
+
+    /// Whether a stranger who writes now is to be told a code: not if they were told of late, not if too many wait.
+    pub fn tells_code(&self, user: &str, now: Timestamp) -> bool {
+        match self.pairings.get(user) {
+            Some(pairing) if pairing.approved_at.is_some() => false,
+            // A clock that was set back says nothing of how long ago that was.
+            Some(pairing) => {
+                !(SignedDuration::ZERO..TELL_AGAIN).contains(&now.duration_since(pairing.told_at))
+            }
+            None => {
+                let waits = |pairing: &&Pairing| pairing.approved_at.is_none() && !pairing.is_void(now);
+                self.pairings.values().filter(waits).count() < WAITING_MAX
+            }
+        }
+    }
+
+    pub fn of_code(&self, code: &str, now: Timestamp) -> Option<&Pairing> {
+        let waits = |pairing: &&Pairing| pairing.approved_at.is_none() && !pairing.is_void(now);
+        self.pairings.values().filter(waits).find(|pairing| pairing.code.eq_ignore_ascii_case(code.trim()))
+    }
+
+    /// The first id of a chat: the one under which its conversations are kept.
+    pub fn home_of(&self, platform: &str, chat: &str) -> String {
+        let mut home = chat.to_owned();
+        // No chat moves in a circle (see `migrate`); the bound is for a state that was made by other hands.
+        for _ in 0..=self.moved.len() {
+            match self.moved.get(&format!("{platform}/{home}")) {
+                Some(before) => home.clone_from(before),
+                None => break,
+            }
+        }
+        home
+    }
+
+    /// The newest id of a chat.
+    pub fn address_of(&self, platform: &str, chat: &str) -> String {
+        let mut address = chat.to_owned();
+        for _ in 0..=self.moved.len() {
+            let next = self.moved.iter().find_map(|(to, from)| {
+                (*from == address).then(|| to.strip_prefix(platform)?.strip_prefix('/')).flatten()
+            });
+            match next {
+                Some(next) => next.clone_into(&mut address),
+                None => break,
+            }
+        }
+        address
+    }
+}
+
+impl Pairing {
+    /// Nobody approved it in time. One that lies further ahead than a code lives was made by a clock that was wrong.
+    pub fn is_void(&self, now: Timestamp) -> bool {
+        self.approved_at.is_none() && now.duration_since(self.asked_at).abs() > CODE_AGE
+    }
+}
+
+/// Tokens used on one day (UTC), by model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsageDay {
+    /// The day; none before the first use.
+    pub day: Option<Date>,
+    /// Sums by the model's id in the configuration.
+    pub models: BTreeMap<String, Usage>,
+}
+
+impl UsageDay {
+    /// Folds a record in. A day that is over is forgotten with the first use of the next.
+    pub fn apply(&mut self, record: &Record) {
+        let (model, usage) = match &record.event {
+            Event::UsageReported { model, usage, .. } | Event::UsageSpent { model, usage } => (model, usage),
+            _ => return,
+        };
+        let day = day_of(record.at);
+        if self.day != Some(day) {
+            *self = Self { day: Some(day), models: BTreeMap::new() };
+        }
+        *self.models.entry(model.clone()).or_default() += *usage;
+    }
+}
+
+/// The day of a moment, in UTC.
+pub fn day_of(at: Timestamp) -> Date {
+    at.to_zoned(TimeZone::UTC).date()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Pairings, moved chats and the day's use, folded from records.
+
+use rstest::rstest;
+
+use super::*;
+
+/// A moment, in minutes after the first of January 2026.
+fn at(minutes: i64) -> Timestamp {
+    "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_mins(minutes)
+}
+
+fn record(minutes: i64, event: Event) -> Record {
+    Record { n: 1, at: at(minutes), channel: None, event }
+}
+
+fn asked(minutes: i64, user: &str, code: &str) -> Record {
+    let user = Author { id: format!("telegram/{user}"), name: user.to_owned() };
+    record(minutes, Event::PairingRequested { user, chat: "7".to_owned(), code: code.to_owned() })
+}
+
+fn approved(minutes: i64, user: &str) -> Record {
+    record(minutes, Event::PairingApproved { user: format!("telegram/{user}") })
+}
+
+fn moved(from: &str, to: &str) -> Record {
+    let (platform, from, to) = ("telegram".to_owned(), from.to_owned(), to.to_owned());
+    record(0, Event::ChatMigrated { platform, from, to })
+}
+
+fn folded(records: &[Record]) -> RegistryState {
+    let mut state = RegistryState::default();
+    records.iter().for_each(|record| state.apply(record));
+    state
+}
+
+const DAY: i64 = 24 * 60;
+
+#[test]
+fn a_stranger_waits_with_a_code_is_let_in_and_sent_away() {
+    let mut state = folded(&[asked(0, "ana", "KIWI-42")]);
+    assert_eq!(state.standing("telegram/ana", at(1)), Standing::Waiting);
+    assert_eq!(state.standing("telegram/ben", at(1)), Standing::Stranger);
+    state.apply(&approved(5, "ana"));
+    assert_eq!(state.standing("telegram/ana", at(90 * DAY)), Standing::Paired);
+    assert_eq!(state.of_code("KIWI-42", at(6)), None, "a code is good for one approval");
+    state.apply(&record(9, Event::PairingRevoked { user: "telegram/ana".to_owned() }));
+    assert_eq!(state.standing("telegram/ana", at(10)), Standing::Stranger);
+}
+
+#[rstest]
+#[case("KIWI-42", Some("telegram/ana"))]
+#[case(" kiwi-42\n", Some("telegram/ana"))]
+#[case("PEAR-17", Some("telegram/ben"))]
+#[case("PLUM-99", None)]
+#[case("", None)]
+fn a_code_finds_its_person(#[case] code: &str, #[case] person: Option<&str>) {
+    let state = folded(&[asked(0, "ana", "KIWI-42"), asked(0, "ben", "PEAR-17")]);
+    assert_eq!(state.of_code(code, at(1)).map(|pairing| pairing.user.id.as_str()), person);
+}
+
+#[test]
+fn a_code_is_void_after_a_day_and_gone_with_the_next_request() {
+    let mut state = folded(&[asked(0, "ana", "KIWI-42")]);
+    assert!(state.of_code("KIWI-42", at(DAY)).is_some());
+    assert_eq!(state.of_code("KIWI-42", at(DAY + 1)), None);
+    assert_eq!(state.standing("telegram/ana", at(DAY + 1)), Standing::Stranger);
+    state.apply(&asked(DAY + 1, "ben", "PEAR-17"));
+    assert_eq!(state.pairings.keys().collect::<Vec<_>>(), ["telegram/ben"]);
+    state.apply(&approved(DAY + 2, "ana"));
+    assert_eq!(state.standing("telegram/ana", at(DAY + 2)), Standing::Stranger, "there is nobody to approve");
+}
+
+#[test]
+fn a_stranger_is_told_the_code_again_after_ten_minutes_and_a_friend_never() {
+    let mut state = folded(&[asked(0, "ana", "KIWI-42")]);
+    assert!(!state.tells_code("telegram/ana", at(9)));
+    assert!(state.tells_code("telegram/ana", at(10)));
+    state.apply(&asked(10, "ana", "KIWI-43"));
+    assert_eq!(state.of_code("KIWI-42", at(11)), None, "the newest code counts");
+    assert!(!state.tells_code("telegram/ana", at(19)));
+    state.apply(&approved(20, "ana"));
+    assert!(!state.tells_code("telegram/ana", at(DAY)));
+    state.apply(&asked(21, "ana", "KIWI-44"));
+    assert_eq!(state.standing("telegram/ana", at(22)), Standing::Paired, "an approval stands");
+}
+
+#[test]
+fn a_clock_that_was_a_year_ahead_keeps_nobody_waiting_for_a_year() {
+    let year = 365 * DAY;
+    let mut state = folded(&[asked(year, "ana", "KIWI-42")]);
+    assert_eq!(state.standing("telegram/ana", at(0)), Standing::Stranger);
+    assert!(state.tells_code("telegram/ana", at(0)));
+    state.apply(&asked(1, "ana", "KIWI-43"));
+    assert!(state.of_code("KIWI-43", at(2)).is_some());
+    let state = folded(&[asked(60, "ben", "PEAR-17")]);
+    assert!(state.of_code("PEAR-17", at(0)).is_some(), "an hour voids no code");
+    assert!(state.tells_code("telegram/ben", at(0)));
+}
+
+#[test]
+fn asking_again_keeps_no_place_among_those_who_wait() {
+    let state = folded(&[asked(0, "ana", "KIWI-42"), asked(DAY - 10, "ana", "KIWI-42")]);
+    assert_eq!(state.standing("telegram/ana", at(DAY)), Standing::Waiting);
+    assert_eq!(state.standing("telegram/ana", at(DAY + 1)), Standing::Stranger);
+}
+
+#[test]
+fn one_stranger_too_many_waits_until_a_code_is_void() {
+    let crowd: Vec<Record> =
+        (0..WAITING_MAX).map(|idx| asked(0, &format!("u{idx}"), &format!("CODE-{idx}"))).collect();
+    let mut state = folded(&crowd);
+    assert!(!state.tells_code("telegram/late", at(1)));
+    assert!(state.tells_code("telegram/u3", at(11)), "whoever waits already is told again");
+    assert!(state.tells_code("telegram/late", at(DAY + 1)));
+    state.apply(&approved(1, "u0"));
+    assert!(state.tells_code("telegram/late", at(1)), "who is let in waits no longer");
+}
+
+#[rstest]
+#[case(&[], "1", "1", "1")]
+#[case(&[("1", "2")], "1", "1", "2")]
+#[case(&[("1", "2")], "2", "1", "2")]
+#[case(&[("1", "2"), ("2", "3")], "1", "1", "3")]
+#[case(&[("1", "2"), ("2", "3")], "2", "1", "3")]
+#[case(&[("1", "2"), ("2", "3")], "3", "1", "3")]
+#[case(&[("1", "2"), ("1", "2")], "2", "1", "2")]
+#[case(&[("1", "2"), ("2", "1")], "1", "1", "1")]
+#[case(&[("1", "2"), ("2", "3"), ("3", "2")], "2", "1", "2")]
+#[case(&[("1", "2"), ("2", "3"), ("3", "1"), ("1", "4")], "4", "1", "4")]
+#[case(&[("1", "1")], "1", "1", "1")]
+#[case(&[("1", "2")], "9", "9", "9")]
+fn a_chat_that_moves_is_found_by_every_id(
+    #[case] moves: &[(&str, &str)],
+    #[case] id: &str,
+    #[case] home: &str,
+    #[case] address: &str,
+) {
+    let records: Vec<Record> = moves.iter().map(|(from, to)| moved(from, to)).collect();
+    let state = folded(&records);
+    assert_eq!(
+        (state.home_of("telegram", id), state.address_of("telegram", id)),
+        (home.into(), address.into())
+    );
+}
+
+#[test]
+fn chats_of_another_platform_stay_where_they_are() {
+    let state = folded(&[moved("1", "2")]);
+    assert_eq!(state.home_of("discord", "2"), "2");
+    assert_eq!(state.address_of("discord", "1"), "1");
+}
+
+#[test]
+fn a_state_that_moves_in_a_circle_hangs_nobody() {
+    let mut state = RegistryState::default();
+    state.moved.insert("telegram/1".to_owned(), "2".to_owned());
+    state.moved.insert("telegram/2".to_owned(), "1".to_owned());
+    assert!(["1", "2"].contains(&state.home_of("telegram", "1").as_str()));
+    assert!(["1", "2"].contains(&state.address_of("telegram", "1").as_str()));
+}
+
+#[test]
+fn usage_is_summed_by_model_and_begins_again_at_midnight() {
+    let usage = |n| Usage { input_tokens: n, output_tokens: 1, cached_tokens: 0, cache_write_tokens: 0 };
+    let spent = |minutes, model: &str, n| {
+        record(minutes, Event::UsageSpent { model: model.to_owned(), usage: usage(n) })
+    };
+    let reported = |minutes, n| {
+        let model = "main".to_owned();
+        record(minutes, Event::UsageReported { model, estimated: 1, usage: usage(n), disbelieved: None })
+    };
+    let mut day = UsageDay::default();
+    for record in [reported(0, 100), spent(1, "main", 20), spent(DAY - 1, "small", 7)] {
+        day.apply(&record);
+    }
+    assert_eq!(day.day, Some(day_of(at(0))));
+    assert_eq!(
+        day.models["main"],
+        Usage { input_tokens: 120, output_tokens: 2, cached_tokens: 0, cache_write_tokens: 0 }
+    );
+    assert_eq!(day.models["small"], usage(7));
+    day.apply(&record(DAY, Event::DaemonStopped));
+    assert_eq!(day.models.len(), 2, "a day ends with the first use of the next");
+    day.apply(&reported(DAY, 3));
+    assert_eq!((day.day, day.models.len()), (Some(day_of(at(DAY))), 1));
+    assert_eq!(day.models["main"], usage(3));
+}

@@ -1,0 +1,315 @@
+//! Whose text a window holds, and what may therefore be done without asking anybody.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::conversation::Conversation;
+use crate::memory::{Memory, Scope};
+use crate::message::{Entry, Role};
+use crate::tool::{Closeness, Effect, closest};
+
+/// Most people who are told apart by name; more of them count as unknown people.
+pub const PEOPLE_MAX: usize = 64;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Provenance {
+    /// People, `PLATFORM/USER`; at most [`PEOPLE_MAX`].
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub people: BTreeSet<String>,
+    /// People of whom nobody knows who they are.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strangers: bool,
+    /// Tools: anybody may have written what they return.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tools: bool,
+}
+
+impl Provenance {
+    pub fn of_tools() -> Self {
+        Self { tools: true, ..Self::default() }
+    }
+
+    pub fn of_strangers() -> Self {
+        Self { strangers: true, ..Self::default() }
+    }
+
+    pub fn of_person(person: &str) -> Self {
+        Self { people: BTreeSet::from([person.to_owned()]), ..Self::default() }
+    }
+
+    /// Of an entry: who wrote it; of a result, whom it quotes. The model's own words are nobody else's.
+    pub fn of_entry(entry: &Entry) -> Self {
+        let mut provenance = entry.provenance.clone();
+        if entry.role == Role::User {
+            match &entry.author {
+                Some(author) => provenance.hear(&author.id),
+                None => provenance.strangers = true,
+            }
+        }
+        provenance
+    }
+
+    /// Of a memory that is read in a conversation. What an operator wrote is nobody else's; what was learnt in a chat may
+    /// be of anybody who was ever heard there.
+    pub fn of_memory(memory: &Memory, conversation: &Conversation) -> Self {
+        let Some(learnt_in) = &memory.source.channel else { return Self::default() };
+        match (&memory.scope, memory.speaker()) {
+            (Scope::Agent, _) => Self::default(),
+            // In their very words.
+            (_, Some(speaker)) if memory.source.is_typed() => Self::of_person(speaker),
+            (Scope::User { platform, user }, _) => {
+                let heard = &conversation.heard;
+                let here = *learnt_in == conversation.channel;
+                let elsewhere = learnt_in.chat() != conversation.channel.chat();
+                let (strangers, tools) = (elsewhere || (here && heard.strangers), here && heard.tools);
+                Self { strangers, tools, ..Self::of_person(&format!("{platform}/{user}")) }
+            }
+            (Scope::Chat { .. }, _) if *learnt_in == conversation.channel => conversation.heard.clone(),
+            (Scope::Chat { .. }, _) => Self::of_strangers(),
+        }
+    }
+
+    fn hear(&mut self, person: &str) {
+        if self.people.contains(person) {
+            return;
+        }
+        if self.people.len() < PEOPLE_MAX {
+            self.people.insert(person.to_owned());
+        } else {
+            self.strangers = true;
+        }
+    }
+
+    pub fn join(&mut self, other: &Self) {
+        other.people.iter().for_each(|person| self.hear(person));
+        self.strangers |= other.strangers;
+        self.tools |= other.tools;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// All that a conversation's window holds: what is live, what stands behind summaries and markers, and these memories.
+    pub fn of_window<'a>(
+        conversation: &Conversation,
+        memories: impl IntoIterator<Item = &'a Memory>,
+    ) -> Self {
+        let mut provenance = conversation.left.clone();
+        conversation.live.iter().for_each(|entry| provenance.join(&Self::of_entry(entry)));
+        memories.into_iter().for_each(|memory| provenance.join(&Self::of_memory(memory, conversation)));
+        provenance
+    }
+}
+
+/// Whom an agent trusts, and who may say yes for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrustSettings {
+    /// People whose text may cause changes without anybody being asked: `PLATFORM/USER`, or `PLATFORM/*` for all of one.
+    pub trusted: BTreeSet<String>,
+    /// People who may say yes in a chat, written in the same way. At the socket everybody may: whoever reaches it runs the
+    /// daemon.
+    pub approvers: BTreeSet<String>,
+    /// Seconds after which a request for a yes is void.
+    pub approval_secs: u64,
+    /// Calls that need no yes: `SERVER/TOOL`, `SERVER/*`, a tool's name, or `*`.
+    pub always_allow: BTreeSet<String>,
+}
+
+impl Default for TrustSettings {
+    fn default() -> Self {
+        Self {
+            trusted: BTreeSet::new(),
+            approvers: BTreeSet::new(),
+            approval_secs: 300,
+            always_allow: BTreeSet::new(),
+        }
+    }
+}
+
+fn names(list: &BTreeSet<String>, person: &str) -> bool {
+    let all = person.split_once('/').map(|(platform, _)| format!("{platform}/*"));
+    list.contains(person) || all.is_some_and(|all| list.contains(&all))
+}
+
+impl TrustSettings {
+    pub fn trusts(&self, person: &str) -> bool {
+        names(&self.trusted, person)
+    }
+
+    pub fn may_approve(&self, person: &str) -> bool {
+        names(&self.approvers, person)
+    }
+
+    /// The entry of `always_allow` by which a call needs no yes. `exact`: the tool has to be named by itself, since it
+    /// destroys something or remembers.
+    pub fn allowed_by(&self, tool: &str, exact: bool) -> Option<&str> {
+        let (entry, closeness) = closest(&self.always_allow, tool)?;
+        (!exact || closeness == Closeness::Exact).then_some(entry)
+    }
+
+    /// Why a call has to wait for a yes while the window holds those voices; `None`: it has not.
+    pub fn objection(&self, effect: Effect, provenance: &Provenance) -> Option<String> {
+        if effect == Effect::Reads {
+            return None;
+        }
+        let others: Vec<&str> =
+            provenance.people.iter().map(String::as_str).filter(|person| !self.trusts(person)).collect();
+        let mut whose = Vec::new();
+        match others.as_slice() {
+            [] => {}
+            [one] => whose.push(format!("text of {one}, who is not among the trusted users")),
+            several => whose.push(format!("text of {} people who are not trusted users", several.len())),
+        }
+        if provenance.strangers {
+            whose.push("text of people whom nobody knows".to_owned());
+        }
+        if provenance.tools {
+            whose.push("results of tools".to_owned());
+        }
+        (!whose.is_empty()).then(|| whose.join(" and "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::ids::{Generation, Seq};
+    use crate::memory::{MemoryKind, Source};
+    use crate::message::Author;
+
+    fn entry(role: Role, author: Option<&str>, provenance: Provenance) -> Arc<Entry> {
+        let mut entry = Entry::lost(Seq(1), &"t1".into(), Generation(1), Timestamp::UNIX_EPOCH);
+        entry.role = role;
+        entry.author = author.map(|id| Author { id: id.to_owned(), name: "somebody".to_owned() });
+        entry.provenance = provenance;
+        Arc::new(entry)
+    }
+
+    fn conversation(entries: Vec<Arc<Entry>>) -> Conversation {
+        let mut conversation = Conversation::new("main/telegram/7".parse().unwrap());
+        conversation.live.extend(entries);
+        conversation
+    }
+
+    fn trust() -> TrustSettings {
+        let trusted = ["telegram/7", "local/*"].map(ToOwned::to_owned);
+        TrustSettings { trusted: trusted.into(), ..TrustSettings::default() }
+    }
+
+    fn memory(scope: &str, learnt_in: Option<&str>) -> Memory {
+        Memory {
+            id: "m1".into(),
+            agent: "main".into(),
+            scope: scope.parse().unwrap(),
+            kind: MemoryKind::Fact,
+            text: "Rex is a dog.".to_owned(),
+            subject: None,
+            importance: 0.5,
+            sightings: 1,
+            source: Source {
+                channel: learnt_in.map(|channel| channel.parse().unwrap()),
+                from_seq: None,
+                to_seq: None,
+                summary: None,
+                model: String::new(),
+                by: None,
+            },
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+            recalled_at: None,
+            uses: 0,
+            superseded_by: None,
+        }
+    }
+
+    #[rstest]
+    #[case::trusted(vec![entry(Role::User, Some("telegram/7"), Provenance::default())], false)]
+    #[case::all_of_a_platform(vec![entry(Role::User, Some("local/bob"), Provenance::default())], false)]
+    #[case::another(vec![entry(Role::User, Some("telegram/8"), Provenance::default())], true)]
+    #[case::nobody_knows_who(vec![entry(Role::User, None, Provenance::default())], true)]
+    #[case::quoted(vec![entry(Role::User, Some("telegram/7"), Provenance::of_person("telegram/8"))], true)]
+    #[case::forwarded(vec![entry(Role::User, Some("telegram/7"), Provenance::of_strangers())], true)]
+    #[case::result(vec![entry(Role::Tool, None, Provenance::of_tools())], true)]
+    #[case::own_result(vec![entry(Role::Tool, None, Provenance::default())], false)]
+    #[case::said_again(vec![entry(Role::Assistant, None, Provenance::of_tools())], true)]
+    fn what_changes_something_is_asked_for_while_others_are_heard(
+        #[case] entries: Vec<Arc<Entry>>,
+        #[case] asks: bool,
+    ) {
+        let provenance = Provenance::of_window(&conversation(entries), []);
+        assert_eq!(trust().objection(Effect::Changes, &provenance).is_some(), asks, "{provenance:?}");
+        assert_eq!(trust().objection(Effect::Reads, &provenance), None);
+    }
+
+    #[rstest]
+    #[case(&["files/write"], "files__write", Some("files/write"), Some("files/write"))]
+    #[case(&["files/*"], "files__write", Some("files/*"), None)]
+    #[case(&["write"], "files__write", Some("write"), None)]
+    #[case(&["*"], "files__write", Some("*"), None)]
+    #[case(&["*", "files/write"], "files__write", Some("files/write"), Some("files/write"))]
+    #[case(&["memory_save"], "memory_save", Some("memory_save"), Some("memory_save"))]
+    #[case(&["notes/*"], "files__write", None, None)]
+    #[case(&[], "files__write", None, None)]
+    fn what_is_always_allowed_needs_no_yes_and_what_destroys_has_to_be_named_by_itself(
+        #[case] always_allow: &[&str],
+        #[case] tool: &str,
+        #[case] allowed_by: Option<&str>,
+        #[case] if_exact: Option<&str>,
+    ) {
+        let always_allow = always_allow.iter().map(ToString::to_string).collect();
+        let trust = TrustSettings { always_allow, ..TrustSettings::default() };
+        assert_eq!((trust.allowed_by(tool, false), trust.allowed_by(tool, true)), (allowed_by, if_exact));
+    }
+
+    #[test]
+    fn what_has_left_the_window_still_speaks() {
+        let mut conversation =
+            conversation(vec![entry(Role::User, Some("telegram/8"), Provenance::default())]);
+        conversation.drop_live(Seq(1));
+        assert!(conversation.live.is_empty());
+        let provenance = Provenance::of_window(&conversation, []);
+        assert!(trust().objection(Effect::Changes, &provenance).unwrap().contains("telegram/8"));
+    }
+
+    #[rstest]
+    #[case::of_an_operator("agent", None, false)]
+    #[case::of_the_person("user:telegram/7", Some("main/telegram/7"), false)]
+    #[case::of_another_person("user:telegram/8", Some("main/telegram/8"), true)]
+    #[case::of_this_chat("chat:telegram/7", Some("main/telegram/7"), true)]
+    #[case::of_a_chat_elsewhere("chat:telegram/9", Some("main/telegram/9"), true)]
+    fn a_memory_speaks_for_those_it_may_be_of(
+        #[case] scope: &str,
+        #[case] learnt_in: Option<&str>,
+        #[case] asks: bool,
+    ) {
+        let mut conversation = conversation(Vec::new());
+        conversation.heard = Provenance::of_person("telegram/8");
+        let provenance = Provenance::of_window(&conversation, [&memory(scope, learnt_in)]);
+        assert_eq!(trust().objection(Effect::Changes, &provenance).is_some(), asks, "{provenance:?}");
+    }
+
+    #[test]
+    fn a_private_memory_of_a_chat_that_heard_tools_may_be_of_them() {
+        let mut conversation = conversation(Vec::new());
+        conversation.heard = Provenance::of_tools();
+        let provenance =
+            Provenance::of_window(&conversation, [&memory("user:telegram/7", Some("main/telegram/7"))]);
+        assert!(provenance.tools);
+    }
+
+    #[test]
+    fn more_people_than_are_told_apart_are_strangers() {
+        let mut provenance = Provenance::default();
+        (0..=PEOPLE_MAX).for_each(|n| provenance.join(&Provenance::of_person(&format!("telegram/{n}"))));
+        assert!(provenance.strangers && provenance.people.len() == PEOPLE_MAX);
+    }
+}

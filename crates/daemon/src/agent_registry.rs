@@ -1,0 +1,293 @@
+//! The roster: the agents' settings and models, made from the configuration on first use.
+
+pub mod windows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_actors::{AgentRuntime, Candidate, Runtime};
+use cairn_core::agent::WindowSource;
+use cairn_core::chain::Guarded;
+use cairn_core::ids::AgentId;
+use cairn_core::ports::{ChatModel, Search, Unanswered};
+use cairn_llm::BadModel;
+use futures::future::join_all;
+use parking_lot::Mutex;
+use secrecy::ExposeSecret;
+
+use crate::config::{AgentConfig, Config, Live, Loaded};
+use crate::models;
+use crate::tool_registry::ToolRegistry;
+
+/// How long a model's server may take to say how large its window is. It is asked at the start, and again until it has
+/// answered ([`windows`]).
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The agents of a configuration.
+pub struct AgentRegistry {
+    live: Live,
+    search: Arc<dyn Search>,
+    tools: Arc<ToolRegistry>,
+    default_agent: AgentId,
+    /// Of the configuration that it was asked for last.
+    reached: Mutex<Option<(Arc<Loaded>, Arc<Reached>)>>,
+    /// What was said of windows, and of whose; none: nothing is.
+    told: Option<parking_lot::Mutex<BTreeSet<(AgentId, String)>>>,
+}
+
+/// The models of one configuration, and what their servers say of them: asked once.
+struct Reached {
+    models: BTreeMap<String, Arc<dyn ChatModel>>,
+    listed: Listed,
+}
+
+/// Windows as the models' servers list them, by the models' ids; `None`: the server answers, and lists none.
+type Listed = BTreeMap<String, Option<u64>>;
+
+impl AgentRegistry {
+    /// The agents of that configuration; nothing is asked of any server yet. `search`: where the offline model
+    /// looks things up; `tools`: what agents' models may call.
+    pub fn new(live: Live, search: Arc<dyn Search>, tools: Arc<ToolRegistry>) -> Self {
+        let default_agent = live.now().config.default_agent();
+        let told = Some(parking_lot::Mutex::default());
+        Self { live, search, tools, default_agent, reached: Mutex::default(), told }
+    }
+
+    /// The same for a command, which says nothing of windows.
+    pub fn silent(self) -> Self {
+        Self { told: None, ..self }
+    }
+
+    /// The configuration as it is now.
+    pub fn loaded(&self) -> Arc<Loaded> {
+        self.live.now()
+    }
+
+    /// The agent that is meant when none is named: the first.
+    pub fn default_agent(&self) -> &AgentId {
+        &self.default_agent
+    }
+
+    /// All agents, in the order of the configuration.
+    pub fn ids(&self) -> Vec<AgentId> {
+        self.live.now().config.agents.iter().map(|agent| agent.id.clone()).collect()
+    }
+
+    /// Whether that agent is configured.
+    pub fn knows(&self, id: &AgentId) -> bool {
+        self.live.now().config.agent(id.as_str()).is_some()
+    }
+
+    pub fn tools(&self) -> &Arc<ToolRegistry> {
+        &self.tools
+    }
+
+    /// An agent with its models. Asks their servers for their windows where the configuration sets none.
+    ///
+    /// # Errors
+    /// As for [`AgentRegistry::runtimes`].
+    pub async fn agent(&self, id: &AgentId) -> Result<Option<AgentRuntime>, BadModel> {
+        let runtimes = self.runtimes().await?;
+        Ok(runtimes.into_iter().find(|agent| agent.id == *id))
+    }
+
+    /// All agents with their models, and with the tools that they may call now.
+    ///
+    /// # Errors
+    /// A model's address or key cannot be used.
+    pub async fn runtimes(&self) -> Result<Vec<AgentRuntime>, BadModel> {
+        self.runtimes_of(&self.live.now()).await
+    }
+
+    /// The same of a configuration that is about to hold: its models are reached, so that nothing has to wait for them
+    /// once it does. What their servers have said of windows is kept.
+    ///
+    /// # Errors
+    /// As for [`AgentRegistry::runtimes`]; nothing has changed then.
+    pub async fn runtimes_of(&self, loaded: &Arc<Loaded>) -> Result<Vec<AgentRuntime>, BadModel> {
+        let kept = self.reached.lock().clone();
+        let reached = match kept {
+            Some((of, reached)) if Arc::ptr_eq(&of, loaded) => reached,
+            before => {
+                let reached = Arc::new(self.reach(loaded, before.as_ref()).await?);
+                *self.reached.lock() = Some((Arc::clone(loaded), Arc::clone(&reached)));
+                reached
+            }
+        };
+        let agents = loaded.config.agents.iter();
+        Ok(agents.filter_map(|agent| self.runtime(&loaded.config, agent, &reached)).collect())
+    }
+
+    /// Whether a server has not said yet how large the window of its model is, or that it lists none.
+    pub fn lacks_windows(&self) -> bool {
+        let reached = self.reached.lock().clone();
+        reached.is_some_and(|(loaded, reached)| {
+            lacking(&loaded.config, &reached.models, &reached.listed).next().is_some()
+        })
+    }
+
+    /// Asks those servers once more. True: one has said so now, and whoever holds agents is to have them again.
+    pub async fn ask_again(&self) -> bool {
+        let Some((loaded, reached)) = self.reached.lock().clone() else { return false };
+        let listed = discovered(&loaded.config, &reached.models, reached.listed.clone()).await;
+        let found: Vec<_> = listed.iter().filter(|(id, _)| !reached.listed.contains_key(*id)).collect();
+        if found.is_empty() {
+            return false;
+        }
+        for (model, window) in found {
+            tracing::info!(model, window, "the model's server has been asked for its window");
+        }
+        let reached = Arc::new(Reached { models: reached.models.clone(), listed });
+        {
+            let mut kept = self.reached.lock();
+            // A reload meanwhile has asked by itself.
+            if !kept.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, &loaded)) {
+                return false;
+            }
+            *kept = Some((Arc::clone(&loaded), Arc::clone(&reached)));
+        }
+        self.warn_of_all(&loaded.config, &reached);
+        true
+    }
+
+    /// Has the runtime's agents be as configuration and tools have them now.
+    ///
+    /// # Errors
+    /// As for [`AgentRegistry::runtimes`]; the runtime is as it was then.
+    pub async fn deploy(&self, runtime: &Runtime) -> Result<(), BadModel> {
+        loop {
+            let loaded = self.live.now();
+            runtime.set_agents(self.runtimes_of(&loaded).await?);
+            // A reload meanwhile would be undone by this.
+            if Arc::ptr_eq(&loaded, &self.live.now()) {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn reach(
+        &self,
+        loaded: &Loaded,
+        before: Option<&(Arc<Loaded>, Arc<Reached>)>,
+    ) -> Result<Reached, BadModel> {
+        let config = &loaded.config;
+        let mut models = BTreeMap::new();
+        for id in config.agents.iter().flat_map(used) {
+            if !models.contains_key(id) {
+                models.insert(id.to_owned(), models::client(loaded, config.model(id), &self.search)?);
+            }
+        }
+        let kept = before.map(|(before, reached)| kept(before, &reached.listed, loaded)).unwrap_or_default();
+        let listed = discovered(config, &models, kept).await;
+        for model in lacking(config, &models, &listed).filter(|_| self.told.is_some()) {
+            tracing::warn!(
+                model,
+                "the model's server does not answer yet: how large its window is will be asked when it does; \
+                 context_window of the model says so at once"
+            );
+        }
+        let reached = Reached { models, listed };
+        self.warn_of_all(config, &reached);
+        Ok(reached)
+    }
+
+    fn warn_of_all(&self, config: &Config, reached: &Reached) {
+        let agents = config.agents.iter().filter_map(|agent| self.runtime(config, agent, reached));
+        agents.for_each(|agent| self.warn_of_windows(&agent));
+    }
+
+    fn runtime(&self, config: &Config, agent: &AgentConfig, reached: &Reached) -> Option<AgentRuntime> {
+        let tools = self.tools.defs(agent);
+        let candidate = |id: &str| -> Option<Candidate> {
+            let window = reached.listed.get(id).copied().flatten();
+            let settings = config.settings(agent, id, window, tools.clone());
+            Some(Candidate { settings: Arc::new(settings), model: Arc::clone(reached.models.get(id)?) })
+        };
+        let mut chain = agent.chain().into_iter().filter_map(candidate);
+        let runtime = AgentRuntime::new(chain.next()?).followed_by(chain);
+        Some(runtime.summarised_by(agent.compaction.model.as_deref().and_then(candidate)))
+    }
+
+    /// Says, once, which windows are small. Those that are set in the configuration were warned about with it. A command
+    /// that starts a runtime of its own says nothing of them: `cairn status` does.
+    fn warn_of_windows(&self, agent: &AgentRuntime) {
+        let Some(told) = &self.told else { return };
+        for (candidate, guarded) in agent.chain().zip(agent.guarded()) {
+            let (settings, agent) = (&candidate.settings, &agent.id);
+            let model = &settings.model;
+            let is_set = matches!(settings.window.source, WindowSource::Agent | WindowSource::Model);
+            let words = match guarded {
+                Guarded::PassedOver(reason) => {
+                    format!("the model is passed over for the next of the chain: {reason}")
+                }
+                Guarded::Warned(words) if !is_set => words.clone(),
+                Guarded::Warned(_) | Guarded::Fine => continue,
+            };
+            if told.lock().insert((agent.clone(), words.clone())) {
+                tracing::warn!(%agent, model, "{words}");
+            }
+        }
+    }
+}
+
+/// The models that an agent uses, by their ids.
+fn used(agent: &AgentConfig) -> Vec<&str> {
+    agent.chain().into_iter().chain(agent.compaction.model.as_deref()).collect()
+}
+
+/// What is known of models that are asked for as they were: of the same server, by the same name, with the same key.
+fn kept(before: &Loaded, listed: &Listed, now: &Loaded) -> Listed {
+    let is_same = |id: &str| {
+        let (Some(was), Some(is)) = (before.config.model(id), now.config.model(id)) else { return false };
+        let key = |loaded: &Loaded| loaded.api_key(id).map(|key| key.expose_secret().to_owned());
+        (was.provider, &was.base_url, &was.model) == (is.provider, &is.base_url, &is.model)
+            && key(before) == key(now)
+    };
+    listed.iter().filter(|(id, _)| is_same(id)).map(|(id, window)| (id.clone(), *window)).collect()
+}
+
+/// Models whose windows are not known although an agent needs them: neither configuration nor server has said.
+fn lacking<'a>(
+    config: &'a Config,
+    models: &'a BTreeMap<String, Arc<dyn ChatModel>>,
+    known: &'a Listed,
+) -> impl Iterator<Item = &'a str> {
+    let needed = |id: &str| {
+        config.agents.iter().any(|agent| agent.context_window.is_none() && used(agent).contains(&id))
+    };
+    let unknown = models.iter().filter(move |(id, model)| {
+        model.info().context_window.is_none() && needed(id) && !known.contains_key(*id)
+    });
+    unknown.map(|(id, _)| id.as_str())
+}
+
+/// What the servers of the models say how large their windows are: those of whom nothing is known are asked, all at once,
+/// each of them once.
+async fn discovered(
+    config: &Config,
+    models: &BTreeMap<String, Arc<dyn ChatModel>>,
+    mut known: Listed,
+) -> Listed {
+    let asked = lacking(config, models, &known);
+    let answers =
+        asked.map(|id| async move { Some((id.to_owned(), discover(models.get(id)?.as_ref()).await?)) });
+    let answers = join_all(answers).await;
+    known.extend(answers.into_iter().flatten());
+    known
+}
+
+/// `None`: the server does not answer, and is asked again.
+async fn discover(model: &dyn ChatModel) -> Option<Option<u64>> {
+    let answer = tokio::time::timeout(DISCOVERY_TIMEOUT, model.discover_window()).await;
+    match answer {
+        Ok(Ok(window)) => Some(window),
+        Ok(Err(Unanswered)) | Err(_) => {
+            tracing::debug!(model = %model.info().id, "the model's server does not say how large its window is");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! The registry: who is paired, which tool servers are approved, and where chats have moved. The state is the fold of the journal; every change is
+//! appended first, then folded in.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cairn_core::event::{Event, NewRecord};
+use cairn_core::mcp::{Pins, ServerPin};
+use cairn_core::message::Author;
+use cairn_core::pairing_store::{Pairing, RegistryState, Standing};
+use cairn_core::ports::{Clock, Journal, PairingStore, RegistryStore, StoreError};
+use futures::future::BoxFuture;
+use parking_lot::{Mutex, RwLock};
+
+/// What codes are made of: 32 signs that nobody mistakes for another.
+const SIGNS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+
+/// Signs of a code: 40 bits, so that nobody guesses one within its day.
+const CODE_LEN: usize = 8;
+
+pub struct DaemonPairings {
+    journal: Arc<dyn Journal>,
+    clock: Arc<dyn Clock>,
+    state: RwLock<RegistryState>,
+    /// Strangers whose code is on its way to the journal: a second message of theirs makes no second one.
+    asking: Mutex<BTreeSet<String>>,
+}
+
+impl DaemonPairings {
+    /// The registry as the journal has it.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn load(
+        store: &dyn RegistryStore,
+        journal: Arc<dyn Journal>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
+        let state = RwLock::new(store.pairing_store().await?);
+        Ok(Self { journal, clock, state, asking: Mutex::default() })
+    }
+
+    /// Everybody who is paired or waits for it, those who wait first, each group in order of time.
+    pub fn pairings(&self) -> Vec<Pairing> {
+        let now = self.clock.now();
+        let state = self.state.read();
+        let mut pairings: Vec<_> =
+            state.pairings.values().filter(|pairing| !pairing.is_void(now)).cloned().collect();
+        pairings.sort_by_key(|pairing| (pairing.approved_at.is_some(), pairing.asked_at));
+        pairings
+    }
+
+    /// Lets the person of a code in. `None`: nobody waits with that code.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn approve(&self, code: &str) -> Result<Option<Pairing>, StoreError> {
+        let waiting = self.state.read().of_code(code, self.clock.now()).cloned();
+        let Some(waiting) = waiting else { return Ok(None) };
+        let user = waiting.user.id;
+        self.append(Event::PairingApproved { user: user.clone() }).await?;
+        tracing::info!(%user, "a person was let in");
+        Ok(self.state.read().pairings.get(&user).cloned())
+    }
+
+    /// Takes a permission back, or refuses one that is asked for. `None`: that person neither has nor awaits one.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn revoke(&self, user: &str) -> Result<Option<Pairing>, StoreError> {
+        let now = self.clock.now();
+        let known = self.state.read().pairings.get(user).filter(|pairing| !pairing.is_void(now)).cloned();
+        let Some(known) = known else { return Ok(None) };
+        self.append(Event::PairingRevoked { user: user.to_owned() }).await?;
+        tracing::info!(%user, "a pairing was revoked");
+        Ok(Some(known))
+    }
+
+    /// The tool servers that operators approved.
+    pub fn pins(&self) -> Pins {
+        self.state.read().pins.clone()
+    }
+
+    /// An operator approves a tool server as it is shown.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn approve_server(&self, pin: ServerPin) -> Result<(), StoreError> {
+        self.append(Event::ServerApproved { pin }).await
+    }
+
+    /// An operator takes the approval of a server back.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn revoke_server(&self, server: &str) -> Result<(), StoreError> {
+        self.append(Event::ServerRevoked { server: server.to_owned() }).await
+    }
+
+    async fn append(&self, event: Event) -> Result<(), StoreError> {
+        let record = NewRecord { channel: None, at: self.clock.now(), event };
+        let records = self.journal.append(vec![record]).await?;
+        let mut state = self.state.write();
+        records.iter().for_each(|record| state.apply(record));
+        Ok(())
+    }
+
+    /// The code that a stranger is to be told, if they are to be told one. They count as asking from here on.
+    fn begin(&self, user: &str) -> Result<Option<String>, StoreError> {
+        let now = self.clock.now();
+        let state = self.state.read();
+        if !state.tells_code(user, now) {
+            return Ok(None);
+        }
+        let waiting = state.pairings.get(user).filter(|pairing| !pairing.is_void(now));
+        let code = match waiting {
+            Some(pairing) => pairing.code.clone(),
+            None => fresh_code(&state)?,
+        };
+        let is_first = self.asking.lock().insert(user.to_owned());
+        Ok(is_first.then_some(code))
+    }
+}
+
+impl PairingStore for DaemonPairings {
+    fn standing(&self, user: &str) -> Standing {
+        self.state.read().standing(user, self.clock.now())
+    }
+
+    fn request_pairing(
+        &self,
+        user: Author,
+        chat: String,
+    ) -> BoxFuture<'_, Result<Option<String>, StoreError>> {
+        Box::pin(async move {
+            let Some(code) = self.begin(&user.id)? else { return Ok(None) };
+            let _asking = Asking { pairing_store: self, user: user.id.clone() };
+            tracing::info!(user = %user.id, "a stranger asks to be let in; `cairn pair list` shows the code");
+            self.append(Event::PairingRequested { user, chat, code: code.clone() }).await?;
+            Ok(Some(code))
+        })
+    }
+
+    fn home_of(&self, platform: &str, chat: &str) -> String {
+        self.state.read().home_of(platform, chat)
+    }
+
+    fn address_of(&self, platform: &str, chat: &str) -> String {
+        self.state.read().address_of(platform, chat)
+    }
+
+    fn migrate(&self, platform: String, from: String, to: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let known = self.state.read().moved.get(&format!("{platform}/{to}")) == Some(&from);
+            if known || from == to {
+                return Ok(());
+            }
+            tracing::info!(%platform, %from, %to, "a chat has moved; its conversations go on");
+            self.append(Event::ChatMigrated { platform, from, to }).await
+        })
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+}
+
+/// A stranger's request on its way to the journal; over when this is dropped.
+struct Asking<'r> {
+    pairing_store: &'r DaemonPairings,
+    user: String,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.pairing_store.asking.lock().remove(&self.user);
+    }
+}
+
+fn fresh_code(state: &RegistryState) -> Result<String, StoreError> {
+    loop {
+        let mut bytes = [0_u8; CODE_LEN];
+        getrandom::fill(&mut bytes).map_err(|error| StoreError::Io {
+            action: "read",
+            path: "the system's random source".to_owned(),
+            message: error.to_string(),
+        })?;
+        let code: String = bytes.iter().map(|byte| char::from(SIGNS[usize::from(byte % 32)])).collect();
+        if state.pairings.values().all(|pairing| pairing.code != code) {
+            return Ok(code);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_testkit::clock::TestClock;
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    async fn pairing_store(
+        dir: &tempfile::TempDir,
+        clock: &Arc<TestClock>,
+    ) -> (cairn_store::Store, DaemonPairings) {
+        let store = cairn_store::Store::open(cairn_store::StoreOptions::new(dir.path())).unwrap();
+        let journal: Arc<dyn Journal> = Arc::new(store.clone());
+        let pairing_store = DaemonPairings::load(&store, journal, clock.clone()).await.unwrap();
+        (store, pairing_store)
+    }
+
+    fn ann() -> Author {
+        Author { id: "telegram/7".to_owned(), name: "Ann".to_owned() }
+    }
+
+    #[tokio::test]
+    async fn a_stranger_is_told_one_code_and_let_in_by_it_for_good() {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
+        let (store, pairing_store) = pairing_store(&dir, &clock).await;
+        let code = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
+        assert_eq!(code.len(), CODE_LEN);
+        assert_eq!(
+            pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap(),
+            None,
+            "told just now"
+        );
+        clock.advance(SignedDuration::from_mins(11));
+        let again = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap();
+        assert_eq!(again.as_deref(), Some(&*code), "the same code again");
+        assert_eq!(pairing_store.standing("telegram/7"), Standing::Waiting);
+        assert_eq!(pairing_store.approve("NOTACODE").await.unwrap(), None);
+        let pairing = pairing_store.approve(&format!(" {} ", code.to_lowercase())).await.unwrap().unwrap();
+        assert_eq!((pairing.user, pairing.chat.as_str()), (ann(), "7"));
+        assert_eq!(pairing_store.standing("telegram/7"), Standing::Paired);
+        assert_eq!(pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap(), None);
+        store.settle().await.unwrap();
+        store.close().await;
+        let (_store, pairing_store) = self::pairing_store(&dir, &clock).await;
+        assert_eq!(pairing_store.standing("telegram/7"), Standing::Paired, "after a restart, too");
+        assert!(pairing_store.revoke("telegram/7").await.unwrap().is_some());
+        assert_eq!(pairing_store.standing("telegram/7"), Standing::Stranger);
+        assert_eq!(pairing_store.revoke("telegram/7").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn two_messages_at_once_make_one_code() {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
+        let (_store, pairing_store) = pairing_store(&dir, &clock).await;
+        let ask = || pairing_store.request_pairing(ann(), "7".to_owned());
+        let (first, second) = futures::join!(ask(), ask());
+        let told = [first.unwrap(), second.unwrap()];
+        assert_eq!(told.iter().flatten().count(), 1, "{told:?}");
+        assert_eq!(pairing_store.pairings().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_code_that_nobody_approved_is_void_after_a_day() {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
+        let (_store, pairing_store) = pairing_store(&dir, &clock).await;
+        let code = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
+        clock.advance(SignedDuration::from_hours(25));
+        assert_eq!(pairing_store.approve(&code).await.unwrap(), None);
+        assert!(pairing_store.pairings().is_empty());
+        let next = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
+        assert_ne!(next, code);
+    }
+
+    #[tokio::test]
+    async fn a_chat_that_moved_keeps_its_first_id_as_its_home() {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
+        let (_store, pairing_store) = pairing_store(&dir, &clock).await;
+        for (from, to) in [("-1", "-1001"), ("-1001", "-1002"), ("-1001", "-1002")] {
+            pairing_store.migrate("telegram".to_owned(), from.to_owned(), to.to_owned()).await.unwrap();
+        }
+        assert_eq!(pairing_store.home_of("telegram", "-1002"), "-1");
+        assert_eq!(pairing_store.address_of("telegram", "-1"), "-1002");
+        assert_eq!(pairing_store.home_of("discord", "-1002"), "-1002");
+    }
+}

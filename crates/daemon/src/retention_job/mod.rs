@@ -1,0 +1,333 @@
+//! Retention carried out: one pass a day while the daemon runs, and by hand.
+
+#[cfg(test)]
+mod tests;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cairn_core::event::{Event, NewRecord};
+use cairn_core::ids::{AgentId, MemoryId};
+use cairn_core::memory::Reach;
+use cairn_core::ports::{Clock, Journal, MemoryFilter, MemoryStore, StoreError};
+use cairn_core::retention::{Relief, RetentionSettings, SegmentFacts};
+use cairn_store::{Expired, Needs, Shrunk, Store};
+use futures::FutureExt;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Config, Live};
+
+/// The first pass comes so long after the start, when what is owed has been sent.
+const FIRST_AFTER: Duration = Duration::from_secs(10 * 60);
+
+const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Memories that one pass forgets at the most.
+const FORGOTTEN_MAX: usize = 10_000;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct RetainRecord {
+    pub dry_run: bool,
+    /// Journal segments that were compressed.
+    pub compressed: Shrunk,
+    /// What was taken out of journal segments.
+    pub expired: Expired,
+    /// Bytes by which the journal is still over its limit, when nothing makes it smaller any more.
+    pub over_bytes: u64,
+    pub memories: u64,
+    pub seconds: f64,
+}
+
+impl RetainRecord {
+    /// How it went, for logs and metrics.
+    fn outcome(&self) -> &'static str {
+        let failed = self.compressed.failed + self.expired.shrunk.failed;
+        let done = self.compressed.segments + self.expired.shrunk.segments + self.memories;
+        match (failed, self.over_bytes, done) {
+            (1.., _, _) => "failed",
+            (0, 1.., _) => "over_limit",
+            (0, 0, 1..) => "done",
+            (0, 0, 0) => "nothing",
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct RetentionJob {
+    pub store: Store,
+    /// `[retention]`.
+    pub settings: RetentionSettings,
+    pub agents: Vec<AgentId>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl RetentionJob {
+    /// As the configuration says.
+    pub fn of(store: &Store, config: &Config, clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            store: store.clone(),
+            settings: config.retention.clone(),
+            agents: config.agents.iter().map(|agent| agent.id.clone()).collect(),
+            clock: Arc::clone(clock),
+        }
+    }
+
+    /// One pass, told in the log and in metrics, whatever becomes of it.
+    ///
+    /// # Errors
+    /// What could not be read or written; what was done before that stands.
+    pub async fn pass(&self, dry_run: bool) -> Result<RetainRecord, StoreError> {
+        let began = Instant::now();
+        let outcome = self.carry_out(dry_run).await;
+        if dry_run {
+            return outcome;
+        }
+        let name = match &outcome {
+            Ok(record) => record.outcome(),
+            Err(StoreError::Closed) => "broken_off",
+            Err(_) => "failed",
+        };
+        metrics::counter!("cairn_retention_passes_total", "outcome" => name).increment(1);
+        metrics::histogram!("cairn_retention_seconds").record(began.elapsed().as_secs_f64());
+        match &outcome {
+            Ok(record) => {
+                let RetainRecord { compressed, expired, over_bytes, memories, .. } = *record;
+                metrics::counter!("cairn_words_expired_total").increment(expired.entries);
+                tracing::info!(
+                    outcome = name,
+                    compressed = compressed.segments,
+                    rewritten = expired.shrunk.segments,
+                    failed = compressed.failed + expired.shrunk.failed,
+                    entries_expired = expired.entries,
+                    bytes_saved = saved(&compressed) + saved(&expired.shrunk),
+                    memories,
+                    seconds = record.seconds,
+                    "retention"
+                );
+                if over_bytes > 0 {
+                    tracing::warn!(
+                        over_bytes,
+                        "the journal is over `journal_mib`, and all that nothing needs has been taken out of its closed \
+                         segments; give it more, or make `[store] segment_mib` smaller"
+                    );
+                }
+            }
+            Err(StoreError::Closed) => {
+                tracing::info!(outcome = name, "retention ends with the daemon; the next pass goes on");
+            }
+            Err(error) => tracing::error!(outcome = name, %error, "retention; it is tried again tomorrow"),
+        }
+        outcome
+    }
+
+    async fn carry_out(&self, dry_run: bool) -> Result<RetainRecord, StoreError> {
+        let began = Instant::now();
+        let mut journal = JournalPass::begin(self, dry_run).await?;
+        journal.by_age().await?;
+        journal.by_size().await?;
+        let JournalPass { compressed, expired, over_bytes, .. } = journal;
+        let due = self.due_memories().await?;
+        let memories = due.len() as u64;
+        if self.store.is_ending() {
+            return Err(StoreError::Closed);
+        }
+        if !dry_run && memories > 0 {
+            let at = self.clock.now();
+            let forgotten = |id| NewRecord { channel: None, at, event: Event::MemoryForgotten { id } };
+            self.store.append(due.into_iter().map(forgotten).collect()).await?;
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(RetainRecord { dry_run, compressed, expired, over_bytes, memories, seconds })
+    }
+
+    async fn due_memories(&self) -> Result<Vec<MemoryId>, StoreError> {
+        let mut due = Vec::new();
+        if self.settings.memory_days == 0 && self.settings.memory_max == 0 {
+            return Ok(due);
+        }
+        let now = self.clock.now();
+        for agent in &self.agents {
+            let filter = MemoryFilter { limit: usize::MAX, ..MemoryFilter::default() };
+            let memories = self.store.list(agent, &[Reach::All], filter).await?;
+            due.extend(self.settings.forgotten(&memories, now));
+        }
+        due.truncate(FORGOTTEN_MAX);
+        Ok(due)
+    }
+}
+
+fn saved(shrunk: &Shrunk) -> u64 {
+    shrunk.bytes_before.saturating_sub(shrunk.bytes_after)
+}
+
+/// The journal's part of a pass: segment by segment, so that a stop need not wait for all of them.
+struct JournalPass<'a> {
+    retention_job: &'a RetentionJob,
+    dry_run: bool,
+    /// As they are, or, when nothing is changed, as they would be.
+    segments: Vec<SegmentFacts>,
+    /// What is in use, once it is asked for.
+    needs: Option<Arc<Needs>>,
+    compressed: Shrunk,
+    expired: Expired,
+    over_bytes: u64,
+}
+
+impl<'a> JournalPass<'a> {
+    async fn begin(retention_job: &'a RetentionJob, dry_run: bool) -> Result<Self, StoreError> {
+        let segments = retention_job.store.segments().await?;
+        let (compressed, expired) = (Shrunk::default(), Expired::default());
+        Ok(Self { retention_job, dry_run, segments, needs: None, compressed, expired, over_bytes: 0 })
+    }
+
+    async fn by_age(&mut self) -> Result<(), StoreError> {
+        let (settings, now) = (&self.retention_job.settings, self.retention_job.clock.now());
+        for idx in 0..self.segments.len() {
+            if settings.expires(&self.segments[idx], now) {
+                self.expire(idx).await?;
+            }
+            // What was rewritten for its words is compressed already.
+            if settings.compresses(&self.segments[idx], now) {
+                self.compress(idx).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn by_size(&mut self) -> Result<(), StoreError> {
+        while let Some(relief) = self.retention_job.settings.relief(&self.segments) {
+            let place = |first| self.segments.iter().position(|segment| segment.first == first);
+            match relief {
+                Relief::Compress(first) => match place(first) {
+                    Some(idx) => self.compress(idx).await?,
+                    None => break,
+                },
+                Relief::Expire(first) => match place(first) {
+                    Some(idx) => self.expire(idx).await?,
+                    None => break,
+                },
+                Relief::Nothing { over } => {
+                    self.over_bytes = over;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn compress(&mut self, idx: usize) -> Result<(), StoreError> {
+        let first = self.segments[idx].first;
+        match self.retention_job.store.compress_segment(first, self.dry_run).await {
+            Ok(shrunk) => {
+                add(&mut self.compressed, &shrunk);
+                self.note(idx, &shrunk);
+            }
+            Err(StoreError::Closed) => return Err(StoreError::Closed),
+            Err(error) => {
+                self.compressed.failed += 1;
+                self.give_up(idx, &error);
+            }
+        }
+        self.segments[idx].is_packed = true;
+        Ok(())
+    }
+
+    async fn expire(&mut self, idx: usize) -> Result<(), StoreError> {
+        let first = self.segments[idx].first;
+        let needs = match &self.needs {
+            Some(needs) => Arc::clone(needs),
+            None => Arc::clone(self.needs.insert(Arc::new(self.retention_job.store.needs().await?))),
+        };
+        let at = self.retention_job.clock.now();
+        match self.retention_job.store.expire_segment(first, needs, at, self.dry_run).await {
+            Ok(mut expired) => {
+                // Nothing was changed: what would have been compressed before is smaller already.
+                if self.dry_run && expired.shrunk.segments > 0 {
+                    expired.shrunk.bytes_before = self.segments[idx].bytes;
+                }
+                add(&mut self.expired.shrunk, &expired.shrunk);
+                self.expired.entries += expired.entries;
+                self.expired.summaries += expired.summaries;
+                self.note(idx, &expired.shrunk);
+            }
+            Err(StoreError::Closed) => return Err(StoreError::Closed),
+            Err(error) => {
+                self.expired.shrunk.failed += 1;
+                self.give_up(idx, &error);
+            }
+        }
+        self.segments[idx].is_spent = true;
+        Ok(())
+    }
+
+    fn note(&mut self, idx: usize, shrunk: &Shrunk) {
+        if shrunk.segments > 0 {
+            let segment = &mut self.segments[idx];
+            segment.bytes = shrunk.bytes_after;
+            segment.is_packed = true;
+        }
+    }
+
+    /// It stays as it is, and the others do not wait for it.
+    fn give_up(&mut self, idx: usize, error: &StoreError) {
+        let segment = &mut self.segments[idx];
+        tracing::error!(%error, segment = segment.first, "a journal segment could not be rewritten; it stays as it is");
+        (segment.is_packed, segment.is_spent) = (true, true);
+    }
+}
+
+fn add(sum: &mut Shrunk, one: &Shrunk) {
+    sum.segments += one.segments;
+    sum.bytes_before += one.bytes_before;
+    sum.bytes_after += one.bytes_after;
+}
+
+/// The task that makes a pass a day.
+pub struct Daily {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Daily {
+    /// Starts it. Each pass goes by the configuration as it is then, and a pass for which nothing is set does nothing.
+    pub fn start(store: Store, live: Live, clock: Arc<dyn Clock>) -> Self {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        tasks.spawn(daily(store, live, clock, stop.clone()));
+        tasks.close();
+        Self { tasks, stop }
+    }
+
+    /// Ends it. A pass under way ends with what it has in hand: the store waits for that when it is closed.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+async fn daily(store: Store, live: Live, clock: Arc<dyn Clock>, stop: CancellationToken) {
+    let mut pause = FIRST_AFTER;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = EVERY;
+        let retention_job = RetentionJob::of(&store, &live.now().config, &clock);
+        if !retention_job.settings.is_on() {
+            continue;
+        }
+        let pass = AssertUnwindSafe(retention_job.pass(false)).catch_unwind();
+        let ended = tokio::select! {
+            () = stop.cancelled() => return,
+            ended = pass => ended,
+        };
+        // An error has been told by the pass itself.
+        if ended.is_err() {
+            metrics::counter!("cairn_retention_passes_total", "outcome" => "failed").increment(1);
+            tracing::error!("retention panicked; it is tried again tomorrow");
+        }
+    }
+}

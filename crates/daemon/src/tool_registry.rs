@@ -1,0 +1,271 @@
+//! The toolshed: all tools that agents' models may call, as they are now.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_actors::{BadTool, all_tools, effect_of_builtin};
+use cairn_core::mcp::Pins;
+use cairn_core::model::ToolDef;
+use cairn_core::ports::{Clock, Tool, Toolset};
+use cairn_core::tool::{Effect, SERVER_SEPARATOR, is_entry, is_granted, server_of};
+use cairn_tools::fetch::{BadFetch, Fetch, FetchSettings};
+use cairn_tools::mcp::{Reach, ServerSettings, Servers, Surroundings};
+use secrecy::SecretString;
+
+use crate::config::{
+    AgentConfig, Config, Environment as _, FetchConfig, Loaded, McpConfig, ProcessEnvironment,
+};
+
+/// The name of the tool that reads from the web.
+const FETCH: &str = "fetch";
+
+/// Pause before a server that failed is started again; doubles with each further failure.
+const RESTART_BASE: Duration = Duration::from_secs(1);
+
+const RESTART_MAX: Duration = Duration::from_secs(300);
+
+#[derive(Debug, thiserror::Error)]
+pub enum BadToolshed {
+    /// One that is linked into this binary.
+    #[error(transparent)]
+    Linked(#[from] BadTool),
+    /// `fetch`.
+    #[error("[fetch]: {0}")]
+    Fetch(#[from] BadFetch),
+}
+
+/// All tools beside those that are built into every agent.
+pub struct ToolRegistry {
+    /// Built in, and linked into this binary: for all agents.
+    common: Vec<ToolDef>,
+    linked: Vec<Arc<dyn Tool>>,
+    fetch: Option<Arc<dyn Tool>>,
+    servers: Servers,
+}
+
+impl ToolRegistry {
+    /// The tools of a configuration, with those that are linked into this binary. Nothing is started.
+    ///
+    /// # Errors
+    /// A linked tool, or `fetch`, cannot be offered.
+    pub fn new(
+        loaded: &Loaded,
+        state: &Path,
+        pins: Pins,
+        linked: Vec<Arc<dyn Tool>>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, BadToolshed> {
+        let common = all_tools(&linked)?;
+        let servers: Vec<_> =
+            loaded.config.mcp.iter().map(|server| settings(loaded, server, state)).collect();
+        let fetch = &loaded.config.fetch;
+        let fetch = match fetch.enabled {
+            true => Some(Arc::new(Fetch::new(fetch_settings(fetch))?) as Arc<dyn Tool>),
+            false => None,
+        };
+        let servers = Servers::new(servers, pins, around(clock));
+        Ok(Self { common, linked, fetch, servers })
+    }
+
+    pub fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    /// What `classes` and `always_allow` of agents name and nobody has, by what is approved now; in words.
+    pub fn unmatched(&self, config: &Config) -> BTreeSet<String> {
+        let approved = |server: &str| {
+            let pin = self.servers.pin(server)?;
+            Some(pin.tools.into_iter().map(|tool| tool.name).collect())
+        };
+        let known = KnownTools::new(config, &self.linked, approved);
+        // Linked tools were checked when this was made.
+        known.map_or_else(|_bad_tool| BTreeSet::new(), |known| known.unmatched(&config.agents))
+    }
+
+    /// What an agent's model may call: always in the same order, so that its prompt stays the same.
+    pub fn defs(&self, agent: &AgentConfig) -> Vec<ToolDef> {
+        self.listed(agent).into_iter().map(|(def, _, _)| def).collect()
+    }
+
+    /// The same with where each comes from, and what calling it does.
+    pub fn listed(&self, agent: &AgentConfig) -> Vec<(ToolDef, String, Effect)> {
+        let mut out: Vec<_> = self
+            .common
+            .iter()
+            .map(|def| match self.linked.get(&def.name) {
+                Some(tool) => (def.clone(), "linked".to_owned(), tool.effect()),
+                None => (def.clone(), "built-in".to_owned(), effect_of_builtin(&def.name)),
+            })
+            .collect();
+        if let Some(fetch) = self.fetch.as_ref().filter(|_| is_granted(&agent.tools, FETCH)) {
+            out.push((fetch.def(), "built-in".to_owned(), fetch.effect()));
+        }
+        let offered = self.servers.offered();
+        let mut offered: Vec<_> = offered
+            .into_iter()
+            .filter(|offered| is_granted(&agent.tools, &offered.def.name))
+            .map(|offered| (offered.def, offered.server, offered.effect))
+            .collect();
+        offered.sort_by(|(a, _, _), (b, _, _)| a.name.cmp(&b.name));
+        out.extend(offered);
+        out
+    }
+}
+
+/// The tools that there are, to find entries of agents' lists that name none.
+#[derive(Debug)]
+pub struct KnownTools {
+    own: BTreeSet<String>,
+    /// What is approved of each server; `None`: nothing, or nobody could tell.
+    servers: BTreeMap<String, Option<BTreeSet<String>>>,
+}
+
+impl KnownTools {
+    /// The tools of a configuration. `approved`: what is approved of a server, by its id.
+    ///
+    /// # Errors
+    /// A linked tool cannot be offered.
+    pub fn new(
+        config: &Config,
+        linked: &[Arc<dyn Tool>],
+        approved: impl Fn(&str) -> Option<BTreeSet<String>>,
+    ) -> Result<Self, BadTool> {
+        let mut own: BTreeSet<_> = all_tools(linked)?.into_iter().map(|def| def.name).collect();
+        own.extend(config.fetch.enabled.then(|| FETCH.to_owned()));
+        let servers = config.mcp.iter().map(|server| (server.id.clone(), approved(&server.id))).collect();
+        Ok(Self { own, servers })
+    }
+
+    /// What `classes` and `always_allow` of these agents name and nobody has, in words, each once. What a server has of
+    /// which nothing is known is not judged.
+    pub fn unmatched(&self, agents: &[AgentConfig]) -> BTreeSet<String> {
+        let told = |(key, entry): (&str, &String)| match self.find(entry) {
+            Found::Missing(why) => Some(format!("`{key}` names \"{entry}\", and {why}; nothing comes of it")),
+            Found::There | Found::Unknown => None,
+        };
+        agents.iter().flat_map(entries).filter_map(told).collect()
+    }
+
+    /// Whether an entry names what a server may have of which nothing is known.
+    pub fn is_open(&self, agents: &[AgentConfig]) -> bool {
+        agents.iter().flat_map(entries).any(|(_, entry)| matches!(self.find(entry), Found::Unknown))
+    }
+
+    fn find(&self, entry: &str) -> Found {
+        if entry == "*" || self.own.contains(entry) || !is_entry(entry) {
+            // What is no entry at all was told with the file.
+            return Found::There;
+        }
+        let Some(server) = server_of(entry) else {
+            let has = |tools: &Option<BTreeSet<String>>| tools.as_ref().map(|tools| tools.contains(entry));
+            let answers: Vec<_> = self.servers.values().map(has).collect();
+            return match answers {
+                answers if answers.contains(&Some(true)) => Found::There,
+                answers if answers.contains(&None) => Found::Unknown,
+                _ => Found::Missing("there is no tool of that name".to_owned()),
+            };
+        };
+        let tool = entry[server.len()..].trim_start_matches('/');
+        let tool = tool.strip_prefix(SERVER_SEPARATOR).unwrap_or(tool);
+        match self.servers.get(server) {
+            None if entry.contains('/') => Found::There,
+            None => Found::Missing(format!("there is no server `{server}` in [[mcp]]")),
+            Some(_) if tool == "*" => Found::There,
+            Some(None) => Found::Unknown,
+            Some(Some(tools)) if tools.contains(tool) => Found::There,
+            Some(Some(_)) => Found::Missing(format!("no tool `{tool}` of `{server}` is approved")),
+        }
+    }
+}
+
+enum Found {
+    There,
+    Unknown,
+    /// Why there is none.
+    Missing(String),
+}
+
+/// The entries of an agent's lists that name tools, with their keys; those of `tools` are checked with the file.
+fn entries(agent: &AgentConfig) -> impl Iterator<Item = (&str, &String)> {
+    let classes = agent.result_guard.classes.keys().map(|entry| ("classes", entry));
+    classes.chain(agent.trust.always_allow.iter().map(|entry| ("always_allow", entry)))
+}
+
+impl Toolset for ToolRegistry {
+    fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        if name == FETCH {
+            return self.fetch.clone();
+        }
+        self.linked.get(name).or_else(|| self.servers.get(name))
+    }
+
+    fn why_not(&self, name: &str) -> Option<String> {
+        let (server, tool) = name.split_once(SERVER_SEPARATOR)?;
+        self.servers.source(server)?;
+        Some(match self.servers.pin(server) {
+            None => format!(
+                "the server `{server}` is not approved; an operator can do it: `cairn mcp approve {server}`"
+            ),
+            Some(pin) if pin.tool(tool).is_none() => format!(
+                "the server `{server}` has no such tool, or it is not approved; an operator can look: `cairn mcp show {server}`"
+            ),
+            Some(_) => "this agent may not use it; an operator can add it to the agent's `tools`".to_owned(),
+        })
+    }
+}
+
+/// What servers need of this process. The binary is named by what the kernel knows it by: it may have been replaced on disk.
+fn around(clock: Arc<dyn Clock>) -> Surroundings {
+    let own = Path::new("/proc/self/exe");
+    Surroundings {
+        clock,
+        path: ProcessEnvironment.var("PATH"),
+        launcher: own.exists().then(|| own.to_owned()),
+    }
+}
+
+fn fetch_settings(fetch: &FetchConfig) -> FetchSettings {
+    FetchSettings {
+        hosts: fetch.hosts.clone(),
+        max_bytes: (fetch.max_kib as usize) << 10,
+        timeout: Duration::from_secs(fetch.timeout_secs),
+        max_redirects: fetch.max_redirects as usize,
+        user_agent: format!("cairn/{}", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+/// A server with its secrets. `state`: the state folder, which has its working folder.
+fn settings(loaded: &Loaded, server: &McpConfig, state: &Path) -> ServerSettings {
+    let secrets = loaded.mcp_secrets(&server.id);
+    let struck_out = secrets.env.values().chain(secrets.headers.values()).cloned().collect();
+    let with = |plain: &BTreeMap<String, String>, secret: BTreeMap<String, SecretString>| {
+        let plain = plain.iter().map(|(name, value)| (name.clone(), SecretString::from(value.clone())));
+        plain.chain(secret).collect::<BTreeMap<_, _>>()
+    };
+    let reach = match (&server.command, &server.url) {
+        (None, Some(url)) => {
+            Reach::Http { url: url.clone(), headers: with(&server.headers, secrets.headers) }
+        }
+        (command, _) => Reach::Stdio {
+            command: command.clone().unwrap_or_default(),
+            args: server.args.clone(),
+            env: with(&server.env, secrets.env),
+            cwd: server.cwd.clone().unwrap_or_else(|| state.join("mcp").join(&server.id)),
+            own_cwd: server.cwd.is_some(),
+            memory_mib: server.memory_mib,
+            open_files: server.open_files,
+        },
+    };
+    ServerSettings {
+        id: server.id.clone(),
+        reach,
+        secrets: struck_out,
+        start_timeout: Duration::from_secs(server.start_timeout_secs),
+        call_timeout: Duration::from_secs(server.timeout_secs),
+        message_bytes_max: (server.max_message_mib as usize) << 20,
+        restart_base: RESTART_BASE,
+        restart_max: RESTART_MAX,
+    }
+}
