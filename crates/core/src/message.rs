@@ -297,7 +297,7 @@ impl Entry {
 }
 
 /// The words of [`Entry::lost`].
-pub const LOST_TEXT: &str = "[System: this message was lost: its journal line was damaged and quarantined]";
+pub const LOST_TEXT: &str = "[System: this message was lost: its journal line was damaged and set aside]";
 
 /// The turn of entries that were lost with the end of the journal: theirs is lost, too.
 pub const LOST_TURN: &str = "lost";

@@ -16,6 +16,9 @@ use crate::summary::{Merge, StackSizes, Summary, next_merge};
 /// Why these merges are made without a model.
 const REASON: &str = "the summaries were over their share of the window: merged at once, without a model";
 
+/// Levels above the others' from which on provisional summaries are spared.
+const SPARED_LEVELS: u32 = 2;
+
 /// Merges that bring the stack under its cap, each a run that begins and ends at once. None while a run is under way: its end
 /// asks again. Words are cut to what fits; the merges are provisional.
 pub(crate) fn condense(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Vec<Event> {
@@ -42,15 +45,16 @@ fn merge_once(
 ) -> Option<Vec<Event>> {
     let stack = &conversation.stack;
     let fan_out = agent.compaction.fan_out as usize;
-    // What is owed a run anyway goes first: nothing is lost by it.
-    let merge = next_merge(stack, fan_out, |summary| summary.provisional)
-        .or_else(|| next_merge(stack, fan_out, |_| true))
-        .or_else(|| {
-            // The window has shrunk: a correction that creeps up is no reason to cut a word.
-            let is_too_large = |summary: &&Summary| u64::from(summary.tokens) > sizes.item * 5 / 4;
-            let too_large = stack.summaries().find(is_too_large)?;
-            Some(Merge { sources: vec![too_large.id.clone()], level: too_large.level })
-        })?;
+    // What is owed a run anyway goes first, nothing is lost by it: unless the same words were cut often before.
+    let owed = next_merge(stack, fan_out, |summary| summary.provisional);
+    let any = next_merge(stack, fan_out, |_| true);
+    let spares = |any: &Merge| owed.as_ref().is_none_or(|owed| owed.level > any.level + SPARED_LEVELS);
+    let merge = any.filter(spares).or(owed).or_else(|| {
+        // The window has shrunk: a correction that creeps up is no reason to cut a word.
+        let is_too_large = |summary: &&Summary| u64::from(summary.tokens) > sizes.item * 5 / 4;
+        let too_large = stack.summaries().find(is_too_large)?;
+        Some(Merge { sources: vec![too_large.id.clone()], level: too_large.level })
+    })?;
     let sources: Vec<Summary> = merge.sources.iter().filter_map(|id| stack.summary(id)).cloned().collect();
     let run = Planner::new(conversation, agent, now).merge_of(merge)?;
     let id = run.id.clone();

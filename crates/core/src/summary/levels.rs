@@ -3,7 +3,7 @@
 //! Summaries stand in levels, like runs of an LSM tree: a summary of entries has level 0, a merge one more than the highest of
 //! its sources, so a level says how often the words behind it were rewritten. A full stack has [`LEVELS`] levels of
 //! `fan_out` items, each of [`StackSizes::item`] tokens: it fits its share by construction. Above [`StackSizes::soft`] the
-//! oldest neighbours of one level merge early, so that the oldest item takes in what comes to it and keeps its size. With room
+//! lowest neighbours of one level merge early, so that the oldest item takes in what comes to it and keeps its size. With room
 //! for nine items below that limit, 10,000 summaries of entries one after another are rewritten 12 times at most.
 
 use super::{Stack, StackItem, Summary};
@@ -92,21 +92,15 @@ pub fn due_merge(stack: &Stack, sizes: &StackSizes, fan_out: u32) -> Option<Merg
     if let Some(group) = full.min_by_key(|group| group[0].level) {
         return Some(merge_of(&group[..fan_out]));
     }
-    if stack.tokens() <= sizes.soft {
-        return None;
-    }
-    let merge = next_merge(stack, fan_out, may)?;
-    let levels = || merge.sources.iter().filter_map(|id| stack.summary(id)).map(|summary| summary.level);
-    // Provisional summaries that stand between others leave uneven neighbours: those are not rewritten for that.
-    let waits =
-        levels().any(|level| level + 2 < merge.level) && stack.summaries().any(|summary| summary.provisional);
-    (!waits).then_some(merge)
+    if stack.tokens() > sizes.soft { next_merge(stack, fan_out, may) } else { None }
 }
 
-/// The merge that makes room at the least cost: the oldest neighbours of one level, up to `fan_out` of them; where no two
-/// are of one level, the two neighbours that have been rewritten least. Only of summaries that may take part.
+/// The merge that makes room at the least cost: the oldest neighbours of the lowest level that has any, up to `fan_out` of
+/// them; where no two are of one level, the two neighbours that have been rewritten least. Only of summaries that may take
+/// part.
 pub(crate) fn next_merge(stack: &Stack, fan_out: usize, may: impl Fn(&Summary) -> bool) -> Option<Merge> {
-    if let Some(group) = groups(stack, &may).iter().find(|group| group.len() > 1) {
+    let groups = groups(stack, &may);
+    if let Some(group) = groups.iter().filter(|group| group.len() > 1).min_by_key(|group| group[0].level) {
         return Some(merge_of(&group[..group.len().min(fan_out.max(2))]));
     }
     let items = stack.items().windows(2);
