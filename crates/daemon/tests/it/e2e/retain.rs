@@ -93,8 +93,10 @@ async fn over_its_limit_the_journal_loses_its_oldest_words_and_nothing_else() {
         assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true, "{when}");
     };
     check("at once");
-    let again = home.cairn(&["store", "retain"]).ended(0).stdout;
-    assert_eq!(again, "nothing is to be done by [retention]\n");
+    // What the daemon journals meanwhile may make one more segment due, but not for ever.
+    let retain = |_| home.cairn(&["store", "retain"]).ended(0).stdout;
+    let rests = (0..5).map(retain).any(|said| said == "nothing is to be done by [retention]\n");
+    assert!(rests, "there is always something to be done");
     assert!(home.cairn(&["history", "main", "--limit", "1000"]).ended(0).stdout.contains("[expired]"));
     let said = home.cairn_with(&["chat", "--user", "anna"], b"and now?\n").ended(0);
     assert!(!said.stdout.is_empty(), "{said:?}");
