@@ -215,7 +215,7 @@ pub fn messages(n: u64, one: &str, many: &str) -> String {
 }
 
 /// Thousands in groups: `12,345`.
-fn grouped(n: u64) -> String {
+pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (idx, digit) in digits.chars().enumerate() {

@@ -1,5 +1,7 @@
 //! Text for the terminal: made harmless, cut to a width.
 
+pub(crate) use cairn_core::notice::grouped;
+
 use console::{measure_text_width, truncate_str};
 
 /// One line without control characters: what people or models wrote may not move the cursor.
@@ -69,19 +71,6 @@ impl Wrap {
         self.column += columns(gap.trim_start_matches('\n')) + columns(&word);
         gap + &word
     }
-}
-
-/// Thousands in groups: `12,345`.
-pub(crate) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (idx, digit) in digits.chars().enumerate() {
-        if idx > 0 && (digits.len() - idx).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// A share in percent: `63.4 %`.
