@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_core::compaction::Decision;
 use cairn_core::compaction::{InstructionTooLong, NothingToCompact, check_instruction};
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, NewRecord, RunEnd};
+use cairn_core::event::{Event, MaintenanceEvent, NewRecord, RunEnd};
 use cairn_core::ids::{AgentId, ChannelId, Generation, OutboxId, RunId, TurnId};
 use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::pairing_store::UsageDay;
@@ -156,7 +156,13 @@ impl Runtime {
             return Err(RuntimeError::NoAgent);
         }
         let shared = Arc::new(Shared::new(deps));
-        journal(&shared, Event::DaemonStarted { version: env!("CARGO_PKG_VERSION").to_owned() }).await?;
+        journal(
+            &shared,
+            Event::Maintenance(MaintenanceEvent::DaemonStarted {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            }),
+        )
+        .await?;
         let started = Supervisor::spawn(None, Supervisor, Arc::clone(&shared)).await;
         let (supervisor, _) = started
             .map_err(|error| RuntimeError::Spawn { actor: "supervisor", message: error.to_string() })?;
@@ -421,7 +427,9 @@ impl Runtime {
             tracing::warn!("not all heads were kept in time; the next start takes longer");
         }
         self.shared.handles.write().clear();
-        match timeout(STOP_LIMIT, journal(&self.shared, Event::DaemonStopped)).await {
+        match timeout(STOP_LIMIT, journal(&self.shared, Event::Maintenance(MaintenanceEvent::DaemonStopped)))
+            .await
+        {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::error!(%error, "the stop was not journalled; the next start takes it for a crash");

@@ -1,7 +1,10 @@
 //! How long the channel's write lock is held: what is applied under it, at 2,000 live entries.
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, Record, Run, RunEnd, RunOutcome, Trigger, TurnEnd, TurnOutcome, Work};
+use cairn_core::event::{
+    CompactionEvent, Event, MessageEvent, Record, Run, RunEnd, RunOutcome, Trigger, TurnEnd, TurnEvent,
+    TurnOutcome, Work,
+};
 use cairn_core::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId};
 use cairn_core::message::{Author, Part, Pending};
 use cairn_core::model::Usage;
@@ -24,7 +27,7 @@ fn apply(conversation: &mut Conversation, event: Event) {
 }
 
 fn accepted(conversation: &Conversation) -> Event {
-    Event::Accepted(Pending {
+    Event::Message(MessageEvent::Accepted(Pending {
         message: MessageId::from(format!("m{}", conversation.accepted)),
         turn: conversation.next_turn(),
         at: Timestamp::UNIX_EPOCH,
@@ -35,7 +38,7 @@ fn accepted(conversation: &Conversation) -> Event {
         provenance: cairn_core::provenance::Provenance::default(),
         fingerprint: String::new(),
         tokens: 30,
-    })
+    }))
 }
 
 fn large() -> Conversation {
@@ -47,10 +50,10 @@ fn large() -> Conversation {
         let (turn, messages) =
             (conversation.pending[0].turn.clone(), vec![conversation.pending[0].message.clone()]);
         let first_seq = conversation.next_seq;
-        apply(&mut conversation, Event::TurnStarted { turn: turn.clone(), messages, first_seq });
+        apply(&mut conversation, Event::Turn(TurnEvent::Started { turn: turn.clone(), messages, first_seq }));
         let (usage, recalled) = (Usage::default(), Vec::new());
         let end = TurnEnd { turn, outcome: TurnOutcome::Unanswered, model: None, usage, recalled };
-        apply(&mut conversation, Event::TurnEnded(end));
+        apply(&mut conversation, Event::Turn(TurnEvent::Ended(end)));
     }
     conversation
 }
@@ -92,7 +95,7 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         failure: None,
         replaces: None,
     };
-    apply(&mut base, Event::RunStarted { run });
+    apply(&mut base, Event::Compaction(CompactionEvent::RunStarted { run }));
     let summary = Summary {
         id: SummaryId::from("s1"),
         level: 0,
@@ -121,7 +124,7 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         duration_ms: 0,
         owes_run: false,
     };
-    bench(bencher, &base, Event::RunEnded(end));
+    bench(bencher, &base, Event::Compaction(CompactionEvent::RunEnded(end)));
 }
 
 #[divan::bench]
@@ -129,5 +132,14 @@ fn drop_half_in_an_emergency(bencher: Bencher<'_, '_>) {
     let base = large();
     let messages = N_ENTRIES / 2;
     let marker = Marker::new(MarkerKind::Truncated, Seq(1), Seq(messages), Vec::new());
-    bench(bencher, &base, Event::EmergencyApplied { marker, messages, tokens_before: 0, tokens_after: 0 });
+    bench(
+        bencher,
+        &base,
+        Event::Compaction(CompactionEvent::EmergencyApplied {
+            marker,
+            messages,
+            tokens_before: 0,
+            tokens_after: 0,
+        }),
+    );
 }

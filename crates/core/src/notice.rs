@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::event::{Event, Run, RunEnd, RunOutcome};
+use crate::event::{CompactionEvent, DeliveryEvent, Event, Run, RunEnd, RunOutcome};
 use crate::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use crate::message::Entry;
 use crate::summary::{MADE_BY_DIGEST, MarkerKind};
@@ -79,9 +79,9 @@ pub fn with_notes(
     let mut out = Vec::with_capacity(events.len() + 1);
     for event in events {
         let note = match &event {
-            Event::RunEnded(end) => {
+            Event::Compaction(CompactionEvent::RunEnded(end)) => {
                 let begun = out.iter().find_map(|event| match event {
-                    Event::RunStarted { run } if run.id == end.run => Some(run),
+                    Event::Compaction(CompactionEvent::RunStarted { run }) if run.id == end.run => Some(run),
                     _ => None,
                 });
                 let run = begun.or(conversation.run.as_ref()).filter(|run| run.id == end.run);
@@ -169,7 +169,7 @@ pub fn note_of_long_messages(conversation: &Conversation, agent: &AgentSettings,
     }
     let words = long_messages(conversation, agent, &open.messages, cut)?;
     let mut note = note(conversation, id, words);
-    if let Event::OutboxIntended { reply_to, .. } = &mut note {
+    if let Event::Delivery(DeliveryEvent::Intended { reply_to, .. }) = &mut note {
         reply_to.clone_from(&open.reply_to);
     }
     Some(note)
@@ -247,7 +247,7 @@ fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
 fn note(conversation: &Conversation, id: OutboxId, words: String) -> Event {
     let open = conversation.open_turn.as_ref().map(|open| open.id.clone());
     let newest = || conversation.live.back().map(|entry| entry.turn.clone());
-    Event::OutboxIntended {
+    Event::Delivery(DeliveryEvent::Intended {
         id,
         turn: open.or_else(newest).unwrap_or_else(|| TurnId::from("t0")),
         seq: Seq(conversation.next_seq.0.saturating_sub(1)),
@@ -256,7 +256,7 @@ fn note(conversation: &Conversation, id: OutboxId, words: String) -> Event {
         reply_to: None,
         edits: None,
         draft: false,
-    }
+    })
 }
 
 impl Conversation {

@@ -8,8 +8,8 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::erasure::Figures;
-use crate::event::{Event, Record};
+use crate::event::ErasureFigures;
+use crate::event::{CompactionEvent, Event, MaintenanceEvent, Record, RegistryEvent, TurnEvent};
 use crate::mcp::Pins;
 use crate::message::Author;
 use crate::model::Usage;
@@ -65,14 +65,14 @@ pub struct Erasure {
     /// What stands in the place of their id; empty for one that was only weighed.
     pub pseudonym: String,
     #[serde(flatten)]
-    pub figures: Figures,
+    pub figures: ErasureFigures,
     pub at: Timestamp,
 }
 
 impl RegistryState {
     pub fn apply(&mut self, record: &Record) {
         match &record.event {
-            Event::PairingRequested { user, chat, code } => {
+            Event::Registry(RegistryEvent::PairingRequested { user, chat, code }) => {
                 self.pairings.retain(|_, pairing| !pairing.is_void(record.at));
                 let pairing = self.pairings.entry(user.id.clone()).or_insert_with(|| Pairing {
                     user: user.clone(),
@@ -86,15 +86,19 @@ impl RegistryState {
                 pairing.told_at = record.at;
                 pairing.code.clone_from(code);
             }
-            Event::PairingApproved { user } => {
+            Event::Registry(RegistryEvent::PairingApproved { user }) => {
                 if let Some(pairing) = self.pairings.get_mut(user) {
                     pairing.approved_at = Some(record.at);
                 }
             }
-            Event::PairingRevoked { user } => drop(self.pairings.remove(user)),
-            Event::ChatMigrated { platform, from, to } => self.migrate(platform, from, to),
-            Event::ServerApproved { .. } | Event::ServerRevoked { .. } => self.pins.apply(record),
-            Event::PersonErased { pseudonym, figures } => {
+            Event::Registry(RegistryEvent::PairingRevoked { user }) => drop(self.pairings.remove(user)),
+            Event::Registry(RegistryEvent::ChatMigrated { platform, from, to }) => {
+                self.migrate(platform, from, to)
+            }
+            Event::Registry(RegistryEvent::ServerApproved { .. } | RegistryEvent::ServerRevoked { .. }) => {
+                self.pins.apply(record)
+            }
+            Event::Maintenance(MaintenanceEvent::PersonErased { pseudonym, figures }) => {
                 self.erasures.push(Erasure { pseudonym: pseudonym.clone(), figures: *figures, at: record.at })
             }
             _ => {}
@@ -194,7 +198,8 @@ impl UsageDay {
     /// Folds a record in. A day that is over is forgotten with the first use of the next.
     pub fn apply(&mut self, record: &Record) {
         let (model, usage) = match &record.event {
-            Event::UsageReported { model, usage, .. } | Event::UsageSpent { model, usage } => (model, usage),
+            Event::Turn(TurnEvent::UsageReported { model, usage, .. })
+            | Event::Compaction(CompactionEvent::UsageSpent { model, usage }) => (model, usage),
             _ => return,
         };
         let day = day_of(record.at);

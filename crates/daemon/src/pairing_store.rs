@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{Event, NewRecord, RegistryEvent};
 use cairn_core::mcp::{Pins, ServerPin};
 use cairn_core::message::Author;
 use cairn_core::pairing_store::{Pairing, RegistryState, Standing};
@@ -58,7 +58,7 @@ impl DaemonPairings {
         let waiting = self.state.read().of_code(code, self.clock.now()).cloned();
         let Some(waiting) = waiting else { return Ok(None) };
         let user = waiting.user.id;
-        self.append(Event::PairingApproved { user: user.clone() }).await?;
+        self.append(Event::Registry(RegistryEvent::PairingApproved { user: user.clone() })).await?;
         tracing::info!(%user, "a person was let in");
         Ok(self.state.read().pairings.get(&user).cloned())
     }
@@ -71,7 +71,7 @@ impl DaemonPairings {
         let now = self.clock.now();
         let known = self.state.read().pairings.get(user).filter(|pairing| !pairing.is_void(now)).cloned();
         let Some(known) = known else { return Ok(None) };
-        self.append(Event::PairingRevoked { user: user.to_owned() }).await?;
+        self.append(Event::Registry(RegistryEvent::PairingRevoked { user: user.to_owned() })).await?;
         tracing::info!(%user, "a pairing was revoked");
         Ok(Some(known))
     }
@@ -86,7 +86,7 @@ impl DaemonPairings {
     /// # Errors
     /// The journal cannot be written.
     pub async fn approve_server(&self, pin: ServerPin) -> Result<(), StoreError> {
-        self.append(Event::ServerApproved { pin }).await
+        self.append(Event::Registry(RegistryEvent::ServerApproved { pin })).await
     }
 
     /// An operator takes the approval of a server back.
@@ -94,7 +94,7 @@ impl DaemonPairings {
     /// # Errors
     /// The journal cannot be written.
     pub async fn revoke_server(&self, server: &str) -> Result<(), StoreError> {
-        self.append(Event::ServerRevoked { server: server.to_owned() }).await
+        self.append(Event::Registry(RegistryEvent::ServerRevoked { server: server.to_owned() })).await
     }
 
     async fn append(&self, event: Event) -> Result<(), StoreError> {
@@ -136,7 +136,8 @@ impl PairingStore for DaemonPairings {
             let Some(code) = self.begin(&user.id)? else { return Ok(None) };
             let _asking = Asking { pairing_store: self, user: user.id.clone() };
             tracing::info!(user = %user.id, "a stranger asks to be let in; `cairn pair list` shows the code");
-            self.append(Event::PairingRequested { user, chat, code: code.clone() }).await?;
+            self.append(Event::Registry(RegistryEvent::PairingRequested { user, chat, code: code.clone() }))
+                .await?;
             Ok(Some(code))
         })
     }
@@ -156,7 +157,7 @@ impl PairingStore for DaemonPairings {
                 return Ok(());
             }
             tracing::info!(%platform, %from, %to, "a chat has moved; its conversations go on");
-            self.append(Event::ChatMigrated { platform, from, to }).await
+            self.append(Event::Registry(RegistryEvent::ChatMigrated { platform, from, to })).await
         })
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{Event, NewRecord, TurnEvent};
 use cairn_core::ids::{ChannelId, Generation, Seq, TurnId};
 use cairn_core::message::{Entry, Part, Role};
 use cairn_core::ports::{Archive, Journal};
@@ -38,7 +38,11 @@ fn record(seq: u64) -> NewRecord {
         tokens: 40,
     };
     let channel: ChannelId = "main/local/main".parse().unwrap();
-    NewRecord { channel: Some(channel), at: Timestamp::UNIX_EPOCH, event: Event::EntryAdded { entry } }
+    NewRecord {
+        channel: Some(channel),
+        at: Timestamp::UNIX_EPOCH,
+        event: Event::Turn(TurnEvent::EntryAdded { entry }),
+    }
 }
 
 struct Bench {

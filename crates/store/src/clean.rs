@@ -3,7 +3,9 @@
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use cairn_core::event::{Event, Record, TurnOutcome};
+use cairn_core::event::{
+    DeliveryEvent, Event, MaintenanceEvent, MemoryEvent, Record, TurnEvent, TurnOutcome,
+};
 use cairn_core::ports::StoreError;
 
 use crate::disk::io_error;
@@ -18,9 +20,11 @@ const LAST_LINES_BYTES: u64 = 4 * 1024 * 1024;
 /// What is written while no daemon runs, behind the record of its stop.
 fn is_of_no_daemon(event: &Event) -> bool {
     match event {
-        Event::PersonErased { .. } | Event::OutboxDropped { .. } => true,
-        Event::WordsExpired { .. } | Event::MemoryForgotten { .. } => true,
-        Event::TurnEnded(end) => matches!(end.outcome, TurnOutcome::Stopped),
+        Event::Maintenance(MaintenanceEvent::PersonErased { .. })
+        | Event::Delivery(DeliveryEvent::Dropped { .. }) => true,
+        Event::Maintenance(MaintenanceEvent::WordsExpired { .. })
+        | Event::Memory(MemoryEvent::Forgotten { .. }) => true,
+        Event::Turn(TurnEvent::Ended(end)) => matches!(end.outcome, TurnOutcome::Stopped),
         _ => false,
     }
 }
@@ -49,7 +53,9 @@ impl Store {
             None if from == 0 => last_before(&dir, tail.segment)?,
             last => last,
         };
-        Ok(last.is_some_and(|record| matches!(record.event, Event::DaemonStopped)))
+        Ok(last.is_some_and(|record| {
+            matches!(record.event, Event::Maintenance(MaintenanceEvent::DaemonStopped))
+        }))
     }
 }
 
@@ -81,15 +87,20 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn only_a_stop_at_the_very_end_is_clean() {
         let dir = tempfile::tempdir().unwrap();
-        let started = Event::DaemonStarted { version: "0.1.0".to_owned() };
-        let end = Event::TurnEnded(TurnEnd {
+        let started = Event::Maintenance(MaintenanceEvent::DaemonStarted { version: "0.1.0".to_owned() });
+        let end = Event::Turn(TurnEvent::Ended(TurnEnd {
             turn: "t1".into(),
             outcome: TurnOutcome::Stopped,
             model: None,
             usage: Usage::default(),
             recalled: Vec::new(),
-        });
-        let cases = [(started.clone(), false), (Event::DaemonStopped, true), (end, true), (started, false)];
+        }));
+        let cases = [
+            (started.clone(), false),
+            (Event::Maintenance(MaintenanceEvent::DaemonStopped), true),
+            (end, true),
+            (started, false),
+        ];
         for (event, clean) in cases {
             let options = StoreOptions::new(dir.path());
             let store = tokio::task::spawn_blocking(move || Store::open(options)).await.unwrap().unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use cairn_core::event::{Event, NewRecord, Record};
+use cairn_core::event::{Event, MaintenanceEvent, NewRecord, Record};
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::{Archive, Journal, StoreError};
 use jiff::Timestamp;
@@ -74,7 +74,7 @@ fn channel() -> ChannelId {
 }
 
 async fn append(store: &Store, version: &str) -> Result<Vec<Record>, StoreError> {
-    let event = Event::DaemonStarted { version: version.to_owned() };
+    let event = Event::Maintenance(MaintenanceEvent::DaemonStarted { version: version.to_owned() });
     store.append(vec![NewRecord { channel: Some(channel()), at: Timestamp::UNIX_EPOCH, event }]).await
 }
 
@@ -163,7 +163,7 @@ async fn whoever_reads_while_the_views_are_made_again_gets_all_there_is() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(StoreOptions::new(dir.path())).unwrap();
     for n in 0..3000 {
-        let event = Event::DaemonStarted { version: n.to_string() };
+        let event = Event::Maintenance(MaintenanceEvent::DaemonStarted { version: n.to_string() });
         let channel = format!("main/local/c{}", n % 500).parse().ok();
         store.append(vec![NewRecord { channel, at: Timestamp::UNIX_EPOCH, event }]).await.unwrap();
     }
@@ -192,7 +192,7 @@ async fn what_is_asked_of_views_that_do_not_come_back_is_read_from_the_journal_a
     let views = Arc::clone(&store.inner.views);
     let stuck = std::thread::spawn(move || views.hang(&hanging));
     let other: ChannelId = "main/local/other".parse().unwrap();
-    let event = Event::DaemonStarted { version: "two".to_owned() };
+    let event = Event::Maintenance(MaintenanceEvent::DaemonStarted { version: "two".to_owned() });
     let record = NewRecord { channel: Some(other.clone()), at: Timestamp::UNIX_EPOCH, event };
     while store.inner.views.stuck().is_none() {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -203,7 +203,7 @@ async fn what_is_asked_of_views_that_do_not_come_back_is_read_from_the_journal_a
         let channels = store.channels().await.unwrap();
         assert_eq!((channels.len(), &channels[0]), (2, &on_disk[0]));
         assert_eq!(store.restore(&other).await.unwrap().unwrap().last_n, 2 + n);
-        let event = Event::DaemonStarted { version: n.to_string() };
+        let event = Event::Maintenance(MaintenanceEvent::DaemonStarted { version: n.to_string() });
         let record = NewRecord { channel: Some(other.clone()), at: Timestamp::UNIX_EPOCH, event };
         store.append(vec![record]).await.unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::event::{Event, TurnEnd, TurnOutcome};
+use cairn_core::event::{Event, MessageEvent, TurnEnd, TurnEvent, TurnOutcome};
 use cairn_core::ids::{ChannelId, LOCAL_PLATFORM, MessageId, TurnId};
 use cairn_core::limits::Limited;
 use cairn_core::message::{Amendment, Change, Inbound, Pending, fingerprint};
@@ -95,7 +95,8 @@ impl ChannelState {
     /// On the local platform whoever sent it sends it again, and then it is let in.
     async fn note_refused(&mut self, message: &MessageId) -> Result<(), Fault> {
         if self.is_chat()
-            && let Err(error) = self.commit(vec![Event::MessageRefused { message: message.clone() }]).await?
+            && let Err(error) =
+                self.commit(vec![Event::Message(MessageEvent::Refused { message: message.clone() })]).await?
         {
             tracing::warn!(channel = %self.handle.id, %error, "that a limit kept a message out is not journalled");
         }
@@ -127,7 +128,7 @@ impl ChannelState {
     ) -> Result<Result<Admission, Refusal>, Fault> {
         let again = self.handle.read(|conversation| conversation.sent_again(turn, &inbound.message));
         let is_idle = self.current.is_none() && self.unsaved.is_none();
-        let Some(reopened @ Event::TurnReopened { .. }) = again else {
+        let Some(reopened @ Event::Turn(TurnEvent::Reopened { .. })) = again else {
             return self.take_in(inbound, print, again).await;
         };
         if !is_idle {
@@ -188,7 +189,7 @@ impl ChannelState {
         // An idle channel begins the turn in the same breath: one sync for both.
         let begun = self.next_turn_events(Some(&pending));
         let mut events: Vec<Event> = before.into_iter().collect();
-        events.push(Event::Accepted(pending));
+        events.push(Event::Message(MessageEvent::Accepted(pending)));
         events.extend(begun);
         // Waiting begins before the turn can end.
         let progress = self.handle.subscribers.join(&inbound.message);

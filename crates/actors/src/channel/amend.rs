@@ -1,7 +1,7 @@
 //! Changes of what was said, and commands: each taken once.
 
 use cairn_core::conversation::{amend, undo};
-use cairn_core::event::Event;
+use cairn_core::event::{CompactionEvent, Event, MessageEvent, TurnEvent};
 use cairn_core::ids::{MessageId, TurnId};
 use cairn_core::limits::Limited;
 use cairn_core::message::{Amendment, Author, Change};
@@ -46,7 +46,9 @@ impl ChannelState {
 
     /// An edit that addresses the bot for the first time counts like a message that does.
     fn limit_of(&self, event: &Event, amendment: &Amendment) -> Option<Refusal> {
-        let Event::MessageEdited { message, addressed: true, .. } = event else { return None };
+        let Event::Message(MessageEvent::Edited { message, addressed: true, .. }) = event else {
+            return None;
+        };
         let Change::Edited { author, .. } = &amendment.change else { return None };
         let was_addressed = self.handle.read(|conversation| {
             let pending = conversation.pending.iter().find(|pending| pending.message == *message);
@@ -83,7 +85,7 @@ impl ChannelState {
             Ok(event) => event,
             Err(error) => return Ok(Err(RuntimeError::NothingToUndo(error.to_string()))),
         };
-        let Event::TurnUndone { turn, .. } = &event else {
+        let Event::Turn(TurnEvent::Undone { turn, .. }) = &event else {
             return Ok(Err(RuntimeError::NothingToUndo("there is no turn to take back".to_owned())));
         };
         let turn = turn.clone();
@@ -109,7 +111,8 @@ impl ChannelState {
             Ok(Standing::Open(..) | Standing::Ended(..)) => return Ok(Ok(false)),
             Err(refusal) => return Ok(Err(refusal)),
         }
-        let taken = Event::CommandTaken { message, command: command.to_owned(), caller };
+        let taken =
+            Event::Message(MessageEvent::CommandTaken { message, command: command.to_owned(), caller });
         metrics::counter!("cairn_commands_total", "command" => command).increment(1);
         Ok(self.commit(vec![taken]).await?.map(|()| true).map_err(Refusal::Store))
     }
@@ -117,7 +120,9 @@ impl ChannelState {
     /// A run used tokens.
     pub(super) async fn spent(&mut self, model: String, usage: Usage) -> Result<(), Fault> {
         self.shared.count_usage(&self.handle.id, &[], &model, usage);
-        if let Err(error) = self.commit(vec![Event::UsageSpent { model, usage }]).await? {
+        if let Err(error) =
+            self.commit(vec![Event::Compaction(CompactionEvent::UsageSpent { model, usage })]).await?
+        {
             tracing::warn!(channel = %self.handle.id, %error, "what a run used is not journalled");
         }
         Ok(())

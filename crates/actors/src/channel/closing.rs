@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cairn_core::approval::ApprovalOutcome;
 use cairn_core::conversation::{Conversation, OpenTurn};
-use cairn_core::event::{Event, Receipt, TurnEnd, TurnOutcome};
+use cairn_core::event::{ApprovalEvent, DeliveryEvent, Event, Receipt, TurnEnd, TurnEvent, TurnOutcome};
 use cairn_core::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_core::message::{Part, Role, ToolCall, fingerprint};
 use cairn_core::model::Usage;
@@ -56,8 +56,8 @@ fn drafted(open: &OpenTurn, shown: &[Event]) -> Drafted {
     };
     for event in shown {
         match event {
-            Event::OutboxSent { message, .. } => drafted = Drafted::There(message.clone()),
-            Event::OutboxPutOff { .. } => drafted = Drafted::No,
+            Event::Delivery(DeliveryEvent::Sent { message, .. }) => drafted = Drafted::There(message.clone()),
+            Event::Delivery(DeliveryEvent::PutOff { .. }) => drafted = Drafted::No,
             _ => {}
         }
     }
@@ -76,11 +76,11 @@ impl ChannelState {
             let mut events = shown;
             events.extend(close_calls(&self.shared, conversation, "the turn went on without it"));
             let answer = said.entry.text();
-            events.push(Event::EntryAdded { entry: said.entry });
+            events.push(Event::Turn(TurnEvent::EntryAdded { entry: said.entry }));
             events.extend(said.reported);
             stamp(conversation, &mut events);
             let seq = events.iter().find_map(|event| match event {
-                Event::EntryAdded { entry } if entry.role == Role::Assistant => Some(entry.seq),
+                Event::Turn(TurnEvent::EntryAdded { entry }) if entry.role == Role::Assistant => Some(entry.seq),
                 _ => None,
             })?;
             let end = TurnEnd {
@@ -101,10 +101,10 @@ impl ChannelState {
                         "platform" => conversation.channel.platform().to_owned(), "outcome" => "unknown")
                     .increment(1);
                     let receipt = Receipt::Unknown { part: 0, reason };
-                    events.push(Event::OutboxSettled { id, receipt });
+                    events.push(Event::Delivery(DeliveryEvent::Settled { id, receipt }));
                 }
             }
-            events.push(Event::TurnEnded(end.clone()));
+            events.push(Event::Turn(TurnEvent::Ended(end.clone())));
             Some(Closing { events, end, answer: Ok(answer), notice, messages: open.messages.clone() })
         })
     }
@@ -161,7 +161,7 @@ impl ChannelState {
                 let id = OutboxId::from(format!("{}:{}:end", conversation.channel, open.id));
                 events.push(intent(open, id, newest(conversation), Some(note), &draft));
             }
-            events.push(Event::TurnEnded(end.clone()));
+            events.push(Event::Turn(TurnEvent::Ended(end.clone())));
             let messages = open.messages.clone();
             Some(Closing { events, end, answer: Err(failure), notice: None, messages })
         })
@@ -175,7 +175,16 @@ fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, draft: 
         Drafted::No | Drafted::Unknown => None,
     };
     let (turn, reply_to) = (open.id.clone(), open.reply_to.clone());
-    Event::OutboxIntended { id, turn, seq, note, approval: None, reply_to, edits, draft: false }
+    Event::Delivery(DeliveryEvent::Intended {
+        id,
+        turn,
+        seq,
+        note,
+        approval: None,
+        reply_to,
+        edits,
+        draft: false,
+    })
 }
 
 /// The newest entry.
@@ -188,7 +197,7 @@ pub(super) fn stamp(conversation: &Conversation, events: &mut [Event]) {
     let Some(open) = &conversation.open_turn else { return };
     let mut seq: Seq = conversation.next_seq;
     for event in events {
-        if let Event::EntryAdded { entry } = event {
+        if let Event::Turn(TurnEvent::EntryAdded { entry }) = event {
             entry.seq = seq;
             entry.turn = open.id.clone();
             entry.generation = conversation.generation;
@@ -222,7 +231,7 @@ pub(super) fn close_calls(shared: &Shared, conversation: &Conversation, reason: 
         let mut entry = draft_entry(Role::Tool, conversation.last_at);
         entry.parts = vec![Part::text(format!("[{text}]"))];
         entry.tool_call_id = Some(call.id.clone());
-        events.push(Event::ToolUsed(ToolUse {
+        events.push(Event::Turn(TurnEvent::ToolUsed(ToolUse {
             turn: open.id.clone(),
             call: call.id.clone(),
             tool: call.name.clone(),
@@ -235,13 +244,15 @@ pub(super) fn close_calls(shared: &Shared, conversation: &Conversation, reason: 
             bytes: 0,
             approval: approval.map(|approval| approval.id.clone()),
             allowed_by: None,
-        }));
-        events.push(Event::EntryAdded { entry });
+        })));
+        events.push(Event::Turn(TurnEvent::EntryAdded { entry }));
     }
-    events.extend(open.approvals.iter().map(|approval| Event::ApprovalSettled {
-        id: approval.id.clone(),
-        outcome: ApprovalOutcome::Void,
-        by: None,
+    events.extend(open.approvals.iter().map(|approval| {
+        Event::Approval(ApprovalEvent::Settled {
+            id: approval.id.clone(),
+            outcome: ApprovalOutcome::Void,
+            by: None,
+        })
     }));
     events
 }

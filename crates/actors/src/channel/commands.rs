@@ -3,7 +3,7 @@
 use cairn_core::compaction::{NothingToCompact, give_up, request_manual};
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
-use cairn_core::event::{Event, RunOutcome, RunRequest, Trigger};
+use cairn_core::event::{CompactionEvent, Event, RunOutcome, RunRequest, Trigger, TurnEvent};
 use cairn_core::ids::{Generation, RunId};
 
 use super::ChannelState;
@@ -74,7 +74,9 @@ impl ChannelState {
         let events = self.handle.engine.compact(&conversation, &settings, MakeRoom::Manual, now);
         drop(conversation);
         let made = events.iter().find_map(|event| match event {
-            Event::WindowSlid { messages, tokens_before, tokens_after, .. } => Some(RoomMade {
+            Event::Compaction(CompactionEvent::WindowSlid {
+                messages, tokens_before, tokens_after, ..
+            }) => Some(RoomMade {
                 messages: *messages,
                 tokens_before: *tokens_before,
                 tokens_after: *tokens_after,
@@ -122,7 +124,7 @@ impl ChannelState {
             (cancelled, Generation(conversation.generation.0 + 1))
         });
         let mut events: Vec<Event> = cancelled.into_iter().collect();
-        events.push(Event::GenerationStarted { generation });
+        events.push(Event::Turn(TurnEvent::SessionStarted { generation }));
         if let Err(error) = self.commit(events).await? {
             return Ok(Err(RuntimeError::Store(error)));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_core::event::{Event, Record};
+use cairn_core::event::{DeliveryEvent, Event, Record, TurnEvent};
 use cairn_core::ids::OutboxId;
 use cairn_core::message::Entry;
 use cairn_core::ports::OutboxItem;
@@ -36,7 +36,7 @@ impl ChannelState {
         if !failed {
             return Ok(Err(RuntimeError::NoSuchDelivery(id)));
         }
-        let retried = self.commit(vec![Event::OutboxRetried { id }]).await?;
+        let retried = self.commit(vec![Event::Delivery(DeliveryEvent::Retried { id })]).await?;
         Ok(retried.map(|()| true).map_err(RuntimeError::Store))
     }
 
@@ -47,7 +47,10 @@ impl ChannelState {
         if !is_known {
             return Ok(Err(RuntimeError::NoSuchDelivery(id)));
         }
-        Ok(self.commit(vec![Event::OutboxDropped { id }]).await?.map_err(RuntimeError::Store))
+        Ok(self
+            .commit(vec![Event::Delivery(DeliveryEvent::Dropped { id })])
+            .await?
+            .map_err(RuntimeError::Store))
     }
 
     /// Hands what became owed with these records to the outbox, with the reply where it is among them. What ends
@@ -55,16 +58,18 @@ impl ChannelState {
     pub(super) fn hand_over(&self, records: &[Record]) {
         let settled = |id: &OutboxId| {
             records.iter().any(
-                |record| matches!(&record.event, Event::OutboxSettled { id: settled, .. } if settled == id),
+                |record| matches!(&record.event, Event::Delivery(DeliveryEvent::Settled { id: settled, .. }) if settled == id),
             )
         };
-        let ends = records.iter().any(|record| matches!(record.event, Event::TurnEnded(_)));
+        let ends = records.iter().any(|record| matches!(record.event, Event::Turn(TurnEvent::Ended(_))));
         for record in records {
             let item = OutboxItem::intended(&self.handle.id, record);
             let Some(item) = item.filter(|item| !settled(&item.id)) else { continue };
             let entry = |record: &Record| -> Option<Arc<Entry>> {
                 match &record.event {
-                    Event::EntryAdded { entry } if entry.seq == item.seq => Some(Arc::new(entry.clone())),
+                    Event::Turn(TurnEvent::EntryAdded { entry }) if entry.seq == item.seq => {
+                        Some(Arc::new(entry.clone()))
+                    }
                     _ => None,
                 }
             };

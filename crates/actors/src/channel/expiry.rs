@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::artifact::{due, expired};
-use cairn_core::event::Event;
+use cairn_core::event::{ArtifactEvent, Event};
 use cairn_core::ids::ArtifactId;
 
 use super::journal::Fault;
@@ -31,7 +31,7 @@ impl ChannelState {
         }
         tracing::info!(channel = %self.handle.id, n = ids.len(), "artifacts expired: nobody has read them for long, or there are too many");
         // What the store refuses is tried again in a day, or at the next wake.
-        if self.commit(vec![Event::ArtifactsExpired { ids: ids.clone() }]).await?.is_ok() {
+        if self.commit(vec![Event::Artifact(ArtifactEvent::Expired { ids: ids.clone() })]).await?.is_ok() {
             metrics::counter!("cairn_artifacts_expired_total").increment(ids.len() as u64);
             self.remove_files(ids);
         }

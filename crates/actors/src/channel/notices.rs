@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::event::{Event, Record};
+use cairn_core::event::{CompactionEvent, Event, Record};
 use cairn_core::notice::{self, Due};
 
 use super::journal::Fault;
@@ -24,8 +24,13 @@ impl ChannelState {
     pub(super) fn watch_losses(&self, records: &[Record]) {
         for record in records {
             match &record.event {
-                Event::EmergencyApplied { .. } => self.expect_loss(),
-                Event::WindowSlid { messages, tokens_before, tokens_after, .. } => {
+                Event::Compaction(CompactionEvent::EmergencyApplied { .. }) => self.expect_loss(),
+                Event::Compaction(CompactionEvent::WindowSlid {
+                    messages,
+                    tokens_before,
+                    tokens_after,
+                    ..
+                }) => {
                     self.report_slide(*messages, *tokens_before, *tokens_after);
                 }
                 _ => {}

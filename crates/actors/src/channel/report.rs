@@ -1,6 +1,9 @@
 //! What watchers, logs, metrics and the compactor are told of what has become durable.
 
-use cairn_core::event::{Event, Record, Run, RunEnd, TurnEnd, TurnOutcome};
+use cairn_core::event::{
+    ApprovalEvent, CompactionEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunEnd, TurnEnd,
+    TurnEvent, TurnOutcome,
+};
 use cairn_core::ports::OutboxItem;
 use cairn_core::prune::PruneCause;
 use cairn_core::thrashing::Thrashing;
@@ -23,12 +26,14 @@ impl ChannelState {
         self.since_head += records.len();
         self.hand_over(records);
         for record in records {
-            if let Event::UsageReported { model, usage, .. } = &record.event {
+            if let Event::Turn(TurnEvent::UsageReported { model, usage, .. }) = &record.event {
                 self.shared.count_usage(&self.handle.id, self.authors(), model, *usage);
             }
         }
-        let moves =
-            |event: &Event| !matches!(event, Event::Accepted(_)) && OutboxItem::named_by(event).is_none();
+        let moves = |event: &Event| {
+            !matches!(event, Event::Message(MessageEvent::Accepted(_)))
+                && OutboxItem::named_by(event).is_none()
+        };
         if !records.iter().any(|record| moves(&record.event)) {
             return;
         }
@@ -38,16 +43,16 @@ impl ChannelState {
         let mut keep = false;
         for record in records {
             match &record.event {
-                Event::TurnStarted { turn, messages, .. } => {
+                Event::Turn(TurnEvent::Started { turn, messages, .. }) => {
                     taken = Some(messages);
                     let (channel, messages) = (self.handle.id.clone(), messages.clone());
                     self.shared.notify(Notice::TurnStarted { channel, turn: turn.clone(), messages });
                 }
-                Event::TurnReopened { turn, messages } => {
+                Event::Turn(TurnEvent::Reopened { turn, messages }) => {
                     let (channel, turn, messages) = (self.handle.id.clone(), turn.clone(), messages.clone());
                     self.shared.notify(Notice::TurnStarted { channel, turn, messages });
                 }
-                Event::TurnEnded(end) => {
+                Event::Turn(TurnEvent::Ended(end)) => {
                     if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
                         self.handle
                             .subscribers
@@ -58,18 +63,18 @@ impl ChannelState {
                     self.report_unrest(thrashing, &gauge);
                     self.handle.tell_compactor(CompactorMsg::Look);
                 }
-                Event::ToolUsed(used) => self.report_tool(used),
-                Event::MemorySaved(_) => figures::memories(&self.handle, "tool", 1),
-                Event::ApprovalAsked { approval } => {
+                Event::Turn(TurnEvent::ToolUsed(used)) => self.report_tool(used),
+                Event::Memory(MemoryEvent::Saved(_)) => figures::memories(&self.handle, "tool", 1),
+                Event::Approval(ApprovalEvent::Asked { approval }) => {
                     let (channel, approval) = (self.handle.id.clone(), approval.clone());
                     self.shared.notify(Notice::ApprovalAsked { channel, approval });
                 }
-                Event::ApprovalSettled { id, outcome, .. } => {
+                Event::Approval(ApprovalEvent::Settled { id, outcome, .. }) => {
                     let (channel, approval) = (self.handle.id.clone(), id.clone());
                     self.shared.notify(Notice::ApprovalSettled { channel, approval, outcome: *outcome });
                 }
-                Event::RunStarted { run } => self.report_start(run),
-                Event::RunEnded(end) => {
+                Event::Compaction(CompactionEvent::RunStarted { run }) => self.report_start(run),
+                Event::Compaction(CompactionEvent::RunEnded(end)) => {
                     self.report_end(end);
                     self.told_of.remove(&end.run);
                     let usable = settings.window.usable_tokens();
@@ -77,10 +82,21 @@ impl ChannelState {
                     self.report_unrest(thrashing, &gauge);
                     keep = true;
                 }
-                Event::ResultsPruned { cause, results, scanned, tokens_before, tokens_after } => {
+                Event::Compaction(CompactionEvent::ResultsPruned {
+                    cause,
+                    results,
+                    scanned,
+                    tokens_before,
+                    tokens_after,
+                }) => {
                     self.report_pruned(*cause, results.len() as u64, *scanned, *tokens_before, *tokens_after);
                 }
-                Event::EmergencyApplied { messages, tokens_before, tokens_after, .. } => {
+                Event::Compaction(CompactionEvent::EmergencyApplied {
+                    messages,
+                    tokens_before,
+                    tokens_after,
+                    ..
+                }) => {
                     self.report_emergency(*messages, *tokens_before, *tokens_after);
                 }
                 _ => {}

@@ -1,7 +1,7 @@
 //! Taking up again what a restart found unfinished.
 
 use cairn_core::conversation::MAX_INTERRUPTIONS;
-use cairn_core::event::Event;
+use cairn_core::event::{Event, TurnEvent};
 use ractor::ActorProcessingErr;
 
 use super::closing::{close_calls, stamp};
@@ -31,7 +31,7 @@ impl ChannelState {
             let mut interruptions = open.interruptions;
             if self.interrupted {
                 interruptions += 1;
-                events.push(Event::TurnInterrupted { turn: open.id.clone() });
+                events.push(Event::Turn(TurnEvent::Interrupted { turn: open.id.clone() }));
                 tracing::warn!(channel = %self.handle.id, turn = %open.id, interruptions,
                     "a turn was cut short by a failure; it is taken up again");
             }

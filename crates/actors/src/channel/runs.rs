@@ -1,7 +1,7 @@
 //! Runs: the compactor proposes, the channel decides, journals and applies.
 
 use cairn_core::compaction::{self, Decision, Draft};
-use cairn_core::event::{Checkpoint, Event, RunOutcome};
+use cairn_core::event::{Checkpoint, CompactionEvent, Event, RunOutcome};
 use cairn_core::ids::RunId;
 
 use super::ChannelState;
@@ -17,7 +17,7 @@ impl ChannelState {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         let decision = self.handle.read(|conversation| self.handle.due(conversation, &settings, now));
         let events = match decision {
-            Decision::Start(run) => vec![Event::RunStarted { run: *run }],
+            Decision::Start(run) => vec![Event::Compaction(CompactionEvent::RunStarted { run: *run })],
             Decision::Apply(events) => events,
             Decision::Idle | Decision::WaitUntil(_) => return Ok(()),
         };
@@ -40,7 +40,7 @@ impl ChannelState {
         if !is_wanted {
             return Ok(true);
         }
-        let event = Event::RunCheckpointed { run: run.clone(), checkpoint };
+        let event = Event::Compaction(CompactionEvent::RunCheckpointed { run: run.clone(), checkpoint });
         Ok(self.commit(vec![event]).await?.is_ok())
     }
 

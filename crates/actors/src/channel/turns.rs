@@ -6,7 +6,7 @@ use std::time::Duration;
 use cairn_core::agent::AgentSettings;
 use cairn_core::conversation::{Conversation, OpenTurn};
 use cairn_core::engine::MakeRoom;
-use cairn_core::event::{Event, TurnEnd, TurnOutcome};
+use cairn_core::event::{Event, TurnEnd, TurnEvent, TurnOutcome};
 use cairn_core::message::Pending;
 use cairn_core::model::Usage;
 use cairn_core::ports::StoreError;
@@ -54,14 +54,17 @@ impl ChannelState {
                 return Vec::new();
             };
             let (turn, messages) = (taken.turn, taken.messages);
-            let started =
-                Event::TurnStarted { turn: turn.clone(), messages, first_seq: conversation.next_seq };
+            let started = Event::Turn(TurnEvent::Started {
+                turn: turn.clone(),
+                messages,
+                first_seq: conversation.next_seq,
+            });
             if taken.addressed {
                 return vec![started];
             }
             let outcome = TurnOutcome::Unanswered;
             let end = TurnEnd { turn, outcome, model: None, usage: Usage::default(), recalled: Vec::new() };
-            vec![started, Event::TurnEnded(end)]
+            vec![started, Event::Turn(TurnEvent::Ended(end))]
         })
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cairn_core::event::{Event, Receipt};
+use cairn_core::event::{DeliveryEvent, Event, Receipt};
 use cairn_core::ids::{ApprovalId, MessageId};
 use cairn_core::message::Entry;
 use cairn_core::ports::{OutboxItem, Platform, SendError, SendPart, StoreError};
@@ -111,7 +111,7 @@ impl Delivery {
             match self.part(Piece { part, words, approval }, std::mem::take(&mut carried)).await? {
                 Fate::There(message) => {
                     let id = self.item.id.clone();
-                    carried.push(Event::OutboxSent { id, part, message: message.clone() });
+                    carried.push(Event::Delivery(DeliveryEvent::Sent { id, part, message: message.clone() }));
                     self.item.sent.push(message);
                     if let Some(typing) = &self.typing {
                         typing.again();
@@ -140,7 +140,7 @@ impl Delivery {
                 Some(at) => at,
                 None => {
                     self.check_time(&mut carried).await?;
-                    carried.push(Event::OutboxAttempted { id: id.clone(), part });
+                    carried.push(Event::Delivery(DeliveryEvent::Attempted { id: id.clone(), part }));
                     self.note(std::mem::take(&mut carried)).await?;
                     *attempted.insert(self.shared.now())
                 }
@@ -168,7 +168,7 @@ impl Delivery {
                     edits = None;
                     if unsure.is_none() {
                         attempted = None;
-                        carried.push(Event::OutboxPutOff { id: id.clone(), part, reason });
+                        carried.push(Event::Delivery(DeliveryEvent::PutOff { id: id.clone(), part, reason }));
                     }
                     continue;
                 }
@@ -178,7 +178,12 @@ impl Delivery {
                     // What was certainly not sent does not tell of an attempt before it.
                     if unsure.is_none() {
                         attempted = None;
-                        self.note(vec![Event::OutboxPutOff { id: id.clone(), part, reason }]).await?;
+                        self.note(vec![Event::Delivery(DeliveryEvent::PutOff {
+                            id: id.clone(),
+                            part,
+                            reason,
+                        })])
+                        .await?;
                     }
                     self.pause(after).await?;
                 }
@@ -260,7 +265,7 @@ impl Delivery {
         if outcome != "delivered" {
             figures::error("delivery", outcome);
         }
-        events.push(Event::OutboxSettled { id: delivery.clone(), receipt });
+        events.push(Event::Delivery(DeliveryEvent::Settled { id: delivery.clone(), receipt }));
         self.note(events).await?;
         metrics::counter!("cairn_deliveries_total", "platform" => self.platform.name(), "outcome" => outcome)
             .increment(1);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::conversation::OpenTurn;
-use cairn_core::event::Event;
+use cairn_core::event::{DeliveryEvent, Event};
 use cairn_core::ids::{MessageId, OutboxId};
 use cairn_core::ports::{Platform, SendError, SendPart};
 use jiff::{SignedDuration, Timestamp};
@@ -169,7 +169,7 @@ impl Drafter {
                 self.unsure = None;
                 self.message = Some(message.clone());
                 self.shown = words;
-                let sent = Event::OutboxSent { id: self.id.clone(), part: 0, message };
+                let sent = Event::Delivery(DeliveryEvent::Sent { id: self.id.clone(), part: 0, message });
                 (Next::At(Instant::now() + self.every), Some(sent))
             }
             Err(SendError::Unknown(_)) => {
@@ -194,7 +194,7 @@ impl Drafter {
     }
 
     fn attempt(&self) -> Vec<Event> {
-        let intent = Event::OutboxIntended {
+        let intent = Event::Delivery(DeliveryEvent::Intended {
             id: self.id.clone(),
             turn: self.open.id.clone(),
             seq: self.open.first_seq,
@@ -203,13 +203,13 @@ impl Drafter {
             reply_to: self.open.reply_to.clone(),
             edits: None,
             draft: true,
-        };
-        let attempt = Event::OutboxAttempted { id: self.id.clone(), part: 0 };
+        });
+        let attempt = Event::Delivery(DeliveryEvent::Attempted { id: self.id.clone(), part: 0 });
         (!self.intended).then_some(intent).into_iter().chain([attempt]).collect()
     }
 
     fn put_off(&self, reason: &str) -> Event {
-        Event::OutboxPutOff { id: self.id.clone(), part: 0, reason: reason.to_owned() }
+        Event::Delivery(DeliveryEvent::PutOff { id: self.id.clone(), part: 0, reason: reason.to_owned() })
     }
 
     async fn send(&self, words: String) -> Result<MessageId, SendError> {
@@ -254,7 +254,11 @@ impl Drafter {
             match self.send(words).await {
                 Ok(message) => {
                     self.unsure = None;
-                    events.push(Event::OutboxSent { id: self.id.clone(), part: 0, message });
+                    events.push(Event::Delivery(DeliveryEvent::Sent {
+                        id: self.id.clone(),
+                        part: 0,
+                        message,
+                    }));
                 }
                 Err(SendError::Refused(_)) => break,
                 Err(SendError::Later { .. } | SendError::Unknown(_)) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::event::{Event, TurnOutcome};
+use cairn_core::event::{Event, MessageEvent, TurnEvent, TurnOutcome};
 use cairn_core::ids::AgentId;
 use cairn_core::message::Role;
 use cairn_core::model::ModelError;
@@ -59,7 +59,7 @@ async fn a_repeated_id_joins_its_turn_or_gets_the_stored_answer() {
     let again = world.over(world.store.after_kill());
     let live = again.start().await;
     assert_eq!(live.ask("a", "hello").await, "re: hello");
-    assert_eq!(again.store.count(|event| matches!(event, Event::Accepted(_))), 1);
+    assert_eq!(again.store.count(|event| matches!(event, Event::Message(MessageEvent::Accepted(_)))), 1);
     assert!(again.model.requests(Kind::Reply).is_empty());
 }
 
@@ -84,7 +84,7 @@ async fn a_failed_message_runs_again_under_its_id() {
     assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
     assert_eq!(live.ask("a", "hello").await, "re: hello");
     let outcomes = world.store.events().into_iter().filter_map(|event| match event {
-        Event::TurnEnded(end) => Some(matches!(end.outcome, TurnOutcome::Answered { .. })),
+        Event::Turn(TurnEvent::Ended(end)) => Some(matches!(end.outcome, TurnOutcome::Answered { .. })),
         _ => None,
     });
     assert_eq!(outcomes.collect::<Vec<_>>(), [false, true]);

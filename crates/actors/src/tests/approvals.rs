@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_core::approval::ApprovalOutcome;
-use cairn_core::event::Event;
+use cairn_core::event::{Event, TurnEvent};
 use cairn_core::ids::ChannelId;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::{Progress, Tool};
@@ -47,7 +47,7 @@ fn world() -> (World, Arc<Changing>) {
 
 fn outcomes(world: &World) -> Vec<ToolOutcome> {
     let used = |event: &Event| match event {
-        Event::ToolUsed(used) => Some(used.outcome),
+        Event::Turn(TurnEvent::ToolUsed(used)) => Some(used.outcome),
         _ => None,
     };
     world.store.events().iter().filter_map(used).collect()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cairn_core::event::Event;
+use cairn_core::event::{ArtifactEvent, Event, TurnEvent};
 use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::message::{Entry, Role};
 use cairn_core::model::ToolDef;
@@ -97,8 +97,13 @@ async fn a_large_result_is_an_artifact_and_can_be_read_on() {
     assert_eq!(result.artifact, Some("a1".into()));
     assert!(words(world.model.requests(Kind::Reply).last().unwrap()).contains("artifact a1"));
     let stored = world.store.events();
-    let before_entry = stored.iter().position(|event| matches!(event, Event::ArtifactStored { .. })).unwrap();
-    let Event::EntryAdded { entry } = &stored[before_entry + 1] else { panic!("{stored:?}") };
+    let before_entry = stored
+        .iter()
+        .position(|event| matches!(event, Event::Artifact(ArtifactEvent::Stored { .. })))
+        .unwrap();
+    let Event::Turn(TurnEvent::EntryAdded { entry }) = &stored[before_entry + 1] else {
+        panic!("{stored:?}")
+    };
     assert_eq!(entry.seq, result.seq);
     let next = text.split("from = ").nth(1).unwrap().split('.').next().unwrap().parse::<u64>().unwrap();
     assert!(text.contains(&format!("line {} of", next - 1)) && !text.contains(&format!("line {next} of")));
@@ -117,7 +122,7 @@ async fn a_large_result_is_an_artifact_and_can_be_read_on() {
     let whole = result_of(&world, &live, "artifact_read", json!({ "id": "a1" })).await;
     assert!(whole.text().len() <= 5_000 && whole.text().contains("goes on"), "{whole:?}");
     assert_eq!((page.artifact.clone(), whole.artifact.clone()), (None, None), "not stored again");
-    assert_eq!(world.store.count(|event| matches!(event, Event::ArtifactUsed { .. })), 3);
+    assert_eq!(world.store.count(|event| matches!(event, Event::Artifact(ArtifactEvent::Used { .. }))), 3);
     assert_eq!(world.artifacts.names(), ["main/local/main a1"]);
 }
 
@@ -182,7 +187,7 @@ async fn a_full_disk_costs_the_rest_of_a_result_not_the_turn() {
     assert!(text.starts_with("line 1 of") && text.ends_with("line 2000 of the result\n"), "{text}");
     assert!(text.contains("could not be stored, and what is not shown is lost"), "{text}");
     assert_eq!(result.artifact, None);
-    assert_eq!(world.store.count(|event| matches!(event, Event::ArtifactStored { .. })), 0);
+    assert_eq!(world.store.count(|event| matches!(event, Event::Artifact(ArtifactEvent::Stored { .. }))), 0);
     world.artifacts.full.store(false, Ordering::SeqCst);
     let result = result_of(&world, &live, "flood", json!({ "lines": 2_000 })).await;
     assert_eq!(result.artifact, Some("a1".into()));
@@ -245,7 +250,7 @@ async fn a_name_belongs_to_one_tool() {
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn is_expired(event: &Event) -> bool {
-    matches!(event, Event::ArtifactsExpired { .. })
+    matches!(event, Event::Artifact(ArtifactEvent::Expired { .. }))
 }
 
 #[tokio::test(start_paused = true)]

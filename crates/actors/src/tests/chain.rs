@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cairn_core::agent::WindowSource;
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{DeliveryEvent, Event, NewRecord, TurnEvent};
 use cairn_core::message::Part;
 use cairn_core::model::{ChatMessage, ModelError, Usage};
 use cairn_core::ports::{Answer, Journal as _, Progress};
@@ -43,7 +43,7 @@ fn second(world: &World) -> &FakeModel {
 fn chosen(world: &World) -> Vec<(String, String)> {
     let events = world.store.events().into_iter();
     let chosen = events.filter_map(|event| match event {
-        Event::ModelChosen { model, reason } => Some((model, reason)),
+        Event::Turn(TurnEvent::ModelChosen { model, reason }) => Some((model, reason)),
         _ => None,
     });
     chosen.collect()
@@ -86,7 +86,7 @@ async fn the_next_model_answers_at_once() {
         assert!(chosen.len() == 1 && chosen[0].0 == "second", "{chosen:?}");
         assert!(chosen[0].1.starts_with("`fake`: "), "{chosen:?}");
         let end = world.store.events().into_iter().find_map(|event| match event {
-            Event::TurnEnded(end) => end.model,
+            Event::Turn(TurnEvent::Ended(end)) => end.model,
             _ => None,
         });
         assert_eq!(end.as_deref(), Some("second"), "{code}");
@@ -192,7 +192,9 @@ async fn with_all_down_a_chat_is_told_once_and_answered_by_whichever_comes_back(
     }
     let open = live.submit(message(&group(), "a", "hello")).await.unwrap();
     assert_eq!(reply(open).await, "re: hello");
-    let notes = world.store.count(|event| matches!(event, Event::OutboxIntended { note: Some(_), .. }));
+    let notes = world
+        .store
+        .count(|event| matches!(event, Event::Delivery(DeliveryEvent::Intended { note: Some(_), .. })));
     assert_eq!(notes, 1);
     assert_eq!(names(&world).last().map(String::as_str), Some("second"));
 }
@@ -204,7 +206,12 @@ async fn a_chat_is_told_nothing_while_the_next_model_thinks() {
     world.model.plan(Kind::Reply, broken(overloaded()));
     second(&world).plan(Kind::Reply, Plan::Slow(Duration::from_secs(20), vec!["at last".to_owned()]));
     assert_eq!(reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await, "at last");
-    assert_eq!(world.store.count(|event| matches!(event, Event::OutboxIntended { note: Some(_), .. })), 0);
+    assert_eq!(
+        world
+            .store
+            .count(|event| matches!(event, Event::Delivery(DeliveryEvent::Intended { note: Some(_), .. }))),
+        0
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,7 +240,7 @@ async fn a_draft_of_a_model_that_broke_gives_way_to_the_words_of_the_next() {
     second(&world).plan(Kind::Reply, Plan::Slow(pause, vec!["a whole".to_owned(), " answer".to_owned()]));
     let open = live.submit(message(&group(), "a", "hello")).await.unwrap();
     assert_eq!(reply(open).await, "a whole answer");
-    world.store.until(1, |event| matches!(event, Event::OutboxSettled { .. })).await;
+    world.store.until(1, |event| matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))).await;
     assert_eq!(world.net.words(&group()), ["a whole answer"]);
     let shown = format!("{:?}", world.net.acts());
     assert!(shown.contains("half of an") && !shown.contains("half of ana"), "{shown}");
@@ -256,9 +263,11 @@ async fn the_window_is_fitted_to_the_next_model_before_it_is_asked() {
     assert!(largest(&world.model) > 1_000, "it would not have fitted: {}", largest(&world.model));
     assert!(largest(second(&world)) <= 1_000, "{}", largest(second(&world)));
     let events = world.store.events();
-    let chosen = events.iter().position(|event| matches!(event, Event::ModelChosen { .. })).unwrap();
+    let chosen =
+        events.iter().position(|event| matches!(event, Event::Turn(TurnEvent::ModelChosen { .. }))).unwrap();
     let emergency = events.iter().position(is_emergency).expect("the window was fitted");
-    let answered = events.iter().rposition(|event| matches!(event, Event::TurnEnded(_))).unwrap();
+    let answered =
+        events.iter().rposition(|event| matches!(event, Event::Turn(TurnEvent::Ended(_)))).unwrap();
     assert!(chosen < emergency && emergency < answered);
     check_coverage(&world.conversation());
 }
@@ -275,7 +284,9 @@ async fn a_model_without_tools_is_asked_again_at_once_without_them() {
     reply(live.submit(message(&group(), "c", "here, too")).await.unwrap()).await;
     let tools: Vec<_> = world.model.requests(Kind::Reply).iter().map(|request| request.tools.len()).collect();
     assert!(tools[0] > 0 && tools[1..] == [0, 0, 0], "{tools:?}");
-    let learnt = world.store.count(|event| matches!(event, Event::ModelLearnt { no_tools: true, .. }));
+    let learnt = world
+        .store
+        .count(|event| matches!(event, Event::Turn(TurnEvent::ModelLearnt { no_tools: true, .. })));
     assert_eq!(learnt, 2, "once for each conversation");
     assert_eq!(states(&live), [ModelState::Answers], "that is no failure of the model");
     // A server that goes on about tools where there are none is asked no more.
@@ -307,7 +318,7 @@ async fn a_window_that_the_server_names_is_learnt_and_kept() {
 
 fn learnt(world: &World) -> Vec<u64> {
     let windows = world.store.events().into_iter().filter_map(|event| match event {
-        Event::ModelLearnt { window_tokens, bounds: Some(_), .. } => window_tokens,
+        Event::Turn(TurnEvent::ModelLearnt { window_tokens, bounds: Some(_), .. }) => window_tokens,
         _ => None,
     });
     windows.collect()
@@ -338,7 +349,12 @@ async fn a_window_that_no_refusal_names_is_learnt_at_the_second_call_and_raised_
     drop(live);
     let world = world.killed();
     let usage = Usage { input_tokens: 2_300, output_tokens: 10, ..Usage::default() };
-    let event = Event::UsageReported { model: "fake".into(), estimated: 2_300, usage, disbelieved: None };
+    let event = Event::Turn(TurnEvent::UsageReported {
+        model: "fake".into(),
+        estimated: 2_300,
+        usage,
+        disbelieved: None,
+    });
     let reported = NewRecord { channel: Some(local()), at: world.conversation().last_at, event };
     world.store.append(vec![reported]).await.unwrap();
     let live = world.start().await;
@@ -356,7 +372,7 @@ async fn a_window_that_cannot_be_is_not_learnt() {
         world.model.plan(Kind::Reply, overflow(Some(limit)));
         assert_eq!(live.ask(&format!("{limit}"), "hello").await, "re: hello");
     }
-    assert_eq!(world.store.count(|event| matches!(event, Event::ModelLearnt { .. })), 0);
+    assert_eq!(world.store.count(|event| matches!(event, Event::Turn(TurnEvent::ModelLearnt { .. }))), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! What people change after they said it: edits, deletions, `/undo`; commands taken once; limits.
 
 use cairn_core::command::Command;
-use cairn_core::event::Event;
+use cairn_core::event::{Event, MessageEvent};
 use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::limits::TalkLimits;
 use cairn_core::message::{Amendment, Author, Change, Part};
@@ -151,7 +151,10 @@ async fn a_command_is_claimed_once_also_over_a_restart() {
     let again = world.killed();
     let live = again.start().await;
     assert_eq!(claim(&live).await, Ok(false));
-    assert_eq!(again.store.count(|event| matches!(event, Event::CommandTaken { .. })), 1);
+    assert_eq!(
+        again.store.count(|event| matches!(event, Event::Message(MessageEvent::CommandTaken { .. }))),
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,5 +192,5 @@ async fn what_a_limit_refused_stays_refused_when_it_comes_again_after_a_restart(
     assert!(live.submit(message(&group(), "b", "two")).await.is_ok(), "it is taken, and passed over");
     assert_eq!(ask(&live, "c", "three").await, "re: three");
     assert!(!last_request(&again).contains("two"));
-    assert_eq!(again.store.count(|event| matches!(event, Event::MessageRefused { .. })), 1);
+    assert_eq!(again.store.count(|event| matches!(event, Event::Message(MessageEvent::Refused { .. }))), 1);
 }

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cairn_core::event::{Event, RunOutcome};
+use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, RunOutcome};
 use cairn_core::limits::TalkLimits;
 use cairn_core::model::ModelError;
 use cairn_core::ports::Refusal;
@@ -39,7 +39,7 @@ async fn begun_again(world: World, live: Live) -> (World, Live) {
 }
 
 fn is_settled(event: &Event) -> bool {
-    matches!(event, Event::OutboxSettled { .. })
+    matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))
 }
 
 fn overloaded() -> Plan {
@@ -85,7 +85,8 @@ async fn the_retry_of_a_run_waits_no_longer_for_a_jump_and_its_dates_are_in_orde
         world.model.plan(Kind::Run, overloaded());
         let gate = world.model.hold(Kind::Run);
         live.fill_until_run(&world).await;
-        let failed = |event: &Event| matches!(event, Event::RunAttemptFailed { .. });
+        let failed =
+            |event: &Event| matches!(event, Event::Compaction(CompactionEvent::RunAttemptFailed { .. }));
         gate.add_permits(1);
         world.store.until(1, failed).await;
         jump(&world, secs);
@@ -99,7 +100,7 @@ async fn the_retry_of_a_run_waits_no_longer_for_a_jump_and_its_dates_are_in_orde
         world.store.until(1, is_run_ended).await;
         assert!(start.elapsed() < Duration::from_secs(3_600), "{:?}", start.elapsed());
         let end = world.store.events().into_iter().find_map(|event| match event {
-            Event::RunEnded(end) => Some(end),
+            Event::Compaction(CompactionEvent::RunEnded(end)) => Some(end),
             _ => None,
         });
         let end = end.unwrap();

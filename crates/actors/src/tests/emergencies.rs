@@ -1,6 +1,6 @@
 //! A window that overflows: a request is made to fit, and no channel wedges.
 
-use cairn_core::event::{Event, RunOutcome};
+use cairn_core::event::{Event, RunOutcome, TurnEvent};
 use cairn_core::model::ModelError;
 use cairn_core::tokens::estimate;
 
@@ -88,7 +88,7 @@ async fn a_model_that_finds_everything_too_large_fails_the_turn_with_the_count()
     let admission = live.say("a", &chatter(1).repeat(10)).await;
     assert_eq!(failure_code(admission).await, "compaction_failure");
     let told = world.store.events().into_iter().find_map(|event| match event {
-        Event::TurnEnded(end) => Some(format!("{:?}", end.outcome)),
+        Event::Turn(TurnEvent::Ended(end)) => Some(format!("{:?}", end.outcome)),
         _ => None,
     });
     assert!(told.unwrap().contains("4 times"));

@@ -6,7 +6,7 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::{ContextEngine, EngineInfo, MakeRoom, SLIDING, Sliding};
-use cairn_core::event::{Event, Record, RunOutcome};
+use cairn_core::event::{CompactionEvent, Event, Record, RunOutcome};
 use cairn_core::ports::{Query, Search as _};
 use cairn_core::window::{AssembleError, Assembled, Tail};
 use jiff::Timestamp;
@@ -17,7 +17,7 @@ use super::common::*;
 use crate::{Compaction, RuntimeError};
 
 fn is_slide(event: &Event) -> bool {
-    matches!(event, Event::WindowSlid { .. })
+    matches!(event, Event::Compaction(CompactionEvent::WindowSlid { .. }))
 }
 
 fn sliding() -> World {

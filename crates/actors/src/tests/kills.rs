@@ -1,6 +1,6 @@
 //! Failures that only the inside of the runtime can cause: router and outbox are killed where they stand.
 
-use cairn_core::event::Event;
+use cairn_core::event::{DeliveryEvent, Event, MessageEvent};
 
 use super::common::model::Kind;
 use super::common::*;
@@ -42,7 +42,7 @@ async fn a_channel_killed_in_the_middle_of_an_append_misses_nothing_that_it_wrot
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     gate.add_permits(100);
     assert_eq!(reply(slow.await).await, "re: is it written?");
-    let accepted = |event: &Event| matches!(event, Event::Accepted(p) if p.message.as_str() == "slow");
+    let accepted = |event: &Event| matches!(event, Event::Message(MessageEvent::Accepted(p)) if p.message.as_str() == "slow");
     assert_eq!(world.store.count(accepted), 1);
     check_coverage(&world.conversation());
 }
@@ -53,7 +53,7 @@ async fn a_killed_outbox_comes_back_and_delivers_what_is_owed() {
     let live = world.start().await;
     live.runtime.shared().kill_outbox();
     reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await;
-    world.store.until(1, |event| matches!(event, Event::OutboxSettled { .. })).await;
+    world.store.until(1, |event| matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))).await;
     assert_eq!(world.net.words(&group()).len(), 1);
     assert_eq!(live.runtime.health().restarts, 1);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cairn_core::event::Event;
+use cairn_core::event::{ArtifactEvent, CompactionEvent, DeliveryEvent, Event};
 use cairn_core::message::{Entry, Role};
 use cairn_core::ports::{Answer, Reply};
 use cairn_core::prune::PruneCause;
@@ -35,7 +35,7 @@ async fn asked(live: &Live, id: &str, text: &str) -> Reply {
 }
 
 fn is_shortened(event: &Event) -> bool {
-    matches!(event, Event::ResultsPruned { cause: PruneCause::Message, .. })
+    matches!(event, Event::Compaction(CompactionEvent::ResultsPruned { cause: PruneCause::Message, .. }))
 }
 
 fn last_request(world: &World) -> String {
@@ -68,7 +68,7 @@ async fn it_is_kept_whole_and_the_model_can_read_on() {
     let events = world.store.events();
     let at = events.iter().position(is_shortened).unwrap();
     assert!(
-        matches!(&events[at - 1], Event::ArtifactStored { artifact } if artifact.message == Some(history[10].seq))
+        matches!(&events[at - 1], Event::Artifact(ArtifactEvent::Stored { artifact }) if artifact.message == Some(history[10].seq))
     );
     assert_eq!(world.artifacts.names(), ["main/local/main a1"]);
 
@@ -95,7 +95,7 @@ async fn a_chat_is_told_once_before_the_answer() {
     world.model.plan(Kind::Reply, Plan::Text("I see.".to_owned()));
     reply(live.submit(message(&group(), "giant", &giant())).await.unwrap()).await;
     let note = world.store.events().into_iter().find_map(|event| match event {
-        Event::OutboxIntended { note: Some(note), reply_to, .. } => Some((note, reply_to)),
+        Event::Delivery(DeliveryEvent::Intended { note: Some(note), reply_to, .. }) => Some((note, reply_to)),
         _ => None,
     });
     let (words, reply_to) = note.unwrap();
@@ -123,7 +123,7 @@ async fn a_turn_that_is_taken_up_again_stores_and_tells_nothing_twice() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.store.count(is_shortened), 1);
     assert_eq!(world.artifacts.names().len(), 1);
-    let is_told = |event: &Event| matches!(event, Event::OutboxIntended { note: Some(note), .. } if note.contains(TOLD));
+    let is_told = |event: &Event| matches!(event, Event::Delivery(DeliveryEvent::Intended { note: Some(note), .. }) if note.contains(TOLD));
     assert_eq!(world.store.count(is_told), 1);
     drop(live);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::event::Event;
+use cairn_core::event::{DeliveryEvent, Event};
 use cairn_core::model::ModelError;
 
 use super::common::model::{Kind, Plan};
@@ -12,7 +12,7 @@ use crate::Compaction;
 const LOST: &str = "Older messages have left my view for the moment";
 
 fn is_note(words: &'static str) -> impl Fn(&Event) -> bool {
-    move |event| matches!(event, Event::OutboxIntended { note: Some(note), .. } if note.contains(words))
+    move |event| matches!(event, Event::Delivery(DeliveryEvent::Intended { note: Some(note), .. }) if note.contains(words))
 }
 
 async fn tell(live: &Live, id: &str, text: &str) -> String {
@@ -113,7 +113,10 @@ async fn who_wants_no_notices_gets_none_and_a_local_channel_never_does() {
         assert_eq!(world.store.count(is_emergency), 1);
         tokio::time::sleep(Duration::from_secs(7_200)).await;
         assert_eq!(
-            world.store.count(|event| matches!(event, Event::OutboxIntended { note: Some(_), .. })),
+            world.store.count(|event| matches!(
+                event,
+                Event::Delivery(DeliveryEvent::Intended { note: Some(_), .. })
+            )),
             0
         );
     }
@@ -185,5 +188,10 @@ async fn who_asks_elsewhere_is_not_answered_in_the_chat() {
     };
     assert!(ticket.ended.await.unwrap().summary.is_some());
     settle().await;
-    assert_eq!(world.store.count(|event| matches!(event, Event::OutboxIntended { note: Some(_), .. })), 0);
+    assert_eq!(
+        world
+            .store
+            .count(|event| matches!(event, Event::Delivery(DeliveryEvent::Intended { note: Some(_), .. }))),
+        0
+    );
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::event::{Event, TurnOutcome};
+use cairn_core::event::{DeliveryEvent, Event, TurnEvent, TurnOutcome};
 use cairn_core::model::ModelError;
 use cairn_core::ports::{Answer, Progress};
 use futures::StreamExt as _;
@@ -19,11 +19,11 @@ fn down() -> Plan {
 }
 
 fn is_settled(event: &Event) -> bool {
-    matches!(event, Event::OutboxSettled { .. })
+    matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))
 }
 
 fn is_note(event: &Event) -> bool {
-    matches!(event, Event::OutboxIntended { note: Some(note), .. } if note.contains(KEPT))
+    matches!(event, Event::Delivery(DeliveryEvent::Intended { note: Some(note), .. }) if note.contains(KEPT))
 }
 
 fn is_sent(act: &Act) -> bool {
@@ -175,7 +175,7 @@ async fn a_model_that_answers_with_nothing_usable_is_not_waited_for() {
             .plan(Kind::Reply, Plan::Broken("", ModelError::Protocol("the answer is empty".to_owned())));
     }
     let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
-    let failed = |event: &Event| matches!(event, Event::TurnEnded(end) if matches!(end.outcome, TurnOutcome::Failed { .. }));
+    let failed = |event: &Event| matches!(event, Event::Turn(TurnEvent::Ended(end)) if matches!(end.outcome, TurnOutcome::Failed { .. }));
     world.store.until(1, failed).await;
     assert_eq!(world.model.requests(Kind::Reply).len(), world.limits.model_attempts as usize);
 }
@@ -209,7 +209,10 @@ async fn a_local_turn_waits_for_a_server_that_starts_again_and_says_so() {
         matches!(last, Some(Progress::Ended(Answer::Reply(reply))) if reply.reply == "re: hello"),
         "{last:?}"
     );
-    assert_eq!(world.store.count(|event| matches!(event, Event::OutboxIntended { .. })), 0);
+    assert_eq!(
+        world.store.count(|event| matches!(event, Event::Delivery(DeliveryEvent::Intended { .. }))),
+        0
+    );
 }
 
 #[tokio::test(start_paused = true)]

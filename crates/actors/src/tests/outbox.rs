@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::RuntimeError;
-use cairn_core::event::{Event, NewRecord, Receipt};
+use cairn_core::event::{DeliveryEvent, Event, NewRecord, Receipt};
 use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::ports::{DeliveryState, Journal as _};
 
@@ -12,7 +12,7 @@ use super::common::net::{Act, Trouble};
 use super::common::*;
 
 fn is_settled(event: &Event) -> bool {
-    matches!(event, Event::OutboxSettled { .. })
+    matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))
 }
 
 fn is_sent(act: &Act) -> bool {
@@ -30,7 +30,7 @@ fn long(world: &World) -> &'static str {
 
 fn receipts(world: &World) -> Vec<Receipt> {
     let receipt = |event| match event {
-        Event::OutboxSettled { receipt, .. } => Some(receipt),
+        Event::Delivery(DeliveryEvent::Settled { receipt, .. }) => Some(receipt),
         _ => None,
     };
     world.store.events().into_iter().filter_map(receipt).collect()
@@ -84,7 +84,10 @@ async fn a_kill_at_any_record_sends_no_part_twice_and_lists_what_nobody_knows() 
     world.store.until(1, is_settled).await;
     let events = world.store.events();
     let whole = world.net.messages.lock().clone();
-    let intended = events.iter().position(|event| matches!(event, Event::OutboxIntended { .. })).unwrap();
+    let intended = events
+        .iter()
+        .position(|event| matches!(event, Event::Delivery(DeliveryEvent::Intended { .. })))
+        .unwrap();
     // An append is all there or not at all.
     let mut ends: Vec<usize> = Vec::new();
     for n in world.store.appends.lock().iter() {
@@ -95,8 +98,8 @@ async fn a_kill_at_any_record_sends_no_part_twice_and_lists_what_nobody_knows() 
     let cases = [(false, false), (false, true), (true, false), (true, true)];
     for (n, (guards, arrives)) in ends.iter().flat_map(|n| cases.map(|case| (*n, case))) {
         let count = |what: fn(&Event) -> bool| events[..n].iter().filter(|event| what(event)).count();
-        let n_sent = count(|event| matches!(event, Event::OutboxSent { .. }));
-        let n_attempted = count(|event| matches!(event, Event::OutboxAttempted { .. }));
+        let n_sent = count(|event| matches!(event, Event::Delivery(DeliveryEvent::Sent { .. })));
+        let n_attempted = count(|event| matches!(event, Event::Delivery(DeliveryEvent::Attempted { .. })));
         let mut again = world.over(world.store.after_kill_at(n));
         again.net = net::FakeNet::new();
         *again.net.limit.lock() = 4;
@@ -206,7 +209,7 @@ async fn what_the_guard_no_longer_covers_is_not_repeated() {
     world.store.until(1, is_settled).await;
     assert!(matches!(&receipts(&world)[..], [Receipt::Unknown { .. }]));
     assert_eq!(world.net.words(&group()).len(), 1);
-    let put_off = |event: &Event| matches!(event, Event::OutboxPutOff { .. });
+    let put_off = |event: &Event| matches!(event, Event::Delivery(DeliveryEvent::PutOff { .. }));
     assert_eq!(world.store.count(put_off), 0, "a later refusal does not tell of the first attempt");
 }
 
@@ -273,7 +276,7 @@ async fn what_asks_for_an_approval_says_so_with_its_last_part_and_takes_no_draft
     let draft = world.net.messages.lock()[0].0.clone();
     for (n, words) in ["onlythrees", "one"].into_iter().enumerate() {
         let again = world.over(world.store.after_kill());
-        let event = Event::OutboxIntended {
+        let event = Event::Delivery(DeliveryEvent::Intended {
             id: format!("ask{n}").into(),
             turn: "t1".into(),
             seq: Seq(1),
@@ -282,7 +285,7 @@ async fn what_asks_for_an_approval_says_so_with_its_last_part_and_takes_no_draft
             edits: Some(draft.clone()).filter(|_| n == 1),
             approval: Some("abc234".into()),
             draft: false,
-        };
+        });
         let record = NewRecord { channel: Some(group()), at: jiff::Timestamp::UNIX_EPOCH, event };
         again.store.append(vec![record]).await.unwrap();
         *again.net.limit.lock() = 4;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::event::{Event, TurnOutcome};
+use cairn_core::event::{Event, MaintenanceEvent, MessageEvent, TurnEvent, TurnOutcome};
 
 use super::common::model::{Kind, Plan, words};
 use super::common::*;
@@ -30,7 +30,7 @@ async fn after_a_kill_at_any_record_everything_accepted_is_answered_once_and_run
         assert!(conversation.run.is_none(), "a run hangs at {n}");
         let mut taken: Vec<_> =
             again.store.history(&local()).iter().filter_map(|e| e.message.clone()).collect();
-        let accepted = again.store.count(|event| matches!(event, Event::Accepted(_)));
+        let accepted = again.store.count(|event| matches!(event, Event::Message(MessageEvent::Accepted(_))));
         assert_eq!(taken.len(), accepted, "an accepted message is missing at {n}");
         taken.dedup();
         assert_eq!(taken.len(), accepted, "a message is there twice at {n}");
@@ -54,7 +54,7 @@ async fn a_turn_open_at_three_unclean_stops_goes_to_the_dead_letters() {
     let live = world.start().await;
     world.store.until(1, is_turn_ended).await;
     assert!(world.model.requests(Kind::Reply).is_empty(), "it is not tried a fourth time");
-    let dead = |event: &Event| matches!(event, Event::TurnEnded(end) if matches!(end.outcome, TurnOutcome::DeadLettered));
+    let dead = |event: &Event| matches!(event, Event::Turn(TurnEvent::Ended(end)) if matches!(end.outcome, TurnOutcome::DeadLettered));
     assert_eq!(world.store.count(dead), 1);
     assert_eq!(failure_code(live.say("bad", "crash me").await).await, "dead_letter");
     assert_eq!(live.ask("good", "hello").await, "re: hello");
@@ -76,7 +76,7 @@ async fn clean_stops_do_not_count_against_a_turn() {
     }
     let live = world.start().await;
     assert_eq!(live.ask("slow", "take your time").await, "re: take your time");
-    assert_eq!(world.store.count(|event| matches!(event, Event::TurnInterrupted { .. })), 0);
+    assert_eq!(world.store.count(|event| matches!(event, Event::Turn(TurnEvent::Interrupted { .. }))), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +97,7 @@ async fn a_stop_lets_open_turns_end_and_keeps_what_is_pending() {
     let conversation = world.conversation();
     assert!(conversation.open_turn.is_none(), "no turn begins during a stop");
     assert_eq!(conversation.pending.len(), 1);
-    assert!(matches!(world.store.events().last(), Some(Event::DaemonStopped)));
+    assert!(matches!(world.store.events().last(), Some(Event::Maintenance(MaintenanceEvent::DaemonStopped))));
     assert_eq!(world.store.heads.lock().len(), 1);
     let again = world.over(world.store.after_kill());
     let live = again.start().await;
@@ -111,7 +111,7 @@ async fn a_tool_call_cut_short_by_a_kill_gets_a_result_and_the_turn_goes_on() {
     let arguments = serde_json::json!({ "query": "x" });
     world.model.plan(Kind::Reply, Plan::Calls(vec![("history_search", arguments)]));
     let _open = live.say("a", "look it up").await;
-    let called = |event: &Event| matches!(event, Event::EntryAdded { entry } if !entry.tool_calls.is_empty());
+    let called = |event: &Event| matches!(event, Event::Turn(TurnEvent::EntryAdded { entry }) if !entry.tool_calls.is_empty());
     world.store.until(1, called).await;
     let at = world.store.events().iter().position(called).unwrap() + 1;
     let again = world.over(world.store.after_kill_at(at));

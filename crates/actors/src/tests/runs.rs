@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, NewRecord, Run, RunEnd, RunOutcome, Trigger, Work};
+use cairn_core::event::{
+    CompactionEvent, Event, MessageEvent, NewRecord, Run, RunEnd, RunOutcome, Trigger, TurnEvent, Work,
+};
 use cairn_core::ids::{RunId, Seq};
 use cairn_core::model::{ChatRequest, ModelError, Purpose};
 use cairn_core::ports::{Journal as _, StoreError};
@@ -15,7 +17,7 @@ use super::common::*;
 
 fn ends(world: &World) -> Vec<RunEnd> {
     let ends = world.store.events().into_iter().filter_map(|event| match event {
-        Event::RunEnded(end) => Some(end),
+        Event::Compaction(CompactionEvent::RunEnded(end)) => Some(end),
         _ => None,
     });
     ends.collect()
@@ -90,7 +92,10 @@ async fn a_bad_attempt_changes_nothing(plans: Vec<Plan>) {
     live.fill_until_run(&world).await;
     let before = live.snapshot().await;
     gate.add_permits(100);
-    world.store.until(1, |event| matches!(event, Event::RunAttemptFailed { .. })).await;
+    world
+        .store
+        .until(1, |event| matches!(event, Event::Compaction(CompactionEvent::RunAttemptFailed { .. })))
+        .await;
     let after = live.snapshot().await;
     assert_eq!(contents(&before), contents(&after));
     assert!(world.store.memories().is_empty(), "a failed attempt saves nothing");
@@ -189,8 +194,11 @@ async fn over_two_short_turns() -> World {
         failure: None,
         replaces: None,
     };
-    let begun =
-        NewRecord { channel: Some(local()), at: Timestamp::UNIX_EPOCH, event: Event::RunStarted { run } };
+    let begun = NewRecord {
+        channel: Some(local()),
+        at: Timestamp::UNIX_EPOCH,
+        event: Event::Compaction(CompactionEvent::RunStarted { run }),
+    };
     let after = world.killed();
     after.store.append(vec![begun]).await.unwrap();
     after
@@ -259,7 +267,12 @@ async fn a_summary_that_cannot_be_used_is_corrected_once_within_the_attempt() {
     world.model.plan(Kind::Run, Plan::Text(String::new()));
     live.fill_until_run(&world).await;
     world.store.until(1, is_run_ended).await;
-    assert_eq!(world.store.count(|event| matches!(event, Event::RunAttemptFailed { .. })), 0);
+    assert_eq!(
+        world
+            .store
+            .count(|event| matches!(event, Event::Compaction(CompactionEvent::RunAttemptFailed { .. }))),
+        0
+    );
     assert_eq!(ends(&world)[0].outcome, RunOutcome::Committed);
     assert!(words(&world.model.requests(Kind::Run)[1]).contains("the summary is empty"));
 }
@@ -313,9 +326,9 @@ async fn a_panicking_channel_comes_back_with_run_turn_and_waiters() {
     assert_eq!(reply(next).await, "re: after the panic");
     world.store.until(1, is_run_ended).await;
     assert_eq!(ends(&world)[0].outcome, RunOutcome::Committed);
-    let accepted = |event: &Event| matches!(event, Event::Accepted(p) if p.message.as_str() == "next");
+    let accepted = |event: &Event| matches!(event, Event::Message(MessageEvent::Accepted(p)) if p.message.as_str() == "next");
     assert_eq!(world.store.count(accepted), 1);
-    assert_eq!(world.store.count(|event| matches!(event, Event::TurnInterrupted { .. })), 1);
+    assert_eq!(world.store.count(|event| matches!(event, Event::Turn(TurnEvent::Interrupted { .. }))), 1);
     check_coverage(&world.conversation());
 }
 

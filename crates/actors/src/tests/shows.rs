@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::event::{Event, Receipt};
+use cairn_core::event::{DeliveryEvent, Event, Receipt};
 use cairn_core::ids::ChannelId;
 use cairn_core::model::ModelError;
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use super::common::net::{Act, Trouble};
 use super::common::*;
 
 fn is_settled(event: &Event) -> bool {
-    matches!(event, Event::OutboxSettled { .. })
+    matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))
 }
 
 fn is_typing(act: &Act) -> bool {
@@ -135,7 +135,8 @@ async fn a_quick_answer_needs_no_draft() {
     reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await;
     world.store.until(1, is_settled).await;
     assert!(!world.net.acts().iter().any(is_edited));
-    let drafts = |event: &Event| matches!(event, Event::OutboxIntended { draft: true, .. });
+    let drafts =
+        |event: &Event| matches!(event, Event::Delivery(DeliveryEvent::Intended { draft: true, .. }));
     assert_eq!(world.store.count(drafts), 0);
 }
 
@@ -155,7 +156,7 @@ async fn after_a_kill_the_draft_that_is_there_becomes_the_reply() {
     let live = world.start().await;
     world.model.plan(Kind::Reply, slow(&["begun", " and", " never", " ended", "!"]));
     let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
-    let is_draft_sent = |event: &Event| matches!(event, Event::OutboxSent { .. });
+    let is_draft_sent = |event: &Event| matches!(event, Event::Delivery(DeliveryEvent::Sent { .. }));
     world.store.until(1, is_draft_sent).await;
     let again = world.killed();
     drop(live);
@@ -184,8 +185,9 @@ async fn a_reply_is_not_sent_beside_a_draft_of_which_nobody_knows() {
     let live = world.start().await;
     ask(&live, slow(&["one", " two", " three"]), &world).await;
     world.store.until(1, is_settled).await;
-    let unknown =
-        |event: &Event| matches!(event, Event::OutboxSettled { receipt: Receipt::Unknown { .. }, .. });
+    let unknown = |event: &Event| {
+        matches!(event, Event::Delivery(DeliveryEvent::Settled { receipt: Receipt::Unknown { .. }, .. }))
+    };
     assert_eq!(world.store.count(unknown), 1);
     assert_eq!(world.net.words(&group()).len(), 1);
     assert_eq!(live.runtime.deliveries().await.unwrap().len(), 1, "it is listed");

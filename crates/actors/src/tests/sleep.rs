@@ -1,6 +1,6 @@
 //! Idle channels sleep, and wake as they were.
 
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
 use cairn_core::ports::Journal as _;
 
 use super::common::model::{Kind, words};
@@ -84,7 +84,7 @@ async fn a_head_is_kept_for_a_channels_own_records_not_for_those_of_others() {
     let noise = |n: usize| NewRecord {
         channel: None,
         at: jiff::Timestamp::UNIX_EPOCH,
-        event: Event::DaemonStarted { version: n.to_string() },
+        event: Event::Maintenance(MaintenanceEvent::DaemonStarted { version: n.to_string() }),
     };
     world.store.append((0..1_000).map(noise).collect()).await.unwrap();
     live.ask("b", "hello again").await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cairn_core::event::{Checkpoint, Event, RunEnd, RunOutcome};
+use cairn_core::event::{Checkpoint, CompactionEvent, Event, RunEnd, RunOutcome};
 use cairn_core::model::{ChatRequest, ModelError, Purpose};
 use serde_json::json;
 
@@ -23,7 +23,7 @@ fn small(world: &World) -> &FakeModel {
 
 fn ends(world: &World) -> Vec<RunEnd> {
     let ends = world.store.events().into_iter().filter_map(|event| match event {
-        Event::RunEnded(end) => Some(end),
+        Event::Compaction(CompactionEvent::RunEnded(end)) => Some(end),
         _ => None,
     });
     ends.collect()
@@ -31,18 +31,18 @@ fn ends(world: &World) -> Vec<RunEnd> {
 
 fn checkpoints(world: &World) -> Vec<Checkpoint> {
     let found = world.store.events().into_iter().filter_map(|event| match event {
-        Event::RunCheckpointed { checkpoint, .. } => Some(checkpoint),
+        Event::Compaction(CompactionEvent::RunCheckpointed { checkpoint, .. }) => Some(checkpoint),
         _ => None,
     });
     found.collect()
 }
 
 fn is_attempt_failed(event: &Event) -> bool {
-    matches!(event, Event::RunAttemptFailed { .. })
+    matches!(event, Event::Compaction(CompactionEvent::RunAttemptFailed { .. }))
 }
 
 fn is_checkpoint(event: &Event) -> bool {
-    matches!(event, Event::RunCheckpointed { .. })
+    matches!(event, Event::Compaction(CompactionEvent::RunCheckpointed { .. }))
 }
 
 /// First and last entry of each chunk that was asked for, in order; rounds of one chunk count once.
@@ -193,7 +193,7 @@ async fn a_run_takes_no_longer_than_its_limit_over_all_attempts() {
     assert!(end.reason.as_ref().unwrap().contains("within 300 s"), "{:?}", end.reason);
     assert_eq!(end.summary.as_ref().unwrap().made_by, "digest");
     settle().await;
-    let is_spent = |event: &Event| matches!(event, Event::UsageSpent { .. });
+    let is_spent = |event: &Event| matches!(event, Event::Compaction(CompactionEvent::UsageSpent { .. }));
     assert_eq!(world.store.count(is_spent), 3, "calls without an end are counted, too");
 }
 

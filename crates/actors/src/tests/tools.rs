@@ -1,6 +1,6 @@
 //! The tools of the channel's model.
 
-use cairn_core::event::Event;
+use cairn_core::event::{CompactionEvent, Event, TurnEvent};
 use cairn_core::memory::{Scope, Share};
 use cairn_core::message::{Author, Inbound, Role};
 use cairn_core::ports::{Answer, Progress};
@@ -129,9 +129,12 @@ async fn a_model_that_calls_tools_without_end_fails_the_turn_whole() {
         world.model.plan(Kind::Reply, Plan::Calls(vec![("history_search", json!({ "query": "x" }))]));
     }
     assert_eq!(failure_code(live.say("a", "look").await).await, "turn_failed");
-    let calls =
-        world.store.count(|e| matches!(e, Event::EntryAdded { entry } if !entry.tool_calls.is_empty()));
-    let results = world.store.count(|e| matches!(e, Event::EntryAdded { entry } if entry.role == Role::Tool));
+    let calls = world
+        .store
+        .count(|e| matches!(e, Event::Turn(TurnEvent::EntryAdded { entry }) if !entry.tool_calls.is_empty()));
+    let results = world
+        .store
+        .count(|e| matches!(e, Event::Turn(TurnEvent::EntryAdded { entry }) if entry.role == Role::Tool));
     assert_eq!((calls, results), (8, 8));
     assert_eq!(live.ask("b", "never mind").await, "re: never mind");
 }
@@ -153,7 +156,7 @@ async fn results_shrink_between_the_calls_of_a_turn_so_that_no_emergency_comes()
             .plan(Kind::Reply, Plan::Calls(vec![("history_read", range.clone()), ("history_read", range)]));
     }
     live.ask("look", "what did we say?").await;
-    let pruned = |event: &Event| matches!(event, Event::ResultsPruned { .. });
+    let pruned = |event: &Event| matches!(event, Event::Compaction(CompactionEvent::ResultsPruned { .. }));
     assert!(world.store.count(pruned) >= 1, "nothing was pruned");
     assert_eq!(world.store.count(is_emergency), 0);
     let last = words(world.model.requests(Kind::Reply).last().unwrap());

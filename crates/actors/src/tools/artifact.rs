@@ -1,7 +1,7 @@
 //! `artifact_read`: reading on in a result that is kept outside of the window.
 
 use cairn_core::artifact::{PAGE_FRAME_BYTES, READ_TOOL, page, readable};
-use cairn_core::event::Event;
+use cairn_core::event::{ArtifactEvent, Event};
 use cairn_core::model::ToolDef;
 use cairn_core::ports::LineRange;
 use cairn_core::provenance::Provenance;
@@ -65,7 +65,7 @@ impl Toolbox {
             };
             return Err(format!("the words of artifact {} are lost; {other}", artifact.id));
         };
-        let used = Event::ArtifactUsed { id: artifact.id.clone() };
+        let used = Event::Artifact(ArtifactEvent::Used { id: artifact.id.clone() });
         let text = page(&artifact, from, &found, room);
         let provenance = match artifact.message {
             Some(seq) => self.handle.read(|conversation| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_core::event::Event;
+use cairn_core::event::{Event, MemoryEvent};
 use cairn_core::memory::Grounds;
 use cairn_core::message::ToolCall;
 use cairn_core::ports::Tool;
@@ -152,7 +152,10 @@ impl Toolbox {
         match call.name.as_str() {
             MEMORY_SAVE => {
                 let save = self.memory_save(arguments, model, ordinal)?;
-                Ok(Found { events: vec![Event::MemorySaved(save)], ..Found::own("saved".to_owned()) })
+                Ok(Found {
+                    events: vec![Event::Memory(MemoryEvent::Saved(save))],
+                    ..Found::own("saved".to_owned())
+                })
             }
             "memory_search" => self.memory_search(arguments).await,
             "history_search" => self.history_search(arguments).await,

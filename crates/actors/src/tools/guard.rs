@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::artifact::{Artifact, next_id};
-use cairn_core::event::Event;
+use cairn_core::event::{ArtifactEvent, Event, TurnEvent};
 use cairn_core::ids::{ArtifactId, Seq};
 use cairn_core::message::{Entry, Part, Role, ToolCall, text_of};
 use cairn_core::ports::StoreError;
@@ -77,7 +77,7 @@ impl<'a> Guard<'a> {
                 Some(artifact) => {
                     let text = shown(&words, verdict, Whereabouts::Artifact(&artifact.id));
                     entry.artifact = Some(artifact.id.clone());
-                    events.push(Event::ArtifactStored { artifact });
+                    events.push(Event::Artifact(ArtifactEvent::Stored { artifact }));
                     text
                 }
                 None => shown(&words, verdict, Whereabouts::Lost),
@@ -103,7 +103,7 @@ impl<'a> Guard<'a> {
             });
         }
         entry.tool_call_id = Some(call.id);
-        events.push(Event::EntryAdded { entry });
+        events.push(Event::Turn(TurnEvent::EntryAdded { entry }));
         events
     }
 

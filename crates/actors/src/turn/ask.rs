@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cairn_core::approval::{Approval, ApprovalOutcome, approval_id};
-use cairn_core::event::Event;
+use cairn_core::event::{ApprovalEvent, DeliveryEvent, Event};
 use cairn_core::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, TurnId};
 use cairn_core::message::ToolCall;
 use cairn_core::ports::TurnFailure;
@@ -56,7 +56,7 @@ impl Turn {
                 continue;
             }
             let approval = self.approval(call, reason, events.len() as u64 + 1);
-            events.push(Event::ApprovalAsked { approval: approval.clone() });
+            events.push(Event::Approval(ApprovalEvent::Asked { approval: approval.clone() }));
             let waiting = self.args.handle.approvals.expect(approval.id.clone());
             out.push(Ok(Asked { approval, waiting }));
         }
@@ -135,7 +135,7 @@ impl Turn {
         }
         handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
-            Some(Event::OutboxIntended {
+            Some(Event::Delivery(DeliveryEvent::Intended {
                 id: question_id(&handle.id, &open.id, &approval.id),
                 turn: open.id.clone(),
                 seq: Seq(conversation.next_seq.0.saturating_sub(1)),
@@ -144,7 +144,7 @@ impl Turn {
                 reply_to: open.reply_to.clone(),
                 edits: None,
                 draft: false,
-            })
+            }))
         })
     }
 
@@ -164,7 +164,7 @@ impl Turn {
             Some(decision) => (ApprovalOutcome::Denied, Some(decision.by.clone())),
             None => (ApprovalOutcome::Expired, None),
         };
-        let settled = Event::ApprovalSettled { id: id.clone(), outcome, by: by.clone() };
+        let settled = Event::Approval(ApprovalEvent::Settled { id: id.clone(), outcome, by: by.clone() });
         self.step(vec![settled]).await?;
         tracing::info!(channel = %self.args.handle.id, approval = %id, tool = asked.approval.tool,
             outcome = outcome.name(), by, "a request for approval ended");

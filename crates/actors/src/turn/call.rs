@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_core::engine::MakeRoom;
-use cairn_core::event::Event;
+use cairn_core::event::{Event, TurnEvent};
 use cairn_core::message::ToolCall;
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::ports::TurnFailure;
@@ -40,7 +40,7 @@ impl Call {
     pub(super) fn reported(&self) -> Option<Event> {
         let usage = self.usage?;
         let (model, estimated, disbelieved) = (self.model.clone(), self.estimated, self.disbelieved);
-        Some(Event::UsageReported { model, estimated, usage, disbelieved })
+        Some(Event::Turn(TurnEvent::UsageReported { model, estimated, usage, disbelieved }))
     }
 
     /// Holds what the provider reported against our own estimate. `tokens`: of the request, corrected.

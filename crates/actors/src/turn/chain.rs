@@ -2,7 +2,7 @@
 //!
 //! A chain of several goes on with the next model at once; where no other is well, and in a chain of one, the same call
 //! is tried again after a pause. The window is fitted to the model that is about to be asked: from the moment of
-//! [`Event::ModelChosen`] on, everything measures by its settings.
+//! [`TurnEvent::ModelChosen`] on, everything measures by its settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use cairn_core::agent::AgentSettings;
 use cairn_core::backoff::Backoff;
 use cairn_core::chain::{Bounds, Pick, Standing, cools, pick};
-use cairn_core::event::Event;
+use cairn_core::event::{Event, TurnEvent};
 use cairn_core::model::ModelError;
 use cairn_core::ports::TurnFailure;
 use cairn_core::window::{has_room, least_tokens};
@@ -277,7 +277,7 @@ impl Turn {
         }
         metrics::counter!("cairn_failovers_total", "from" => from, "to" => to.clone(), "reason" => code)
             .increment(1);
-        self.step(vec![Event::ModelChosen { model: to, reason }]).await?;
+        self.step(vec![Event::Turn(TurnEvent::ModelChosen { model: to, reason })]).await?;
         self.settings = self.args.handle.settings();
         Ok(())
     }
@@ -301,7 +301,8 @@ impl Turn {
         bounds: Option<Bounds>,
     ) -> Result<(), TurnFailure> {
         self.args.shared.models.learn(&model, window_tokens, no_tools, bounds.is_some());
-        self.step(vec![Event::ModelLearnt { model, window_tokens, no_tools, bounds }]).await?;
+        self.step(vec![Event::Turn(TurnEvent::ModelLearnt { model, window_tokens, no_tools, bounds })])
+            .await?;
         self.settings = self.args.handle.settings();
         Ok(())
     }
@@ -329,12 +330,12 @@ impl Turn {
                 if let Some(raised) = raised {
                     models.learn(&model, Some(raised), false, true);
                 }
-                (window_tokens.is_some() || no_tools).then_some(Event::ModelLearnt {
+                (window_tokens.is_some() || no_tools).then_some(Event::Turn(TurnEvent::ModelLearnt {
                     model,
                     window_tokens,
                     no_tools,
                     bounds: (inferred && window_tokens.is_some()).then_some(bounds),
-                })
+                }))
             })
             .collect();
         if !events.is_empty() {

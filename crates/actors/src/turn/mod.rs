@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::event::Event;
+use cairn_core::event::{Event, MemoryEvent, TurnEvent};
 use cairn_core::ids::{Generation, MemoryId, Seq, TurnId};
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::message::{Entry, Part, Role};
@@ -150,7 +150,7 @@ impl Turn {
             }
             tracing::debug!(channel = %self.args.handle.id, round, n_calls = call.tool_calls.len(), "tools");
             let calls = call.tool_calls.clone();
-            let mut events = vec![Event::EntryAdded { entry: self.entry(call, &recalled) }];
+            let mut events = vec![Event::Turn(TurnEvent::EntryAdded { entry: self.entry(call, &recalled) })];
             events.extend(reported);
             self.step(events).await?;
             if round == rounds {
@@ -192,7 +192,7 @@ impl Turn {
         }
         let (now, zone) = (self.args.shared.now(), TimeZone::UTC);
         let tail = Tail { now, zone, recalled, last_call: false };
-        self.step(vec![Event::MemoriesRecalled { ids, tokens: tail_tokens(&tail) }]).await?;
+        self.step(vec![Event::Memory(MemoryEvent::Recalled { ids, tokens: tail_tokens(&tail) })]).await?;
         Ok(tail.recalled)
     }
 

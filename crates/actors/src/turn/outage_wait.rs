@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use cairn_core::event::Event;
+use cairn_core::event::{DeliveryEvent, Event};
 use cairn_core::ids::{ChannelId, OutboxId, Seq, TurnId};
 use cairn_core::model::ModelError;
 use cairn_core::ports::TurnFailure;
@@ -128,7 +128,7 @@ impl Turn {
         }
         let note = self.args.handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
-            Some(Event::OutboxIntended {
+            Some(Event::Delivery(DeliveryEvent::Intended {
                 id: note_id(&conversation.channel, &open.id),
                 turn: open.id.clone(),
                 seq: Seq(conversation.next_seq.0.saturating_sub(1)),
@@ -137,7 +137,7 @@ impl Turn {
                 reply_to: open.reply_to.clone(),
                 edits: None,
                 draft: false,
-            })
+            }))
         });
         metrics::counter!("cairn_patience_total").increment(1);
         tracing::error!(channel = %self.args.handle.id,

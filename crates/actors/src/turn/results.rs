@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cairn_core::event::Event;
+use cairn_core::event::{Event, TurnEvent};
 use cairn_core::memory::{Grounds, Memory};
 use cairn_core::message::{Role, ToolCall};
 use cairn_core::ports::TurnFailure;
@@ -66,7 +66,7 @@ impl Turn {
             let share = guard.share(batch.iter().map(|done| (&done.call, &done.used)));
             let mut events = Vec::new();
             for Done { call, used, noted } in batch {
-                events.push(Event::ToolUsed(noted));
+                events.push(Event::Turn(TurnEvent::ToolUsed(noted)));
                 events.extend(guard.admit(call, used, &share).await);
             }
             self.step(events).await?;
@@ -85,8 +85,8 @@ impl Turn {
             let mut entry = draft_entry(Role::Tool, self.args.shared.now());
             entry.parts.clone_from(&used.output.parts);
             entry.tool_call_id = Some(call.id.clone());
-            events.push(Event::ToolUsed(self.noted(&call, effect, &used, 0)));
-            events.push(Event::EntryAdded { entry });
+            events.push(Event::Turn(TurnEvent::ToolUsed(self.noted(&call, effect, &used, 0))));
+            events.push(Event::Turn(TurnEvent::EntryAdded { entry }));
         }
         self.step(events).await
     }

@@ -13,7 +13,7 @@ use super::{Draft, Next, after};
 use crate::agent::AgentSettings;
 use crate::backoff::pause_after;
 use crate::conversation::Conversation;
-use crate::event::{Event, Run, RunEnd, RunOutcome, Work};
+use crate::event::{CompactionEvent, Event, Run, RunEnd, RunOutcome, Work};
 use crate::ids::{RunId, Seq, SummaryId};
 use crate::memory::{DraftMemory, MemorySave, Scope, Source};
 use crate::message::Entry;
@@ -219,7 +219,7 @@ pub(super) fn end_with(
     end.messages = summary.messages;
     end.summary = Some(summary);
     end.memories = memories;
-    Some(weigh(conversation, agent, Event::RunEnded(end)))
+    Some(weigh(conversation, agent, Event::Compaction(CompactionEvent::RunEnded(end))))
 }
 
 /// Has a summary take no more than so many estimated tokens in the window: first its list of identifiers keeps to a fifth,
@@ -332,7 +332,7 @@ fn ended(run: &Run, outcome: RunOutcome, reason: Option<String>, now: Timestamp)
 /// Fills in what the window is after the event.
 fn weigh(conversation: &Conversation, agent: &AgentSettings, mut event: Event) -> Event {
     let then = after(conversation, std::slice::from_ref(&event));
-    if let Event::RunEnded(end) = &mut event {
+    if let Event::Compaction(CompactionEvent::RunEnded(end)) = &mut event {
         end.tokens_after = measure(&then, agent).tokens;
         end.first_kept_seq = then.live.front().map(|entry| entry.seq);
         end.owes_run = then.owes_run();
@@ -352,12 +352,12 @@ pub fn fail_attempt(
     let pause = pause_after(run.attempt, first, BACKOFF_MAX);
     let asked = Duration::from_millis(retry_after_ms.unwrap_or(0).min(600_000));
     let retry_at = now.checked_add(pause.max(asked)).unwrap_or(now);
-    let event = Event::RunAttemptFailed {
+    let event = Event::Compaction(CompactionEvent::RunAttemptFailed {
         run: run.id.clone(),
         attempt: run.attempt,
         reason: reason.to_owned(),
         retry_at,
-    };
+    });
     let next = if run.attempt >= agent.compaction.max_attempts {
         Next::Digest
     } else {
@@ -376,5 +376,5 @@ pub fn give_up(
 ) -> Option<Event> {
     let run = conversation.run.as_ref()?;
     let end = ended(run, outcome, Some(reason.to_owned()), now);
-    Some(weigh(conversation, agent, Event::RunEnded(end)))
+    Some(weigh(conversation, agent, Event::Compaction(CompactionEvent::RunEnded(end))))
 }

@@ -10,7 +10,7 @@ use super::plan::Planner;
 use super::{Draft, after};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::event::Event;
+use crate::event::{CompactionEvent, Event};
 use crate::summary::{Merge, StackSizes, Summary, next_merge};
 
 /// Why these merges are made without a model.
@@ -59,7 +59,7 @@ fn merge_once(
     let sources: Vec<Summary> = merge.sources.iter().filter_map(|id| stack.summary(id)).cloned().collect();
     let run = Planner::new(conversation, agent, now).merge_of(merge)?;
     let id = run.id.clone();
-    let mut events = vec![Event::RunStarted { run }];
+    let mut events = vec![Event::Compaction(CompactionEvent::RunStarted { run })];
     let begun = after(conversation, &events);
     let draft = Draft { reason: Some(REASON.to_owned()), ..merge_draft(agent, sizes, &sources) };
     events.push(end_with(&begun, agent, &id, draft, now)?);

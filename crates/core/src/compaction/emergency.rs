@@ -7,7 +7,7 @@ use super::plan::{closed_turns, unreserved};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::digest::{digest, gist};
-use crate::event::Event;
+use crate::event::{CompactionEvent, Event};
 use crate::ids::Seq;
 use crate::message::Entry;
 use crate::summary::{DigestLine, Marker, MarkerKind, StackItem, StackSizes};
@@ -69,8 +69,12 @@ fn drop_oldest(
         let to_seq = turns.get(n_turns.checked_sub(1)?)?.to_seq;
         let marker = marker(conversation, agent, to_seq);
         let messages = turns[..n_turns].iter().map(|span| span.messages).sum();
-        let event =
-            Event::EmergencyApplied { marker, messages, tokens_before: before.tokens, tokens_after: 0 };
+        let event = Event::Compaction(CompactionEvent::EmergencyApplied {
+            marker,
+            messages,
+            tokens_before: before.tokens,
+            tokens_after: 0,
+        });
         let tokens = measure(&super::after(conversation, std::slice::from_ref(&event)), agent).tokens;
         let target = if n_turns < n_free { calm } else { full };
         if tokens < target || n_turns == turns.len() {
@@ -170,7 +174,7 @@ fn join<'a>(
 }
 
 fn with_tokens_after(mut event: Event, tokens: u64) -> Event {
-    if let Event::EmergencyApplied { tokens_after, .. } = &mut event {
+    if let Event::Compaction(CompactionEvent::EmergencyApplied { tokens_after, .. }) = &mut event {
         *tokens_after = tokens;
     }
     event

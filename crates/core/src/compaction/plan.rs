@@ -11,7 +11,7 @@ use super::{after, give_up};
 use crate::agent::AgentSettings;
 use crate::backoff::pause_after;
 use crate::conversation::{Conversation, Failures};
-use crate::event::{Event, Outcome, Run, RunOutcome, RunRequest, Trigger, Work};
+use crate::event::{CompactionEvent, Event, Outcome, Run, RunOutcome, RunRequest, Trigger, Work};
 use crate::ids::{RunId, Seq, SummaryId};
 use crate::prune;
 use crate::summary::{MarkerKind, Merge, StackItem, StackSizes, Summary, due_merge};
@@ -112,11 +112,11 @@ pub fn request_manual(
     let run = planner.manual(instruction.clone(), false);
     let under_way = conversation.run.as_ref();
     if under_way.is_none() && conversation.queued_runs.is_empty() {
-        return run.map(|run| Event::RunStarted { run: Run { tell, ..run } });
+        return run.map(|run| Event::Compaction(CompactionEvent::RunStarted { run: Run { tell, ..run } }));
     }
     let is_new = instruction.is_some() && under_way.is_none_or(|run| run.instruction != instruction);
     let request = RunRequest { trigger: Trigger::Manual, instruction, tell };
-    (is_new || run.is_some()).then_some(Event::RunQueued { request })
+    (is_new || run.is_some()).then_some(Event::Compaction(CompactionEvent::RunQueued { request }))
 }
 
 /// Why there is nothing to compact, in numbers.
@@ -410,7 +410,7 @@ impl<'a> Planner<'a> {
         let from_seq = self.conversation.first_seq;
         let run = self.run(queued.trigger, Work::Sealed, from_seq, Seq(from_seq.0 - 1));
         let run = Run { instruction: queued.instruction.clone(), tell: queued.tell, ..run };
-        let mut events = vec![Event::RunStarted { run }];
+        let mut events = vec![Event::Compaction(CompactionEvent::RunStarted { run })];
         let begun = after(self.conversation, &events);
         let reason = "nothing is left to compact: what it was asked for has been dealt with otherwise";
         events.extend(give_up(&begun, self.agent, RunOutcome::Superseded, reason, self.now));

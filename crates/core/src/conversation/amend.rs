@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Conversation;
-use crate::event::{Event, Run};
+use crate::event::{Event, MessageEvent, Run};
 use crate::ids::{MessageId, Seq};
 use crate::message::{Amendment, Author, Change, Entry, Part, Pending, fingerprint, text_of};
 use crate::window::pending_tokens;
@@ -48,13 +48,13 @@ fn edited(
         if now.parts == pending.parts && now.addressed == pending.addressed {
             return None;
         }
-        return Some(Event::MessageEdited {
+        return Some(Event::Message(MessageEvent::Edited {
             message: pending.message.clone(),
             addressed: now.addressed,
             fingerprint: fingerprint(&pending.author, &now.parts),
             tokens: pending_tokens(&now),
             parts: now.parts,
-        });
+        }));
     }
     let newest = conversation.newest_entry(message).or_else(|| said.last())?;
     // Whether words that have expired are other ones now, nobody can tell any more.
@@ -80,7 +80,7 @@ fn edited(
     pending.parts.extend_from_slice(parts);
     pending.fingerprint = fingerprint(author, &pending.parts);
     pending.tokens = pending_tokens(&pending);
-    Some(Event::Accepted(pending))
+    Some(Event::Message(MessageEvent::Accepted(pending)))
 }
 
 /// The words of a message without the note that leads a correction.
@@ -114,7 +114,7 @@ fn deleted(conversation: &Conversation, message: &MessageId, said: &[Arc<Entry>]
     seqs.sort_unstable();
     seqs.dedup();
     let is_known = !seqs.is_empty() || waits.any(|pending| !pending.is_deleted());
-    is_known.then(|| Event::MessageDeleted { message: message.clone(), seqs })
+    is_known.then(|| Event::Message(MessageEvent::Deleted { message: message.clone(), seqs }))
 }
 
 impl Conversation {
@@ -149,42 +149,5 @@ impl Conversation {
     /// The entry, without its words when its message was deleted.
     pub(crate) fn without_deleted(&self, entry: Arc<Entry>) -> Arc<Entry> {
         if self.deleted.contains(&entry.seq) { Arc::new(entry.deleted()) } else { entry }
-    }
-
-    /// Folds an edit of a pending message in.
-    pub(super) fn edit(&mut self, event: &Event) -> Result<(), String> {
-        let Event::MessageEdited { message, parts, addressed, fingerprint, tokens } = event else {
-            return Ok(());
-        };
-        let pending = self.pending.iter_mut().find(|pending| pending.message == *message);
-        let pending = pending.ok_or("that message is not pending")?;
-        pending.parts.clone_from(parts);
-        pending.addressed = *addressed;
-        pending.fingerprint.clone_from(fingerprint);
-        pending.tokens = *tokens;
-        Ok(())
-    }
-
-    pub(super) fn delete(&mut self, message: &MessageId, seqs: &[Seq]) {
-        for pending in self.pending.iter_mut().filter(|pending| pending.message.is_of(message)) {
-            pending.delete();
-        }
-        let of_message = |entry: &&Arc<Entry>| entry.message.as_ref().is_some_and(|id| id.is_of(message));
-        let live = self.live.iter().filter(of_message).map(|entry| entry.seq);
-        let first = self.first_seq;
-        self.deleted.extend(live.chain(seqs.iter().copied()).filter(|seq| *seq >= first));
-    }
-
-    /// Takes the words of deleted messages out of the window.
-    pub(super) fn forget_deleted(&mut self) {
-        let deleted = std::mem::take(&mut self.deleted);
-        if deleted.is_empty() {
-            return;
-        }
-        for entry in self.live.iter_mut().filter(|entry| deleted.contains(&entry.seq)) {
-            *entry = Arc::new(entry.deleted());
-        }
-        self.pruned.retain(|seq, _| !deleted.contains(seq));
-        self.stack.unquote(|seq| deleted.contains(&seq));
     }
 }

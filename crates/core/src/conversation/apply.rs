@@ -3,12 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Archived, Conversation, Draft, Failures, OpenTurn};
-use crate::event::{Event, Receipt, Record};
+use jiff::Timestamp;
+
+use super::{
+    Archived, Conversation, Draft, Failures, OUTCOMES_KEPT, OpenTurn, Reported, Spent, Undone, is_recent,
+};
+use crate::event::{
+    ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent,
+    MessageEvent, Outcome, Receipt, Record, Run, RunEnd, RunOutcome, SummarySize, TurnEvent, Work,
+};
 use crate::ids::{MessageId, OutboxId, Seq, TurnId};
 use crate::message::{Entry, LOST_TURN, Pending};
+use crate::model::Usage;
 use crate::provenance::Provenance;
 use crate::summary::StackItem;
+use crate::turn::spans;
 
 /// An event that does not fit the state: a damaged or foreign journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,111 +46,177 @@ impl Conversation {
 
     fn fold(&mut self, record: &Record) -> Result<(), String> {
         match &record.event {
-            Event::Accepted(pending) => self.accept(pending)?,
-            Event::TurnStarted { turn, messages, first_seq } => {
-                self.start_turn(record, turn, messages, *first_seq)?;
+            Event::Message(event) => self.fold_message(event),
+            Event::Turn(event) => self.fold_turn(record, event),
+            Event::Compaction(event) => self.fold_compaction(record, event),
+            Event::Artifact(event) => {
+                self.fold_artifact(record.at, event);
+                Ok(())
             }
-            Event::TurnReopened { turn, messages } => self.reopen_turn(turn, messages)?,
-            Event::EntryAdded { entry } => self.add_entry(record, entry)?,
-            Event::TurnEnded(end) => {
-                self.open_turn.take_if(|open| open.id == end.turn).ok_or("that turn is not open")?;
+            Event::Delivery(event) => {
+                self.fold_delivery(record.at, event);
+                Ok(())
             }
-            Event::TurnInterrupted { turn } => {
-                let open = self.open_turn.as_mut().filter(|open| open.id == *turn);
-                open.ok_or("that turn is not open")?.interruptions += 1;
+            Event::Approval(event) => {
+                self.fold_approval(event);
+                Ok(())
             }
-            Event::RunStarted { .. }
-            | Event::RunQueued { .. }
-            | Event::RunAttemptFailed { .. }
-            | Event::RunCheckpointed { .. }
-            | Event::RunEnded(_)
-            | Event::EmergencyApplied { .. }
-            | Event::WindowSlid { .. }
-            | Event::StackRetired { .. } => self.fold_run(record)?,
-            Event::ResultsPruned { .. }
-            | Event::ArtifactStored { .. }
-            | Event::ArtifactUsed { .. }
-            | Event::ArtifactsExpired { .. } => self.fold_results(record),
-            Event::UsageReported { .. }
-            | Event::UsageSpent { .. }
-            | Event::ModelChosen { .. }
-            | Event::ModelLearnt { .. } => self.fold_model(record),
-            Event::GenerationStarted { generation } => self.start_generation(*generation),
-            Event::MemoriesRecalled { ids, tokens } => {
+            Event::Memory(MemoryEvent::Recalled { ids, tokens }) => {
                 self.recalled.clone_from(ids);
                 self.recalled_tokens = *tokens;
+                Ok(())
             }
-            Event::OutboxIntended { .. }
-            | Event::OutboxAttempted { .. }
-            | Event::OutboxPutOff { .. }
-            | Event::OutboxSent { .. }
-            | Event::OutboxSettled { .. }
-            | Event::OutboxRetried { .. }
-            | Event::OutboxDropped { .. } => self.fold_delivery(record),
-            Event::ApprovalAsked { .. } | Event::ApprovalSettled { .. } => self.fold_approval(&record.event),
-            Event::MessageEdited { .. } => self.edit(&record.event)?,
-            Event::MessageDeleted { message, seqs } => self.delete(message, seqs),
-            Event::TurnUndone { turn, from_seq, to_seq } => self.take_back(turn, *from_seq, *to_seq)?,
-            Event::LinesQuarantined { next_seq: Some(next_seq), .. } => self.lose_end(record, *next_seq)?,
-            Event::DaemonStarted { .. }
-            | Event::DaemonStopped
-            | Event::CommandTaken { .. }
-            | Event::MessageRefused { .. }
-            | Event::PairingRequested { .. }
-            | Event::PairingApproved { .. }
-            | Event::PairingRevoked { .. }
-            | Event::ChatMigrated { .. }
-            | Event::MemorySaved(_)
-            | Event::MemoryEdited { .. }
-            | Event::MemoryForgotten { .. }
-            | Event::ToolUsed(_)
-            | Event::ServerApproved { .. }
-            | Event::ServerRevoked { .. }
-            | Event::PersonErased { .. }
-            | Event::WordsExpired { .. }
-            | Event::RecordsRemoved { .. }
-            | Event::LinesQuarantined { .. } => {}
+            Event::Maintenance(MaintenanceEvent::LinesQuarantined { next_seq: Some(next_seq), .. }) => {
+                self.lose_end(record, *next_seq)
+            }
+            Event::Memory(
+                MemoryEvent::Saved(_) | MemoryEvent::Edited { .. } | MemoryEvent::Forgotten { .. },
+            )
+            | Event::Registry(_)
+            | Event::Maintenance(_) => Ok(()),
+        }
+    }
+
+    fn fold_message(&mut self, event: &MessageEvent) -> Result<(), String> {
+        match event {
+            MessageEvent::Accepted(pending) => self.accept(pending)?,
+            MessageEvent::Edited { message, parts, addressed, fingerprint, tokens } => {
+                let pending = self.pending.iter_mut().find(|pending| pending.message == *message);
+                let pending = pending.ok_or("that message is not pending")?;
+                pending.parts.clone_from(parts);
+                pending.addressed = *addressed;
+                pending.fingerprint.clone_from(fingerprint);
+                pending.tokens = *tokens;
+            }
+            MessageEvent::Deleted { message, seqs } => self.delete(message, seqs),
+            MessageEvent::CommandTaken { .. } | MessageEvent::Refused { .. } => {}
         }
         Ok(())
     }
 
-    fn fold_approval(&mut self, event: &Event) {
+    fn fold_turn(&mut self, record: &Record, event: &TurnEvent) -> Result<(), String> {
         match event {
-            Event::ApprovalAsked { approval } => {
-                self.approvals += 1;
-                if let Some(open) = self.open_turn.as_mut().filter(|open| open.id == approval.turn) {
-                    open.approvals.push(approval.clone());
+            TurnEvent::Started { turn, messages, first_seq } => {
+                self.start_turn(record, turn, messages, *first_seq)?;
+            }
+            TurnEvent::Reopened { turn, messages } => self.reopen_turn(turn, messages)?,
+            TurnEvent::EntryAdded { entry } => self.add_entry(record, entry)?,
+            TurnEvent::Ended(end) => {
+                self.open_turn.take_if(|open| open.id == end.turn).ok_or("that turn is not open")?;
+            }
+            TurnEvent::Interrupted { turn } => {
+                let open = self.open_turn.as_mut().filter(|open| open.id == *turn);
+                open.ok_or("that turn is not open")?.interruptions += 1;
+            }
+            TurnEvent::Undone { turn, from_seq, to_seq } => self.take_back(turn, *from_seq, *to_seq)?,
+            TurnEvent::SessionStarted { generation } => self.start_generation(*generation),
+            TurnEvent::UsageReported { model, estimated, usage, disbelieved } => {
+                if disbelieved.is_none() {
+                    let correction = self.corrections.entry(model.clone()).or_default();
+                    correction.observe(*estimated, usage.input_tokens);
+                    self.bounds.entry(model.clone()).or_default().take(usage.input_tokens);
+                }
+                self.usage_total += *usage;
+                let (model, at) = (model.clone(), record.at);
+                self.reported = Some(Reported { model, estimated: *estimated, usage: *usage, at });
+            }
+            TurnEvent::ModelChosen { model, reason } => {
+                self.model = Some(model.clone());
+                self.model_reason = Some(reason.clone());
+            }
+            TurnEvent::ModelLearnt { model, window_tokens, no_tools, bounds } => {
+                if let Some(bounds) = bounds {
+                    self.bounds.insert(model.clone(), *bounds);
+                }
+                if window_tokens.is_some() || *no_tools {
+                    let learnt = self.learnt.entry(model.clone()).or_default();
+                    if window_tokens.is_some() {
+                        (learnt.window_tokens, learnt.inferred) = (*window_tokens, bounds.is_some());
+                    }
+                    learnt.no_tools |= no_tools;
                 }
             }
-            Event::ApprovalSettled { id, .. } => {
-                if let Some(open) = &mut self.open_turn {
-                    open.approvals.retain(|approval| approval.id != *id);
+            TurnEvent::ToolUsed(_) => {}
+        }
+        Ok(())
+    }
+
+    fn fold_compaction(&mut self, record: &Record, event: &CompactionEvent) -> Result<(), String> {
+        match event {
+            CompactionEvent::RunStarted { run } => self.start_run(run)?,
+            CompactionEvent::RunQueued { request } => self.queued_runs.push_back(request.clone()),
+            CompactionEvent::RunAttemptFailed { run, attempt, reason, retry_at } => {
+                let current = self.run.as_mut().filter(|current| current.id == *run);
+                let current = current.ok_or("that run is not under way")?;
+                current.attempt = attempt + 1;
+                current.retry_at = Some(*retry_at);
+                current.failure = Some(reason.clone());
+            }
+            CompactionEvent::RunCheckpointed { run, checkpoint } => {
+                let current = self.run.as_mut().filter(|current| current.id == *run);
+                current.ok_or("that run is not under way")?.checkpoint = Some(checkpoint.clone());
+            }
+            CompactionEvent::RunEnded(end) => self.end_run(record, end)?,
+            CompactionEvent::EmergencyApplied { marker, .. } => {
+                self.drop_live(marker.to_seq);
+                self.place_item(marker.clone().into());
+                self.emergencies += 1;
+                self.fold_loss(record.at, marker.to_seq);
+            }
+            CompactionEvent::WindowSlid { marker, .. } => {
+                self.drop_live(marker.to_seq);
+                self.place_item(marker.clone().into());
+            }
+            CompactionEvent::StackRetired { marker } => self.place_item(marker.clone().into()),
+            CompactionEvent::ResultsPruned { results, .. } => {
+                self.pruned.extend(results.iter().map(|pruned| (pruned.seq, pruned.clone())));
+                self.forget_deleted();
+            }
+            CompactionEvent::UsageSpent { usage, .. } => self.spend(record.at, *usage),
+        }
+        Ok(())
+    }
+
+    fn fold_artifact(&mut self, at: Timestamp, event: &ArtifactEvent) {
+        match event {
+            ArtifactEvent::Stored { artifact } => {
+                self.artifacts.insert(artifact.id.clone(), artifact.clone());
+            }
+            ArtifactEvent::Used { id } => {
+                if let Some(artifact) = self.artifacts.get_mut(id) {
+                    artifact.used_at = at;
                 }
             }
-            _ => {}
+            ArtifactEvent::Expired { ids } => {
+                for id in ids {
+                    if let Some(artifact) = self.artifacts.get_mut(id) {
+                        artifact.expired_at = Some(at);
+                    }
+                }
+            }
         }
     }
 
-    fn fold_delivery(&mut self, record: &Record) {
-        match &record.event {
-            Event::OutboxIntended { id, turn, note, draft, approval, .. } => {
+    fn fold_delivery(&mut self, at: Timestamp, event: &DeliveryEvent) {
+        match event {
+            DeliveryEvent::Intended { id, turn, note, draft, approval, .. } => {
                 self.intend(id, turn, note.is_some(), *draft);
                 if let (Some(open), Some(_)) = (&mut self.open_turn, approval) {
                     open.questions.insert(id.clone(), None);
                 }
-                self.fold_notice(id, record.at);
+                self.fold_notice(id, at);
             }
-            Event::OutboxAttempted { id, .. } => {
+            DeliveryEvent::Attempted { id, .. } => {
                 if let Some(draft) = self.draft_mut(id) {
-                    draft.attempted_at.get_or_insert(record.at);
+                    draft.attempted_at.get_or_insert(at);
                 }
             }
-            Event::OutboxPutOff { id, .. } => {
+            DeliveryEvent::PutOff { id, .. } => {
                 if let Some(draft) = self.draft_mut(id) {
                     draft.attempted_at = None;
                 }
             }
-            Event::OutboxSent { id, message, .. } => {
+            DeliveryEvent::Sent { id, message, .. } => {
                 let questions = self.open_turn.as_mut().map(|open| &mut open.questions);
                 if let Some(question) = questions.and_then(|questions| questions.get_mut(id)) {
                     *question = Some(message.clone());
@@ -151,16 +226,31 @@ impl Conversation {
                     draft.message = Some(message.clone());
                 }
             }
-            Event::OutboxSettled { id, receipt } => {
+            DeliveryEvent::Settled { id, receipt } => {
                 self.settle(id, !matches!(receipt, Receipt::Delivered { .. }));
             }
-            Event::OutboxDropped { id } => self.settle(id, false),
-            Event::OutboxRetried { id } => {
+            DeliveryEvent::Dropped { id } => self.settle(id, false),
+            DeliveryEvent::Retried { id } => {
                 if let Some(idx) = self.undelivered.iter().position(|undelivered| undelivered == id) {
                     self.owed.push(self.undelivered.remove(idx));
                 }
             }
-            _ => {}
+        }
+    }
+
+    fn fold_approval(&mut self, event: &ApprovalEvent) {
+        match event {
+            ApprovalEvent::Asked { approval } => {
+                self.approvals += 1;
+                if let Some(open) = self.open_turn.as_mut().filter(|open| open.id == approval.turn) {
+                    open.approvals.push(approval.clone());
+                }
+            }
+            ApprovalEvent::Settled { id, .. } => {
+                if let Some(open) = &mut self.open_turn {
+                    open.approvals.retain(|approval| approval.id != *id);
+                }
+            }
         }
     }
 
@@ -280,7 +370,7 @@ impl Conversation {
     }
 
     /// Changes the stack: from here on the window begins with other bytes, and deleted words leave it, too.
-    pub(super) fn place_item(&mut self, item: StackItem) {
+    fn place_item(&mut self, item: StackItem) {
         self.stack.place(item);
         self.forget_deleted();
         self.recount_markers();
@@ -319,5 +409,141 @@ impl Conversation {
         self.lost = None;
         self.recalled.clear();
         self.recalled_tokens = 0;
+    }
+
+    fn reopen_turn(&mut self, turn: &TurnId, messages: &[MessageId]) -> Result<(), String> {
+        if let Some(open) = &self.open_turn {
+            return Err(format!("turn {} is open", open.id));
+        }
+        let last = spans(self).pop().filter(|span| span.turn == *turn);
+        let last = last.ok_or_else(|| format!("turn {turn} is not the last one"))?;
+        self.open_turn = Some(OpenTurn {
+            id: turn.clone(),
+            first_seq: last.from_seq,
+            messages: messages.to_vec(),
+            addressed: true,
+            interruptions: 0,
+            reply_to: messages.last().cloned(),
+            draft: None,
+            notes: Vec::new(),
+            approvals: Vec::new(),
+            questions: BTreeMap::new(),
+        });
+        Ok(())
+    }
+
+    fn take_back(&mut self, turn: &TurnId, from_seq: Seq, to_seq: Seq) -> Result<(), String> {
+        if self.open_turn.as_ref().is_some_and(|open| open.id == *turn) {
+            return Err(format!("turn {turn} is open"));
+        }
+        let first = self.live.front().map_or(self.next_seq, |entry| entry.seq);
+        if from_seq < first || to_seq >= self.next_seq || to_seq < from_seq || self.is_undone(from_seq) {
+            return Err(format!("turn {turn} is not in the window"));
+        }
+        self.live.retain(|entry| !(from_seq..=to_seq).contains(&entry.seq));
+        self.pruned.retain(|seq, _| !(from_seq..=to_seq).contains(seq));
+        self.undone.push(Undone { turn: turn.clone(), from_seq, to_seq });
+        self.undone.sort_by_key(|undone| undone.from_seq);
+        Ok(())
+    }
+
+    /// Markers say how many messages they stand for: undone ones are none of them.
+    fn recount_markers(&mut self) {
+        if self.undone.is_empty() {
+            return;
+        }
+        let mut stack = std::mem::take(&mut self.stack);
+        stack.recount(|from, to| self.count(from, to));
+        self.stack = stack;
+    }
+
+    fn delete(&mut self, message: &MessageId, seqs: &[Seq]) {
+        for pending in self.pending.iter_mut().filter(|pending| pending.message.is_of(message)) {
+            pending.delete();
+        }
+        let of_message = |entry: &&Arc<Entry>| entry.message.as_ref().is_some_and(|id| id.is_of(message));
+        let live = self.live.iter().filter(of_message).map(|entry| entry.seq);
+        let first = self.first_seq;
+        self.deleted.extend(live.chain(seqs.iter().copied()).filter(|seq| *seq >= first));
+    }
+
+    /// Takes the words of deleted messages out of the window.
+    fn forget_deleted(&mut self) {
+        let deleted = std::mem::take(&mut self.deleted);
+        if deleted.is_empty() {
+            return;
+        }
+        for entry in self.live.iter_mut().filter(|entry| deleted.contains(&entry.seq)) {
+            *entry = Arc::new(entry.deleted());
+        }
+        self.pruned.retain(|seq, _| !deleted.contains(seq));
+        self.stack.unquote(|seq| deleted.contains(&seq));
+    }
+
+    fn start_run(&mut self, run: &Run) -> Result<(), String> {
+        if let Some(current) = &self.run {
+            return Err(format!("run {} is under way", current.id));
+        }
+        if let Some(idx) = self.queued_runs.iter().position(|queued| queued.trigger == run.trigger) {
+            self.queued_runs.remove(idx);
+        }
+        self.runs += 1;
+        self.run = Some(run.clone());
+        Ok(())
+    }
+
+    fn end_run(&mut self, record: &Record, end: &RunEnd) -> Result<(), String> {
+        let run = self.run.take_if(|run| run.id == end.run).ok_or("that run is not under way")?;
+        let source_tokens = self.source_tokens(&run);
+        let failures =
+            if end.trigger.is_deferrable() { &mut self.deferred_failures } else { &mut self.failures };
+        match end.outcome {
+            RunOutcome::Committed => *failures = Failures::default(),
+            RunOutcome::Rejected | RunOutcome::Failed => {
+                *failures = Failures { n: failures.n + 1, last_at: Some(record.at) };
+            }
+            RunOutcome::Superseded | RunOutcome::Cancelled => {}
+        }
+        if let Some(summary) = &end.summary {
+            self.drop_live(summary.to_seq);
+            self.place_item(summary.clone().into());
+            if summary.provisional {
+                // No model is well just now: what can be deferred waits.
+                let n = self.deferred_failures.n.max(1);
+                self.deferred_failures = Failures { n, last_at: Some(record.at) };
+            }
+        }
+        if self.outcomes.len() == OUTCOMES_KEPT {
+            self.outcomes.pop_front();
+        }
+        // A provisional one says nothing of what models write.
+        let summary = end.summary.as_ref().filter(|summary| !summary.provisional);
+        let summary_size = summary.zip(source_tokens).map(|(summary, source_tokens)| {
+            let merge = matches!(run.work, Work::Merge { .. });
+            SummarySize { tokens: summary.tokens, source_tokens, merge }
+        });
+        self.outcomes.push_back(Outcome { summary_size, ..end.to_outcome() });
+        Ok(())
+    }
+
+    /// Tokens of what a run works on; `None` when not all of it is in the window any more.
+    fn source_tokens(&self, run: &Run) -> Option<u64> {
+        match &run.work {
+            Work::Merge { sources, .. } => {
+                let tokens = |id| self.stack.summary(id).map(|summary| u64::from(summary.tokens));
+                sources.iter().map(tokens).sum()
+            }
+            Work::Sealed | Work::Truncated => {
+                let range = run.from_seq..=run.to_seq;
+                let sealed = || self.live.iter().filter(|entry| range.contains(&entry.seq));
+                let whole = sealed().count() as u64 == run.messages;
+                whole.then(|| sealed().map(|entry| u64::from(entry.tokens)).sum())
+            }
+        }
+    }
+
+    fn spend(&mut self, at: Timestamp, usage: Usage) {
+        self.spent.retain(|spent| is_recent(spent, at));
+        self.spent.push_back(Spent { at, tokens: usage.tokens() });
     }
 }

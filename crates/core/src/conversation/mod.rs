@@ -5,14 +5,9 @@
 //! [`Conversation::live`] (sealed when the run under way covers it); ranges are in order, and contiguous but for the
 //! turns that were undone. An item of the stack may span such a turn, and does not stand for it.
 
-mod again;
 mod amend;
 mod apply;
-mod head;
-mod models;
-mod places;
-mod results;
-mod runs;
+mod snapshot;
 mod undo;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,18 +20,17 @@ use crate::approval::Approval;
 use crate::artifact::Artifact;
 use crate::chain::Bounds;
 use crate::event::{Outcome, Run, RunRequest, Work};
-use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, TurnId};
+use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, SummaryId, TurnId};
 use crate::message::{Entry, Pending, Role};
 use crate::model::Usage;
 use crate::notice::Lost;
 use crate::provenance::Provenance;
-use crate::prune::PrunedResult;
-use crate::summary::{MarkerKind, Stack};
+use crate::prune::{PrunedResult, as_sent};
+use crate::summary::{MarkerKind, Stack, StackItem};
 use crate::tokens::Correction;
 
 pub use amend::amend;
 pub use apply::FoldError;
-pub use places::Place;
 pub use undo::{UndoError, Undone, undo};
 
 /// How many ends of runs are kept for `cairn context`.
@@ -132,6 +126,37 @@ pub struct Spent {
     pub at: Timestamp,
     /// Tokens of request and answer.
     pub tokens: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryPlace {
+    Summary(SummaryId),
+    Marker,
+    /// Sealed for the run under way, still in the window.
+    Sealed,
+    Live,
+    /// Of an older generation, or of a turn that was undone.
+    Archived,
+}
+
+impl std::fmt::Display for EntryPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Summary(id) => write!(f, "summary:{id}"),
+            Self::Marker => f.write_str("marker"),
+            Self::Sealed => f.write_str("sealed"),
+            Self::Live => f.write_str("live"),
+            Self::Archived => f.write_str("archived"),
+        }
+    }
+}
+
+/// For how long the tokens of runs are counted.
+const SPENT_FOR: SignedDuration = SignedDuration::from_hours(1);
+
+/// It counts at that time. What lies ahead is of a clock that was set back since: nobody knows how long ago it was.
+fn is_recent(spent: &Spent, now: Timestamp) -> bool {
+    spent.at <= now && now.duration_since(spent.at) < SPENT_FOR
 }
 
 /// The state of a channel. Changed by [`Conversation::apply`] alone.
@@ -337,5 +362,65 @@ impl Conversation {
     /// The correction of estimates for a model; neutral when nothing was reported yet.
     pub fn correction(&self, model: &str) -> Correction {
         self.corrections.get(model).copied().unwrap_or_default()
+    }
+
+    /// Where the entry of that number is; `None` when there is none.
+    pub fn place(&self, seq: Seq) -> Option<EntryPlace> {
+        if seq < Seq(1) || seq >= self.next_seq {
+            return None;
+        }
+        if seq < self.first_seq || self.is_undone(seq) {
+            return Some(EntryPlace::Archived);
+        }
+        if let Some(item) = self.stack.item_at(seq) {
+            return Some(match item {
+                StackItem::Summary(summary) => EntryPlace::Summary(summary.id.clone()),
+                StackItem::Marker(_) => EntryPlace::Marker,
+            });
+        }
+        let sealed = self.sealed_range().is_some_and(|(from, to)| (from..=to).contains(&seq));
+        Some(if sealed { EntryPlace::Sealed } else { EntryPlace::Live })
+    }
+
+    /// Estimated tokens of a live entry as it is sent, before correction.
+    pub fn weight(&self, entry: &Entry) -> u64 {
+        u64::from(self.pruned.get(&entry.seq).map_or(entry.tokens, |pruned| pruned.tokens))
+    }
+
+    pub fn sent(&self, entry: &Arc<Entry>) -> Arc<Entry> {
+        match self.pruned.get(&entry.seq) {
+            Some(pruned) => Arc::new(as_sent(entry, pruned)),
+            None => Arc::clone(entry),
+        }
+    }
+
+    /// The artifact that holds the whole of a message of which the model saw head and tail.
+    pub fn artifact_of(&self, message: Seq) -> Option<&Artifact> {
+        self.artifacts.values().find(|artifact| artifact.message == Some(message))
+    }
+
+    /// Tokens that runs took within the hour before `now`.
+    pub fn spent_within_hour(&self, now: Timestamp) -> u64 {
+        self.spent
+            .iter()
+            .filter(|spent| is_recent(spent, now))
+            .map(|spent| spent.tokens)
+            .fold(0, u64::saturating_add)
+    }
+
+    /// When the tokens that runs took within the last hour will have fallen below `most`, if no more are taken; `None`
+    /// when they are below it already.
+    pub fn spent_below(&self, most: u64, now: Timestamp) -> Option<Timestamp> {
+        let mut left = self.spent_within_hour(now);
+        let recent = self.spent.iter().filter(|spent| is_recent(spent, now));
+        let mut frees = None;
+        for spent in recent {
+            if left < most {
+                break;
+            }
+            left = left.saturating_sub(spent.tokens);
+            frees = spent.at.checked_add(SPENT_FOR).ok();
+        }
+        frees
     }
 }

@@ -1,11 +1,12 @@
-//! `/undo`: the last turn leaves the window, and stays in the history as archived.
+//! Turns taken back: by `/undo`, which archives the last one, and by a message that is sent again after its turn ended
+//! without an answer, so that it stands once in the history.
 
 use serde::{Deserialize, Serialize};
 
 use super::Conversation;
-use crate::event::Event;
-use crate::ids::{Seq, TurnId};
-use crate::turn::spans;
+use crate::event::{Event, TurnEvent};
+use crate::ids::{MessageId, Seq, TurnId};
+use crate::turn::{Span, spans};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
@@ -44,7 +45,7 @@ pub fn undo(conversation: &Conversation) -> Result<Event, UndoError> {
     if conversation.sealed_range().is_some_and(|(_, sealed_to)| sealed_to >= last.from_seq) {
         return Err(UndoError::Sealed);
     }
-    Ok(Event::TurnUndone { turn: last.turn, from_seq: last.from_seq, to_seq: last.to_seq })
+    Ok(Event::Turn(TurnEvent::Undone { turn: last.turn, from_seq: last.from_seq, to_seq: last.to_seq }))
 }
 
 impl Conversation {
@@ -61,28 +62,37 @@ impl Conversation {
         numbers(from, to).saturating_sub(undone.sum())
     }
 
-    pub(super) fn take_back(&mut self, turn: &TurnId, from_seq: Seq, to_seq: Seq) -> Result<(), String> {
-        if self.open_turn.as_ref().is_some_and(|open| open.id == *turn) {
-            return Err(format!("turn {turn} is open"));
+    /// What a message of its own turn leads to that is sent again after that turn ended without an answer: the turn is open
+    /// again, where it is the last one; else it is taken back where it has nothing but the message, so that the window shows
+    /// the message once. `None` when the turn has left the window, or tools were called in it.
+    pub fn sent_again(&self, turn: &TurnId, message: &MessageId) -> Option<Event> {
+        let spans = spans(self);
+        let idx = spans.iter().position(|span| span.turn == *turn)?;
+        let span = &spans[idx];
+        if self.sealed_range().is_some_and(|(_, sealed_to)| sealed_to >= span.from_seq) {
+            return None;
         }
-        let first = self.live.front().map_or(self.next_seq, |entry| entry.seq);
-        if from_seq < first || to_seq >= self.next_seq || to_seq < from_seq || self.is_undone(from_seq) {
-            return Err(format!("turn {turn} is not in the window"));
+        if self.messages_of(span) != [message.clone()] {
+            return None;
         }
-        self.live.retain(|entry| !(from_seq..=to_seq).contains(&entry.seq));
-        self.pruned.retain(|seq, _| !(from_seq..=to_seq).contains(seq));
-        self.undone.push(Undone { turn: turn.clone(), from_seq, to_seq });
-        self.undone.sort_by_key(|undone| undone.from_seq);
-        Ok(())
+        if idx + 1 == spans.len() && self.open_turn.is_none() && self.pending.is_empty() {
+            return Some(Event::Turn(TurnEvent::Reopened {
+                turn: turn.clone(),
+                messages: vec![message.clone()],
+            }));
+        }
+        let is_bare = span.messages == 1;
+        is_bare.then(|| {
+            Event::Turn(TurnEvent::Undone {
+                turn: turn.clone(),
+                from_seq: span.from_seq,
+                to_seq: span.to_seq,
+            })
+        })
     }
 
-    /// Markers say how many messages they stand for: undone ones are none of them.
-    pub(super) fn recount_markers(&mut self) {
-        if self.undone.is_empty() {
-            return;
-        }
-        let mut stack = std::mem::take(&mut self.stack);
-        stack.recount(|from, to| self.count(from, to));
-        self.stack = stack;
+    fn messages_of(&self, span: &Span) -> Vec<MessageId> {
+        let of_turn = self.live.iter().filter(|entry| entry.turn == span.turn);
+        of_turn.filter_map(|entry| entry.message.clone()).collect()
     }
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::agent::AgentSettings;
 use crate::compaction::{after, give_up};
 use crate::conversation::Conversation;
-use crate::event::{Event, Run, RunOutcome, Work};
+use crate::event::{CompactionEvent, Event, Run, RunOutcome, Work};
 use crate::ids::{RunId, Seq};
 use crate::window::measure;
 
@@ -22,7 +22,7 @@ pub(super) fn end_runs(conversation: &Conversation, agent: &AgentSettings, now: 
     while let Some(queued) = then.queued_runs.front().cloned() {
         let gauge = measure(&then, agent);
         let from_seq = then.first_seq;
-        let begun = Event::RunStarted {
+        let begun = Event::Compaction(CompactionEvent::RunStarted {
             run: Run {
                 id: RunId::from(format!("r{}", then.runs + 1)),
                 trigger: queued.trigger,
@@ -41,7 +41,7 @@ pub(super) fn end_runs(conversation: &Conversation, agent: &AgentSettings, now: 
                 failure: None,
                 replaces: None,
             },
-        };
+        });
         then = after(&then, std::slice::from_ref(&begun));
         let ended = cancel(&then, agent, now);
         then = after(&then, ended.as_slice());

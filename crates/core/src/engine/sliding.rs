@@ -9,7 +9,7 @@ use crate::compaction::{
     Decision, after, closed_turns, compactable, compactable_by_number, compactable_on_request, fewest,
 };
 use crate::conversation::Conversation;
-use crate::event::Event;
+use crate::event::{CompactionEvent, Event};
 use crate::ids::Seq;
 use crate::prune;
 use crate::summary::{Marker, MarkerKind, StackItem};
@@ -106,7 +106,7 @@ fn slid(conversation: &Conversation, turns: &[Span], tokens_before: u64) -> Opti
     let (first, last) = (turns.first()?, turns.last()?);
     let messages = turns.iter().map(|span| span.messages).sum();
     let marker = marker(conversation, first.from_seq, last.to_seq);
-    Some(Event::WindowSlid { marker, messages, tokens_before, tokens_after: 0 })
+    Some(Event::Compaction(CompactionEvent::WindowSlid { marker, messages, tokens_before, tokens_after: 0 }))
 }
 
 /// The marker for what leaves, joined with a marker that stands right before it. Summaries that another engine left stay.
@@ -121,7 +121,7 @@ fn marker(conversation: &Conversation, from_seq: Seq, to_seq: Seq) -> Marker {
 }
 
 fn with_tokens_after(mut event: Event, tokens: u64) -> Event {
-    if let Event::WindowSlid { tokens_after, .. } = &mut event {
+    if let Event::Compaction(CompactionEvent::WindowSlid { tokens_after, .. }) = &mut event {
         *tokens_after = tokens;
     }
     event

@@ -1,16 +1,19 @@
-//! What becomes of each event.
+//! What becomes of each event. It is changed in place; where nothing of it stays, the answer is false.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::channel::ChannelErasure;
 use super::mask::Mask;
-use super::room::Room;
 use super::{ERASED, Eraser};
 use crate::artifact::Artifact;
-use crate::event::{Checkpoint, Event, Receipt, Run, RunEnd, RunRequest, TurnEnd, TurnOutcome};
-use crate::ids::{ChannelId, MessageId, OutboxId, Seq};
+use crate::event::{
+    ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
+    MemoryEvent, MessageEvent, Receipt, RegistryEvent, Run, RunEnd, TurnEnd, TurnEvent, TurnOutcome,
+};
+use crate::ids::{ChannelId, MemoryId, Seq};
+use crate::memory::{DraftMemory, MemorySave, Scope, mint_id};
 use crate::message::{Entry, Part, Pending, Role, fingerprint};
-use crate::prune::PrunedResult;
 use crate::summary::Marker;
 use crate::window::{entry_tokens, marker_tokens, pending_tokens, summary_tokens};
 
@@ -19,141 +22,135 @@ fn erased_parts() -> Vec<Part> {
 }
 
 impl Eraser {
-    /// An event of no channel; `None`: it goes.
-    pub(super) fn outside(&mut self, event: Event) -> Option<Event> {
+    /// An event of no channel.
+    pub(super) fn outside(&mut self, event: &mut Event) -> bool {
         match event {
-            Event::PairingRequested { ref user, .. } if self.survey.is_theirs(user) => None,
-            Event::PairingApproved { ref user } | Event::PairingRevoked { ref user }
-                if user == self.survey.person() =>
-            {
-                None
+            Event::Registry(event) => self.registry(event),
+            Event::Maintenance(MaintenanceEvent::WordsExpired { channel, .. }) => {
+                let stays = !self.survey.is_private(channel);
+                *channel = self.mask.channel(channel);
+                stays
             }
-            Event::PairingRequested { mut user, chat, code } => {
-                self.mask.author(&mut user);
-                Some(Event::PairingRequested { user, chat, code })
-            }
-            Event::ChatMigrated { platform, mut from, mut to } => {
-                self.mask.chat(&platform, &mut from);
-                self.mask.chat(&platform, &mut to);
-                Some(Event::ChatMigrated { platform, from, to })
-            }
-            Event::WordsExpired { ref channel, .. } if self.survey.is_private(channel) => None,
-            Event::WordsExpired { channel, entries, summaries } => {
-                Some(Event::WordsExpired { channel: self.mask.channel(&channel), entries, summaries })
-            }
-            event => self.of_memories(None, event),
+            Event::Memory(event) => self.memory(None, event),
+            Event::Message(_)
+            | Event::Turn(_)
+            | Event::Compaction(_)
+            | Event::Artifact(_)
+            | Event::Delivery(_)
+            | Event::Approval(_)
+            | Event::Maintenance(_) => true,
         }
     }
 
-    /// An event of a channel that stays; `None`: it goes.
+    /// An event of a channel that stays.
     pub(super) fn within(
         &mut self,
-        room: &mut Room,
+        state: &mut ChannelErasure,
         channel: &ChannelId,
         at: Timestamp,
-        event: Event,
-    ) -> Option<Event> {
-        Some(match event {
-            Event::Accepted(_)
-            | Event::MessageEdited { .. }
-            | Event::MessageDeleted { .. }
-            | Event::TurnStarted { .. }
-            | Event::TurnReopened { .. }
-            | Event::EntryAdded { .. }
-            | Event::TurnEnded(_)
-            | Event::TurnUndone { .. }
-            | Event::GenerationStarted { .. } => self.talk(room, channel, event),
-            Event::RunStarted { .. }
-            | Event::RunQueued { .. }
-            | Event::RunAttemptFailed { .. }
-            | Event::RunCheckpointed { .. }
-            | Event::RunEnded(_)
-            | Event::EmergencyApplied { .. }
-            | Event::WindowSlid { .. }
-            | Event::StackRetired { .. } => return self.of_run(room, channel, event),
-            Event::ResultsPruned { cause, mut results, scanned, tokens_before, tokens_after } => {
-                for pruned in results.iter_mut().filter(|pruned| room.is_erased(pruned.seq)) {
-                    pruned_of_erased(pruned);
-                }
-                Event::ResultsPruned { cause, results, scanned, tokens_before, tokens_after }
-            }
-            Event::ArtifactStored { artifact } => {
-                Event::ArtifactStored { artifact: self.stored(room, channel, at, artifact) }
-            }
-            Event::OutboxIntended { .. }
-            | Event::OutboxAttempted { .. }
-            | Event::OutboxPutOff { .. }
-            | Event::OutboxSent { .. }
-            | Event::OutboxSettled { .. }
-            | Event::OutboxRetried { .. }
-            | Event::OutboxDropped { .. } => self.delivery(room, channel, event),
-            Event::ToolUsed(_) | Event::ApprovalAsked { .. } | Event::ApprovalSettled { .. } => {
-                self.of_call(room, event)
-            }
-            Event::CommandTaken { mut message, command, mut caller } => {
-                self.mask.message(&mut message);
-                self.mask.author(&mut caller);
-                Event::CommandTaken { message, command, caller }
-            }
-            Event::MessageRefused { mut message } => {
-                self.mask.message(&mut message);
-                Event::MessageRefused { message }
-            }
-            Event::MemoriesRecalled { mut ids, tokens } => {
-                self.keep_ids(&mut ids);
-                Event::MemoriesRecalled { ids, tokens }
-            }
-            Event::ModelChosen { model, mut reason } => {
-                self.mention(|mask| mask.text(&mut reason));
-                Event::ModelChosen { model, reason }
-            }
-            event => return self.of_memories(Some(room), event),
-        })
+        event: &mut Event,
+    ) -> bool {
+        match event {
+            Event::Message(event) => self.message(state, channel, event),
+            Event::Turn(event) => self.turn(state, channel, event),
+            Event::Compaction(event) => return self.compaction(state, channel, event),
+            Event::Artifact(ArtifactEvent::Stored { artifact }) => self.stored(state, channel, at, artifact),
+            Event::Artifact(ArtifactEvent::Used { .. } | ArtifactEvent::Expired { .. }) => {}
+            Event::Memory(event) => return self.memory(Some(state), event),
+            Event::Delivery(event) => self.delivery(state, channel, event),
+            Event::Approval(event) => self.approval(state, event),
+            Event::Registry(event) => return self.registry(event),
+            Event::Maintenance(_) => {}
+        }
+        true
     }
 
-    fn talk(&mut self, room: &mut Room, channel: &ChannelId, event: Event) -> Event {
+    fn registry(&self, event: &mut RegistryEvent) -> bool {
         match event {
-            Event::Accepted(pending) => Event::Accepted(self.accepted(room, channel, pending)),
-            Event::MessageEdited { message, parts, addressed, .. } => {
-                self.edited(room, channel, message, parts, addressed)
+            RegistryEvent::PairingRequested { user, .. } if self.survey.is_theirs(user) => return false,
+            RegistryEvent::PairingRequested { user, .. } => self.mask.author(user),
+            RegistryEvent::PairingApproved { user } | RegistryEvent::PairingRevoked { user } => {
+                return user != self.survey.person();
             }
-            Event::MessageDeleted { mut message, seqs } => {
-                self.mask.message(&mut message);
-                room.delete(&message, &seqs);
-                Event::MessageDeleted { message, seqs }
+            RegistryEvent::ChatMigrated { platform, from, to } => {
+                self.mask.chat(platform, from);
+                self.mask.chat(platform, to);
             }
-            Event::TurnStarted { turn, mut messages, first_seq } => {
-                messages.iter_mut().for_each(|message| self.mask.message(message));
-                room.start_turn(&turn, &messages, first_seq);
-                Event::TurnStarted { turn, messages, first_seq }
+            RegistryEvent::ServerApproved { .. } | RegistryEvent::ServerRevoked { .. } => {}
+        }
+        true
+    }
+
+    fn message(&mut self, state: &mut ChannelErasure, channel: &ChannelId, event: &mut MessageEvent) {
+        match event {
+            MessageEvent::Accepted(pending) => self.accepted(state, channel, pending),
+            MessageEvent::Edited { message, parts, addressed, fingerprint: hash, tokens } => {
+                let named = message.clone();
+                self.mask.message(message);
+                let theirs = state.is_pending_theirs(message);
+                if theirs {
+                    *parts = erased_parts();
+                } else {
+                    self.mention(|mask| mask.parts(parts));
+                }
+                state.edit(message, parts);
+                *addressed &= !(theirs && self.survey.waits(channel, &named));
+                (*hash, *tokens) = match state.pending(message) {
+                    Some(pending) => (fingerprint(&pending.author, parts), pending_tokens(pending)),
+                    None => (String::new(), 0),
+                };
             }
-            Event::TurnReopened { turn, mut messages } => {
-                messages.iter_mut().for_each(|message| self.mask.message(message));
-                room.open = Some(turn.clone());
-                Event::TurnReopened { turn, messages }
+            MessageEvent::Deleted { message, seqs } => {
+                self.mask.message(message);
+                state.delete(message, seqs);
             }
-            Event::EntryAdded { entry } => Event::EntryAdded { entry: self.added(room, channel, entry) },
-            Event::TurnEnded(end) => Event::TurnEnded(self.ended(room, end)),
-            Event::TurnUndone { turn, from_seq, to_seq } => {
-                room.take_back(from_seq, to_seq);
-                Event::TurnUndone { turn, from_seq, to_seq }
+            MessageEvent::CommandTaken { message, caller, .. } => {
+                self.mask.message(message);
+                self.mask.author(caller);
             }
-            Event::GenerationStarted { generation } => {
-                room.start_generation(generation);
-                Event::GenerationStarted { generation }
-            }
-            event => event,
+            MessageEvent::Refused { message } => self.mask.message(message),
         }
     }
 
-    /// Something of somebody else's: counted when anything was taken out of it.
-    pub(super) fn mention(&mut self, mask: impl FnOnce(&Mask) -> bool) -> bool {
+    fn turn(&mut self, state: &mut ChannelErasure, channel: &ChannelId, event: &mut TurnEvent) {
+        match event {
+            TurnEvent::Started { turn, messages, first_seq } => {
+                messages.iter_mut().for_each(|message| self.mask.message(message));
+                state.start_turn(turn, messages, *first_seq);
+            }
+            TurnEvent::Reopened { turn, messages } => {
+                messages.iter_mut().for_each(|message| self.mask.message(message));
+                state.open = Some(turn.clone());
+            }
+            TurnEvent::EntryAdded { entry } => self.added(state, channel, entry),
+            TurnEvent::Ended(end) => self.ended(state, end),
+            TurnEvent::Undone { from_seq, to_seq, .. } => state.take_back(*from_seq, *to_seq),
+            TurnEvent::SessionStarted { generation } => state.start_session(*generation),
+            TurnEvent::ToolUsed(used) => {
+                let theirs = state.is_theirs(&used.turn) || used.caused_by.contains(self.survey.person());
+                self.mask.people(&mut used.caused_by);
+                if theirs {
+                    used.arguments = erased_arguments();
+                    used.error = used.error.take().map(|_| ERASED.to_owned());
+                } else {
+                    self.mention(|mask| mask.value(&mut used.arguments) | mask.option(&mut used.error));
+                }
+            }
+            TurnEvent::ModelChosen { reason, .. } => drop(self.mention(|mask| mask.text(reason))),
+            TurnEvent::Interrupted { .. }
+            | TurnEvent::UsageReported { .. }
+            | TurnEvent::ModelLearnt { .. } => {}
+        }
+    }
+
+    /// Something of another person's: counted when anything was taken out of it.
+    fn mention(&mut self, mask: impl FnOnce(&Mask) -> bool) -> bool {
         let changed = mask(&self.mask);
         self.figures.mentions += u64::from(changed);
         changed
     }
 
-    fn accepted(&mut self, room: &mut Room, channel: &ChannelId, mut pending: Pending) -> Pending {
+    fn accepted(&mut self, state: &mut ChannelErasure, channel: &ChannelId, pending: &mut Pending) {
         let theirs = self.survey.is_theirs(&pending.author);
         let waits = theirs && self.survey.waits(channel, &pending.message);
         self.mask.message(&mut pending.message);
@@ -172,40 +169,14 @@ impl Eraser {
         };
         if changed {
             pending.fingerprint = fingerprint(&pending.author, &pending.parts);
-            pending.tokens = pending_tokens(&pending);
+            pending.tokens = pending_tokens(pending);
         }
-        room.accept(&pending, theirs);
-        pending
+        state.accept(pending, theirs);
     }
 
-    fn edited(
-        &mut self,
-        room: &mut Room,
-        channel: &ChannelId,
-        mut message: MessageId,
-        mut parts: Vec<Part>,
-        addressed: bool,
-    ) -> Event {
-        let named = message.clone();
-        self.mask.message(&mut message);
-        let theirs = room.waits_for_them(&message);
-        if theirs {
-            parts = erased_parts();
-        } else {
-            self.mention(|mask| mask.parts(&mut parts));
-        }
-        room.edit(&message, &parts);
-        let addressed = addressed && !(theirs && self.survey.waits(channel, &named));
-        let (fingerprint, tokens) = match room.waiting(&message) {
-            Some(pending) => (fingerprint(&pending.author, &parts), pending_tokens(pending)),
-            None => (String::new(), 0),
-        };
-        Event::MessageEdited { message, parts, addressed, fingerprint, tokens }
-    }
-
-    fn added(&mut self, room: &mut Room, channel: &ChannelId, mut entry: Entry) -> Entry {
+    fn added(&mut self, state: &mut ChannelErasure, channel: &ChannelId, entry: &mut Entry) {
         let by_them = entry.author.as_ref().is_some_and(|author| self.survey.is_theirs(author));
-        let theirs = by_them || (entry.role != Role::User && room.is_theirs(&entry.turn));
+        let theirs = by_them || (entry.role != Role::User && state.is_theirs(&entry.turn));
         self.mask.provenance(&mut entry.provenance);
         self.mask.message_option(&mut entry.message);
         if let Some(author) = &mut entry.author {
@@ -232,60 +203,45 @@ impl Eraser {
             })
         };
         if changed {
-            entry.tokens = entry_tokens(&entry);
+            entry.tokens = entry_tokens(entry);
         }
-        room.add(&entry, theirs);
-        entry
+        state.add(entry, theirs);
     }
 
-    fn ended(&mut self, room: &mut Room, mut end: TurnEnd) -> TurnEnd {
+    fn ended(&mut self, state: &mut ChannelErasure, end: &mut TurnEnd) {
         self.keep_ids(&mut end.recalled);
         if let TurnOutcome::Failed { message, .. } = &mut end.outcome {
-            if room.is_theirs(&end.turn) {
+            if state.is_theirs(&end.turn) {
                 ERASED.clone_into(message);
             } else {
                 self.mention(|mask| mask.text(message));
             }
         }
-        room.open.take_if(|open| *open == end.turn);
-        end
+        state.open.take_if(|open| *open == end.turn);
     }
 
     fn stored(
         &mut self,
-        room: &Room,
+        state: &ChannelErasure,
         channel: &ChannelId,
         at: Timestamp,
-        mut artifact: Artifact,
-    ) -> Artifact {
+        artifact: &mut Artifact,
+    ) {
         let named = (channel.clone(), artifact.id.clone());
-        if room.is_open_theirs() {
+        if state.is_open_theirs() {
             self.artifacts.insert(named.clone());
         }
-        let goes = self.artifacts.contains(&named) || self.is_renamed(channel);
-        if goes {
+        if self.artifacts.contains(&named) || self.is_renamed(channel) {
             self.figures.artifacts += 1;
             artifact.expired_at.get_or_insert(at);
         }
-        artifact
     }
 
-    fn of_call(&mut self, room: &Room, event: Event) -> Event {
+    fn approval(&mut self, state: &ChannelErasure, event: &mut ApprovalEvent) {
         match event {
-            Event::ToolUsed(mut used) => {
-                let theirs = room.is_theirs(&used.turn) || used.caused_by.contains(self.survey.person());
-                self.mask.people(&mut used.caused_by);
-                if theirs {
-                    used.arguments = erased_arguments();
-                    used.error = used.error.map(|_| ERASED.to_owned());
-                } else {
-                    self.mention(|mask| mask.value(&mut used.arguments) | mask.option(&mut used.error));
-                }
-                Event::ToolUsed(used)
-            }
-            Event::ApprovalAsked { mut approval } => {
+            ApprovalEvent::Asked { approval } => {
                 let theirs =
-                    room.is_theirs(&approval.turn) || approval.caused_by.contains(self.survey.person());
+                    state.is_theirs(&approval.turn) || approval.caused_by.contains(self.survey.person());
                 self.mask.people(&mut approval.caused_by);
                 self.mention(|mask| mask.text(&mut approval.reason));
                 if theirs {
@@ -293,129 +249,99 @@ impl Eraser {
                 } else {
                     self.mention(|mask| mask.value(&mut approval.arguments));
                 }
-                Event::ApprovalAsked { approval }
             }
-            Event::ApprovalSettled { id, outcome, mut by } => {
-                by.iter_mut().for_each(|by| self.mask.person(by));
-                Event::ApprovalSettled { id, outcome, by }
-            }
-            event => event,
+            ApprovalEvent::Settled { by, .. } => by.iter_mut().for_each(|by| self.mask.person(by)),
         }
     }
 
-    fn delivery(&mut self, room: &mut Room, channel: &ChannelId, event: Event) -> Event {
-        let renamed = |this: &Self, mut id: OutboxId| {
-            this.mask.delivery(&mut id, channel);
-            id
-        };
+    fn delivery(&mut self, state: &mut ChannelErasure, channel: &ChannelId, event: &mut DeliveryEvent) {
+        self.mask.delivery(event.id_mut(), channel);
         match event {
-            Event::OutboxIntended { id, turn, seq, mut note, mut reply_to, mut edits, approval, draft } => {
-                let id = renamed(self, id);
-                let theirs = room.is_theirs(&turn);
-                self.mask.message_option(&mut reply_to);
-                self.mask.message_option(&mut edits);
-                if theirs {
-                    note = note.map(|_| ERASED.to_owned());
-                    if !draft {
-                        room.owed.insert(id.clone(), turn.clone());
-                    }
-                } else {
-                    self.mention(|mask| mask.option(&mut note));
+            DeliveryEvent::Intended { id, turn, note, reply_to, edits, draft, .. } => {
+                self.mask.message_option(reply_to);
+                self.mask.message_option(edits);
+                if !state.is_theirs(turn) {
+                    self.mention(|mask| mask.option(note));
+                    return;
                 }
-                Event::OutboxIntended { id, turn, seq, note, reply_to, edits, approval, draft }
-            }
-            Event::OutboxPutOff { id, part, mut reason } => {
-                self.mention(|mask| mask.text(&mut reason));
-                Event::OutboxPutOff { id: renamed(self, id), part, reason }
-            }
-            Event::OutboxSent { id, part, mut message } => {
-                self.mask.message(&mut message);
-                Event::OutboxSent { id: renamed(self, id), part, message }
-            }
-            Event::OutboxSettled { id, mut receipt } => {
-                let id = renamed(self, id);
-                match &mut receipt {
-                    Receipt::Delivered { messages } => {
-                        room.owed.remove(&id);
-                        messages.iter_mut().for_each(|message| self.mask.message(message));
-                    }
-                    // It may be tried again.
-                    Receipt::Dead { reason } | Receipt::Unknown { reason, .. } => {
-                        self.mention(|mask| mask.text(reason));
-                    }
+                *note = note.take().map(|_| ERASED.to_owned());
+                if !*draft {
+                    state.owed.insert(id.clone(), turn.clone());
                 }
-                Event::OutboxSettled { id, receipt }
             }
-            Event::OutboxDropped { id } => {
-                let id = renamed(self, id);
-                room.owed.remove(&id);
-                Event::OutboxDropped { id }
+            DeliveryEvent::PutOff { reason, .. } => drop(self.mention(|mask| mask.text(reason))),
+            DeliveryEvent::Sent { message, .. } => self.mask.message(message),
+            DeliveryEvent::Settled { id, receipt: Receipt::Delivered { messages } } => {
+                state.owed.remove(id);
+                messages.iter_mut().for_each(|message| self.mask.message(message));
             }
-            Event::OutboxAttempted { id, part } => Event::OutboxAttempted { id: renamed(self, id), part },
-            Event::OutboxRetried { id } => Event::OutboxRetried { id: renamed(self, id) },
-            event => event,
+            // It may be tried again.
+            DeliveryEvent::Settled {
+                receipt: Receipt::Dead { reason } | Receipt::Unknown { reason, .. },
+                ..
+            } => {
+                self.mention(|mask| mask.text(reason));
+            }
+            DeliveryEvent::Dropped { id } => drop(state.owed.remove(id)),
+            DeliveryEvent::Attempted { .. } | DeliveryEvent::Retried { .. } => {}
         }
     }
 
-    fn of_run(&mut self, room: &mut Room, channel: &ChannelId, event: Event) -> Option<Event> {
-        Some(match event {
-            Event::RunStarted { mut run } => {
-                self.run(room, channel, &mut run);
-                room.start_run(&run);
-                Event::RunStarted { run }
+    fn compaction(
+        &mut self,
+        state: &mut ChannelErasure,
+        channel: &ChannelId,
+        event: &mut CompactionEvent,
+    ) -> bool {
+        match event {
+            CompactionEvent::RunStarted { run } => {
+                self.run(state, channel, run);
+                state.run = Some(run.clone());
             }
-            Event::RunQueued { mut request } => {
-                let RunRequest { instruction, .. } = &mut request;
-                self.instruction(channel, instruction);
-                Event::RunQueued { request }
+            CompactionEvent::RunQueued { request } => self.instruction(channel, &mut request.instruction),
+            CompactionEvent::RunAttemptFailed { reason, .. } => drop(self.mention(|mask| mask.text(reason))),
+            CompactionEvent::RunCheckpointed { run, checkpoint } => {
+                let current = state.run.as_ref().filter(|current| current.id == *run);
+                let from = current.map(|run| run.from_seq).unwrap_or_default();
+                return self.keeps_checkpoint(state, from, checkpoint);
             }
-            Event::RunAttemptFailed { run, attempt, mut reason, retry_at } => {
-                self.mention(|mask| mask.text(&mut reason));
-                Event::RunAttemptFailed { run, attempt, reason, retry_at }
+            CompactionEvent::RunEnded(end) => self.run_ended(state, end),
+            CompactionEvent::EmergencyApplied { marker, .. } | CompactionEvent::StackRetired { marker } => {
+                self.marker(state, marker);
             }
-            Event::RunCheckpointed { run, mut checkpoint } => {
-                let from = room.run().filter(|current| current.id == run).map(|run| run.from_seq);
-                if !self.keeps_checkpoint(room, from.unwrap_or_default(), &mut checkpoint) {
-                    return None;
+            CompactionEvent::WindowSlid { marker, .. } => {
+                self.marker(state, marker);
+                state.forget(marker.to_seq);
+            }
+            CompactionEvent::ResultsPruned { results, .. } => {
+                for pruned in results.iter_mut().filter(|pruned| state.is_erased(pruned.seq)) {
+                    // It is as short as it will ever be.
+                    pruned.whole_bytes = ERASED.len() as u64;
                 }
-                Event::RunCheckpointed { run, checkpoint }
             }
-            Event::RunEnded(end) => Event::RunEnded(self.run_ended(room, end)),
-            Event::EmergencyApplied { mut marker, messages, tokens_before, tokens_after } => {
-                self.marker(room, &mut marker);
-                Event::EmergencyApplied { marker, messages, tokens_before, tokens_after }
-            }
-            Event::WindowSlid { mut marker, messages, tokens_before, tokens_after } => {
-                self.marker(room, &mut marker);
-                room.forget(marker.to_seq);
-                Event::WindowSlid { marker, messages, tokens_before, tokens_after }
-            }
-            Event::StackRetired { mut marker } => {
-                self.marker(room, &mut marker);
-                Event::StackRetired { marker }
-            }
-            event => event,
-        })
+            CompactionEvent::UsageSpent { .. } => {}
+        }
+        true
     }
 
-    /// Of their own channels nobody knows whose wish it was: there it goes.
+    /// In a channel where they gave instructions, nobody knows whose these were: they go.
     fn instruction(&mut self, channel: &ChannelId, instruction: &mut Option<String>) {
-        if self.survey.wishes.contains(channel) {
+        if self.survey.instructed.contains(channel) {
             *instruction = instruction.take().map(|_| ERASED.to_owned());
         } else {
             self.mention(|mask| mask.option(instruction));
         }
     }
 
-    fn run(&mut self, room: &Room, channel: &ChannelId, run: &mut Run) {
+    fn run(&mut self, state: &ChannelErasure, channel: &ChannelId, run: &mut Run) {
         self.instruction(channel, &mut run.instruction);
         self.mention(|mask| mask.option(&mut run.failure));
-        run.checkpoint.take_if(|checkpoint| !self.keeps_checkpoint(room, run.from_seq, checkpoint));
+        run.checkpoint.take_if(|checkpoint| !self.keeps_checkpoint(state, run.from_seq, checkpoint));
     }
 
     /// What the chunks of a run have come to, unless it is made of their words: then the run begins again.
-    fn keeps_checkpoint(&mut self, room: &Room, from: Seq, checkpoint: &mut Checkpoint) -> bool {
-        if room.is_touched(from, checkpoint.to_seq) {
+    fn keeps_checkpoint(&mut self, state: &ChannelErasure, from: Seq, checkpoint: &mut Checkpoint) -> bool {
+        if state.is_touched(from, checkpoint.to_seq) {
             return false;
         }
         self.keep_drafts(&mut checkpoint.memories);
@@ -423,14 +349,14 @@ impl Eraser {
         true
     }
 
-    fn run_ended(&mut self, room: &mut Room, mut end: RunEnd) -> RunEnd {
+    fn run_ended(&mut self, state: &mut ChannelErasure, end: &mut RunEnd) {
         self.mention(|mask| mask.option(&mut end.reason));
         let saves = std::mem::take(&mut end.memories);
-        end.memories = saves.into_iter().filter_map(|save| self.save(Some(room), save)).collect();
+        end.memories = saves.into_iter().filter_map(|save| self.save(Some(state), save)).collect();
         if let Some(summary) = &mut end.summary {
-            let touched = room.is_touched(summary.from_seq, summary.to_seq);
+            let touched = state.is_touched(summary.from_seq, summary.to_seq);
             if touched {
-                room.remake(summary, &self.mask);
+                state.remake(summary, &self.mask);
                 self.figures.summaries += 1;
             }
             let cleaned = self.mention(|mask| {
@@ -442,13 +368,12 @@ impl Eraser {
                 summary.tokens = summary_tokens(summary);
             }
         }
-        room.end_run(&end);
-        end
+        state.end_run(end);
     }
 
-    fn marker(&mut self, room: &Room, marker: &mut Marker) {
+    fn marker(&mut self, state: &ChannelErasure, marker: &mut Marker) {
         let before = marker.digest.len();
-        marker.digest.retain(|line| !room.is_erased(line.seq));
+        marker.digest.retain(|line| !state.is_erased(line.seq));
         let lines = &mut marker.digest;
         let cleaned = self.mention(|mask| {
             lines.iter_mut().fold(false, |changed, line| changed | mask.text(&mut line.text))
@@ -457,14 +382,131 @@ impl Eraser {
             marker.tokens = marker_tokens(marker);
         }
     }
+
+    fn memory(&mut self, state: Option<&ChannelErasure>, event: &mut MemoryEvent) -> bool {
+        match event {
+            MemoryEvent::Saved(save) => match self.save(state, save.clone()) {
+                Some(kept) => *save = kept,
+                None => return false,
+            },
+            MemoryEvent::Edited { id, text, .. } => {
+                if self.is_lost(id) {
+                    return false;
+                }
+                if self.mention(|mask| mask.option(text)) {
+                    self.cleaned.insert(id.clone());
+                }
+                *id = self.moved_to(id);
+            }
+            MemoryEvent::Forgotten { id } => {
+                if self.is_lost(id) {
+                    return false;
+                }
+                *id = self.moved_to(id);
+            }
+            MemoryEvent::Recalled { ids, .. } => self.keep_ids(ids),
+        }
+        true
+    }
+
+    /// A save as it is kept; `None`: it goes. `state`: the channel that it is journalled in, when it is one.
+    fn save(&mut self, state: Option<&ChannelErasure>, mut save: MemorySave) -> Option<MemorySave> {
+        let id = mint_id(&save.fingerprint());
+        if self.is_gone(state, &save) {
+            if !self.kept.contains(&id) {
+                self.forgotten.insert(id);
+            }
+            self.figures.memories += 1;
+            return None;
+        }
+        self.kept.insert(id.clone());
+        if self.mention(|mask| mask.text(&mut save.text) | mask.option(&mut save.subject)) {
+            self.cleaned.insert(id.clone());
+        }
+        let channel = save.source.channel.clone();
+        self.mask.sighting(&mut save.sighting, channel.as_ref());
+        self.mask.scope(&mut save.scope);
+        self.mask.source(&mut save.source);
+        // The id derives from agent, scope and text.
+        let renamed = mint_id(&save.fingerprint());
+        if renamed != id {
+            self.moved.insert(id, renamed);
+        }
+        Some(save)
+    }
+
+    /// It is in their scope, by them, about them, or of their private chat, or was found where they spoke. There a memory of
+    /// somebody else stays, unless nobody else spoke.
+    fn is_gone(&self, state: Option<&ChannelErasure>, save: &MemorySave) -> bool {
+        let of_others = self.survey.is_of_others(save);
+        let subject = save.subject.as_deref();
+        if self.survey.is_of_them(save)
+            || self.is_about_them(subject, Some(&save.scope), &save.text, of_others)
+        {
+            return true;
+        }
+        let source = &save.source;
+        if source.channel.as_ref().is_some_and(|channel| self.survey.is_private(channel)) {
+            return true;
+        }
+        let found_in = state.or_else(|| self.channels.get(source.channel.as_ref()?));
+        match (found_in, source.from_seq, source.to_seq) {
+            (Some(state), Some(from), Some(to)) => {
+                state.is_theirs_alone(from, to) || (!of_others && state.is_touched(from, to))
+            }
+            _ => false,
+        }
+    }
+
+    /// What they are called is its subject; somebody else who is called alike keeps their own. One without a subject that is
+    /// nobody else's is about whom it names.
+    fn is_about_them(
+        &self,
+        subject: Option<&str>,
+        scope: Option<&Scope>,
+        text: &str,
+        of_others: bool,
+    ) -> bool {
+        match subject {
+            Some(subject) if matches!(scope, Some(Scope::User { .. })) && self.survey.is_other(subject) => {
+                false
+            }
+            Some(subject) => self.mask.is_called(subject) || (!of_others && self.mask.names(subject)),
+            None => !of_others && self.mask.names(text),
+        }
+    }
+
+    /// Those that a run found where they did not speak, and has not saved yet.
+    fn keep_drafts(&self, drafts: &mut Vec<DraftMemory>) {
+        drafts.retain(|draft| {
+            let subject = draft.subject.as_deref();
+            let of_others =
+                draft.by.is_some() || subject.is_some_and(|subject| self.survey.is_other(subject));
+            !self.is_about_them(subject, None, &draft.text, of_others)
+        });
+        for draft in drafts {
+            self.mask.text(&mut draft.text);
+            self.mask.option(&mut draft.subject);
+            draft.by.iter_mut().for_each(|by| self.mask.author(by));
+        }
+    }
+
+    /// Ids of memories that are still there.
+    fn keep_ids(&self, ids: &mut Vec<MemoryId>) {
+        ids.retain(|id| !self.is_lost(id));
+        ids.iter_mut().for_each(|id| *id = self.moved_to(id));
+    }
+
+    fn moved_to(&self, id: &MemoryId) -> MemoryId {
+        self.moved.get(id).unwrap_or(id).clone()
+    }
+
+    fn is_lost(&self, id: &MemoryId) -> bool {
+        self.forgotten.contains(id) && !self.kept.contains(id)
+    }
 }
 
 /// Arguments of a call as they are kept: none.
 fn erased_arguments() -> Value {
     json!({})
-}
-
-/// A result whose words are gone is as short as it will ever be.
-fn pruned_of_erased(pruned: &mut PrunedResult) {
-    pruned.whole_bytes = ERASED.len() as u64;
 }

@@ -9,10 +9,10 @@
 //!
 //! Pure and without a state of its own on disk: whoever is interrupted begins again with the journal as it was.
 
+mod channel;
 mod events;
 mod mask;
-mod memories;
-mod room;
+
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -20,14 +20,16 @@ mod tests;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
-use crate::event::{Event, NewRecord, Record, TurnEnd, TurnOutcome};
+use crate::event::{
+    ArtifactEvent, CompactionEvent, DeliveryEvent, ErasureFigures, Event, MaintenanceEvent, MemoryEvent,
+    MessageEvent, NewRecord, Record, TurnEnd, TurnEvent, TurnOutcome,
+};
 use crate::ids::{ArtifactId, ChannelId, MemoryId};
 use crate::message::Part;
-use crate::model::{Usage, is_zero};
+use crate::model::Usage;
+use channel::ChannelErasure;
 use mask::Mask;
-use room::Room;
 
 pub use survey::Survey;
 
@@ -39,30 +41,6 @@ pub(crate) const NOTHING_LEFT: &str = "What was said here has been erased.";
 
 fn is_picture(part: &Part) -> bool {
     matches!(part, Part::Image { .. })
-}
-
-/// What an erasure did, or would do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Figures {
-    /// Messages of theirs whose words are gone.
-    pub entries: u64,
-    /// Those among them whose words had expired before.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub expired: u64,
-    /// Answers, calls and results of turns that they took part in.
-    pub answers: u64,
-    pub memories: u64,
-    /// Memories of others that stay, and out of which their name was taken.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub memories_cleaned: u64,
-    pub summaries: u64,
-    pub artifacts: u64,
-    /// Records of others out of which their name was taken.
-    pub mentions: u64,
-    /// Private conversations that are gone as a whole.
-    pub conversations: u64,
-    pub seconds: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -89,7 +67,7 @@ pub fn check_person(text: &str) -> Result<&str, BadPerson> {
 pub struct Eraser {
     survey: Survey,
     mask: Mask,
-    rooms: HashMap<ChannelId, Room>,
+    channels: HashMap<ChannelId, ChannelErasure>,
     /// Artifacts whose files go: those of their turns.
     artifacts: HashSet<(ChannelId, ArtifactId)>,
     kept: HashSet<MemoryId>,
@@ -99,7 +77,7 @@ pub struct Eraser {
     forgotten: HashSet<MemoryId>,
     /// Memories that stay without their name.
     cleaned: HashSet<MemoryId>,
-    figures: Figures,
+    figures: ErasureFigures,
 }
 
 impl Eraser {
@@ -107,14 +85,14 @@ impl Eraser {
     pub fn new(survey: Survey) -> Self {
         Self {
             mask: survey.mask(),
-            rooms: HashMap::new(),
+            channels: HashMap::new(),
             artifacts: HashSet::new(),
             kept: HashSet::new(),
             moved: HashMap::new(),
             dropped: BTreeSet::new(),
             forgotten: HashSet::new(),
             cleaned: HashSet::new(),
-            figures: Figures::default(),
+            figures: ErasureFigures::default(),
             survey,
         }
     }
@@ -126,20 +104,19 @@ impl Eraser {
 
     /// What stands in the place of a record; `None`: nothing.
     pub fn erase(&mut self, record: Record) -> Option<Record> {
-        let Record { n, at, channel, event } = record;
+        let Record { n, at, channel, mut event } = record;
         let Some(channel) = channel else {
-            let event = self.outside(event)?;
-            return Some(Record { n, at, channel: None, event });
+            return self.outside(&mut event).then_some(Record { n, at, channel: None, event });
         };
         if self.survey.is_private(&channel) {
             self.drop_private(&channel, &event);
             return None;
         }
-        let mut room = self.rooms.remove(&channel).unwrap_or_default();
-        let event = self.within(&mut room, &channel, at, event);
+        let mut state = self.channels.remove(&channel).unwrap_or_default();
+        let stays = self.within(&mut state, &channel, at, &mut event);
         let renamed = self.mask.channel(&channel);
-        self.rooms.insert(channel, room);
-        Some(Record { n, at, channel: Some(renamed), event: event? })
+        self.channels.insert(channel, state);
+        stays.then_some(Record { n, at, channel: Some(renamed), event })
     }
 
     fn drop_private(&mut self, channel: &ChannelId, event: &Event) {
@@ -147,11 +124,15 @@ impl Eraser {
             self.figures.conversations += 1;
         }
         match event {
-            Event::Accepted(pending) if self.survey.is_theirs(&pending.author) => self.figures.entries += 1,
-            Event::EntryAdded { .. } => self.figures.answers += 1,
-            Event::RunEnded(end) => self.figures.memories += end.memories.len() as u64,
-            Event::MemorySaved(_) => self.figures.memories += 1,
-            Event::ArtifactStored { .. } => self.figures.artifacts += 1,
+            Event::Message(MessageEvent::Accepted(pending)) if self.survey.is_theirs(&pending.author) => {
+                self.figures.entries += 1
+            }
+            Event::Turn(TurnEvent::EntryAdded { .. }) => self.figures.answers += 1,
+            Event::Compaction(CompactionEvent::RunEnded(end)) => {
+                self.figures.memories += end.memories.len() as u64
+            }
+            Event::Memory(MemoryEvent::Saved(_)) => self.figures.memories += 1,
+            Event::Artifact(ArtifactEvent::Stored { .. }) => self.figures.artifacts += 1,
             _ => {}
         }
     }
@@ -176,34 +157,37 @@ impl Eraser {
         self.mask.blanked(text)
     }
 
-    pub fn figures(&self) -> Figures {
-        Figures { memories_cleaned: self.cleaned.len() as u64, ..self.figures }
+    pub fn figures(&self) -> ErasureFigures {
+        ErasureFigures { memories_cleaned: self.cleaned.len() as u64, ..self.figures }
     }
 
     /// What is appended behind the last record: their turn that is open ends, what is owed to them is dropped, and the
     /// erasure is told, without their id.
     pub fn closing(&self, at: Timestamp, seconds: f64) -> Vec<NewRecord> {
         let mut records = Vec::new();
-        let mut rooms: Vec<(&ChannelId, &Room)> = self.rooms.iter().collect();
-        rooms.sort_by_key(|(channel, _)| *channel);
-        for (channel, room) in rooms {
+        let mut channels: Vec<(&ChannelId, &ChannelErasure)> = self.channels.iter().collect();
+        channels.sort_by_key(|(channel, _)| *channel);
+        for (channel, state) in channels {
             let renamed = self.mask.channel(channel);
             let mut add = |event| records.push(NewRecord { channel: Some(renamed.clone()), at, event });
-            if let Some(turn) = room.open.as_ref().filter(|_| room.is_open_theirs()) {
-                add(Event::TurnEnded(TurnEnd {
+            if let Some(turn) = state.open.as_ref().filter(|_| state.is_open_theirs()) {
+                add(Event::Turn(TurnEvent::Ended(TurnEnd {
                     turn: turn.clone(),
                     outcome: TurnOutcome::Stopped,
                     model: None,
                     usage: Usage::default(),
                     recalled: Vec::new(),
-                }));
+                })));
             }
-            for id in room.owed.keys() {
-                add(Event::OutboxDropped { id: id.clone() });
+            for id in state.owed.keys() {
+                add(Event::Delivery(DeliveryEvent::Dropped { id: id.clone() }));
             }
         }
-        let figures = Figures { seconds, ..self.figures() };
-        let event = Event::PersonErased { pseudonym: self.mask.pseudonym.clone(), figures };
+        let figures = ErasureFigures { seconds, ..self.figures() };
+        let event = Event::Maintenance(MaintenanceEvent::PersonErased {
+            pseudonym: self.mask.pseudonym.clone(),
+            figures,
+        });
         records.push(NewRecord { channel: None, at, event });
         records
     }

@@ -3,7 +3,10 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::mask::{Mask, parts};
-use crate::event::{Event, Record};
+use crate::event::{
+    ApprovalEvent, CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, Record,
+    RegistryEvent, TurnEvent,
+};
 use crate::ids::{ChannelId, LOCAL_PLATFORM, MessageId};
 use crate::memory::{MemorySave, Scope};
 use crate::message::Author;
@@ -21,8 +24,8 @@ pub struct Survey {
     private: BTreeSet<ChannelId>,
     named_after_them: BTreeSet<ChannelId>,
     heard_others: HashSet<ChannelId>,
-    /// Channels in which they had something summarised to their wishes.
-    pub(super) wishes: HashSet<ChannelId>,
+    /// Channels in which they gave instructions for a summary.
+    pub(super) instructed: HashSet<ChannelId>,
     erasures: u64,
     ids: HashSet<String>,
 }
@@ -39,7 +42,7 @@ impl Survey {
             private: BTreeSet::new(),
             named_after_them: BTreeSet::new(),
             heard_others: HashSet::new(),
-            wishes: HashSet::new(),
+            instructed: HashSet::new(),
             erasures: 0,
             ids: HashSet::new(),
         }
@@ -97,10 +100,54 @@ impl Survey {
             self.named_after_them.insert(channel.clone());
             self.known |= channel.platform() != LOCAL_PLATFORM;
         }
-        match (&record.event, &record.channel) {
-            (Event::Accepted(pending), Some(channel)) => {
-                let theirs = self.meet(&pending.author);
-                if theirs {
+        let channel = record.channel.as_ref();
+        match &record.event {
+            Event::Message(event) => {
+                channel.into_iter().for_each(|channel| self.hear_message(channel, event))
+            }
+            Event::Turn(TurnEvent::Started { messages, .. }) => {
+                for (channel, message) in
+                    channel.into_iter().flat_map(|of| messages.iter().map(move |id| (of, id)))
+                {
+                    self.pending.remove(&(channel.clone(), message.clone()));
+                }
+            }
+            Event::Turn(TurnEvent::EntryAdded { entry }) => {
+                let by_them = entry.author.as_ref().is_some_and(|author| self.meet(author));
+                self.known |= by_them || entry.provenance.people.contains(&self.person);
+            }
+            Event::Turn(TurnEvent::ToolUsed(used)) => self.known |= used.caused_by.contains(&self.person),
+            Event::Registry(RegistryEvent::PairingRequested { user, .. }) => drop(self.meet(user)),
+            Event::Registry(
+                RegistryEvent::PairingApproved { user } | RegistryEvent::PairingRevoked { user },
+            ) => {
+                self.known |= *user == self.person;
+            }
+            Event::Memory(MemoryEvent::Saved(save)) => self.known |= self.is_of_them(save),
+            Event::Compaction(CompactionEvent::RunEnded(end)) => {
+                self.known |= end.memories.iter().any(|save| self.is_of_them(save));
+            }
+            Event::Approval(ApprovalEvent::Settled { by, .. }) => {
+                self.known |= by.as_ref() == Some(&self.person)
+            }
+            Event::Maintenance(MaintenanceEvent::PersonErased { pseudonym, .. }) => {
+                self.erasures += u64::from(pseudonym.starts_with(&format!("{}/", self.platform())));
+            }
+            Event::Turn(_)
+            | Event::Compaction(_)
+            | Event::Artifact(_)
+            | Event::Memory(_)
+            | Event::Delivery(_)
+            | Event::Approval(_)
+            | Event::Registry(_)
+            | Event::Maintenance(_) => {}
+        }
+    }
+
+    fn hear_message(&mut self, channel: &ChannelId, event: &MessageEvent) {
+        match event {
+            MessageEvent::Accepted(pending) => {
+                if self.meet(&pending.author) {
                     self.pending.insert((channel.clone(), pending.message.clone()));
                     if pending.direct && channel.platform() != LOCAL_PLATFORM {
                         self.private.insert(channel.clone());
@@ -110,41 +157,12 @@ impl Survey {
                 }
                 self.known |= pending.provenance.people.contains(&self.person);
             }
-            (Event::TurnStarted { messages, .. }, Some(channel)) => {
-                for message in messages {
-                    self.pending.remove(&(channel.clone(), message.clone()));
-                }
-            }
-            (Event::CommandTaken { caller, command, .. }, Some(channel)) => {
+            MessageEvent::CommandTaken { caller, command, .. } => {
                 if self.meet(caller) && command == "compact" {
-                    self.wishes.insert(channel.clone());
+                    self.instructed.insert(channel.clone());
                 }
             }
-            _ => self.hear_aside(record),
-        }
-    }
-
-    /// What names them beside what is said.
-    fn hear_aside(&mut self, record: &Record) {
-        match &record.event {
-            Event::PairingRequested { user, .. } => drop(self.meet(user)),
-            Event::PairingApproved { user } | Event::PairingRevoked { user } => {
-                self.known |= *user == self.person;
-            }
-            Event::EntryAdded { entry } => {
-                let by_them = entry.author.as_ref().is_some_and(|author| self.meet(author));
-                self.known |= by_them || entry.provenance.people.contains(&self.person);
-            }
-            Event::MemorySaved(save) => self.known |= self.is_of_them(save),
-            Event::RunEnded(end) => {
-                self.known |= end.memories.iter().any(|save| self.is_of_them(save));
-            }
-            Event::ToolUsed(used) => self.known |= used.caused_by.contains(&self.person),
-            Event::ApprovalSettled { by, .. } => self.known |= by.as_ref() == Some(&self.person),
-            Event::PersonErased { pseudonym, .. } => {
-                self.erasures += u64::from(pseudonym.starts_with(&format!("{}/", self.platform())));
-            }
-            _ => {}
+            MessageEvent::Edited { .. } | MessageEvent::Deleted { .. } | MessageEvent::Refused { .. } => {}
         }
     }
 

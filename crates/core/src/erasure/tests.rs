@@ -68,7 +68,7 @@ impl Book {
         };
         pending.tokens = crate::window::pending_tokens(&pending);
         let message = pending.message.clone();
-        self.add(Some(channel), Event::Accepted(pending));
+        self.add(Some(channel), Event::Message(MessageEvent::Accepted(pending)));
         message
     }
 
@@ -88,11 +88,11 @@ impl Book {
         let first_seq = self.seq(channel);
         self.add(
             Some(channel),
-            Event::TurnStarted { turn: turn.clone(), messages: vec![message], first_seq },
+            Event::Turn(TurnEvent::Started { turn: turn.clone(), messages: vec![message], first_seq }),
         );
         let entry = self.entry(channel, Role::Assistant, answer);
         let reply = entry.seq;
-        self.add(Some(channel), Event::EntryAdded { entry });
+        self.add(Some(channel), Event::Turn(TurnEvent::EntryAdded { entry }));
         let end = TurnEnd {
             turn,
             outcome: TurnOutcome::Answered { reply },
@@ -100,7 +100,7 @@ impl Book {
             usage: Usage::default(),
             recalled: Vec::new(),
         };
-        self.add(Some(channel), Event::TurnEnded(end));
+        self.add(Some(channel), Event::Turn(TurnEvent::Ended(end)));
     }
 
     fn run(&mut self, channel: &str, id: u64, to: u64, text: &str, memories: Vec<MemorySave>) {
@@ -122,7 +122,7 @@ impl Book {
             failure: None,
             replaces: None,
         };
-        self.add(Some(channel), Event::RunStarted { run: run.clone() });
+        self.add(Some(channel), Event::Compaction(CompactionEvent::RunStarted { run: run.clone() }));
         let summary = Summary {
             id: format!("s{id}").as_str().into(),
             level: 0,
@@ -151,7 +151,7 @@ impl Book {
             duration_ms: 0,
             owes_run: false,
         };
-        self.add(Some(channel), Event::RunEnded(end));
+        self.add(Some(channel), Event::Compaction(CompactionEvent::RunEnded(end)));
     }
 
     fn erase(&self, person: &str) -> (Vec<Record>, Eraser) {
@@ -244,7 +244,7 @@ fn words_answers_names_and_private_chats_go_and_others_stay() {
     let figures = eraser.figures();
     assert_eq!((figures.entries, figures.answers, figures.conversations), (2, 2, 1));
     assert!(
-        matches!(&left.last().unwrap().event, Event::PersonErased { pseudonym, .. } if pseudonym == "telegram/erased-1")
+        matches!(&left.last().unwrap().event, Event::Maintenance(MaintenanceEvent::PersonErased { pseudonym, .. }) if pseudonym == "telegram/erased-1")
     );
 }
 
@@ -294,12 +294,14 @@ fn memories_of_theirs_go(#[case] save: MemorySave, #[case] goes: bool) {
     book.turn(GROUP, (ANNA, "Anna Kowalska"), "QQ-99812 is late", "I see");
     book.turn(GROUP, (BEN, "Ben"), "The ferry leaves at seven", "Noted.");
     let id = crate::memory::mint_id(&crate::memory::Fingerprint::of(&save.agent, &save.scope, &save.text));
-    book.add(None, Event::MemorySaved(save));
-    book.add(None, Event::MemoryForgotten { id });
+    book.add(None, Event::Memory(MemoryEvent::Saved(save)));
+    book.add(None, Event::Memory(MemoryEvent::Forgotten { id }));
     let (left, eraser) = book.erase(ANNA);
     let n = left
         .iter()
-        .filter(|record| matches!(record.event, Event::MemorySaved(_) | Event::MemoryForgotten { .. }))
+        .filter(|record| {
+            matches!(record.event, Event::Memory(MemoryEvent::Saved(_) | MemoryEvent::Forgotten { .. }))
+        })
         .count();
     assert_eq!(n, if goes { 0 } else { 2 });
     assert_eq!(eraser.figures().memories, u64::from(goes));
@@ -325,11 +327,13 @@ fn a_name_that_everybody_writes_takes_nothing_from_others(
     let mut answer = format!("[in reply to {name}: \"hi\"]\nyes");
     book.turn(GROUP, (BEN, "Ben"), &answer, "ok");
     let text_of_memory = "Ben takes the dude's ferry at 7. A good one - he says \u{1f642}";
-    book.add(None, Event::MemorySaved(memory("agent", Some("Ben"), text_of_memory, None)));
+    book.add(None, Event::Memory(MemoryEvent::Saved(memory("agent", Some("Ben"), text_of_memory, None))));
     let (after, eraser) = book.erase(ANNA);
     assert_eq!(eraser.figures().memories, 0, "{}", text(&after));
     let mut said_after = after.iter().filter_map(|record| match &record.event {
-        Event::Accepted(pending) if pending.author.id == BEN => Some(text_of(&pending.parts)),
+        Event::Message(MessageEvent::Accepted(pending)) if pending.author.id == BEN => {
+            Some(text_of(&pending.parts))
+        }
         _ => None,
     });
     assert_eq!(said_after.next().as_deref(), Some(left));
@@ -350,11 +354,14 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
     let mut book = Book::new();
     let message = book.accept(GROUP, ANNA, "Anna", "look up my number");
     let first_seq = book.seq(GROUP);
-    book.add(Some(GROUP), Event::TurnStarted { turn: "t1".into(), messages: vec![message], first_seq });
+    book.add(
+        Some(GROUP),
+        Event::Turn(TurnEvent::Started { turn: "t1".into(), messages: vec![message], first_seq }),
+    );
     let mut call = book.entry(GROUP, Role::Assistant, "I look it up");
     call.tool_calls =
         vec![ToolCall { id: "c1".to_owned(), name: "lookup".to_owned(), arguments: json!({"q": "Anna"}) }];
-    book.add(Some(GROUP), Event::EntryAdded { entry: call });
+    book.add(Some(GROUP), Event::Turn(TurnEvent::EntryAdded { entry: call }));
     let artifact = Artifact {
         id: "a1".into(),
         tool: "lookup".to_owned(),
@@ -365,13 +372,13 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
         used_at: Timestamp::UNIX_EPOCH,
         expired_at: None,
     };
-    book.add(Some(GROUP), Event::ArtifactStored { artifact });
+    book.add(Some(GROUP), Event::Artifact(ArtifactEvent::Stored { artifact }));
     let mut result = book.entry(GROUP, Role::Tool, "0123 is the number");
     result.artifact = Some("a1".into());
-    book.add(Some(GROUP), Event::EntryAdded { entry: result });
+    book.add(Some(GROUP), Event::Turn(TurnEvent::EntryAdded { entry: result }));
     book.add(
         Some(GROUP),
-        Event::ToolUsed(ToolUse {
+        Event::Turn(TurnEvent::ToolUsed(ToolUse {
             turn: "t1".into(),
             call: "c1".to_owned(),
             tool: "lookup".to_owned(),
@@ -384,7 +391,7 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
             bytes: 9,
             approval: None,
             allowed_by: None,
-        }),
+        })),
     );
     let (left, eraser) = book.erase(ANNA);
     let all = text(&left);
@@ -401,19 +408,27 @@ fn the_copy_of_a_message_goes_with_it() {
     let mut book = Book::new();
     let message = book.accept(GROUP, ANNA, "Anna", &"my secret is safe ".repeat(100));
     let first_seq = book.seq(GROUP);
-    book.add(Some(GROUP), Event::TurnStarted { turn: "t1".into(), messages: vec![message], first_seq });
+    book.add(
+        Some(GROUP),
+        Event::Turn(TurnEvent::Started { turn: "t1".into(), messages: vec![message], first_seq }),
+    );
     let (stored_at, used_at) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
     let (id, tool, message) = ("a1".into(), String::new(), Some(first_seq));
     let artifact =
         Artifact { id, tool, message, bytes: 1_800, lines: 1, stored_at, used_at, expired_at: None };
-    book.add(Some(GROUP), Event::ArtifactStored { artifact });
+    book.add(Some(GROUP), Event::Artifact(ArtifactEvent::Stored { artifact }));
     let (form, artifact) = (PruneForm::Shrunk { bytes: 900 }, Some("a1".into()));
     let pruned =
         PrunedResult { seq: first_seq, form, tokens: 200, tool: String::new(), whole_bytes: 1_800, artifact };
     let (cause, results) = (PruneCause::Message, vec![pruned]);
     let tokens = (900, 300);
-    let event =
-        Event::ResultsPruned { cause, results, scanned: 1, tokens_before: tokens.0, tokens_after: tokens.1 };
+    let event = Event::Compaction(CompactionEvent::ResultsPruned {
+        cause,
+        results,
+        scanned: 1,
+        tokens_before: tokens.0,
+        tokens_after: tokens.1,
+    });
     book.add(Some(GROUP), event);
     let (left, eraser) = book.erase(ANNA);
     assert!(!text(&left).contains("secret"));
@@ -486,7 +501,10 @@ fn a_run_under_way_over_them_begins_again() {
         memories: Vec::new(),
         made_by: "model".to_owned(),
     };
-    book.add(Some(GROUP), Event::RunCheckpointed { run: "r1".into(), checkpoint });
+    book.add(
+        Some(GROUP),
+        Event::Compaction(CompactionEvent::RunCheckpointed { run: "r1".into(), checkpoint }),
+    );
     let (left, _) = book.erase(ANNA);
     assert!(folded(&left, GROUP).run.is_some_and(|run| run.checkpoint.is_none()));
     assert!(!text(&left).contains("order"));
@@ -497,13 +515,18 @@ fn a_message_whose_id_names_them_gets_another_everywhere() {
     let mut book = Book::new();
     let mut pending = None;
     book.accept("main/local/main", "local/marzena", "marzena", "hi");
-    if let Some(Event::Accepted(first)) = book.records.first_mut().map(|record| &mut record.event) {
+    if let Some(Event::Message(MessageEvent::Accepted(first))) =
+        book.records.first_mut().map(|record| &mut record.event)
+    {
         first.message = "marzena-1".into();
         pending = Some(first.message.clone());
     }
     let first_seq = book.seq("main/local/main");
     let messages = vec![pending.unwrap()];
-    book.add(Some("main/local/main"), Event::TurnStarted { turn: "t1".into(), messages, first_seq });
+    book.add(
+        Some("main/local/main"),
+        Event::Turn(TurnEvent::Started { turn: "t1".into(), messages, first_seq }),
+    );
     let (left, _) = book.erase("local/marzena");
     assert!(!text(&left).contains("marzena"));
     assert_eq!(folded(&left, "main/local/main").live.len(), 1);

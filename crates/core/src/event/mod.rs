@@ -1,29 +1,25 @@
 //! The events of the journal: everything that ever changed a conversation or a memory.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use crate::approval::{Approval, ApprovalOutcome};
 use crate::artifact::Artifact;
-use crate::chain::Bounds;
-use crate::erasure::Figures;
-use crate::ids::{
-    ApprovalId, ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, RunId, Seq, SummaryId,
-    TurnId,
-};
+use crate::ids::{ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId, TurnId};
 use crate::mcp::ServerPin;
 use crate::memory::{MemoryKind, MemorySave};
-use crate::message::{Author, Entry, Part, Pending};
-use crate::model::Usage;
-use crate::prune::{PruneCause, PrunedResult};
-use crate::summary::Marker;
-use crate::tool::ToolUse;
+use crate::message::{Author, Part, Pending};
+use crate::model::is_zero;
 
-mod run;
+mod compaction;
 mod turn;
 
-pub use run::{Checkpoint, Outcome, Run, RunEnd, RunOutcome, RunRequest, SummarySize, Trigger, Work};
-pub use turn::{TurnEnd, TurnOutcome};
+pub use compaction::{
+    Checkpoint, CompactionEvent, Outcome, Run, RunEnd, RunOutcome, RunRequest, SummarySize, Trigger, Work,
+};
+pub use turn::{TurnEnd, TurnEvent, TurnOutcome};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -45,147 +41,110 @@ pub struct NewRecord {
     pub event: Event,
 }
 
-/// What happened. Names are in the past tense; every variant is a persisted shape.
+/// What happened. Names are in the past tense; every variant of a family is a persisted shape, told by its `type` alone.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Event {
+    Message(MessageEvent),
+    Turn(TurnEvent),
+    Compaction(CompactionEvent),
+    Artifact(ArtifactEvent),
+    Memory(MemoryEvent),
+    Delivery(DeliveryEvent),
+    Approval(ApprovalEvent),
+    Registry(RegistryEvent),
+    Maintenance(MaintenanceEvent),
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = Map::deserialize(deserializer)?;
+        let Some(kind) = fields.get("type").and_then(Value::as_str) else {
+            return Err(D::Error::missing_field("type"));
+        };
+        // The first word of a type tells its family.
+        let read: fn(Value) -> serde_json::Result<Self> = match kind.split('_').next().unwrap_or_default() {
+            "accepted" | "message" | "command" => {
+                |fields| MessageEvent::deserialize(fields).map(Self::Message)
+            }
+            "usage" if kind == "usage_reported" => |fields| TurnEvent::deserialize(fields).map(Self::Turn),
+            "turn" | "entry" | "tool" | "model" | "generation" => {
+                |fields| TurnEvent::deserialize(fields).map(Self::Turn)
+            }
+            "run" | "usage" | "emergency" | "stack" | "window" | "results" => {
+                |fields| CompactionEvent::deserialize(fields).map(Self::Compaction)
+            }
+            "artifact" | "artifacts" => |fields| ArtifactEvent::deserialize(fields).map(Self::Artifact),
+            "memory" | "memories" => |fields| MemoryEvent::deserialize(fields).map(Self::Memory),
+            "outbox" => |fields| DeliveryEvent::deserialize(fields).map(Self::Delivery),
+            "approval" => |fields| ApprovalEvent::deserialize(fields).map(Self::Approval),
+            "pairing" | "chat" | "server" => |fields| RegistryEvent::deserialize(fields).map(Self::Registry),
+            _ => |fields| MaintenanceEvent::deserialize(fields).map(Self::Maintenance),
+        };
+        read(Value::Object(fields)).map_err(D::Error::custom)
+    }
+}
+
+/// What people sent: messages, their edits and deletions, commands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Event {
-    DaemonStarted {
-        version: String,
-    },
-    /// The daemon stopped cleanly. A start without one before it is an unclean stop.
-    DaemonStopped,
+pub enum MessageEvent {
     Accepted(Pending),
-    /// Pending messages were taken up into a turn, in this order, with consecutive numbers from `first_seq`.
-    TurnStarted {
-        turn: TurnId,
-        messages: Vec<MessageId>,
-        first_seq: Seq,
+    /// A person edited a message that no turn had taken up yet. (An edit of a later one is a message of its own.)
+    #[serde(rename = "message_edited")]
+    Edited {
+        message: MessageId,
+        parts: Vec<Part>,
+        addressed: bool,
+        /// Hash of author and parts as they are now.
+        fingerprint: String,
+        /// Estimated tokens as the window renders it, before correction.
+        tokens: u32,
     },
-    /// The model or a tool added an entry to the open turn.
-    EntryAdded {
-        entry: Entry,
+    /// A person deleted a message. Its text leaves what is pending at once, and the window with the next compaction.
+    #[serde(rename = "message_deleted")]
+    Deleted {
+        message: MessageId,
+        /// The entries that it and its corrections became.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        seqs: Vec<Seq>,
     },
-    /// The provider reported what a request took.
-    UsageReported {
-        /// The model, by its id in the configuration.
-        model: String,
-        /// What we had estimated for the whole request, before correction.
-        estimated: u64,
-        /// What the provider said, or our own estimate where that cannot be true.
-        usage: Usage,
-        /// What the provider said that cannot be true: it counts for nothing.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        disbelieved: Option<Usage>,
+    /// A command was taken from a chat: it is not run again when the platform delivers it again.
+    CommandTaken {
+        /// The id of the command's message or interaction.
+        message: MessageId,
+        command: String,
+        caller: Author,
     },
-    TurnEnded(TurnEnd),
-    /// The last turn, which had ended without an answer, is open again: its message was sent again.
-    TurnReopened {
-        turn: TurnId,
-        messages: Vec<MessageId>,
+    /// A limit kept a message of a chat network out, with its words: it is not taken in either when the platform
+    /// delivers it again.
+    #[serde(rename = "message_refused")]
+    Refused {
+        message: MessageId,
     },
-    /// The daemon found the turn open at a start after an unclean stop.
-    TurnInterrupted {
-        turn: TurnId,
-    },
-    /// A run began: its range is sealed.
-    RunStarted {
-        run: Run,
-    },
-    /// A run was asked for while another was under way, or is owed after an emergency.
-    RunQueued {
-        request: RunRequest,
-    },
-    /// An attempt of a run failed; the run goes on with the next attempt.
-    RunAttemptFailed {
-        run: RunId,
-        /// The attempt that failed, from 1.
-        attempt: u32,
-        reason: String,
-        /// When the next attempt may begin.
-        retry_at: Timestamp,
-    },
-    /// A chunk of a long run is finished.
-    RunCheckpointed {
-        run: RunId,
-        /// What its chunks have come to so far.
-        checkpoint: Checkpoint,
-    },
-    /// A run ended. When it was committed, this one record carries the summary and its memories.
-    RunEnded(RunEnd),
-    /// The oldest turns left the window at once.
-    EmergencyApplied {
-        /// The marker that now stands for it; adjacent truncated markers are already joined into it.
-        marker: Marker,
-        messages: u64,
-        /// Window tokens before, after correction.
-        tokens_before: u64,
-        /// Window tokens after, after correction.
-        tokens_after: u64,
-    },
-    /// In journals of earlier versions: the stack was over its share, and its oldest items gave way to one leading marker.
-    StackRetired {
-        /// The marker that now leads the stack; it stands for all items within its range.
-        marker: Marker,
-    },
-    /// A context engine without summaries dropped the oldest turns.
-    WindowSlid {
-        /// The marker that now leads the stack; it stands for everything older.
-        marker: Marker,
-        messages: u64,
-        /// Window tokens before, after correction.
-        tokens_before: u64,
-        /// Window tokens after, after correction.
-        tokens_after: u64,
-    },
-    /// Old results of tools are sent shorter from here on. What is kept stays whole.
-    ResultsPruned {
-        cause: PruneCause,
-        /// The results, and how they are sent.
-        results: Vec<PrunedResult>,
-        scanned: u64,
-        /// Window tokens before, after correction.
-        tokens_before: u64,
-        /// Window tokens after, after correction.
-        tokens_after: u64,
-    },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ArtifactEvent {
     /// A large result of a tool was stored outside of the window. Its file was durable before.
-    ArtifactStored {
-        artifact: Artifact,
-    },
-    ArtifactUsed {
-        id: ArtifactId,
-    },
+    #[serde(rename = "artifact_stored")]
+    Stored { artifact: Artifact },
+    #[serde(rename = "artifact_used")]
+    Used { id: ArtifactId },
     /// Artifacts that nobody read for long are gone.
-    ArtifactsExpired {
-        ids: Vec<ArtifactId>,
-    },
-    /// Another model of the chain answers in this channel from here on.
-    ModelChosen {
-        /// The model, by its id in the configuration.
-        model: String,
-        reason: String,
-    },
-    /// A model's server said something of the model that the configuration does not know.
-    ModelLearnt {
-        /// The model, by its id in the configuration.
-        model: String,
-        /// Its window in tokens, when it was named, or bounded by what was taken and refused.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        window_tokens: Option<u64>,
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        no_tools: bool,
-        /// What it has taken and refused, where it refused a request without naming its window.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        bounds: Option<Bounds>,
-    },
-    /// `/new`: everything so far is archived.
-    GenerationStarted {
-        /// The new generation.
-        generation: Generation,
-    },
+    #[serde(rename = "artifacts_expired")]
+    Expired { ids: Vec<ArtifactId> },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum MemoryEvent {
     /// A memory was saved outside a run: by the model's tool or by a person.
-    MemorySaved(MemorySave),
-    MemoryEdited {
+    #[serde(rename = "memory_saved")]
+    Saved(MemorySave),
+    #[serde(rename = "memory_edited")]
+    Edited {
         id: MemoryId,
         text: Option<String>,
         kind: Option<MemoryKind>,
@@ -193,17 +152,24 @@ pub enum Event {
         importance: Option<f64>,
     },
     /// A person had a memory forgotten; its tombstone blocks automatic saves of the same.
-    MemoryForgotten {
-        id: MemoryId,
-    },
+    #[serde(rename = "memory_forgotten")]
+    Forgotten { id: MemoryId },
     /// Memories were put into a window.
-    MemoriesRecalled {
+    #[serde(rename = "memories_recalled")]
+    Recalled {
         ids: Vec<MemoryId>,
         /// Their tokens in that window, before correction.
         tokens: u32,
     },
+}
+
+/// Words on their way to a chat network.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum DeliveryEvent {
     /// Words are owed to a platform: a reply, or a note of the daemon about a turn.
-    OutboxIntended {
+    #[serde(rename = "outbox_intended")]
+    Intended {
         id: OutboxId,
         turn: TurnId,
         /// The entry that is the reply; of a note, the newest entry it is about.
@@ -225,77 +191,83 @@ pub enum Event {
         draft: bool,
     },
     /// A part of a delivery is about to be sent: from here until the next event of it, its fate is unknown.
-    OutboxAttempted {
+    #[serde(rename = "outbox_attempted")]
+    Attempted {
         id: OutboxId,
         /// The part, from 0.
         part: u32,
     },
     /// A part of a delivery was certainly not sent, and will be tried again.
-    OutboxPutOff {
+    #[serde(rename = "outbox_put_off")]
+    PutOff {
         id: OutboxId,
         /// The part, from 0.
         part: u32,
         reason: String,
     },
-    OutboxSent {
+    #[serde(rename = "outbox_sent")]
+    Sent {
         id: OutboxId,
         /// The part, from 0.
         part: u32,
         message: MessageId,
     },
-    OutboxSettled {
-        id: OutboxId,
-        receipt: Receipt,
-    },
+    #[serde(rename = "outbox_settled")]
+    Settled { id: OutboxId, receipt: Receipt },
     /// An operator has a delivery that did not succeed tried again, from its first part that is not there.
-    OutboxRetried {
-        id: OutboxId,
+    #[serde(rename = "outbox_retried")]
+    Retried { id: OutboxId },
+    #[serde(rename = "outbox_dropped")]
+    Dropped { id: OutboxId },
+}
+
+impl DeliveryEvent {
+    pub fn id(&self) -> &OutboxId {
+        match self {
+            Self::Intended { id, .. }
+            | Self::Attempted { id, .. }
+            | Self::PutOff { id, .. }
+            | Self::Sent { id, .. }
+            | Self::Settled { id, .. }
+            | Self::Retried { id }
+            | Self::Dropped { id } => id,
+        }
+    }
+
+    pub(crate) fn id_mut(&mut self) -> &mut OutboxId {
+        match self {
+            Self::Intended { id, .. }
+            | Self::Attempted { id, .. }
+            | Self::PutOff { id, .. }
+            | Self::Sent { id, .. }
+            | Self::Settled { id, .. }
+            | Self::Retried { id }
+            | Self::Dropped { id } => id,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ApprovalEvent {
+    /// A call waits for a person's yes.
+    #[serde(rename = "approval_asked")]
+    Asked { approval: Approval },
+    /// A request for a yes came to its end; a call that was granted is made after this is durable.
+    #[serde(rename = "approval_settled")]
+    Settled {
+        id: ApprovalId,
+        outcome: ApprovalOutcome,
+        /// Who answered (`PLATFORM/USER`), when somebody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
-    OutboxDropped {
-        id: OutboxId,
-    },
-    /// A person edited a message that no turn had taken up yet. (An edit of a later one is a message of its own.)
-    MessageEdited {
-        message: MessageId,
-        parts: Vec<Part>,
-        addressed: bool,
-        /// Hash of author and parts as they are now.
-        fingerprint: String,
-        /// Estimated tokens as the window renders it, before correction.
-        tokens: u32,
-    },
-    /// A person deleted a message. Its text leaves what is pending at once, and the window with the next compaction.
-    MessageDeleted {
-        message: MessageId,
-        /// The entries that it and its corrections became.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        seqs: Vec<Seq>,
-    },
-    /// `/undo`: the last turn is archived.
-    TurnUndone {
-        turn: TurnId,
-        from_seq: Seq,
-        to_seq: Seq,
-    },
-    /// A command was taken from a chat: it is not run again when the platform delivers it again.
-    CommandTaken {
-        /// The id of the command's message or interaction.
-        message: MessageId,
-        command: String,
-        caller: Author,
-    },
-    /// A limit kept a message of a chat network out, with its words: it is not taken in either when the platform
-    /// delivers it again.
-    MessageRefused {
-        message: MessageId,
-    },
-    /// Tokens were used beside a turn: by a run.
-    UsageSpent {
-        /// The model, by its id in the configuration.
-        model: String,
-        /// What the provider said; where it said nothing, our estimate.
-        usage: Usage,
-    },
+}
+
+/// Who may talk to the bot, under which name, and which tool servers are approved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum RegistryEvent {
     /// A stranger wrote to the bot and was told a code.
     PairingRequested {
         user: Author,
@@ -313,39 +285,30 @@ pub enum Event {
         user: String,
     },
     /// A platform gave a chat another id: its conversations go on under the old one.
-    ChatMigrated {
-        platform: String,
-        from: String,
-        to: String,
-    },
-    /// A call of a tool ended. Its result is an entry of its own.
-    ToolUsed(ToolUse),
-    /// A call waits for a person's yes.
-    ApprovalAsked {
-        approval: Approval,
-    },
-    /// A request for a yes came to its end; a call that was granted is made after this is durable.
-    ApprovalSettled {
-        id: ApprovalId,
-        outcome: ApprovalOutcome,
-        /// Who answered (`PLATFORM/USER`), when somebody did.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<String>,
-    },
+    ChatMigrated { platform: String, from: String, to: String },
     /// An operator approved a tool server as it was shown to them.
-    ServerApproved {
-        pin: ServerPin,
-    },
+    ServerApproved { pin: ServerPin },
     /// An operator took the approval of a server back.
     ServerRevoked {
         /// Its id in the configuration.
         server: String,
     },
+}
+
+/// The daemon itself, and what was taken out of its journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum MaintenanceEvent {
+    DaemonStarted {
+        version: String,
+    },
+    /// The daemon stopped cleanly. A start without one before it is an unclean stop.
+    DaemonStopped,
     /// A person was erased from the journal. Who it was stands nowhere.
     PersonErased {
         /// What stands in the place of their id, `PLATFORM/erased-1`.
         pseudonym: String,
-        figures: Figures,
+        figures: ErasureFigures,
     },
     /// Words of old records have expired: they are shown to nobody from here on, and taken out of the journal.
     WordsExpired {
@@ -376,6 +339,30 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next_seq: Option<Seq>,
     },
+}
+
+/// What an erasure did, or would do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ErasureFigures {
+    /// Messages of theirs whose words are gone.
+    pub entries: u64,
+    /// Those among them whose words had expired before.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub expired: u64,
+    /// Answers, calls and results of turns that they took part in.
+    pub answers: u64,
+    pub memories: u64,
+    /// Memories of others that stay, and out of which their name was taken.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub memories_cleaned: u64,
+    pub summaries: u64,
+    pub artifacts: u64,
+    /// Records of others out of which their name was taken.
+    pub mentions: u64,
+    /// Private conversations that are gone as a whole.
+    pub conversations: u64,
+    pub seconds: f64,
 }
 
 /// Why records were taken out of the journal.

@@ -1,9 +1,73 @@
-//! The end of a turn as the journal knows it.
+//! Turns as the journal knows them.
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{MemoryId, Seq, TurnId};
+use crate::chain::Bounds;
+use crate::ids::{Generation, MemoryId, MessageId, Seq, TurnId};
+use crate::message::Entry;
 use crate::model::Usage;
+use crate::tool::ToolUse;
+
+/// A turn, from the messages that it takes up to its end; the model that answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum TurnEvent {
+    /// Pending messages were taken up into a turn, in this order, with consecutive numbers from `first_seq`.
+    #[serde(rename = "turn_started")]
+    Started { turn: TurnId, messages: Vec<MessageId>, first_seq: Seq },
+    /// The model or a tool added an entry to the open turn.
+    EntryAdded { entry: Entry },
+    /// The provider reported what a request took.
+    UsageReported {
+        /// The model, by its id in the configuration.
+        model: String,
+        /// What we had estimated for the whole request, before correction.
+        estimated: u64,
+        /// What the provider said, or our own estimate where that cannot be true.
+        usage: Usage,
+        /// What the provider said that cannot be true: it counts for nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        disbelieved: Option<Usage>,
+    },
+    /// A call of a tool ended. Its result is an entry of its own.
+    ToolUsed(ToolUse),
+    /// Another model of the chain answers in this channel from here on.
+    ModelChosen {
+        /// The model, by its id in the configuration.
+        model: String,
+        reason: String,
+    },
+    /// A model's server said something of the model that the configuration does not know.
+    ModelLearnt {
+        /// The model, by its id in the configuration.
+        model: String,
+        /// Its window in tokens, when it was named, or bounded by what was taken and refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window_tokens: Option<u64>,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        no_tools: bool,
+        /// What it has taken and refused, where it refused a request without naming its window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bounds: Option<Bounds>,
+    },
+    #[serde(rename = "turn_ended")]
+    Ended(TurnEnd),
+    /// The last turn, which had ended without an answer, is open again: its message was sent again.
+    #[serde(rename = "turn_reopened")]
+    Reopened { turn: TurnId, messages: Vec<MessageId> },
+    /// The daemon found the turn open at a start after an unclean stop.
+    #[serde(rename = "turn_interrupted")]
+    Interrupted { turn: TurnId },
+    /// `/undo`: the last turn is archived.
+    #[serde(rename = "turn_undone")]
+    Undone { turn: TurnId, from_seq: Seq, to_seq: Seq },
+    /// `/new`: everything so far is archived.
+    #[serde(rename = "generation_started")]
+    SessionStarted {
+        /// The new generation.
+        generation: Generation,
+    },
+}
 
 /// How a turn ended, with what a repeated request is answered with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::event::{Event, Record};
+use crate::event::{Event, Record, RegistryEvent};
 use crate::model::ToolDef;
 use crate::tool::{Effect, offered_name};
 
@@ -219,8 +219,10 @@ pub struct Pins(pub BTreeMap<String, ServerPin>);
 impl Pins {
     pub fn apply(&mut self, record: &Record) {
         match &record.event {
-            Event::ServerApproved { pin } => drop(self.0.insert(pin.server.clone(), pin.clone())),
-            Event::ServerRevoked { server } => drop(self.0.remove(server)),
+            Event::Registry(RegistryEvent::ServerApproved { pin }) => {
+                drop(self.0.insert(pin.server.clone(), pin.clone()))
+            }
+            Event::Registry(RegistryEvent::ServerRevoked { server }) => drop(self.0.remove(server)),
             _ => {}
         }
     }

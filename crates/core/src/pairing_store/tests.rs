@@ -15,16 +15,23 @@ fn record(minutes: i64, event: Event) -> Record {
 
 fn asked(minutes: i64, user: &str, code: &str) -> Record {
     let user = Author { id: format!("telegram/{user}"), name: user.to_owned() };
-    record(minutes, Event::PairingRequested { user, chat: "7".to_owned(), code: code.to_owned() })
+    record(
+        minutes,
+        Event::Registry(RegistryEvent::PairingRequested {
+            user,
+            chat: "7".to_owned(),
+            code: code.to_owned(),
+        }),
+    )
 }
 
 fn approved(minutes: i64, user: &str) -> Record {
-    record(minutes, Event::PairingApproved { user: format!("telegram/{user}") })
+    record(minutes, Event::Registry(RegistryEvent::PairingApproved { user: format!("telegram/{user}") }))
 }
 
 fn moved(from: &str, to: &str) -> Record {
     let (platform, from, to) = ("telegram".to_owned(), from.to_owned(), to.to_owned());
-    record(0, Event::ChatMigrated { platform, from, to })
+    record(0, Event::Registry(RegistryEvent::ChatMigrated { platform, from, to }))
 }
 
 fn folded(records: &[Record]) -> RegistryState {
@@ -43,7 +50,10 @@ fn a_stranger_waits_with_a_code_is_let_in_and_sent_away() {
     state.apply(&approved(5, "ana"));
     assert_eq!(state.standing("telegram/ana", at(90 * DAY)), Standing::Paired);
     assert_eq!(state.of_code("KIWI-42", at(6)), None, "a code is good for one approval");
-    state.apply(&record(9, Event::PairingRevoked { user: "telegram/ana".to_owned() }));
+    state.apply(&record(
+        9,
+        Event::Registry(RegistryEvent::PairingRevoked { user: "telegram/ana".to_owned() }),
+    ));
     assert_eq!(state.standing("telegram/ana", at(10)), Standing::Stranger);
 }
 
@@ -163,11 +173,17 @@ fn a_state_that_moves_in_a_circle_hangs_nobody() {
 fn usage_is_summed_by_model_and_begins_again_at_midnight() {
     let usage = |n| Usage { input_tokens: n, output_tokens: 1, cached_tokens: 0, cache_write_tokens: 0 };
     let spent = |minutes, model: &str, n| {
-        record(minutes, Event::UsageSpent { model: model.to_owned(), usage: usage(n) })
+        record(
+            minutes,
+            Event::Compaction(CompactionEvent::UsageSpent { model: model.to_owned(), usage: usage(n) }),
+        )
     };
     let reported = |minutes, n| {
         let model = "main".to_owned();
-        record(minutes, Event::UsageReported { model, estimated: 1, usage: usage(n), disbelieved: None })
+        record(
+            minutes,
+            Event::Turn(TurnEvent::UsageReported { model, estimated: 1, usage: usage(n), disbelieved: None }),
+        )
     };
     let mut day = UsageDay::default();
     for record in [reported(0, 100), spent(1, "main", 20), spent(DAY - 1, "small", 7)] {
@@ -179,7 +195,7 @@ fn usage_is_summed_by_model_and_begins_again_at_midnight() {
         Usage { input_tokens: 120, output_tokens: 2, cached_tokens: 0, cache_write_tokens: 0 }
     );
     assert_eq!(day.models["small"], usage(7));
-    day.apply(&record(DAY, Event::DaemonStopped));
+    day.apply(&record(DAY, Event::Maintenance(MaintenanceEvent::DaemonStopped)));
     assert_eq!(day.models.len(), 2, "a day ends with the first use of the next");
     day.apply(&reported(DAY, 3));
     assert_eq!((day.day, day.models.len()), (Some(day_of(at(DAY))), 1));

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
-use crate::event::{Event, Receipt, Record};
+use crate::event::{DeliveryEvent, Event, Receipt, Record};
 use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId, Seq, TurnId};
 use crate::pairing_store::{RegistryState, UsageDay};
 
@@ -49,8 +49,16 @@ pub struct OutboxItem {
 impl OutboxItem {
     /// The delivery that a record of that channel says is owed; none for other events, and for drafts.
     pub fn intended(channel: &ChannelId, record: &Record) -> Option<Self> {
-        let Event::OutboxIntended { id, turn, seq, note, approval, reply_to, edits, draft: false } =
-            &record.event
+        let Event::Delivery(DeliveryEvent::Intended {
+            id,
+            turn,
+            seq,
+            note,
+            approval,
+            reply_to,
+            edits,
+            draft: false,
+        }) = &record.event
         else {
             return None;
         };
@@ -73,13 +81,15 @@ impl OutboxItem {
     /// The delivery that an event of the outbox is about.
     pub fn named_by(event: &Event) -> Option<&OutboxId> {
         match event {
-            Event::OutboxIntended { id, .. }
-            | Event::OutboxAttempted { id, .. }
-            | Event::OutboxPutOff { id, .. }
-            | Event::OutboxSent { id, .. }
-            | Event::OutboxSettled { id, .. }
-            | Event::OutboxRetried { id }
-            | Event::OutboxDropped { id } => Some(id),
+            Event::Delivery(
+                DeliveryEvent::Intended { id, .. }
+                | DeliveryEvent::Attempted { id, .. }
+                | DeliveryEvent::PutOff { id, .. }
+                | DeliveryEvent::Sent { id, .. }
+                | DeliveryEvent::Settled { id, .. }
+                | DeliveryEvent::Retried { id }
+                | DeliveryEvent::Dropped { id },
+            ) => Some(id),
             _ => None,
         }
     }
@@ -91,26 +101,26 @@ impl OutboxItem {
             return true;
         }
         match &record.event {
-            Event::OutboxAttempted { .. } => {
+            Event::Delivery(DeliveryEvent::Attempted { .. }) => {
                 self.attempted_at.get_or_insert(record.at);
             }
-            Event::OutboxPutOff { .. } => self.attempted_at = None,
-            Event::OutboxSent { message, .. } => {
+            Event::Delivery(DeliveryEvent::PutOff { .. }) => self.attempted_at = None,
+            Event::Delivery(DeliveryEvent::Sent { message, .. }) => {
                 self.attempted_at = None;
                 self.sent.push(message.clone());
             }
-            Event::OutboxSettled { receipt, .. } => match receipt {
+            Event::Delivery(DeliveryEvent::Settled { receipt, .. }) => match receipt {
                 Receipt::Delivered { .. } => return false,
                 Receipt::Dead { reason } => self.state = DeliveryState::Dead { reason: reason.clone() },
                 Receipt::Unknown { reason, .. } => {
                     self.state = DeliveryState::Unknown { reason: reason.clone() };
                 }
             },
-            Event::OutboxRetried { .. } => {
+            Event::Delivery(DeliveryEvent::Retried { .. }) => {
                 self.state = DeliveryState::Owed;
                 self.attempted_at = None;
             }
-            Event::OutboxDropped { .. } => return false,
+            Event::Delivery(DeliveryEvent::Dropped { .. }) => return false,
             _ => {}
         }
         true

@@ -8,7 +8,7 @@ use super::{PruneCause, PruneForm, PrunedResult, as_sent};
 use crate::agent::AgentSettings;
 use crate::artifact::{Artifact, READ_TOOL};
 use crate::conversation::Conversation;
-use crate::event::Event;
+use crate::event::{ArtifactEvent, Event};
 use crate::ids::ArtifactId;
 use crate::message::{Entry, Part, Role, text_of};
 use crate::result_guard::Room;
@@ -105,7 +105,7 @@ pub fn shorten(
         let id = stored.or_else(|| message.artifact.clone()).filter(|_| reads);
         let Some(one) = shortened(&message, &correction, id) else { continue };
         pruned.push(one);
-        events.extend(artifact.map(|artifact| Event::ArtifactStored { artifact }));
+        events.extend(artifact.map(|artifact| Event::Artifact(ArtifactEvent::Stored { artifact })));
     }
     let scanned = pruned.len();
     events.extend(Batch::new(conversation, agent, PruneCause::Message).event(pruned, scanned));

@@ -10,7 +10,7 @@ use super::{PruneCause, PruneForm, PrunedResult};
 use crate::agent::AgentSettings;
 use crate::compaction::after;
 use crate::conversation::Conversation;
-use crate::event::Event;
+use crate::event::{CompactionEvent, Event};
 use crate::message::Role;
 use crate::settings::{PruneMode, PruningSettings};
 use crate::tier::Tier;
@@ -170,7 +170,7 @@ fn scaled(tokens: u64, agent: &AgentSettings) -> u64 {
 
 fn won(event: &Event) -> u64 {
     match event {
-        Event::ResultsPruned { tokens_before, tokens_after, .. } => {
+        Event::Compaction(CompactionEvent::ResultsPruned { tokens_before, tokens_after, .. }) => {
             tokens_before.saturating_sub(*tokens_after)
         }
         _ => 0,
@@ -194,12 +194,14 @@ impl<'a> Batch<'a> {
         if results.is_empty() {
             return None;
         }
-        let pruned = |results, tokens_after| Event::ResultsPruned {
-            cause: self.cause,
-            results,
-            scanned: scanned as u64,
-            tokens_before: self.before.tokens,
-            tokens_after,
+        let pruned = |results, tokens_after| {
+            Event::Compaction(CompactionEvent::ResultsPruned {
+                cause: self.cause,
+                results,
+                scanned: scanned as u64,
+                tokens_before: self.before.tokens,
+                tokens_after,
+            })
         };
         let then = after(self.conversation, &[pruned(results.clone(), 0)]);
         Some(pruned(results, measure(&then, self.agent).tokens))

@@ -6,9 +6,11 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::{Map, Value};
 
 use crate::conversation::Conversation;
-use crate::event::{Checkpoint, Event, RunEnd};
+use crate::event::{
+    ApprovalEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MessageEvent, RunEnd, TurnEvent,
+};
 use crate::ids::{MessageId, OutboxId, RunId, Seq, SummaryId, TurnId};
-use crate::message::{Entry, Part};
+use crate::message::{Entry, Part, Pending};
 use crate::ports::OutboxItem;
 use crate::summary::{Marker, MarkerKind};
 
@@ -80,8 +82,46 @@ impl InUse {
         self.entries.contains(&seq) || self.owed.iter().any(within)
     }
 
-    fn has_message(&self, message: &MessageId, seq: Option<Seq>) -> bool {
-        self.pending.contains(message) || seq.is_some_and(|seq| self.has(seq))
+    fn needs(&self, event: &Event, seq: Option<Seq>) -> bool {
+        let is_open = |turn: &TurnId| self.turn.as_ref() == Some(turn);
+        let is_under_way = |run: &RunId| self.run.as_ref() == Some(run);
+        match event {
+            Event::Message(event) => match event {
+                MessageEvent::Accepted(Pending { message, .. }) | MessageEvent::Edited { message, .. } => {
+                    self.pending.contains(message) || seq.is_some_and(|seq| self.has(seq))
+                }
+                MessageEvent::Deleted { .. }
+                | MessageEvent::CommandTaken { .. }
+                | MessageEvent::Refused { .. } => false,
+            },
+            Event::Turn(TurnEvent::EntryAdded { entry }) => self.has(entry.seq),
+            Event::Turn(TurnEvent::ToolUsed(used)) => is_open(&used.turn),
+            Event::Approval(ApprovalEvent::Asked { approval }) => is_open(&approval.turn),
+            Event::Compaction(event) => match event {
+                CompactionEvent::RunStarted { run } => is_under_way(&run.id),
+                CompactionEvent::RunCheckpointed { run, .. } => is_under_way(run),
+                CompactionEvent::RunQueued { .. } => self.waits,
+                CompactionEvent::RunEnded(end) => {
+                    end.summary.as_ref().is_some_and(|summary| self.summaries.contains(&summary.id))
+                }
+                CompactionEvent::EmergencyApplied { marker, .. }
+                | CompactionEvent::WindowSlid { marker, .. }
+                | CompactionEvent::StackRetired { marker } => {
+                    let overlaps = |(from, to): &(Seq, Seq)| marker.from_seq <= *to && *from <= marker.to_seq;
+                    self.markers.iter().any(overlaps)
+                }
+                CompactionEvent::RunAttemptFailed { .. }
+                | CompactionEvent::ResultsPruned { .. }
+                | CompactionEvent::UsageSpent { .. } => false,
+            },
+            Event::Delivery(event) => self.deliveries.contains(event.id()),
+            Event::Turn(_)
+            | Event::Approval(_)
+            | Event::Artifact(_)
+            | Event::Memory(_)
+            | Event::Registry(_)
+            | Event::Maintenance(_) => false,
+        }
     }
 }
 
@@ -98,47 +138,66 @@ pub enum Words {
 ///
 /// The event never gets longer as JSON.
 pub fn expire(event: &mut Event, seq: Option<Seq>, in_use: &InUse) -> Words {
-    let (had, needed) = match event {
-        Event::Accepted(pending) => (!pending.parts.is_empty(), in_use.has_message(&pending.message, seq)),
-        Event::MessageEdited { message, parts, .. } => (!parts.is_empty(), in_use.has_message(message, seq)),
-        Event::EntryAdded { entry } => (has_words(entry), in_use.has(entry.seq)),
-        Event::ToolUsed(used) => {
-            (has_arguments(&used.arguments) || used.error.is_some(), in_use.turn.as_ref() == Some(&used.turn))
-        }
-        Event::ApprovalAsked { approval } => {
-            (has_arguments(&approval.arguments), in_use.turn.as_ref() == Some(&approval.turn))
-        }
-        Event::RunStarted { run } => {
-            let had = run.instruction.is_some() || run.checkpoint.as_ref().is_some_and(has_text);
-            (had, in_use.run.as_ref() == Some(&run.id))
-        }
-        Event::RunQueued { request } => (request.instruction.is_some(), in_use.waits),
-        Event::RunCheckpointed { run, checkpoint } => {
-            (has_text(checkpoint), in_use.run.as_ref() == Some(run))
-        }
-        Event::RunEnded(RunEnd { summary: Some(summary), .. }) => {
-            let had = !summary.text.is_empty() || !summary.identifiers.is_empty();
-            (had, in_use.summaries.contains(&summary.id))
-        }
-        Event::EmergencyApplied { marker, .. }
-        | Event::WindowSlid { marker, .. }
-        | Event::StackRetired { marker } => {
-            let overlaps = |(from, to): &(Seq, Seq)| marker.from_seq <= *to && *from <= marker.to_seq;
-            (!marker.digest.is_empty(), in_use.markers.iter().any(overlaps))
-        }
-        Event::OutboxIntended { id, note: Some(note), .. } => {
-            (!note.is_empty(), in_use.deliveries.contains(id))
-        }
-        _ => (false, false),
-    };
-    match (had, needed) {
-        (false, _) => Words::None,
-        (true, true) => Words::Needed,
-        (true, false) => {
-            take_out(event);
-            Words::Expired
-        }
+    if in_use.needs(event, seq) {
+        return if take_out(&mut event.clone()) { Words::Needed } else { Words::None };
     }
+    if take_out(event) { Words::Expired } else { Words::None }
+}
+
+fn take_out(event: &mut Event) -> bool {
+    match event {
+        Event::Message(
+            MessageEvent::Accepted(Pending { parts, .. }) | MessageEvent::Edited { parts, .. },
+        ) => !std::mem::take(parts).is_empty(),
+        Event::Turn(TurnEvent::EntryAdded { entry }) => {
+            let had = !std::mem::take(&mut entry.parts).is_empty() | entry.reasoning.take().is_some();
+            let calls = entry.tool_calls.iter_mut();
+            calls.fold(had, |had, call| had | take_arguments(&mut call.arguments))
+        }
+        Event::Turn(TurnEvent::ToolUsed(used)) => {
+            used.error.take().is_some() | take_arguments(&mut used.arguments)
+        }
+        Event::Approval(ApprovalEvent::Asked { approval }) => take_arguments(&mut approval.arguments),
+        Event::Compaction(event) => match event {
+            CompactionEvent::RunStarted { run } => {
+                run.instruction.take().is_some() | run.checkpoint.as_mut().is_some_and(take_checkpoint)
+            }
+            CompactionEvent::RunQueued { request } => request.instruction.take().is_some(),
+            CompactionEvent::RunCheckpointed { checkpoint, .. } => take_checkpoint(checkpoint),
+            CompactionEvent::RunEnded(RunEnd { summary: Some(summary), .. }) => {
+                !std::mem::take(&mut summary.text).is_empty()
+                    | !std::mem::take(&mut summary.identifiers).is_empty()
+            }
+            CompactionEvent::EmergencyApplied { marker, .. }
+            | CompactionEvent::WindowSlid { marker, .. }
+            | CompactionEvent::StackRetired { marker } => !std::mem::take(&mut marker.digest).is_empty(),
+            CompactionEvent::RunEnded(_)
+            | CompactionEvent::RunAttemptFailed { .. }
+            | CompactionEvent::ResultsPruned { .. }
+            | CompactionEvent::UsageSpent { .. } => false,
+        },
+        Event::Delivery(DeliveryEvent::Intended { note: Some(note), .. }) => !std::mem::take(note).is_empty(),
+        Event::Message(_)
+        | Event::Turn(_)
+        | Event::Approval(_)
+        | Event::Artifact(_)
+        | Event::Delivery(_)
+        | Event::Memory(_)
+        | Event::Registry(_)
+        | Event::Maintenance(_) => false,
+    }
+}
+
+fn take_arguments(arguments: &mut Value) -> bool {
+    let had = has_arguments(arguments);
+    if had {
+        *arguments = no_arguments();
+    }
+    had
+}
+
+fn take_checkpoint(checkpoint: &mut Checkpoint) -> bool {
+    !std::mem::take(&mut checkpoint.text).is_empty() | !std::mem::take(&mut checkpoint.memories).is_empty()
 }
 
 fn has_arguments(arguments: &Value) -> bool {
@@ -146,56 +205,6 @@ fn has_arguments(arguments: &Value) -> bool {
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
         Value::Object(map) => !map.is_empty(),
         Value::String(_) | Value::Array(_) => true,
-    }
-}
-
-fn has_words(entry: &Entry) -> bool {
-    !entry.parts.is_empty()
-        || entry.reasoning.is_some()
-        || entry.tool_calls.iter().any(|call| has_arguments(&call.arguments))
-}
-
-fn has_text(checkpoint: &Checkpoint) -> bool {
-    !checkpoint.text.is_empty() || !checkpoint.memories.is_empty()
-}
-
-fn clear_checkpoint(checkpoint: &mut Checkpoint) {
-    checkpoint.text.clear();
-    checkpoint.memories.clear();
-}
-
-fn take_out(event: &mut Event) {
-    match event {
-        Event::Accepted(pending) => pending.parts.clear(),
-        Event::MessageEdited { parts, .. } => parts.clear(),
-        Event::EntryAdded { entry } => {
-            entry.parts.clear();
-            entry.reasoning = None;
-            let calls = entry.tool_calls.iter_mut().filter(|call| has_arguments(&call.arguments));
-            calls.for_each(|call| call.arguments = no_arguments());
-        }
-        Event::ToolUsed(used) => {
-            used.error = None;
-            if has_arguments(&used.arguments) {
-                used.arguments = no_arguments();
-            }
-        }
-        Event::ApprovalAsked { approval } => approval.arguments = no_arguments(),
-        Event::RunStarted { run } => {
-            run.instruction = None;
-            run.checkpoint.iter_mut().for_each(clear_checkpoint);
-        }
-        Event::RunQueued { request } => request.instruction = None,
-        Event::RunCheckpointed { checkpoint, .. } => clear_checkpoint(checkpoint),
-        Event::RunEnded(RunEnd { summary: Some(summary), .. }) => {
-            summary.text.clear();
-            summary.identifiers.clear();
-        }
-        Event::EmergencyApplied { marker, .. }
-        | Event::WindowSlid { marker, .. }
-        | Event::StackRetired { marker } => marker.digest.clear(),
-        Event::OutboxIntended { note: Some(note), .. } => note.clear(),
-        _ => {}
     }
 }
 

@@ -12,7 +12,9 @@ use crate::agent::AgentSettings;
 use crate::compaction::{Decision, Draft, commit};
 use crate::conversation::Conversation;
 use crate::engine::{ContextEngine, MakeRoom, by_name};
-use crate::event::{Event, Record, Run, TurnEnd, TurnOutcome, Work};
+use crate::event::{
+    CompactionEvent, Event, MemoryEvent, MessageEvent, Record, Run, TurnEnd, TurnEvent, TurnOutcome, Work,
+};
 use crate::ids::{ChannelId, Generation, MessageId, Seq};
 use crate::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use crate::model::Usage;
@@ -127,7 +129,7 @@ impl<'a> Sim<'a> {
         };
         sim.engine.bootstrap(&sim.conversation);
         let tokens = (CLOCK_TOKENS + RECALLED_TOKENS * sim.agent.recall_limit) as u32;
-        sim.journal(Event::MemoriesRecalled { ids: Vec::new(), tokens })?;
+        sim.journal(Event::Memory(MemoryEvent::Recalled { ids: Vec::new(), tokens }))?;
         Ok(sim)
     }
 
@@ -194,8 +196,8 @@ impl<'a> Sim<'a> {
         if self.conversation.next_seq > Seq(1) {
             self.engine.reset(&self.conversation);
         }
-        self.journal(Event::GenerationStarted { generation: Generation(generation) })?;
-        self.journal(Event::MemoriesRecalled { ids: Vec::new(), tokens })
+        self.journal(Event::Turn(TurnEvent::SessionStarted { generation: Generation(generation) }))?;
+        self.journal(Event::Memory(MemoryEvent::Recalled { ids: Vec::new(), tokens }))
     }
 
     fn begin(&mut self, turn: &ScriptTurn) -> Result<(), SimError> {
@@ -207,7 +209,7 @@ impl<'a> Sim<'a> {
             let message = MessageId::from(format!("m{}", self.conversation.accepted + 1));
             messages.push(message.clone());
             self.said.push(*tokens);
-            self.journal(Event::Accepted(Pending {
+            self.journal(Event::Message(MessageEvent::Accepted(Pending {
                 message,
                 turn: id.clone(),
                 at: self.now,
@@ -218,9 +220,9 @@ impl<'a> Sim<'a> {
                 provenance: crate::provenance::Provenance::default(),
                 fingerprint: String::new(),
                 tokens: *tokens,
-            }))?;
+            })))?;
         }
-        self.journal(Event::TurnStarted { turn: id, messages, first_seq })
+        self.journal(Event::Turn(TurnEvent::Started { turn: id, messages, first_seq }))
     }
 
     fn end(&mut self) -> Result<(), SimError> {
@@ -228,7 +230,7 @@ impl<'a> Sim<'a> {
         let reply = Seq(self.conversation.next_seq.0.saturating_sub(1));
         let (turn, outcome) = (open.id.clone(), TurnOutcome::Answered { reply });
         let (model, usage, recalled) = (None, Usage::default(), Vec::new());
-        self.journal(Event::TurnEnded(TurnEnd { turn, outcome, model, usage, recalled }))
+        self.journal(Event::Turn(TurnEvent::Ended(TurnEnd { turn, outcome, model, usage, recalled })))
     }
 
     /// A model call: room is made, the request is billed.
@@ -246,7 +248,12 @@ impl<'a> Sim<'a> {
         let tokens = gauge.tokens.min(self.agent.window.usable_tokens());
         self.outcome.points.push(Point { turn: self.turn_idx, tokens });
         let model = self.agent.model.clone();
-        self.journal(Event::UsageReported { model, estimated: usage.input_tokens, usage, disbelieved: None })
+        self.journal(Event::Turn(TurnEvent::UsageReported {
+            model,
+            estimated: usage.input_tokens,
+            usage,
+            disbelieved: None,
+        }))
     }
 
     fn make_room(&mut self) -> Result<bool, SimError> {
@@ -263,16 +270,26 @@ impl<'a> Sim<'a> {
     /// Applies an event of the engine's and notes what it did.
     fn happen(&mut self, event: Event) -> Result<(), SimError> {
         match event {
-            Event::EmergencyApplied { marker, messages, tokens_before, tokens_after } => {
+            Event::Compaction(CompactionEvent::EmergencyApplied {
+                marker,
+                messages,
+                tokens_before,
+                tokens_after,
+            }) => {
                 let marker = self.digested(&marker);
-                self.journal(Event::EmergencyApplied { marker, messages, tokens_before, tokens_after })?;
+                self.journal(Event::Compaction(CompactionEvent::EmergencyApplied {
+                    marker,
+                    messages,
+                    tokens_before,
+                    tokens_after,
+                }))?;
                 self.outcome.emergencies.push(self.mark());
             }
-            Event::WindowSlid { .. } => {
+            Event::Compaction(CompactionEvent::WindowSlid { .. }) => {
                 self.journal(event)?;
                 self.outcome.compactions.push(self.mark());
             }
-            Event::ResultsPruned { .. } => {
+            Event::Compaction(CompactionEvent::ResultsPruned { .. }) => {
                 self.journal(event)?;
                 self.outcome.prunings.push(self.mark());
             }
@@ -337,7 +354,7 @@ impl<'a> Sim<'a> {
 
     fn add(&mut self, entry: Entry) -> Result<(), SimError> {
         self.said.push(entry.tokens);
-        self.journal(Event::EntryAdded { entry })
+        self.journal(Event::Turn(TurnEvent::EntryAdded { entry }))
     }
 
     /// The request's pieces, and how many of them are of the stack.
@@ -383,7 +400,7 @@ impl<'a> Sim<'a> {
                 Decision::Apply(events) => events.into_iter().try_for_each(|event| self.happen(event))?,
                 Decision::Start(_) if self.engine.info().owns_compaction => return Ok(()),
                 Decision::Start(run) => {
-                    self.journal(Event::RunStarted { run: *run })?;
+                    self.journal(Event::Compaction(CompactionEvent::RunStarted { run: *run }))?;
                     self.done_at =
                         self.now.checked_add(SignedDuration::from_millis(self.runs.run_ms as i64)).ok();
                 }
@@ -407,7 +424,10 @@ impl<'a> Sim<'a> {
         self.outcome.runs += usage;
         self.outcome.billed += self.billing.billed(usage);
         self.outcome.billed_runs += self.billing.billed(usage);
-        self.journal(Event::UsageSpent { model: self.agent.model.clone(), usage })?;
+        self.journal(Event::Compaction(CompactionEvent::UsageSpent {
+            model: self.agent.model.clone(),
+            usage,
+        }))?;
         let draft = Draft { text: filler::text(tokens), made_by: "tune".to_owned(), ..Draft::default() };
         let events = commit(&self.conversation, &self.agent, &run.id, draft, self.now);
         for event in events.into_iter().flatten() {

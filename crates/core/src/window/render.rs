@@ -315,7 +315,7 @@ pub(crate) fn tail_text(tail: &Tail) -> String {
 const LAST_CALL: &str =
     "\nNo more tools can be called for this answer: say now what you have found, and what is left to do.";
 
-/// Tokens of the tail, before correction: what [`crate::event::Event::MemoriesRecalled`] records.
+/// Tokens of the tail, before correction: what [`crate::event::MemoryEvent::Recalled`] records.
 pub fn tail_tokens(tail: &Tail) -> u32 {
     MESSAGE_OVERHEAD + estimate(&tail_text(tail))
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::artifact::Artifact;
 use cairn_core::chain::Bounds;
-use cairn_core::erasure::Figures;
+use cairn_core::event::ErasureFigures;
 use cairn_core::event::{
-    Checkpoint, Event, Receipt, Record, Removal, Run, RunEnd, RunOutcome, RunRequest, Trigger, TurnEnd,
-    TurnOutcome, Work,
+    ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
+    MemoryEvent, MessageEvent, Receipt, Record, RegistryEvent, Removal, Run, RunEnd, RunOutcome, RunRequest,
+    Trigger, TurnEnd, TurnEvent, TurnOutcome, Work,
 };
 use cairn_core::ids::{Generation, Seq};
 use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
@@ -62,28 +63,33 @@ fn messages() -> Vec<Event> {
     };
     let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60, cache_write_tokens: 0 };
     let end = |outcome| {
-        Event::TurnEnded(TurnEnd {
+        Event::Turn(TurnEvent::Ended(TurnEnd {
             turn: "t1".into(),
             outcome,
             model: Some("main".into()),
             usage,
             recalled: vec!["m0".into()],
-        })
+        }))
     };
     vec![
-        Event::DaemonStarted { version: "0.1.0".into() },
-        Event::Accepted(pending),
-        Event::TurnStarted { turn: "t1".into(), messages: vec!["m1".into()], first_seq: Seq(1) },
-        Event::MemoriesRecalled { ids: vec!["m0".into()], tokens: 40 },
-        Event::EntryAdded { entry },
-        Event::UsageReported { model: "main".into(), estimated: 90, usage, disbelieved: None },
+        Event::Maintenance(MaintenanceEvent::DaemonStarted { version: "0.1.0".into() }),
+        Event::Message(MessageEvent::Accepted(pending)),
+        Event::Turn(TurnEvent::Started { turn: "t1".into(), messages: vec!["m1".into()], first_seq: Seq(1) }),
+        Event::Memory(MemoryEvent::Recalled { ids: vec!["m0".into()], tokens: 40 }),
+        Event::Turn(TurnEvent::EntryAdded { entry }),
+        Event::Turn(TurnEvent::UsageReported {
+            model: "main".into(),
+            estimated: 90,
+            usage,
+            disbelieved: None,
+        }),
         end(TurnOutcome::Answered { reply: Seq(2) }),
         end(TurnOutcome::Unanswered),
         end(TurnOutcome::Failed { code: "turn_failed".into(), message: "no model answers".into() }),
         end(TurnOutcome::Stopped),
         end(TurnOutcome::DeadLettered),
-        Event::TurnInterrupted { turn: "t1".into() },
-        Event::OutboxIntended {
+        Event::Turn(TurnEvent::Interrupted { turn: "t1".into() }),
+        Event::Delivery(DeliveryEvent::Intended {
             id: "o1".into(),
             turn: "t1".into(),
             seq: Seq(2),
@@ -92,10 +98,16 @@ fn messages() -> Vec<Event> {
             reply_to: None,
             edits: None,
             draft: false,
-        },
-        Event::OutboxSettled { id: "o1".into(), receipt: Receipt::Delivered { messages: Vec::new() } },
-        Event::OutboxSettled { id: "o1".into(), receipt: Receipt::Dead { reason: "gone".into() } },
-        Event::DaemonStopped,
+        }),
+        Event::Delivery(DeliveryEvent::Settled {
+            id: "o1".into(),
+            receipt: Receipt::Delivered { messages: Vec::new() },
+        }),
+        Event::Delivery(DeliveryEvent::Settled {
+            id: "o1".into(),
+            receipt: Receipt::Dead { reason: "gone".into() },
+        }),
+        Event::Maintenance(MaintenanceEvent::DaemonStopped),
     ]
 }
 
@@ -121,7 +133,7 @@ fn save() -> MemorySave {
 }
 
 fn run(work: Work, trigger: Trigger) -> Event {
-    Event::RunStarted {
+    Event::Compaction(CompactionEvent::RunStarted {
         run: Run {
             id: "r1".into(),
             trigger,
@@ -140,7 +152,7 @@ fn run(work: Work, trigger: Trigger) -> Event {
             failure: None,
             replaces: None,
         },
-    }
+    })
 }
 
 fn compaction() -> Vec<Event> {
@@ -181,43 +193,52 @@ fn compaction() -> Vec<Event> {
         run(Work::Sealed, Trigger::Threshold),
         run(Work::Truncated, Trigger::Emergency),
         run(Work::Merge { sources: vec!["s1".into(), "s2".into()], level: 0 }, Trigger::Merge),
-        Event::RunQueued { request },
-        Event::RunAttemptFailed { run: "r1".into(), attempt: 1, reason: "timeout".into(), retry_at: at() },
-        Event::RunEnded(end),
-        Event::EmergencyApplied {
+        Event::Compaction(CompactionEvent::RunQueued { request }),
+        Event::Compaction(CompactionEvent::RunAttemptFailed {
+            run: "r1".into(),
+            attempt: 1,
+            reason: "timeout".into(),
+            retry_at: at(),
+        }),
+        Event::Compaction(CompactionEvent::RunEnded(end)),
+        Event::Compaction(CompactionEvent::EmergencyApplied {
             marker: marker(MarkerKind::Truncated, vec![line]),
             messages: 4,
             tokens_before: 9_000,
             tokens_after: 4_000,
-        },
-        Event::StackRetired { marker: retired },
-        Event::GenerationStarted { generation: Generation(2) },
-        Event::RunQueued {
+        }),
+        Event::Compaction(CompactionEvent::StackRetired { marker: retired }),
+        Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) }),
+        Event::Compaction(CompactionEvent::RunQueued {
             request: RunRequest { trigger: Trigger::Manual, instruction: Some("names".into()), tell: true },
-        },
+        }),
     ]
 }
 
 fn memories() -> Vec<Event> {
     vec![
-        Event::MemorySaved(save()),
-        Event::MemoryEdited {
+        Event::Memory(MemoryEvent::Saved(save())),
+        Event::Memory(MemoryEvent::Edited {
             id: "m0".into(),
             text: Some("Anna takes the fourth flat.".into()),
             kind: Some(MemoryKind::Fact),
             importance: Some(0.9),
-        },
-        Event::MemoryForgotten { id: "m0".into() },
-        Event::LinesQuarantined { from_n: 7, to_n: 9, next_seq: None },
-        Event::LinesQuarantined { from_n: 10, to_n: 12, next_seq: Some(Seq(8)) },
-        Event::MemorySaved(MemorySave {
+        }),
+        Event::Memory(MemoryEvent::Forgotten { id: "m0".into() }),
+        Event::Maintenance(MaintenanceEvent::LinesQuarantined { from_n: 7, to_n: 9, next_seq: None }),
+        Event::Maintenance(MaintenanceEvent::LinesQuarantined {
+            from_n: 10,
+            to_n: 12,
+            next_seq: Some(Seq(8)),
+        }),
+        Event::Memory(MemoryEvent::Saved(MemorySave {
             source: Source {
                 model: TYPED_BY_MEMBER.into(),
                 by: Some(Author { id: "telegram/7".into(), name: "Anna".into() }),
                 ..save().source
             },
             ..save()
-        }),
+        })),
     ]
 }
 
@@ -225,15 +246,17 @@ fn chats() -> Vec<Event> {
     let person = Author { id: "telegram/7".into(), name: "Anna".into() };
     let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60, cache_write_tokens: 0 };
     let id = || "o1".into();
-    let intended = |note: Option<&str>, edits: Option<&str>, draft| Event::OutboxIntended {
-        id: id(),
-        turn: "t1".into(),
-        seq: Seq(2),
-        note: note.map(Into::into),
-        approval: None,
-        reply_to: Some("m1".into()),
-        edits: edits.map(Into::into),
-        draft,
+    let intended = |note: Option<&str>, edits: Option<&str>, draft| {
+        Event::Delivery(DeliveryEvent::Intended {
+            id: id(),
+            turn: "t1".into(),
+            seq: Seq(2),
+            note: note.map(Into::into),
+            approval: None,
+            reply_to: Some("m1".into()),
+            edits: edits.map(Into::into),
+            draft,
+        })
     };
     let pending = Pending {
         message: "m1".into(),
@@ -248,41 +271,59 @@ fn chats() -> Vec<Event> {
         tokens: 12,
     };
     vec![
-        Event::Accepted(pending),
-        Event::MessageEdited {
+        Event::Message(MessageEvent::Accepted(pending)),
+        Event::Message(MessageEvent::Edited {
             message: "m1".into(),
             parts: vec![Part::text("hullo")],
             addressed: true,
             fingerprint: "f2".into(),
             tokens: 13,
-        },
-        Event::MessageDeleted { message: "m1".into(), seqs: Vec::new() },
-        Event::MessageDeleted { message: "m1".into(), seqs: vec![Seq(1), Seq(5)] },
-        Event::TurnUndone { turn: "t1".into(), from_seq: Seq(1), to_seq: Seq(2) },
-        Event::CommandTaken { message: "m2".into(), command: "new".into(), caller: person.clone() },
+        }),
+        Event::Message(MessageEvent::Deleted { message: "m1".into(), seqs: Vec::new() }),
+        Event::Message(MessageEvent::Deleted { message: "m1".into(), seqs: vec![Seq(1), Seq(5)] }),
+        Event::Turn(TurnEvent::Undone { turn: "t1".into(), from_seq: Seq(1), to_seq: Seq(2) }),
+        Event::Message(MessageEvent::CommandTaken {
+            message: "m2".into(),
+            command: "new".into(),
+            caller: person.clone(),
+        }),
         intended(None, None, true),
         intended(None, Some("900"), false),
         intended(Some("The models are down; your message is kept."), None, false),
-        Event::OutboxAttempted { id: id(), part: 1 },
-        Event::OutboxPutOff { id: id(), part: 1, reason: "too many requests".into() },
-        Event::OutboxSent { id: id(), part: 1, message: "901".into() },
-        Event::OutboxSettled { id: id(), receipt: Receipt::Delivered { messages: vec!["901".into()] } },
-        Event::OutboxSettled { id: id(), receipt: Receipt::Unknown { part: 1, reason: "cut off".into() } },
-        Event::OutboxRetried { id: id() },
-        Event::OutboxDropped { id: id() },
-        Event::UsageSpent { model: "small".into(), usage },
-        Event::PairingRequested { user: person, chat: "7".into(), code: "KIWI-42".into() },
-        Event::PairingApproved { user: "telegram/7".into() },
-        Event::PairingRevoked { user: "telegram/7".into() },
-        Event::ChatMigrated { platform: "telegram".into(), from: "-7".into(), to: "-1007".into() },
-        Event::MessageRefused { message: "m3".into() },
-        Event::TurnReopened { turn: "t1".into(), messages: vec!["m1".into()] },
-        Event::UsageReported {
+        Event::Delivery(DeliveryEvent::Attempted { id: id(), part: 1 }),
+        Event::Delivery(DeliveryEvent::PutOff { id: id(), part: 1, reason: "too many requests".into() }),
+        Event::Delivery(DeliveryEvent::Sent { id: id(), part: 1, message: "901".into() }),
+        Event::Delivery(DeliveryEvent::Settled {
+            id: id(),
+            receipt: Receipt::Delivered { messages: vec!["901".into()] },
+        }),
+        Event::Delivery(DeliveryEvent::Settled {
+            id: id(),
+            receipt: Receipt::Unknown { part: 1, reason: "cut off".into() },
+        }),
+        Event::Delivery(DeliveryEvent::Retried { id: id() }),
+        Event::Delivery(DeliveryEvent::Dropped { id: id() }),
+        Event::Compaction(CompactionEvent::UsageSpent { model: "small".into(), usage }),
+        Event::Registry(RegistryEvent::PairingRequested {
+            user: person,
+            chat: "7".into(),
+            code: "KIWI-42".into(),
+        }),
+        Event::Registry(RegistryEvent::PairingApproved { user: "telegram/7".into() }),
+        Event::Registry(RegistryEvent::PairingRevoked { user: "telegram/7".into() }),
+        Event::Registry(RegistryEvent::ChatMigrated {
+            platform: "telegram".into(),
+            from: "-7".into(),
+            to: "-1007".into(),
+        }),
+        Event::Message(MessageEvent::Refused { message: "m3".into() }),
+        Event::Turn(TurnEvent::Reopened { turn: "t1".into(), messages: vec!["m1".into()] }),
+        Event::Turn(TurnEvent::UsageReported {
             model: "main".into(),
             estimated: 90,
             usage,
             disbelieved: Some(Usage { input_tokens: u64::MAX, ..usage }),
-        },
+        }),
     ]
 }
 
@@ -326,26 +367,28 @@ fn windows() -> Vec<Event> {
         pruned(5, PruneForm::Edges { chars: 1_500 }),
         pruned(7, PruneForm::Cleared),
     ];
-    let learnt = |window_tokens, no_tools, bounds| Event::ModelLearnt {
-        model: "main".into(),
-        window_tokens,
-        no_tools,
-        bounds,
+    let learnt = |window_tokens, no_tools, bounds| {
+        Event::Turn(TurnEvent::ModelLearnt { model: "main".into(), window_tokens, no_tools, bounds })
     };
     vec![
-        Event::RunCheckpointed { run: "r1".into(), checkpoint },
-        Event::WindowSlid { marker, messages: 4, tokens_before: 9_000, tokens_after: 4_000 },
-        Event::ResultsPruned {
+        Event::Compaction(CompactionEvent::RunCheckpointed { run: "r1".into(), checkpoint }),
+        Event::Compaction(CompactionEvent::WindowSlid {
+            marker,
+            messages: 4,
+            tokens_before: 9_000,
+            tokens_after: 4_000,
+        }),
+        Event::Compaction(CompactionEvent::ResultsPruned {
             cause: PruneCause::CacheTtl,
             results,
             scanned: 9,
             tokens_before: 9_000,
             tokens_after: 4_000,
-        },
-        Event::ArtifactStored { artifact },
-        Event::ArtifactUsed { id: "a1".into() },
-        Event::ArtifactsExpired { ids: vec!["a1".into()] },
-        Event::ModelChosen { model: "spare".into(), reason: "`main` is overloaded".into() },
+        }),
+        Event::Artifact(ArtifactEvent::Stored { artifact }),
+        Event::Artifact(ArtifactEvent::Used { id: "a1".into() }),
+        Event::Artifact(ArtifactEvent::Expired { ids: vec!["a1".into()] }),
+        Event::Turn(TurnEvent::ModelChosen { model: "spare".into(), reason: "`main` is overloaded".into() }),
         learnt(Some(32_768), false, None),
         learnt(None, true, None),
         learnt(Some(9_000), false, Some(Bounds { taken: 7_000, refused: 7_100, overflows: 2 })),
@@ -373,9 +416,14 @@ fn long_message() -> [Event; 2] {
         artifact: Some("a2".into()),
     };
     let (cause, results) = (PruneCause::Message, vec![sent]);
-    let pruned =
-        Event::ResultsPruned { cause, results, scanned: 1, tokens_before: 90_000, tokens_after: 12_000 };
-    [Event::ArtifactStored { artifact }, pruned]
+    let pruned = Event::Compaction(CompactionEvent::ResultsPruned {
+        cause,
+        results,
+        scanned: 1,
+        tokens_before: 90_000,
+        tokens_after: 12_000,
+    });
+    [Event::Artifact(ArtifactEvent::Stored { artifact }), pruned]
 }
 
 fn pins() -> (ServerPin, ServerPin) {
@@ -437,10 +485,8 @@ fn tools() -> Vec<Event> {
         asked_at: at(),
         expires_at: at(),
     };
-    let settled = |outcome, by: Option<&str>| Event::ApprovalSettled {
-        id: "k7p2xm".into(),
-        outcome,
-        by: by.map(Into::into),
+    let settled = |outcome, by: Option<&str>| {
+        Event::Approval(ApprovalEvent::Settled { id: "k7p2xm".into(), outcome, by: by.map(Into::into) })
     };
     let result = Entry {
         tool_call_id: Some("c1".into()),
@@ -448,19 +494,19 @@ fn tools() -> Vec<Event> {
         ..Entry::lost(Seq(3), &"t1".into(), Generation(1), at())
     };
     vec![
-        Event::EntryAdded { entry: Entry { role: Role::Tool, ..result } },
-        Event::ToolUsed(used(ToolOutcome::Done, None, Some("k7p2xm"))),
-        Event::ToolUsed(used(ToolOutcome::TimedOut, Some("it took longer than 60 s"), None)),
-        Event::ApprovalAsked { approval },
+        Event::Turn(TurnEvent::EntryAdded { entry: Entry { role: Role::Tool, ..result } }),
+        Event::Turn(TurnEvent::ToolUsed(used(ToolOutcome::Done, None, Some("k7p2xm")))),
+        Event::Turn(TurnEvent::ToolUsed(used(ToolOutcome::TimedOut, Some("it took longer than 60 s"), None))),
+        Event::Approval(ApprovalEvent::Asked { approval }),
         settled(ApprovalOutcome::Granted, Some("telegram/7")),
         settled(ApprovalOutcome::Expired, None),
-        Event::ServerApproved { pin: pins().0 },
-        Event::ServerApproved { pin: pins().1 },
-        Event::ServerRevoked { server: "files".into() },
-        Event::ToolUsed(ToolUse {
+        Event::Registry(RegistryEvent::ServerApproved { pin: pins().0 }),
+        Event::Registry(RegistryEvent::ServerApproved { pin: pins().1 }),
+        Event::Registry(RegistryEvent::ServerRevoked { server: "files".into() }),
+        Event::Turn(TurnEvent::ToolUsed(ToolUse {
             allowed_by: Some("files/*".into()),
             ..used(ToolOutcome::Done, None, None)
-        }),
+        })),
     ]
 }
 
@@ -503,15 +549,15 @@ fn events_of_memories_keep_their_shape() {
 
 #[test]
 fn events_of_erasures_keep_their_shape() {
-    let figures = Figures { entries: 2, answers: 1, seconds: 0.5, ..Figures::default() };
+    let figures = ErasureFigures { entries: 2, answers: 1, seconds: 0.5, ..ErasureFigures::default() };
     let events = vec![
-        Event::PersonErased { pseudonym: "local/erased-1".into(), figures },
-        Event::RecordsRemoved { from_n: 2, to_n: 9, by: Removal::Erasure },
-        Event::WordsExpired {
+        Event::Maintenance(MaintenanceEvent::PersonErased { pseudonym: "local/erased-1".into(), figures }),
+        Event::Maintenance(MaintenanceEvent::RecordsRemoved { from_n: 2, to_n: 9, by: Removal::Erasure }),
+        Event::Maintenance(MaintenanceEvent::WordsExpired {
             channel: "main/local/main".parse().unwrap(),
             entries: vec![(Seq(1), Seq(4)), (Seq(7), Seq(7))],
             summaries: vec!["s1".into()],
-        },
+        }),
     ];
     insta::assert_snapshot!(lines(events), @r#"
     {"n":1,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"person_erased","pseudonym":"local/erased-1","figures":{"entries":2,"answers":1,"memories":0,"summaries":0,"artifacts":0,"mentions":0,"conversations":0,"seconds":0.5}}}

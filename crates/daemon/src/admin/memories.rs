@@ -5,7 +5,7 @@ use std::str::FromStr;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{Event, MemoryEvent, NewRecord};
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Memory, MemoryKind, MemorySave, Reach, Scope, Source, TYPED, mint_id};
 use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
@@ -110,7 +110,7 @@ pub(super) async fn add(State(admin): State<Shared>, request: Body) -> Result<Js
         explicit: true,
     };
     let fingerprint = save.fingerprint();
-    admin.journal(Event::MemorySaved(save)).await?;
+    admin.journal(Event::Memory(MemoryEvent::Saved(save))).await?;
     if let Some(memory) = admin.store.get(&mint_id(&fingerprint)).await? {
         return Ok(Json(memory));
     }
@@ -136,14 +136,14 @@ pub(super) async fn edit(
         return Err(ApiError::malformed("nothing to change; give `text`, `kind` or `importance`"));
     }
     admin.memory(&id).await?;
-    admin.journal(Event::MemoryEdited { id: id.clone(), text, kind, importance }).await?;
+    admin.journal(Event::Memory(MemoryEvent::Edited { id: id.clone(), text, kind, importance })).await?;
     admin.memory(&id).await.map(Json)
 }
 
 /// `DELETE /v1/memories/{id}`: forgets it and answers with what it was. It does not come back by itself.
 pub(super) async fn forget(State(admin): State<Shared>, id: Segment) -> Result<Json<Memory>, ApiError> {
     let memory = admin.memory(&segment(id)?.into()).await?;
-    admin.journal(Event::MemoryForgotten { id: memory.id.clone() }).await?;
+    admin.journal(Event::Memory(MemoryEvent::Forgotten { id: memory.id.clone() })).await?;
     Ok(Json(memory))
 }
 

@@ -5,7 +5,8 @@ use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use cairn_core::erasure::{Figures, check_person};
+use cairn_core::erasure::check_person;
+use cairn_core::event::ErasureFigures;
 use cairn_core::pairing_store::Erasure;
 use cairn_core::ports::{RegistryStore, StoreError};
 use cairn_platforms::local::ApiError;
@@ -29,7 +30,7 @@ pub struct ForgetRecord {
     pub at: Timestamp,
     /// What goes, as far as it was there now.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub figures: ErasureFigures,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

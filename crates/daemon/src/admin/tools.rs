@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::State;
 use cairn_actors::{Approver, Undecided, Which};
 use cairn_core::approval::{Approval, ApprovalOutcome};
-use cairn_core::event::Event;
+use cairn_core::event::{Event, TurnEvent};
 use cairn_core::ids::{ApprovalId, ChannelId};
 use cairn_core::model::ToolDef;
 use cairn_core::tool::{Effect, ToolLogQuery, ToolOutcome, ToolUse};
@@ -105,7 +105,7 @@ pub(super) async fn log(
     let limit = params::limit(limit)?;
     let calls = admin.store.tool_calls(ToolLogQuery { channel, tool, outcome, before, limit }).await?;
     let record = |record: cairn_core::event::Record| match (record.event, record.channel) {
-        (Event::ToolUsed(used), Some(channel)) => {
+        (Event::Turn(TurnEvent::ToolUsed(used)), Some(channel)) => {
             Some(ToolUseRecord { n: record.n, at: record.at, channel, used })
         }
         _ => None,

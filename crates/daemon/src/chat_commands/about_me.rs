@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_core::command::CommandCall;
-use cairn_core::event::Event;
+use cairn_core::event::{Event, MemoryEvent};
 use cairn_core::ids::{AgentId, MemoryId, Seq};
 use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::pairing_store::Standing;
@@ -78,7 +78,7 @@ impl DaemonDesk {
                  runs me can erase it.\n\nSay `/forgetme yes` if you mean it."
             ));
         }
-        let events = memories.into_keys().map(|id| Event::MemoryForgotten { id });
+        let events = memories.into_keys().map(|id| Event::Memory(MemoryEvent::Forgotten { id }));
         self.journal(events.collect()).await?;
         Ok(format!("Done: {n} forgotten."))
     }

@@ -1,7 +1,7 @@
 //! `/memory`, `/remember`, `/forget`: the memories that may be read in this place.
 
 use cairn_core::command::CommandCall;
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{Event, MemoryEvent, NewRecord};
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{
     Memory, MemoryKind, MemorySave, Reach, Scope, Share, Source, TYPED, TYPED_BY_MEMBER, mint_id, subject_of,
@@ -77,7 +77,7 @@ impl DaemonDesk {
             explicit: true,
         };
         let id = mint_id(&save.fingerprint());
-        self.journal(vec![Event::MemorySaved(save)]).await?;
+        self.journal(vec![Event::Memory(MemoryEvent::Saved(save))]).await?;
         let follows = self.deps.store.get(&id).await?.is_some_and(|memory| memory.follows().is_some());
         let whose = match (self.share(call), scope) {
             (Share::Agent, _) => "for everybody who talks to me",
@@ -143,7 +143,7 @@ impl DaemonDesk {
                 quoted(what)
             ))),
             [memory] => {
-                self.journal(vec![Event::MemoryForgotten { id: memory.id.clone() }]).await?;
+                self.journal(vec![Event::Memory(MemoryEvent::Forgotten { id: memory.id.clone() })]).await?;
                 Ok(format!("Forgotten: {}", quoted(&memory.text)))
             }
             several => Err(Trouble::Said(format!(

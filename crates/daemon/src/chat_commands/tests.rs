@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use cairn_core::event::Event;
+use cairn_core::event::{Event, MemoryEvent};
 use cairn_core::ids::ChannelId;
 use cairn_core::mcp::Pins;
 use cairn_core::memory::{MemoryKind, MemorySave, Reach, Scope, Source};
@@ -362,7 +362,7 @@ async fn nobody_gets_at_the_memories_of_another_by_taking_their_name() {
         sighting: "s".to_owned(),
         explicit: false,
     };
-    fixture.chat_commands.journal(vec![Event::MemorySaved(about_bob)]).await.unwrap();
+    fixture.chat_commands.journal(vec![Event::Memory(MemoryEvent::Saved(about_bob))]).await.unwrap();
     let taken = Author { name: "Bob".to_owned(), ..ann() };
     assert!(!fixture.words(GROUP, taken, "export").await.contains("bees"));
     assert!(fixture.words(GROUP, bob(), "export").await.contains("bees"));

@@ -4,7 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cairn_core::erasure::{Figures, check_person};
+use cairn_core::erasure::check_person;
+use cairn_core::event::ErasureFigures;
 use cairn_core::pairing_store::Erasure;
 use cairn_core::ports::{Clock, StoreError};
 use cairn_store::{StoreOptions, erase_dir, erasures_dir};
@@ -71,7 +72,7 @@ struct Told<'a> {
     pseudonym: Option<&'a str>,
     dry_run: bool,
     #[serde(flatten)]
-    figures: Figures,
+    figures: ErasureFigures,
 }
 
 /// `cairn forget-user`.
@@ -115,7 +116,11 @@ fn nobody(user: &str) -> Failure {
     )
 }
 
-async fn survey(running: Option<&Client>, options: &StoreOptions, user: &str) -> Result<Figures, Failure> {
+async fn survey(
+    running: Option<&Client>,
+    options: &StoreOptions,
+    user: &str,
+) -> Result<ErasureFigures, Failure> {
     match running {
         Some(client) => Ok(ask(client, user, true).await?.figures),
         None => Ok(erase(options, user, true).await?.figures),
@@ -132,7 +137,7 @@ async fn erase(options: &StoreOptions, user: &str, dry_run: bool) -> Result<Eras
     done.ok_or_else(|| nobody(user))
 }
 
-fn confirm(user: &str, figures: Figures) -> Result<(), Failure> {
+fn confirm(user: &str, figures: ErasureFigures) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::usage(
             "an erasure cannot be undone, and nobody is there to ask",
@@ -214,7 +219,12 @@ async fn by_daemon(
     ))
 }
 
-fn tell(global: &Global, user: &str, pseudonym: Option<&str>, figures: Figures) -> Result<(), Failure> {
+fn tell(
+    global: &Global,
+    user: &str,
+    pseudonym: Option<&str>,
+    figures: ErasureFigures,
+) -> Result<(), Failure> {
     if global.json {
         return out::json(&Told { user, pseudonym, dry_run: pseudonym.is_none(), figures });
     }
@@ -236,9 +246,17 @@ fn of_expired(n: u64) -> String {
     }
 }
 
-fn drawn(figures: Figures) -> String {
-    let Figures {
-        entries, answers, memories, summaries, artifacts, mentions, conversations, seconds, ..
+fn drawn(figures: ErasureFigures) -> String {
+    let ErasureFigures {
+        entries,
+        answers,
+        memories,
+        summaries,
+        artifacts,
+        mentions,
+        conversations,
+        seconds,
+        ..
     } = figures;
     format!(
         "messages       {}\nanswers        {}\nprivate chats  {}\nmemories       {}{}\nsummaries      {} made again\n\

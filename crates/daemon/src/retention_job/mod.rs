@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{Event, MemoryEvent, NewRecord};
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::Reach;
 use cairn_core::ports::{Clock, Journal, MemoryFilter, MemoryStore, StoreError};
@@ -136,7 +136,8 @@ impl RetentionJob {
         }
         if !dry_run && memories > 0 {
             let at = self.clock.now();
-            let forgotten = |id| NewRecord { channel: None, at, event: Event::MemoryForgotten { id } };
+            let forgotten =
+                |id| NewRecord { channel: None, at, event: Event::Memory(MemoryEvent::Forgotten { id }) };
             self.store.append(due.into_iter().map(forgotten).collect()).await?;
         }
         let seconds = began.elapsed().as_secs_f64();

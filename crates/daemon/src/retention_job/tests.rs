@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{CompactionEvent, Event, NewRecord, TurnEvent};
 use cairn_core::ids::{ChannelId, Generation, Seq};
 use cairn_core::message::{Entry, Part};
 use cairn_core::ports::{Archive, Clock, Journal};
@@ -39,11 +39,18 @@ impl Place {
             if seq == OLD + 1 {
                 let marker = Marker::new(MarkerKind::Retired, Seq(1), Seq(OLD), Vec::new());
                 let (tokens_before, tokens_after) = (900, 90);
-                place.add(Event::WindowSlid { marker, messages: OLD, tokens_before, tokens_after }).await;
+                place
+                    .add(Event::Compaction(CompactionEvent::WindowSlid {
+                        marker,
+                        messages: OLD,
+                        tokens_before,
+                        tokens_after,
+                    }))
+                    .await;
             }
             let mut entry = Entry::lost(Seq(seq), &"t1".into(), Generation(1), place.clock.now());
             entry.parts = vec![Part::text(format!("message {seq} {}", "of tea and bread ".repeat(30)))];
-            place.add(Event::EntryAdded { entry }).await;
+            place.add(Event::Turn(TurnEvent::EntryAdded { entry })).await;
             place.clock.advance(SignedDuration::from_hours(24));
         }
         place

@@ -167,7 +167,7 @@ fn walk(
 
 #[cfg(test)]
 mod tests {
-    use cairn_core::event::{Event, NewRecord};
+    use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use jiff::Timestamp;
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn compressed_lines_are_checked_as_plain_ones_are_and_copied_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
-        let event = Event::DaemonStarted { version: "0.1.0".to_owned() };
+        let event = Event::Maintenance(MaintenanceEvent::DaemonStarted { version: "0.1.0".to_owned() });
         let body = line::body(&NewRecord { channel: None, at: Timestamp::UNIX_EPOCH, event }).unwrap();
         let mut plain = Vec::new();
         (1..=100).for_each(|n| line::frame(&mut plain, n, 0, &body));

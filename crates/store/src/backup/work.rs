@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use cairn_core::event::{Event, Record};
+use cairn_core::event::{ArtifactEvent, Event, Record};
 use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
@@ -173,10 +173,10 @@ pub(super) fn follows(record: &Record, last: u64) -> Result<(), String> {
 fn note(named: &mut Named, record: &Record) {
     let Some(channel) = &record.channel else { return };
     match &record.event {
-        Event::ArtifactStored { artifact } => {
+        Event::Artifact(ArtifactEvent::Stored { artifact }) => {
             named.entry(channel.clone()).or_default().insert(artifact.id.clone());
         }
-        Event::ArtifactsExpired { ids } => {
+        Event::Artifact(ArtifactEvent::Expired { ids }) => {
             let there = named.entry(channel.clone()).or_default();
             ids.iter().for_each(|id| {
                 there.remove(id);

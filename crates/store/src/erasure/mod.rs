@@ -11,7 +11,7 @@ mod work;
 
 use std::sync::atomic::Ordering;
 
-use cairn_core::erasure::Figures;
+use cairn_core::event::ErasureFigures;
 use cairn_core::pairing_store::Erasure;
 use cairn_core::ports::{RegistryStore, StoreError};
 use jiff::Timestamp;
@@ -66,7 +66,7 @@ impl Store {
         &self,
         lease: OwnedMutexGuard<()>,
         person: &str,
-    ) -> Result<(OwnedMutexGuard<()>, Option<Figures>), StoreError> {
+    ) -> Result<(OwnedMutexGuard<()>, Option<ErasureFigures>), StoreError> {
         let tail = self.inner.appender.durable().borrow().tail;
         let (dir, person) = (self.inner.options.dir.clone(), person.to_owned());
         blocking(move || {

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use cairn_core::event::{Event, NewRecord, TurnEnd, TurnOutcome};
+use cairn_core::event::{
+    ArtifactEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome,
+};
 use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, fingerprint};
 use cairn_core::model::Usage;
@@ -59,10 +61,10 @@ fn turn(channel: &ChannelId, n: u64, (id, name): (&str, &str), text: &str, answe
         recalled: Vec::new(),
     };
     let events = [
-        Event::Accepted(pending),
-        Event::TurnStarted { turn, messages: vec![message], first_seq },
-        Event::EntryAdded { entry },
-        Event::TurnEnded(end),
+        Event::Message(MessageEvent::Accepted(pending)),
+        Event::Turn(TurnEvent::Started { turn, messages: vec![message], first_seq }),
+        Event::Turn(TurnEvent::EntryAdded { entry }),
+        Event::Turn(TurnEvent::Ended(end)),
     ];
     let record = |event| NewRecord { channel: Some(channel.clone()), at: Timestamp::UNIX_EPOCH, event };
     events.into_iter().map(record).collect()
@@ -85,7 +87,11 @@ async fn talked(dir: &Path) {
     }
     store.artifacts().put(&private(), &"a1".into(), "of Zorblax".into()).await.unwrap();
     store
-        .append(vec![NewRecord { channel: None, at: Timestamp::UNIX_EPOCH, event: Event::DaemonStopped }])
+        .append(vec![NewRecord {
+            channel: None,
+            at: Timestamp::UNIX_EPOCH,
+            event: Event::Maintenance(MaintenanceEvent::DaemonStopped),
+        }])
         .await
         .unwrap();
     store.close().await;
@@ -205,7 +211,7 @@ async fn a_survey_changes_nothing_and_nobody_is_told_from_somebody() {
     let surveyed = erase_dir(dir(), ANNA, Timestamp::UNIX_EPOCH, true).await.unwrap().unwrap();
     assert_eq!(fs::read(home.path().join("journal/00000000000000000001.jsonl")).unwrap(), before);
     let done = erase_dir(dir(), ANNA, Timestamp::UNIX_EPOCH, false).await.unwrap().unwrap();
-    let still = |figures: Figures| Figures { seconds: 0.0, ..figures };
+    let still = |figures: ErasureFigures| ErasureFigures { seconds: 0.0, ..figures };
     assert_eq!(still(surveyed.figures), still(done.figures));
     assert_eq!(done.pseudonym, "telegram/erased-1");
     assert_eq!(erase_dir(dir(), ANNA, Timestamp::UNIX_EPOCH, false).await.unwrap(), None, "once is enough");
@@ -274,14 +280,14 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
     store.artifacts().put(&group(), &"a3".into(), "a street Kowalska".into()).await.unwrap();
     store.artifacts().put(&group(), &"a4".into(), "a lane Kowalska".into()).await.unwrap();
     let stored = |id: &str| {
-        let event = Event::ArtifactStored { artifact: artifact(id) };
+        let event = Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id) });
         NewRecord { channel: Some(group()), at, event }
     };
     store
         .append(vec![
             stored("a3"),
             stored("a4"),
-            NewRecord { channel: None, at, event: Event::DaemonStopped },
+            NewRecord { channel: None, at, event: Event::Maintenance(MaintenanceEvent::DaemonStopped) },
         ])
         .await
         .unwrap();

@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use cairn_core::erasure::{Eraser, Figures, Survey};
-use cairn_core::event::{Event, NewRecord, Record};
+use cairn_core::erasure::{Eraser, Survey};
+use cairn_core::event::ErasureFigures;
+use cairn_core::event::{ArtifactEvent, Event, NewRecord, Record};
 use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
@@ -144,7 +145,8 @@ fn stage(dir: &Path, person: &str, at: Timestamp, step: Step<'_>) -> Result<bool
     remove_derived(dir, &layout)?;
     step("derived removed")?;
     let figures = eraser.figures();
-    let Figures { entries, answers, memories, summaries, artifacts, mentions, conversations, .. } = figures;
+    let ErasureFigures { entries, answers, memories, summaries, artifacts, mentions, conversations, .. } =
+        figures;
     let cleaned = figures.memories_cleaned;
     tracing::info!(
         entries,
@@ -196,7 +198,9 @@ fn surveyed(journal: &Path, tail: &Tail, person: &str) -> Result<Option<(Survey,
     let mut stored = Vec::new();
     walk(journal, tail, |record| {
         survey.hear(record);
-        if let (Some(channel), Event::ArtifactStored { artifact }) = (&record.channel, &record.event) {
+        if let (Some(channel), Event::Artifact(ArtifactEvent::Stored { artifact })) =
+            (&record.channel, &record.event)
+        {
             stored.push((channel.clone(), artifact.id.clone()));
         }
     })?;
@@ -204,13 +208,13 @@ fn surveyed(journal: &Path, tail: &Tail, person: &str) -> Result<Option<(Survey,
 }
 
 /// What erasing a person would do; `None`: nobody knows them. Changes nothing.
-pub(super) fn survey(dir: &Path, tail: &Tail, person: &str) -> Result<Option<Figures>, StoreError> {
+pub(super) fn survey(dir: &Path, tail: &Tail, person: &str) -> Result<Option<ErasureFigures>, StoreError> {
     let began = Instant::now();
     let journal = Layout::of(dir).journal;
     let Some((survey, _)) = surveyed(&journal, tail, person)? else { return Ok(None) };
     let mut eraser = Eraser::new(survey);
     walk(&journal, tail, |record| drop(eraser.erase(record.clone())))?;
-    Ok(Some(Figures { seconds: began.elapsed().as_secs_f64(), ..eraser.figures() }))
+    Ok(Some(ErasureFigures { seconds: began.elapsed().as_secs_f64(), ..eraser.figures() }))
 }
 
 fn folder(dir: &Path, channel: &ChannelId) -> PathBuf {

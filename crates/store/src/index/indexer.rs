@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use cairn_core::event::{Event, Record};
+use cairn_core::event::{
+    CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, Record, TurnEvent,
+};
 use cairn_core::ids::{ChannelId, MemoryId, Seq, SummaryId};
 use cairn_core::memory::MemorySave;
 use cairn_core::ports::StoreError;
@@ -205,7 +207,7 @@ impl Indexer {
 
     fn take(&mut self, record: &Record) -> Result<(), StoreError> {
         match (&record.event, &record.channel) {
-            (Event::TurnStarted { messages, first_seq, .. }, Some(channel)) => {
+            (Event::Turn(TurnEvent::Started { messages, first_seq, .. }), Some(channel)) => {
                 let to = Seq(first_seq.0 + messages.len() as u64 - 1);
                 let db = self.views.db()?;
                 let entries = Reads { db: &db, journal: &self.journal }.entries(
@@ -216,8 +218,8 @@ impl Indexer {
                 )?;
                 entries.iter().try_for_each(|entry| self.take_entry(channel, entry))
             }
-            (Event::EntryAdded { entry }, Some(channel)) => self.take_entry(channel, entry),
-            (Event::RunEnded(end), channel) => {
+            (Event::Turn(TurnEvent::EntryAdded { entry }), Some(channel)) => self.take_entry(channel, entry),
+            (Event::Compaction(CompactionEvent::RunEnded(end)), channel) => {
                 // One without words has expired.
                 if let (Some(summary), Some(channel)) = (&end.summary, channel)
                     && !summary.text.is_empty()
@@ -226,17 +228,19 @@ impl Indexer {
                 }
                 end.memories.iter().try_for_each(|save| self.take_save(save))
             }
-            (Event::MessageDeleted { message, seqs }, Some(channel)) => {
+            (Event::Message(MessageEvent::Deleted { message, seqs }), Some(channel)) => {
                 let db = self.views.db()?;
                 let known = Reads { db: &db, journal: &self.journal }.seqs_of(channel, message)?;
                 let seqs: BTreeSet<Seq> = known.into_iter().chain(seqs.iter().copied()).collect();
                 seqs.into_iter().try_for_each(|seq| self.delete_entry(channel, seq, record.n))
             }
-            (Event::WordsExpired { channel, entries, summaries }, _) => {
+            (Event::Maintenance(MaintenanceEvent::WordsExpired { channel, entries, summaries }), _) => {
                 self.expire(channel, entries, summaries, record.n)
             }
-            (Event::MemorySaved(save), _) => self.take_save(save),
-            (Event::MemoryEdited { id, .. } | Event::MemoryForgotten { id }, _) => self.take_memory(id),
+            (Event::Memory(MemoryEvent::Saved(save)), _) => self.take_save(save),
+            (Event::Memory(MemoryEvent::Edited { id, .. } | MemoryEvent::Forgotten { id }), _) => {
+                self.take_memory(id)
+            }
             _ => Ok(()),
         }
     }

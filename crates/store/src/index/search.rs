@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use cairn_core::event::Event;
+use cairn_core::event::{CompactionEvent, Event};
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::ports::{Hit, HitKind, Query, StoreError};
@@ -254,7 +254,7 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
         }
         Subject::Summary(channel, id) => {
             let found = readable(reads.summary_event(&channel, &id))?.flatten();
-            let Some(Event::RunEnded(end)) = found else { return Ok(None) };
+            let Some(Event::Compaction(CompactionEvent::RunEnded(end))) = found else { return Ok(None) };
             let summary = end.summary.filter(|summary| summary.text != EXPIRED_TEXT);
             Ok(summary.map(|summary| Hit {
                 seq: Some(summary.from_seq),

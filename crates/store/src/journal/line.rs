@@ -135,13 +135,15 @@ fn known_version(v: u32) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use cairn_core::event::MaintenanceEvent;
+
     use super::*;
 
     fn sample() -> NewRecord {
         NewRecord {
             channel: "main/local/main".parse().ok(),
             at: Timestamp::UNIX_EPOCH,
-            event: Event::DaemonStarted { version: "0.1.0".to_owned() },
+            event: Event::Maintenance(MaintenanceEvent::DaemonStarted { version: "0.1.0".to_owned() }),
         }
     }
 
@@ -167,7 +169,7 @@ mod tests {
         frame(&mut out, 12, 3, &body(&sample()).unwrap());
         out.pop();
         let record = parse(&out).unwrap();
-        let shorter = Record { event: Event::DaemonStopped, ..record.clone() };
+        let shorter = Record { event: Event::Maintenance(MaintenanceEvent::DaemonStopped), ..record.clone() };
         let line = in_place_of(&out, shorter.clone()).unwrap().unwrap();
         assert_eq!(
             (line.len(), parse(&line).unwrap(), number(&line).unwrap()),
@@ -176,7 +178,8 @@ mod tests {
         assert_eq!(in_place_of(&out, record.clone()).unwrap().unwrap(), out, "the same is the same");
         let again = in_place_of(&line, parse(&line).unwrap()).unwrap().unwrap();
         assert_eq!(again, line, "filled up once");
-        let longer = Event::DaemonStarted { version: "0.1.0-and-more".to_owned() };
+        let longer =
+            Event::Maintenance(MaintenanceEvent::DaemonStarted { version: "0.1.0-and-more".to_owned() });
         assert_eq!(in_place_of(&out, Record { event: longer, ..record }).unwrap(), None);
     }
 

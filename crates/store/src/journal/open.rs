@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use cairn_core::event::Event;
+use cairn_core::event::{Event, MaintenanceEvent};
 use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
@@ -102,7 +102,9 @@ pub(crate) fn refuse_lost_end(dir: &Path, shown: &Shown) -> Result<(), StoreErro
 /// The last number that a record stands for: its own, unless lines were quarantined or taken out in its place.
 pub(crate) fn last_n(event: &Event, n: u64) -> u64 {
     match event {
-        Event::LinesQuarantined { to_n, .. } | Event::RecordsRemoved { to_n, .. } => n.max(*to_n),
+        Event::Maintenance(
+            MaintenanceEvent::LinesQuarantined { to_n, .. } | MaintenanceEvent::RecordsRemoved { to_n, .. },
+        ) => n.max(*to_n),
         _ => n,
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use cairn_core::event::{Event, NewRecord, Record};
+use cairn_core::event::{Event, MaintenanceEvent, NewRecord, Record};
 use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
@@ -147,7 +147,7 @@ enum Behind<'a> {
 /// A segment that says that the records of those numbers are lost. Returns it, for people.
 fn stand_in(dir: &Path, from_n: u64, to_n: u64, at: Timestamp) -> Result<String, StoreError> {
     let path = segment::path(dir, from_n);
-    let event = Event::LinesQuarantined { from_n, to_n, next_seq: None };
+    let event = Event::Maintenance(MaintenanceEvent::LinesQuarantined { from_n, to_n, next_seq: None });
     let mut out = Vec::new();
     line::frame(&mut out, from_n, 0, &line::body(&NewRecord { channel: None, at, event })?);
     write(&path, &out)?;
@@ -271,7 +271,7 @@ impl Mender<'_> {
         next_seq: Option<Seq>,
     ) -> Result<(), StoreError> {
         let from_n = self.end.n + 1;
-        let event = Event::LinesQuarantined { from_n, to_n, next_seq };
+        let event = Event::Maintenance(MaintenanceEvent::LinesQuarantined { from_n, to_n, next_seq });
         line::frame(&mut self.out, from_n, 0, &line::body(&NewRecord { channel, at, event })?);
         self.end.n = to_n;
         self.changed = true;

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use cairn_core::event::{Event, NewRecord, Record, Removal};
+use cairn_core::event::{Event, MaintenanceEvent, NewRecord, Record, Removal};
 use cairn_core::ports::StoreError;
 
 use super::line;
@@ -196,7 +196,7 @@ struct Gone {
 
 fn write_gone(out: &mut Sink, gone: Option<Gone>) -> io::Result<()> {
     let Some(Gone { from_n, to_n, at }) = gone else { return Ok(()) };
-    let event = Event::RecordsRemoved { from_n, to_n, by: Removal::Erasure };
+    let event = Event::Maintenance(MaintenanceEvent::RecordsRemoved { from_n, to_n, by: Removal::Erasure });
     let mut buffer = Vec::new();
     framed(&mut buffer, Record { n: from_n, at, channel: None, event }).map_err(io::Error::other)?;
     out.line(&buffer)

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use cairn_core::event::{Event, NewRecord, Record};
+use cairn_core::event::{
+    CompactionEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, Record, TurnEvent,
+};
 use cairn_core::ids::{ChannelId, Seq, SummaryId};
 use cairn_core::ports::{Archive, Journal, OutboxStore, StoreError};
 use cairn_core::retention::{InUse, Words, expire, ranges};
@@ -135,7 +137,11 @@ fn told(found: &BTreeMap<ChannelId, Found>, at: Timestamp) -> Vec<NewRecord> {
         let entries: Vec<Seq> = entries.iter().copied().collect();
         let mut add = |entries: &[Seq], summaries: Vec<SummaryId>| {
             let entries = ranges(entries.iter().copied());
-            let event = Event::WordsExpired { channel: channel.clone(), entries, summaries };
+            let event = Event::Maintenance(MaintenanceEvent::WordsExpired {
+                channel: channel.clone(),
+                entries,
+                summaries,
+            });
             records.push(NewRecord { channel: None, at, event });
         };
         entries.chunks(ENTRIES_AT_ONCE).for_each(|some| add(some, Vec::new()));
@@ -187,8 +193,8 @@ fn note(
     seq: Option<Seq>,
 ) -> Result<(), StoreError> {
     let seq = match event {
-        Event::EntryAdded { entry } => Some(entry.seq),
-        Event::Accepted(_) | Event::MessageEdited { .. } => seq,
+        Event::Turn(TurnEvent::EntryAdded { entry }) => Some(entry.seq),
+        Event::Message(MessageEvent::Accepted(_) | MessageEvent::Edited { .. }) => seq,
         _ => None,
     };
     if let Some(seq) = seq
@@ -197,7 +203,7 @@ fn note(
         found.entry(channel).or_default().entries.insert(seq);
         return Ok(());
     }
-    if let Event::RunEnded(end) = event
+    if let Event::Compaction(CompactionEvent::RunEnded(end)) = event
         && let Some(summary) = &end.summary
     {
         found.entry(channel).or_default().summaries.push(summary.id.clone());

@@ -1,7 +1,10 @@
 //! What a journal record does to the views. A function of the rows and the record alone: replaying the journal onto
 //! empty views gives the same rows.
 
-use cairn_core::event::{Event, Record};
+use cairn_core::event::{
+    ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent,
+    MessageEvent, Record, RegistryEvent, TurnEvent,
+};
 use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Entry, LOST_TURN, Pending};
 use cairn_core::ports::StoreError;
@@ -47,8 +50,10 @@ pub(crate) fn apply(
     memories::apply(changes, record)?;
     pairing_store::apply(changes, record)?;
     match &record.event {
-        Event::LinesQuarantined { .. } => meta.quarantined = true,
-        Event::WordsExpired { channel, entries, .. } => expire(changes, channel, entries)?,
+        Event::Maintenance(MaintenanceEvent::LinesQuarantined { .. }) => meta.quarantined = true,
+        Event::Maintenance(MaintenanceEvent::WordsExpired { channel, entries, .. }) => {
+            expire(changes, channel, entries)?
+        }
         _ => {}
     }
     meta.advance(Checkpoint { n: last_n(&record.event, record.n), position });
@@ -62,15 +67,15 @@ fn apply_run(
     record: &Record,
 ) -> Result<(), StoreError> {
     match &record.event {
-        Event::RunStarted { run } => {
+        Event::Compaction(CompactionEvent::RunStarted { run }) => {
             if let Some(idx) = state.queued.iter().position(|queued| *queued == run.trigger) {
                 state.queued.remove(idx);
             }
             state.run = true;
         }
-        Event::RunQueued { request } => state.queued.push(request.trigger),
-        Event::EmergencyApplied { .. } => state.owes_run = true,
-        Event::RunEnded(end) => {
+        Event::Compaction(CompactionEvent::RunQueued { request }) => state.queued.push(request.trigger),
+        Event::Compaction(CompactionEvent::EmergencyApplied { .. }) => state.owes_run = true,
+        Event::Compaction(CompactionEvent::RunEnded(end)) => {
             state.run = false;
             state.owes_run = end.owes_run;
             if let Some(summary) = &end.summary {
@@ -89,71 +94,81 @@ fn in_channel(
     record: &Record,
 ) -> Result<(), StoreError> {
     match &record.event {
-        Event::Accepted(pending) => accept(changes, state, channel, record, pending)?,
-        Event::TurnStarted { turn, messages, first_seq } => {
+        Event::Message(MessageEvent::Accepted(pending)) => accept(changes, state, channel, record, pending)?,
+        Event::Turn(TurnEvent::Started { turn, messages, first_seq }) => {
             start_turn(changes, state, channel, record, turn, messages, *first_seq)?;
         }
-        Event::TurnReopened { turn, messages } => reopen_turn(changes, state, channel, turn, messages)?,
-        Event::EntryAdded { entry } => add_entry(changes, state, channel, record, entry)?,
-        Event::TurnEnded(end) => end_turn(changes, state, channel, record, &end.turn)?,
-        Event::RunStarted { .. }
-        | Event::RunQueued { .. }
-        | Event::RunEnded(_)
-        | Event::EmergencyApplied { .. } => {
+        Event::Turn(TurnEvent::Reopened { turn, messages }) => {
+            reopen_turn(changes, state, channel, turn, messages)?
+        }
+        Event::Turn(TurnEvent::EntryAdded { entry }) => add_entry(changes, state, channel, record, entry)?,
+        Event::Turn(TurnEvent::Ended(end)) => end_turn(changes, state, channel, record, &end.turn)?,
+        Event::Compaction(
+            CompactionEvent::RunStarted { .. }
+            | CompactionEvent::RunQueued { .. }
+            | CompactionEvent::RunEnded(_)
+            | CompactionEvent::EmergencyApplied { .. },
+        ) => {
             apply_run(changes, state, channel, record)?;
         }
-        Event::GenerationStarted { generation } => start_generation(state, *generation),
-        Event::MessageEdited { message, fingerprint, .. } => {
+        Event::Turn(TurnEvent::SessionStarted { generation }) => start_generation(state, *generation),
+        Event::Message(MessageEvent::Edited { message, fingerprint, .. }) => {
             edit(changes, channel, record, message, fingerprint)?;
         }
-        Event::MessageDeleted { message, seqs } => delete(changes, channel, message, seqs)?,
-        Event::CommandTaken { message, .. } | Event::MessageRefused { message } => {
+        Event::Message(MessageEvent::Deleted { message, seqs }) => delete(changes, channel, message, seqs)?,
+        Event::Message(MessageEvent::CommandTaken { message, .. } | MessageEvent::Refused { message }) => {
             see_only(changes, state, channel, record, message)?;
         }
-        Event::ToolUsed(_) => changes.put(Key::call(record.n), channel)?,
-        Event::LinesQuarantined { next_seq: Some(next_seq), .. } => {
+        Event::Turn(TurnEvent::ToolUsed(_)) => changes.put(Key::call(record.n), channel)?,
+        Event::Maintenance(MaintenanceEvent::LinesQuarantined { next_seq: Some(next_seq), .. }) => {
             state.open = None;
             fill_gap(changes, state, channel, record, &TurnId::from(LOST_TURN), *next_seq)?;
         }
-        Event::OutboxIntended { .. }
-        | Event::OutboxAttempted { .. }
-        | Event::OutboxPutOff { .. }
-        | Event::OutboxSent { .. }
-        | Event::OutboxSettled { .. }
-        | Event::OutboxRetried { .. }
-        | Event::OutboxDropped { .. } => outbox::apply(changes, state, channel, record)?,
-        Event::DaemonStarted { .. }
-        | Event::DaemonStopped
-        | Event::UsageReported { .. }
-        | Event::TurnInterrupted { .. }
-        | Event::RunAttemptFailed { .. }
-        | Event::StackRetired { .. }
-        | Event::MemorySaved(_)
-        | Event::MemoryEdited { .. }
-        | Event::MemoryForgotten { .. }
-        | Event::MemoriesRecalled { .. }
-        | Event::TurnUndone { .. }
-        | Event::UsageSpent { .. }
-        | Event::RunCheckpointed { .. }
-        | Event::WindowSlid { .. }
-        | Event::ResultsPruned { .. }
-        | Event::ArtifactStored { .. }
-        | Event::ArtifactUsed { .. }
-        | Event::ArtifactsExpired { .. }
-        | Event::ModelChosen { .. }
-        | Event::ModelLearnt { .. }
-        | Event::PairingRequested { .. }
-        | Event::PairingApproved { .. }
-        | Event::PairingRevoked { .. }
-        | Event::ChatMigrated { .. }
-        | Event::ApprovalAsked { .. }
-        | Event::ApprovalSettled { .. }
-        | Event::ServerApproved { .. }
-        | Event::ServerRevoked { .. }
-        | Event::PersonErased { .. }
-        | Event::WordsExpired { .. }
-        | Event::RecordsRemoved { .. }
-        | Event::LinesQuarantined { .. } => {}
+        Event::Delivery(
+            DeliveryEvent::Intended { .. }
+            | DeliveryEvent::Attempted { .. }
+            | DeliveryEvent::PutOff { .. }
+            | DeliveryEvent::Sent { .. }
+            | DeliveryEvent::Settled { .. }
+            | DeliveryEvent::Retried { .. }
+            | DeliveryEvent::Dropped { .. },
+        ) => outbox::apply(changes, state, channel, record)?,
+        Event::Maintenance(MaintenanceEvent::DaemonStarted { .. } | MaintenanceEvent::DaemonStopped)
+        | Event::Turn(TurnEvent::UsageReported { .. } | TurnEvent::Interrupted { .. })
+        | Event::Compaction(
+            CompactionEvent::RunAttemptFailed { .. } | CompactionEvent::StackRetired { .. },
+        )
+        | Event::Memory(
+            MemoryEvent::Saved(_)
+            | MemoryEvent::Edited { .. }
+            | MemoryEvent::Forgotten { .. }
+            | MemoryEvent::Recalled { .. },
+        )
+        | Event::Turn(TurnEvent::Undone { .. })
+        | Event::Compaction(
+            CompactionEvent::UsageSpent { .. }
+            | CompactionEvent::RunCheckpointed { .. }
+            | CompactionEvent::WindowSlid { .. }
+            | CompactionEvent::ResultsPruned { .. },
+        )
+        | Event::Artifact(
+            ArtifactEvent::Stored { .. } | ArtifactEvent::Used { .. } | ArtifactEvent::Expired { .. },
+        )
+        | Event::Turn(TurnEvent::ModelChosen { .. } | TurnEvent::ModelLearnt { .. })
+        | Event::Registry(
+            RegistryEvent::PairingRequested { .. }
+            | RegistryEvent::PairingApproved { .. }
+            | RegistryEvent::PairingRevoked { .. }
+            | RegistryEvent::ChatMigrated { .. },
+        )
+        | Event::Approval(ApprovalEvent::Asked { .. } | ApprovalEvent::Settled { .. })
+        | Event::Registry(RegistryEvent::ServerApproved { .. } | RegistryEvent::ServerRevoked { .. })
+        | Event::Maintenance(
+            MaintenanceEvent::PersonErased { .. }
+            | MaintenanceEvent::WordsExpired { .. }
+            | MaintenanceEvent::RecordsRemoved { .. }
+            | MaintenanceEvent::LinesQuarantined { .. },
+        ) => {}
     }
     Ok(())
 }

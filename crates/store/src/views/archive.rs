@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, Record, RunEnd, TurnEnd, TurnOutcome};
+use cairn_core::event::{
+    CompactionEvent, Event, MessageEvent, Record, RunEnd, TurnEnd, TurnEvent, TurnOutcome,
+};
 use cairn_core::ids::{ChannelId, MessageId, Seq, SummaryId};
 use cairn_core::message::{Entry, Pending};
 use cairn_core::model::Usage;
@@ -72,7 +74,8 @@ impl Reads<'_> {
             }
             let n = trailing_number(&key).ok_or_else(|| view_error("a call has no number"))?;
             match self.record(&of, n)? {
-                Some(record) if matches!(&record.event, Event::ToolUsed(used) if fits(used)) => {
+                Some(record) if matches!(&record.event, Event::Turn(TurnEvent::ToolUsed(used)) if fits(used)) =>
+                {
                     records.push(record);
                 }
                 _ => {}
@@ -90,7 +93,8 @@ impl Reads<'_> {
     ) -> Result<Option<Event>, StoreError> {
         let Some(n) = self.db.get::<u64>(&Key::summary(channel, id))? else { return Ok(None) };
         let mut event = self.record(channel, n)?.map(|record| record.event);
-        if let Some(Event::RunEnded(RunEnd { summary: Some(summary), .. })) = &mut event
+        if let Some(Event::Compaction(CompactionEvent::RunEnded(RunEnd { summary: Some(summary), .. }))) =
+            &mut event
             && summary.text.is_empty()
         {
             EXPIRED_TEXT.clone_into(&mut summary.text);
@@ -105,10 +109,10 @@ impl Reads<'_> {
         let MessageRow { turn, fingerprint, end, .. } = row;
         let Some(end) = end else { return Ok(Seen::Open { turn, fingerprint }) };
         match self.record(channel, end)?.map(|record| record.event) {
-            Some(Event::TurnEnded(end)) => {
+            Some(Event::Turn(TurnEvent::Ended(end))) => {
                 Ok(Seen::Ended { turn: end.turn.clone(), fingerprint, end: Box::new(end) })
             }
-            Some(Event::CommandTaken { .. } | Event::MessageRefused { .. }) => {
+            Some(Event::Message(MessageEvent::CommandTaken { .. } | MessageEvent::Refused { .. })) => {
                 let end = TurnEnd {
                     turn: turn.clone(),
                     outcome: TurnOutcome::Unanswered,
@@ -160,8 +164,8 @@ impl Reads<'_> {
     pub(crate) fn last_seq_at(&self, channel: &ChannelId, n: u64) -> Result<Option<Seq>, StoreError> {
         for item in self.db.range(&Key::event(channel, 0), &Key::event(channel, n)).rev() {
             match self.journal.read(parse_position(&item?.1)?)?.event {
-                Event::EntryAdded { entry } => return Ok(Some(entry.seq)),
-                Event::TurnStarted { messages, first_seq, .. } => {
+                Event::Turn(TurnEvent::EntryAdded { entry }) => return Ok(Some(entry.seq)),
+                Event::Turn(TurnEvent::Started { messages, first_seq, .. }) => {
                     return Ok(Some(Seq((first_seq.0 + messages.len() as u64).saturating_sub(1))));
                 }
                 _ => {}
@@ -238,11 +242,11 @@ impl Reads<'_> {
         let record = self.record(channel, row.n)?.ok_or_else(missing)?;
         match (record.event, row.taken) {
             (_, Some((turn, generation))) if row.lost => Ok(Entry::lost(seq, &turn, generation, record.at)),
-            (Event::Accepted(pending), Some((turn, generation))) => {
+            (Event::Message(MessageEvent::Accepted(pending)), Some((turn, generation))) => {
                 let pending = self.edited(channel, pending, row.edited)?;
                 Ok(pending.to_entry(seq, &turn, generation))
             }
-            (Event::EntryAdded { entry }, None) if entry.seq == seq => Ok(entry),
+            (Event::Turn(TurnEvent::EntryAdded { entry }), None) if entry.seq == seq => Ok(entry),
             _ => Err(missing()),
         }
     }
@@ -256,7 +260,7 @@ impl Reads<'_> {
     ) -> Result<Pending, StoreError> {
         let Some(n) = edited else { return Ok(pending) };
         match self.record(channel, n)?.map(|record| record.event) {
-            Some(Event::MessageEdited { parts, addressed, fingerprint, tokens, .. }) => {
+            Some(Event::Message(MessageEvent::Edited { parts, addressed, fingerprint, tokens, .. })) => {
                 pending.parts = parts;
                 pending.addressed = addressed;
                 pending.fingerprint = fingerprint;
@@ -312,7 +316,9 @@ impl Reads<'_> {
     fn pending(&self, channel: &ChannelId, message: &MessageId) -> Result<Option<Pending>, StoreError> {
         let Some(row) = self.db.get::<MessageRow>(&Key::message(channel, message))? else { return Ok(None) };
         match self.record(channel, row.n)?.map(|record| record.event) {
-            Some(Event::Accepted(pending)) => self.edited(channel, pending, row.edited).map(Some),
+            Some(Event::Message(MessageEvent::Accepted(pending))) => {
+                self.edited(channel, pending, row.edited).map(Some)
+            }
             _ => Ok(None),
         }
     }
@@ -330,8 +336,8 @@ impl Reads<'_> {
             }
             // The line that ended a turn or a run may be among those quarantined.
             match &record.event {
-                Event::TurnStarted { .. } => conversation.open_turn = None,
-                Event::RunStarted { .. } => conversation.run = None,
+                Event::Turn(TurnEvent::Started { .. }) => conversation.open_turn = None,
+                Event::Compaction(CompactionEvent::RunStarted { .. }) => conversation.run = None,
                 _ => {}
             }
             if let Err(error) = conversation.apply(&record) {

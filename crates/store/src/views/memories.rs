@@ -1,6 +1,6 @@
 //! Memories in the views: what journal records do to them, and reading them through their scopes.
 
-use cairn_core::event::{Event, Record};
+use cairn_core::event::{CompactionEvent, Event, MemoryEvent, Record};
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Change, Fingerprint, Memory, MemorySave, Reach, Scope, merge};
 use cairn_core::ports::StoreError;
@@ -12,14 +12,14 @@ use super::rows::MemoryRow;
 /// Applies what a record says of memories.
 pub(crate) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), StoreError> {
     match &record.event {
-        Event::MemorySaved(memory) => save(changes, record, memory, 0),
-        Event::RunEnded(end) => {
+        Event::Memory(MemoryEvent::Saved(memory)) => save(changes, record, memory, 0),
+        Event::Compaction(CompactionEvent::RunEnded(end)) => {
             for (idx, memory) in end.memories.iter().enumerate() {
                 save(changes, record, memory, idx as u32)?;
             }
             Ok(())
         }
-        Event::MemoryEdited { id, text, kind, importance } => {
+        Event::Memory(MemoryEvent::Edited { id, text, kind, importance }) => {
             let Some((key, mut row)) = find(changes, id)? else { return Ok(()) };
             let memory = &mut row.memory;
             memory.kind = kind.unwrap_or(memory.kind);
@@ -31,8 +31,8 @@ pub(crate) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), St
             }
             changes.put(key, &row)
         }
-        Event::MemoryForgotten { id } => forget(changes, id),
-        Event::MemoriesRecalled { ids, .. } => {
+        Event::Memory(MemoryEvent::Forgotten { id }) => forget(changes, id),
+        Event::Memory(MemoryEvent::Recalled { ids, .. }) => {
             for id in ids {
                 if let Some((key, mut row)) = find(changes, id)? {
                     row.memory.recalled_at = Some(record.at);
@@ -49,8 +49,10 @@ pub(crate) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), St
 /// Whether an event may make a memory come or go, or change what it says.
 pub(crate) fn is_changed_by(event: &Event) -> bool {
     match event {
-        Event::RunEnded(end) => !end.memories.is_empty(),
-        Event::MemorySaved(_) | Event::MemoryEdited { .. } | Event::MemoryForgotten { .. } => true,
+        Event::Compaction(CompactionEvent::RunEnded(end)) => !end.memories.is_empty(),
+        Event::Memory(MemoryEvent::Saved(_) | MemoryEvent::Edited { .. } | MemoryEvent::Forgotten { .. }) => {
+            true
+        }
         _ => false,
     }
 }

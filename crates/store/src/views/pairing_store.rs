@@ -1,6 +1,6 @@
 //! What the daemon knows beside conversations, in one row each: pairings and chats that moved, and a day's usage.
 
-use cairn_core::event::{Event, Record};
+use cairn_core::event::{CompactionEvent, Event, MaintenanceEvent, Record, RegistryEvent, TurnEvent};
 use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::StoreError;
 
@@ -10,19 +10,22 @@ use super::db::{Changes, Db};
 /// Applies what a record says of them.
 pub(super) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), StoreError> {
     match &record.event {
-        Event::PairingRequested { .. }
-        | Event::PairingApproved { .. }
-        | Event::PairingRevoked { .. }
-        | Event::ChatMigrated { .. }
-        | Event::ServerApproved { .. }
-        | Event::PersonErased { .. }
-        | Event::ServerRevoked { .. } => {
+        Event::Registry(
+            RegistryEvent::PairingRequested { .. }
+            | RegistryEvent::PairingApproved { .. }
+            | RegistryEvent::PairingRevoked { .. }
+            | RegistryEvent::ChatMigrated { .. }
+            | RegistryEvent::ServerApproved { .. },
+        )
+        | Event::Maintenance(MaintenanceEvent::PersonErased { .. })
+        | Event::Registry(RegistryEvent::ServerRevoked { .. }) => {
             let key = Key::table(Table::PairingStore);
             let mut state: RegistryState = changes.get(&key)?.unwrap_or_default();
             state.apply(record);
             changes.put(key, &state)
         }
-        Event::UsageReported { .. } | Event::UsageSpent { .. } => {
+        Event::Turn(TurnEvent::UsageReported { .. })
+        | Event::Compaction(CompactionEvent::UsageSpent { .. }) => {
             let key = Key::table(Table::Usage);
             let mut day: UsageDay = changes.get(&key)?.unwrap_or_default();
             day.apply(record);

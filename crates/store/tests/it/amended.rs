@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, open, scope, texts};
 use cairn_core::conversation::{amend, undo};
-use cairn_core::event::Event;
+use cairn_core::event::{CompactionEvent, Event};
 use cairn_core::ids::{MessageId, Seq};
 use cairn_core::message::{Amendment, Author, Change, DELETED_TEXT, Part};
 use cairn_core::ports::{Archive, Query, Search, Seen};
@@ -160,6 +160,10 @@ async fn an_undone_turn_stays_in_the_history_and_out_of_a_restored_window() {
     let mut chat = Chat { store: store.clone(), ..chat };
     chat.turn("m4", "lighthouse number 4", "noted").await;
     store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
-    chat.append(vec![Event::UsageSpent { model: "small".to_owned(), usage: Default::default() }]).await;
+    chat.append(vec![Event::Compaction(CompactionEvent::UsageSpent {
+        model: "small".to_owned(),
+        usage: Default::default(),
+    })])
+    .await;
     check_restored(dir.path(), store, &chat).await.close().await;
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, open, texts};
-use cairn_core::event::{Event, Receipt, TurnOutcome};
+use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEvent, TurnOutcome};
 use cairn_core::ids::{Generation, MessageId, Seq, TurnId};
 use cairn_core::message::Author;
 use cairn_core::ports::{Archive, DeliveryState, OutboxStore, Seen};
@@ -22,7 +22,7 @@ async fn a_restored_channel_is_the_one_that_was_left() {
     assert!(store.restore(&channel("other")).await.unwrap().is_none());
 
     store.keep_head(Arc::new(restored)).await.unwrap();
-    chat.append(vec![Event::GenerationStarted { generation: Generation(2) }]).await;
+    chat.append(vec![Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) })]).await;
     store.close().await;
     let store = open(dir.path());
     let restored = store.restore(&chat.state.channel).await.unwrap().unwrap();
@@ -54,7 +54,7 @@ async fn entries_are_read_by_number_across_generations_without_pending_ones() {
     let mut chat = Chat::new(&store, "main");
     chat.turn("a", "one", "two").await;
     let before: Vec<_> = chat.state.live.iter().cloned().collect();
-    chat.append(vec![Event::GenerationStarted { generation: Generation(2) }]).await;
+    chat.append(vec![Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) })]).await;
     chat.turn("b", "three", "four").await;
     chat.accept("c", "ana", "pending").await;
     let main = channel("main");
@@ -83,7 +83,7 @@ async fn a_message_id_is_new_then_open_then_ended() {
     assert_eq!(store.seen(&main, &id).await.unwrap(), is_open);
     let end = Chat::end(&turn, Seq(1));
     chat.append(vec![end.clone()]).await;
-    let Event::TurnEnded(end) = end else { unreachable!() };
+    let Event::Turn(TurnEvent::Ended(end)) = end else { unreachable!() };
     let ended = Seen::Ended { turn: TurnId::from("t1"), fingerprint, end: Box::new(end) };
     assert_eq!(store.seen(&main, &id).await.unwrap(), ended);
     assert_eq!(store.seen(&channel("other"), &id).await.unwrap(), Seen::New);
@@ -99,7 +99,7 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
     let mut steps = vec![(chat.state.is_unfinished(), store.channels().await.unwrap())];
     chat.start(&turn, &["a"]).await;
     steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
-    let intent = Event::OutboxIntended {
+    let intent = Event::Delivery(DeliveryEvent::Intended {
         id: "o1".into(),
         turn: turn.clone(),
         seq: Seq(1),
@@ -108,12 +108,12 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
         reply_to: None,
         edits: None,
         draft: false,
-    };
+    });
     chat.append(vec![Chat::end(&turn, Seq(1)), intent]).await;
     steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
     assert_eq!(store.deliveries().await.unwrap()[0].at, at(chat.secs));
     let receipt = cairn_core::event::Receipt::Delivered { messages: Vec::new() };
-    chat.append(vec![Event::OutboxSettled { id: "o1".into(), receipt }]).await;
+    chat.append(vec![Event::Delivery(DeliveryEvent::Settled { id: "o1".into(), receipt })]).await;
     steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
     let flags: Vec<(bool, bool)> = steps.iter().map(|(state, rows)| (*state, rows[0].unfinished)).collect();
     assert_eq!(flags, [(true, true), (true, true), (true, true), (false, false)]);
@@ -140,7 +140,7 @@ async fn message_ids_are_forgotten_after_thirty_days_but_not_before_they_are_ans
 
 fn command(id: &str) -> Event {
     let caller = Author { id: "discord/1".to_owned(), name: "ana".to_owned() };
-    Event::CommandTaken { message: id.into(), command: "new".to_owned(), caller }
+    Event::Message(MessageEvent::CommandTaken { message: id.into(), command: "new".to_owned(), caller })
 }
 
 #[tokio::test]
@@ -149,7 +149,9 @@ async fn a_command_and_what_was_refused_are_seen_and_ended_and_make_their_channe
     let store = open(dir.path());
     let mut chat = Chat::new(&store, "main");
     let main = channel("main");
-    for (id, event) in [("76", Event::MessageRefused { message: "76".into() }), ("77", command("77"))] {
+    for (id, event) in
+        [("76", Event::Message(MessageEvent::Refused { message: "76".into() })), ("77", command("77"))]
+    {
         chat.append(vec![event.clone()]).await;
         for _ in 0..2 {
             let Seen::Ended { end, .. } = store.seen(&main, &id.into()).await.unwrap() else {
@@ -173,7 +175,7 @@ async fn a_channel_knows_the_message_or_command_that_was_taken_in_last() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut chat = Chat::new(&store, "main");
-    chat.append(vec![Event::GenerationStarted { generation: Generation(2) }]).await;
+    chat.append(vec![Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) })]).await;
     let mut last = vec![store.channels().await.unwrap()[0].last_message.clone()];
     chat.turn("10", "hello", "hi").await;
     last.push(store.channels().await.unwrap()[0].last_message.clone());
@@ -192,15 +194,17 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
     let store = open(dir.path());
     let mut chat = Chat::new(&store, "main");
     let turn = chat.turn("a", "hello", "hi").await;
-    let intent = |id: &str, draft| Event::OutboxIntended {
-        id: id.into(),
-        turn: turn.clone(),
-        seq: Seq(2),
-        note: None,
-        approval: None,
-        reply_to: Some("a".into()),
-        edits: None,
-        draft,
+    let intent = |id: &str, draft| {
+        Event::Delivery(DeliveryEvent::Intended {
+            id: id.into(),
+            turn: turn.clone(),
+            seq: Seq(2),
+            note: None,
+            approval: None,
+            reply_to: Some("a".into()),
+            edits: None,
+            draft,
+        })
     };
     let id = || "o1".into();
     let unknown = Receipt::Unknown { part: 1, reason: "the connection broke".to_owned() };
@@ -208,32 +212,47 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
     let steps = [
         (intent("d1", true), None),
         (intent("o1", false), Some((0, false, DeliveryState::Owed))),
-        (Event::OutboxAttempted { id: id(), part: 0 }, Some((0, true, DeliveryState::Owed))),
         (
-            Event::OutboxPutOff { id: id(), part: 0, reason: "slow".to_owned() },
+            Event::Delivery(DeliveryEvent::Attempted { id: id(), part: 0 }),
+            Some((0, true, DeliveryState::Owed)),
+        ),
+        (
+            Event::Delivery(DeliveryEvent::PutOff { id: id(), part: 0, reason: "slow".to_owned() }),
             Some((0, false, DeliveryState::Owed)),
         ),
-        (Event::OutboxAttempted { id: id(), part: 0 }, Some((0, true, DeliveryState::Owed))),
         (
-            Event::OutboxSent { id: id(), part: 0, message: "900".into() },
+            Event::Delivery(DeliveryEvent::Attempted { id: id(), part: 0 }),
+            Some((0, true, DeliveryState::Owed)),
+        ),
+        (
+            Event::Delivery(DeliveryEvent::Sent { id: id(), part: 0, message: "900".into() }),
             Some((1, false, DeliveryState::Owed)),
         ),
-        (Event::OutboxAttempted { id: id(), part: 1 }, Some((1, true, DeliveryState::Owed))),
         (
-            Event::OutboxSettled { id: id(), receipt: unknown },
+            Event::Delivery(DeliveryEvent::Attempted { id: id(), part: 1 }),
+            Some((1, true, DeliveryState::Owed)),
+        ),
+        (
+            Event::Delivery(DeliveryEvent::Settled { id: id(), receipt: unknown }),
             Some((1, true, DeliveryState::Unknown { reason: "the connection broke".to_owned() })),
         ),
-        (Event::OutboxRetried { id: id() }, Some((1, false, DeliveryState::Owed))),
-        (Event::OutboxRetried { id: id() }, Some((1, false, DeliveryState::Owed))),
+        (Event::Delivery(DeliveryEvent::Retried { id: id() }), Some((1, false, DeliveryState::Owed))),
+        (Event::Delivery(DeliveryEvent::Retried { id: id() }), Some((1, false, DeliveryState::Owed))),
         (
-            Event::OutboxSettled { id: id(), receipt: dead },
+            Event::Delivery(DeliveryEvent::Settled { id: id(), receipt: dead }),
             Some((1, false, DeliveryState::Dead { reason: "the chat is gone".to_owned() })),
         ),
-        (Event::OutboxDropped { id: id() }, None),
-        (Event::OutboxRetried { id: id() }, None),
+        (Event::Delivery(DeliveryEvent::Dropped { id: id() }), None),
+        (Event::Delivery(DeliveryEvent::Retried { id: id() }), None),
         (intent("o1", false), Some((0, false, DeliveryState::Owed))),
-        (Event::OutboxSettled { id: id(), receipt: Receipt::Delivered { messages: Vec::new() } }, None),
-        (Event::OutboxRetried { id: id() }, None),
+        (
+            Event::Delivery(DeliveryEvent::Settled {
+                id: id(),
+                receipt: Receipt::Delivered { messages: Vec::new() },
+            }),
+            None,
+        ),
+        (Event::Delivery(DeliveryEvent::Retried { id: id() }), None),
     ];
     for (event, expected) in steps {
         let told = format!("{event:?}");

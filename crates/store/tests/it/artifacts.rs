@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, open};
 use cairn_core::artifact::Artifact;
-use cairn_core::event::Event;
+use cairn_core::event::{ArtifactEvent, Event};
 use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::ports::{ArtifactLines, ArtifactStore as _, LineRange};
 use cairn_store::{Artifacts, StoreOptions, verify_dir};
@@ -161,9 +161,9 @@ async fn verify_lists_files_that_are_missing_or_cut() {
     let mut chat = Chat::new(&store, "main");
     for (id, bytes) in [("a1", 5), ("a2", 5), ("a3", 5), ("a4", 5)] {
         put(&store.artifacts(), &channel("main"), id, "words").await;
-        chat.append(vec![Event::ArtifactStored { artifact: artifact(id, bytes) }]).await;
+        chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id, bytes) })]).await;
     }
-    chat.append(vec![Event::ArtifactsExpired { ids: vec!["a4".into()] }]).await;
+    chat.append(vec![Event::Artifact(ArtifactEvent::Expired { ids: vec!["a4".into()] })]).await;
     store.artifacts().remove(&channel("main"), &"a4".into()).await.unwrap();
     let report = store.verify().await.unwrap();
     assert!(report.ok, "an expired one is not missing: {:?}", report.problems);

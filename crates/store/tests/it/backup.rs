@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::common::{Chat, at, channel};
 use cairn_core::artifact::Artifact;
-use cairn_core::event::Event;
+use cairn_core::event::{ArtifactEvent, Event};
 use cairn_core::ports::{Archive as _, ArtifactStore as _, StoreError};
 use cairn_store::{BackupError, Store, StoreOptions, restore_dir};
 
@@ -45,7 +45,7 @@ async fn store_artifact(store: &Store, chat: &mut Chat, id: &str) {
         used_at: at(0),
         expired_at: None,
     };
-    chat.append(vec![Event::ArtifactStored { artifact }]).await;
+    chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact })]).await;
 }
 
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -81,7 +81,7 @@ async fn lived_in(home: &Home) -> (Store, Chat) {
     }
     store_artifact(&store, &mut chat, "a1").await;
     store_artifact(&store, &mut chat, "a2").await;
-    chat.append(vec![Event::ArtifactsExpired { ids: vec!["a2".into()] }]).await;
+    chat.append(vec![Event::Artifact(ArtifactEvent::Expired { ids: vec!["a2".into()] })]).await;
     (store, chat)
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Chat, at, channel, open, texts};
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{Event, MaintenanceEvent, NewRecord, TurnEvent};
 use cairn_core::ids::Seq;
 use cairn_core::ports::{Archive, Journal, StoreError};
 use cairn_store::{Store, StoreOptions, verify_dir};
@@ -40,8 +40,9 @@ async fn a_torn_last_line_is_cut_off_and_the_numbers_go_on() {
     assert_eq!(fs::read(file).unwrap(), whole);
     assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
     let mut chat = Chat { store: store.clone(), ..chat };
-    let records =
-        chat.append(vec![Event::GenerationStarted { generation: cairn_core::ids::Generation(2) }]).await;
+    let records = chat
+        .append(vec![Event::Turn(TurnEvent::SessionStarted { generation: cairn_core::ids::Generation(2) })])
+        .await;
     assert_eq!(records[0].n, chat.state.last_n);
     let kept = fs::read_dir(dir.path().join("quarantine")).unwrap().count();
     assert_eq!(kept, 1, "what was cut off is kept");
@@ -205,7 +206,7 @@ async fn concurrent_appends_share_syncs_and_keep_their_groups_together() {
         let record = |k: u32| NewRecord {
             channel: Some(channel("main")),
             at: at(i),
-            event: Event::DaemonStarted { version: format!("{i}.{k}") },
+            event: Event::Maintenance(MaintenanceEvent::DaemonStarted { version: format!("{i}.{k}") }),
         };
         store.append(vec![record(0), record(1), record(2)])
     });
@@ -229,7 +230,8 @@ async fn a_closed_store_refuses_by_name() {
     let store = open(dir.path());
     let other = store.clone();
     store.close().await;
-    let record = NewRecord { channel: None, at: at(0), event: Event::DaemonStopped };
+    let record =
+        NewRecord { channel: None, at: at(0), event: Event::Maintenance(MaintenanceEvent::DaemonStopped) };
     assert_eq!(other.append(vec![record]).await, Err(StoreError::Closed));
     assert_eq!(other.channels().await, Err(StoreError::Closed));
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Chat, at, channel, texts};
-use cairn_core::event::Event;
+use cairn_core::event::{Event, MaintenanceEvent};
 use cairn_core::ids::Seq;
 use cairn_core::message::LOST_TEXT;
 use cairn_core::ports::{Archive as _, Seen, StoreError};
@@ -250,7 +250,7 @@ async fn what_nobody_was_shown_is_cut_off_as_before() {
     let store = Store::open(options(dir.path())).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
     let mut chat = Chat::new(&store, "third");
-    let record = chat.append(vec![Event::DaemonStopped]).await;
+    let record = chat.append(vec![Event::Maintenance(MaintenanceEvent::DaemonStopped)]).await;
     assert_eq!(record[0].n, last + 1);
     assert_eq!(store.seen(&channel("main"), &"none".into()).await.unwrap(), Seen::New);
     store.close().await;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::common::{at, memory, open, scope};
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{Event, MemoryEvent, NewRecord};
 use cairn_core::ids::AgentId;
 use cairn_core::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER};
 use cairn_core::message::Author;
@@ -16,7 +16,7 @@ async fn journal(store: &Store, events: Vec<Event>) {
 }
 
 async fn save(store: &Store, saves: Vec<MemorySave>) {
-    journal(store, saves.into_iter().map(Event::MemorySaved).collect()).await;
+    journal(store, saves.into_iter().map(|save| Event::Memory(MemoryEvent::Saved(save))).collect()).await;
 }
 
 async fn all(store: &Store) -> Vec<Memory> {
@@ -55,7 +55,7 @@ async fn a_forgotten_memory_stays_forgotten_until_a_person_asks_for_it() {
     let store = open(dir.path());
     save(&store, vec![memory("Ana likes tea", "a")]).await;
     let id = all(&store).await[0].id.clone();
-    journal(&store, vec![Event::MemoryForgotten { id: id.clone() }]).await;
+    journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id: id.clone() })]).await;
     save(&store, vec![memory("Ana likes tea", "later")]).await;
     assert!(all(&store).await.is_empty());
     assert_eq!(store.get(&id).await.unwrap(), None);
@@ -74,11 +74,13 @@ async fn an_edited_memory_is_known_by_its_first_and_its_new_words() {
     let store = open(dir.path());
     save(&store, vec![memory("Ana likes tea", "a")]).await;
     let id = all(&store).await[0].id.clone();
-    let edit = |text: &str| Event::MemoryEdited {
-        id: id.clone(),
-        text: Some(text.to_owned()),
-        kind: None,
-        importance: None,
+    let edit = |text: &str| {
+        Event::Memory(MemoryEvent::Edited {
+            id: id.clone(),
+            text: Some(text.to_owned()),
+            kind: None,
+            importance: None,
+        })
     };
     journal(&store, vec![edit("Ana likes coffee"), edit("Ana likes cocoa")]).await;
     save(&store, vec![memory("Ana likes tea", "b"), memory("Ana likes cocoa", "c")]).await;
@@ -167,11 +169,14 @@ async fn what_has_just_changed_is_recalled_as_it_is_now() {
         assert_eq!(recalled(&store, &[scope()], &question).await, [tea]);
         let id = all(&store).await[0].id.clone();
         let text = Some(cocoa.clone());
-        journal(&store, vec![Event::MemoryEdited { id: id.clone(), text, kind: None, importance: None }])
-            .await;
+        journal(
+            &store,
+            vec![Event::Memory(MemoryEvent::Edited { id: id.clone(), text, kind: None, importance: None })],
+        )
+        .await;
         assert_eq!(recalled(&store, &[scope()], &question).await, [cocoa]);
         assert!(recalled(&store, &[scope()], "tea").await.is_empty());
-        journal(&store, vec![Event::MemoryForgotten { id }]).await;
+        journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id })]).await;
         assert!(recalled(&store, &[scope()], &question).await.is_empty());
     }
     store.close().await;
@@ -216,7 +221,7 @@ async fn of_two_that_fit_as_well_the_newer_is_recalled_first_and_its_day_finds_n
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     save(&store, vec![memory("Ana lives in Lisbon", "a")]).await;
-    let later = Event::MemorySaved(memory("Ana lives in Madrid", "b"));
+    let later = Event::Memory(MemoryEvent::Saved(memory("Ana lives in Madrid", "b")));
     store.append(vec![NewRecord { channel: None, at: at(86_400), event: later }]).await.unwrap();
     assert_eq!(
         recalled(&store, &[scope()], "Where does Ana live?").await,
@@ -271,7 +276,7 @@ async fn what_somebody_said_of_themselves_is_read_by_them_wherever_it_was_said()
     check(&store).await;
     let filter = MemoryFilter { limit: 9, ..MemoryFilter::default() };
     let of_ana = store.list(&AgentId::from("main"), &own("1"), filter).await.unwrap();
-    journal(&store, vec![Event::MemoryForgotten { id: of_ana[0].id.clone() }]).await;
+    journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id: of_ana[0].id.clone() })]).await;
     store.settle().await.unwrap();
     assert!(within(&store, &own("1"), "tea?").await.is_empty());
     assert_eq!(within(&store, &own("2"), "tea?").await, ["I like tea"]);

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{Event, NewRecord, TurnEvent};
 use cairn_core::ids::{ChannelId, Generation, Seq};
 use cairn_core::message::{Entry, Part};
 use cairn_core::ports::{Archive, Journal};
@@ -26,7 +26,7 @@ fn day(day: u64) -> Timestamp {
 async fn add(store: &Store, seq: u64) {
     let mut entry = Entry::lost(Seq(seq), &"t1".into(), Generation(1), day(seq));
     entry.parts = vec![Part::text(format!("message {seq} {}", "of tea and bread ".repeat(40)))];
-    let event = Event::EntryAdded { entry };
+    let event = Event::Turn(TurnEvent::EntryAdded { entry });
     store.append(vec![NewRecord { channel: Some(channel()), at: day(seq), event }]).await.unwrap();
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::common::{Chat, at, channel, memory, open, scope};
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
 use cairn_core::ids::Seq;
 use cairn_core::message::{Entry, Part};
 use cairn_core::ports::{Hit, HitKind, Journal, Query, Search};
@@ -76,7 +76,7 @@ async fn quotations_are_not_found() {
     let mut chat = Chat::new(&store, "main");
     let turn = chat.turn("a", "the password of the shed is rhubarb", "noted").await;
     let echo = Entry { quotes: true, ..chat.reply(&turn, "You said: the password of the shed is rhubarb") };
-    chat.append(vec![Event::EntryAdded { entry: echo }]).await;
+    chat.append(vec![Event::Turn(TurnEvent::EntryAdded { entry: echo })]).await;
     assert!(found(&store, "rhubarb").await.iter().all(|text| !text.starts_with("You said")));
     store.close().await;
 }
@@ -132,14 +132,19 @@ async fn a_changed_memory_is_found_as_it_is_and_a_forgotten_one_not_at_all() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut chat = Chat::new(&store, "main");
-    chat.append(vec![Event::MemorySaved(memory("Ana plays the cello", "a"))]).await;
+    chat.append(vec![Event::Memory(MemoryEvent::Saved(memory("Ana plays the cello", "a")))]).await;
     let id = store.search(query("cello")).await.unwrap()[0].id.clone();
     let text = Some("Ana plays the viola".to_owned());
-    chat.append(vec![Event::MemoryEdited { id: id.as_str().into(), text, kind: None, importance: None }])
-        .await;
+    chat.append(vec![Event::Memory(MemoryEvent::Edited {
+        id: id.as_str().into(),
+        text,
+        kind: None,
+        importance: None,
+    })])
+    .await;
     assert!(found(&store, "cello").await.is_empty());
     assert_eq!(found(&store, "viola").await, ["Ana plays the viola"]);
-    chat.append(vec![Event::MemoryForgotten { id: id.as_str().into() }]).await;
+    chat.append(vec![Event::Memory(MemoryEvent::Forgotten { id: id.as_str().into() })]).await;
     assert!(found(&store, "viola").await.is_empty());
     store.close().await;
 }
@@ -193,7 +198,11 @@ async fn an_index_that_is_being_made_answers_with_what_it_has_says_what_it_lacks
         let text =
             format!("tale {n} of the lighthouse, long and winding like the stairs that lead up to its lamp");
         let entry = Entry { seq: Seq(first.seq.0 + n), parts: vec![Part::text(text)], ..first.clone() };
-        NewRecord { channel: Some(channel("main")), at: at(60), event: Event::EntryAdded { entry } }
+        NewRecord {
+            channel: Some(channel("main")),
+            at: at(60),
+            event: Event::Turn(TurnEvent::EntryAdded { entry }),
+        }
     };
     store.append((0..MANY).map(entry).collect()).await.unwrap();
     assert!(store.close().await);

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, memory, open, scope};
-use cairn_core::event::Event;
+use cairn_core::event::{
+    CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, RegistryEvent, TurnEvent,
+};
 use cairn_core::ids::{AgentId, Generation, Seq};
 use cairn_core::memory::{MemoryKind, Reach};
 use cairn_core::message::Author;
@@ -44,7 +46,7 @@ async fn lived_in(dir: &Path) -> String {
     let mut chat = Chat::new(&store, "main");
     chat.turn("a", "I like green tea", "noted").await;
     let turn = chat.turn("b", "my bike is blue", "nice").await;
-    chat.append(vec![Event::OutboxIntended {
+    chat.append(vec![Event::Delivery(DeliveryEvent::Intended {
         id: "o1".into(),
         turn,
         seq: Seq(4),
@@ -53,11 +55,12 @@ async fn lived_in(dir: &Path) -> String {
         reply_to: None,
         edits: None,
         draft: false,
-    }])
+    })])
     .await;
     chat.compact(2, "Tea.", vec![memory("Ana likes green tea", "s1/0"), memory("Ana has a bike", "s1/1")])
         .await;
-    let saved = chat.append(vec![Event::MemorySaved(memory("The bike is blue", "t2/0"))]).await;
+    let saved =
+        chat.append(vec![Event::Memory(MemoryEvent::Saved(memory("The bike is blue", "t2/0")))]).await;
     assert_eq!(saved.len(), 1);
     let list = |store: Store| async move {
         let filter = MemoryFilter { limit: 100, ..MemoryFilter::default() };
@@ -66,23 +69,31 @@ async fn lived_in(dir: &Path) -> String {
     let memories = list(store.clone()).await;
     assert_eq!(memories.len(), 3);
     chat.append(vec![
-        Event::MemoryEdited {
+        Event::Memory(MemoryEvent::Edited {
             id: memories[1].id.clone(),
             text: Some("Ana has two bikes".to_owned()),
             kind: Some(MemoryKind::Observation),
             importance: None,
-        },
-        Event::MemoryForgotten { id: memories[2].id.clone() },
-        Event::MemoriesRecalled { ids: vec![memories[0].id.clone()], tokens: 9 },
-        Event::GenerationStarted { generation: Generation(2) },
+        }),
+        Event::Memory(MemoryEvent::Forgotten { id: memories[2].id.clone() }),
+        Event::Memory(MemoryEvent::Recalled { ids: vec![memories[0].id.clone()], tokens: 9 }),
+        Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) }),
     ])
     .await;
     let caller = Author { id: "discord/1".to_owned(), name: "ana".to_owned() };
     chat.append(vec![
-        Event::CommandTaken { message: "command".into(), command: "new".to_owned(), caller: caller.clone() },
-        Event::MessageRefused { message: "refused".into() },
-        Event::UsageSpent { model: "small".to_owned(), usage: usage(30) },
-        Event::PairingRequested { user: caller, chat: "7".to_owned(), code: "KIWI-42".to_owned() },
+        Event::Message(MessageEvent::CommandTaken {
+            message: "command".into(),
+            command: "new".to_owned(),
+            caller: caller.clone(),
+        }),
+        Event::Message(MessageEvent::Refused { message: "refused".into() }),
+        Event::Compaction(CompactionEvent::UsageSpent { model: "small".to_owned(), usage: usage(30) }),
+        Event::Registry(RegistryEvent::PairingRequested {
+            user: caller,
+            chat: "7".to_owned(),
+            code: "KIWI-42".to_owned(),
+        }),
     ])
     .await;
     chat.accept("c", "ana", "and now?").await;
@@ -121,18 +132,32 @@ async fn pairings_moves_and_usage_are_kept_whether_or_not_they_belong_to_a_chann
     let user = Author { id: "telegram/5".to_owned(), name: "ana".to_owned() };
     let without_channel = |secs, event| cairn_core::event::NewRecord { channel: None, at: at(secs), event };
     let code = "KIWI-42".to_owned();
-    let moved =
-        Event::ChatMigrated { platform: "telegram".to_owned(), from: "1".to_owned(), to: "2".to_owned() };
+    let moved = Event::Registry(RegistryEvent::ChatMigrated {
+        platform: "telegram".to_owned(),
+        from: "1".to_owned(),
+        to: "2".to_owned(),
+    });
     let records = vec![
-        without_channel(1, Event::PairingRequested { user, chat: "5".to_owned(), code }),
-        without_channel(2, Event::PairingApproved { user: "telegram/5".to_owned() }),
+        without_channel(
+            1,
+            Event::Registry(RegistryEvent::PairingRequested { user, chat: "5".to_owned(), code }),
+        ),
+        without_channel(2, Event::Registry(RegistryEvent::PairingApproved { user: "telegram/5".to_owned() })),
         without_channel(3, moved),
-        without_channel(4, Event::UsageSpent { model: "small".to_owned(), usage: usage(7) }),
+        without_channel(
+            4,
+            Event::Compaction(CompactionEvent::UsageSpent { model: "small".to_owned(), usage: usage(7) }),
+        ),
     ];
     store.append(records).await.unwrap();
     let model = "main".to_owned();
-    chat.append(vec![Event::UsageReported { model, estimated: 9, usage: usage(10), disbelieved: None }])
-        .await;
+    chat.append(vec![Event::Turn(TurnEvent::UsageReported {
+        model,
+        estimated: 9,
+        usage: usage(10),
+        disbelieved: None,
+    })])
+    .await;
     let check = async |store: &Store| {
         let pairing_store = store.pairing_store().await.unwrap();
         assert_eq!(pairing_store.standing("telegram/5", at(9)), Standing::Paired);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, memory, texts};
-use cairn_core::event::{Event, NewRecord};
+use cairn_core::event::{CompactionEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, TurnEvent};
 use cairn_core::ids::Seq;
 use cairn_core::ports::{Archive as _, Journal as _, Query, Search as _, StoreError};
 use cairn_core::summary::{Marker, MarkerKind};
@@ -28,18 +28,24 @@ async fn talked(store: &Store) -> Chat {
         let mut pending = chat.pending(&id, "ana", &format!("my parrot Zorblax eats {n} figs"));
         pending.fingerprint = format!("print {n}");
         let turn = pending.turn.clone();
-        chat.append(vec![Event::Accepted(pending)]).await;
+        chat.append(vec![Event::Message(MessageEvent::Accepted(pending))]).await;
         if n % 3 == 0 {
             let parts = chat.pending(&id, "ana", "my parrot Quixtle eats none").parts;
             let fingerprint = "print of an edit".to_owned();
             let (message, addressed) = (id.as_str().into(), true);
-            chat.append(vec![Event::MessageEdited { message, parts, addressed, fingerprint, tokens: 8 }])
-                .await;
+            chat.append(vec![Event::Message(MessageEvent::Edited {
+                message,
+                parts,
+                addressed,
+                fingerprint,
+                tokens: 8,
+            })])
+            .await;
         }
         chat.start(&turn, &[&id]).await;
         let entry = chat.reply(&turn, "Zorblax, noted");
         let seq = entry.seq;
-        chat.append(vec![Event::EntryAdded { entry }, Chat::end(&turn, seq)]).await;
+        chat.append(vec![Event::Turn(TurnEvent::EntryAdded { entry }), Chat::end(&turn, seq)]).await;
     }
     let remembered = vec![memory("Ana keeps a parrot", "r1:0")];
     chat.compact(2 * OLD - 10, "Of an old summary: Vexlor.", remembered).await;
@@ -48,7 +54,7 @@ async fn talked(store: &Store) -> Chat {
     }
     chat.compact(2 * OLD, "They talked about a parrot and a ferry.", Vec::new()).await;
     let marker = Marker::new(MarkerKind::Retired, Seq(1), Seq(2 * OLD - 10), Vec::new());
-    chat.append(vec![Event::StackRetired { marker }]).await;
+    chat.append(vec![Event::Compaction(CompactionEvent::StackRetired { marker })]).await;
     for n in 1..=NEW {
         chat.turn(&format!("o{n}"), "and the train", "the train leaves at ten").await;
     }
@@ -189,7 +195,11 @@ async fn an_expiry_that_was_cut_short_is_made_whole_by_the_next() {
     let plain = fs::read(&first).unwrap();
     // Told, and the process died before the segment was rewritten.
     let entries = vec![(Seq(1), Seq(2))];
-    let told = Event::WordsExpired { channel: channel("main"), entries, summaries: Vec::new() };
+    let told = Event::Maintenance(MaintenanceEvent::WordsExpired {
+        channel: channel("main"),
+        entries,
+        summaries: Vec::new(),
+    });
     store.append(vec![NewRecord { channel: None, at: at(0), event: told }]).await.unwrap();
     assert_eq!(said(&store).await[..3], ["[expired]", "[expired]", "my parrot Zorblax eats 2 figs"]);
     assert_eq!(expire(&store, false).await.entries, 2 * OLD - 2, "the rest");
@@ -276,7 +286,8 @@ async fn a_stop_stays_clean_when_words_expire_by_hand() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(options(home.path())).unwrap();
     let _chat = talked(&store).await;
-    let stopped = NewRecord { channel: None, at: at(0), event: Event::DaemonStopped };
+    let stopped =
+        NewRecord { channel: None, at: at(0), event: Event::Maintenance(MaintenanceEvent::DaemonStopped) };
     store.append(vec![stopped]).await.unwrap();
     assert!(expire(&store, false).await.entries > 0);
     store.close().await;

@@ -14,7 +14,7 @@ use crate::{
 };
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::conversation::Conversation;
-use cairn_core::event::Event;
+use cairn_core::event::{CompactionEvent, Event, TurnEvent};
 use cairn_core::ids::{AgentId, ChannelId, MessageId, Seq};
 use cairn_core::limits::TalkLimits;
 use cairn_core::message::{Author, Inbound, Part};
@@ -317,19 +317,19 @@ pub(crate) async fn failure_code(admission: Admission) -> String {
 }
 
 pub(crate) fn is_run_started(event: &Event) -> bool {
-    matches!(event, Event::RunStarted { .. })
+    matches!(event, Event::Compaction(CompactionEvent::RunStarted { .. }))
 }
 
 pub(crate) fn is_run_ended(event: &Event) -> bool {
-    matches!(event, Event::RunEnded(_))
+    matches!(event, Event::Compaction(CompactionEvent::RunEnded(_)))
 }
 
 pub(crate) fn is_turn_ended(event: &Event) -> bool {
-    matches!(event, Event::TurnEnded(_))
+    matches!(event, Event::Turn(TurnEvent::Ended(_)))
 }
 
 pub(crate) fn is_emergency(event: &Event) -> bool {
-    matches!(event, Event::EmergencyApplied { .. })
+    matches!(event, Event::Compaction(CompactionEvent::EmergencyApplied { .. }))
 }
 
 /// Every number of the generation is in exactly one place, in order.

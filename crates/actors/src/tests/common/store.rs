@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, NewRecord, Record, TurnEnd, TurnOutcome};
+use cairn_core::event::{
+    CompactionEvent, Event, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd, TurnEvent, TurnOutcome,
+};
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq, TurnId};
 use cairn_core::memory::{Change, Memory, MemorySave, Reach, merge};
 use cairn_core::message::Entry;
@@ -135,8 +137,8 @@ impl MemStore {
         let mut sightings: BTreeSet<String> = BTreeSet::new();
         for record in self.records() {
             let saves: Vec<MemorySave> = match record.event {
-                Event::MemorySaved(save) => vec![save],
-                Event::RunEnded(end) => end.memories,
+                Event::Memory(MemoryEvent::Saved(save)) => vec![save],
+                Event::Compaction(CompactionEvent::RunEnded(end)) => end.memories,
                 _ => Vec::new(),
             };
             for save in saves {
@@ -170,7 +172,7 @@ impl Journal for MemStore {
             }
             self.appends.lock().push(new.len());
             let mut appended = Vec::new();
-            let ends = new.iter().any(|record| matches!(record.event, Event::TurnEnded(_)));
+            let ends = new.iter().any(|record| matches!(record.event, Event::Turn(TurnEvent::Ended(_))));
             if let Some(bomb) = ends.then(|| self.armed.lock().take()).flatten() {
                 bomb.store(true, Ordering::SeqCst);
             }
@@ -245,23 +247,24 @@ impl Archive for MemStore {
         let mut taken: Option<TurnId> = None;
         for record in self.records().iter().filter(|record| record.channel.as_ref() == Some(channel)) {
             match &record.event {
-                Event::Accepted(pending) if pending.message == *message => {
+                Event::Message(MessageEvent::Accepted(pending)) if pending.message == *message => {
                     print.clone_from(&pending.fingerprint);
                     seen = Seen::Open { turn: pending.turn.clone(), fingerprint: print.clone() };
                 }
-                Event::CommandTaken { message: given, .. } | Event::MessageRefused { message: given }
-                    if given == message =>
-                {
+                Event::Message(
+                    MessageEvent::CommandTaken { message: given, .. }
+                    | MessageEvent::Refused { message: given },
+                ) if given == message => {
                     let (turn, outcome) = (TurnId::from("command"), TurnOutcome::Unanswered);
                     let (model, recalled) = (None, Vec::new());
                     let end =
                         TurnEnd { turn: turn.clone(), outcome, model, usage: Usage::default(), recalled };
                     seen = Seen::Ended { turn, fingerprint: String::new(), end: Box::new(end) };
                 }
-                Event::TurnStarted { turn, messages, .. } if messages.contains(message) => {
+                Event::Turn(TurnEvent::Started { turn, messages, .. }) if messages.contains(message) => {
                     taken = Some(turn.clone());
                 }
-                Event::TurnEnded(end) if Some(&end.turn) == taken.as_ref() => {
+                Event::Turn(TurnEvent::Ended(end)) if Some(&end.turn) == taken.as_ref() => {
                     let end: Box<TurnEnd> = Box::new(end.clone());
                     seen = Seen::Ended { turn: end.turn.clone(), fingerprint: print.clone(), end };
                 }

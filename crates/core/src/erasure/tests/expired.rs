@@ -12,14 +12,16 @@ fn expired(mut book: Book) -> Book {
         .records
         .iter()
         .filter_map(|record| match &record.event {
-            Event::TurnStarted { messages, first_seq, .. } => Some((messages[0].clone(), *first_seq)),
+            Event::Turn(TurnEvent::Started { messages, first_seq, .. }) => {
+                Some((messages[0].clone(), *first_seq))
+            }
             _ => None,
         })
         .collect();
     let mut n_expired = 0;
     for record in &mut book.records {
         let seq = match &record.event {
-            Event::Accepted(pending) => seqs.get(&pending.message).copied(),
+            Event::Message(MessageEvent::Accepted(pending)) => seqs.get(&pending.message).copied(),
             _ => None,
         };
         n_expired += u64::from(expire(&mut record.event, seq, &in_use) == Words::Expired);
@@ -71,10 +73,12 @@ fn a_summary_that_has_expired_itself_stays_so() {
     book.turn(GROUP, (ANNA, "Anna"), "My number is 48601555", "Noted.");
     book.turn(GROUP, (BEN, "Ben"), "The ferry leaves Gdynia at seven", "Noted.");
     book.run(GROUP, 1, 4, "Ben takes the ferry.", Vec::new());
-    book.add(Some(GROUP), Event::GenerationStarted { generation: Generation(2) });
+    book.add(Some(GROUP), Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) }));
     let (left, _) = expired(book).erase(ANNA);
     let texts = left.iter().filter_map(|record| match &record.event {
-        Event::RunEnded(end) => end.summary.as_ref().map(|summary| summary.text.as_str()),
+        Event::Compaction(CompactionEvent::RunEnded(end)) => {
+            end.summary.as_ref().map(|summary| summary.text.as_str())
+        }
         _ => None,
     });
     assert_eq!(texts.collect::<Vec<_>>(), [""]);

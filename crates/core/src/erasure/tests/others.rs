@@ -1,6 +1,7 @@
 //! What an erasure leaves to others: their names, what they say, and memories of theirs.
 
 use super::*;
+use crate::event::RegistryEvent;
 use crate::memory::{Fingerprint, TYPED, mint_id};
 
 const ROOM: &str = "main/local/c";
@@ -32,8 +33,8 @@ fn id_of(save: &MemorySave) -> MemoryId {
 /// The texts of the memories that are left.
 fn memories(left: &[Record]) -> Vec<&str> {
     let saves = left.iter().flat_map(|record| match &record.event {
-        Event::MemorySaved(save) => std::slice::from_ref(save),
-        Event::RunEnded(end) => &end.memories,
+        Event::Memory(MemoryEvent::Saved(save)) => std::slice::from_ref(save),
+        Event::Compaction(CompactionEvent::RunEnded(end)) => &end.memories,
         _ => &[],
     });
     saves.map(|save| save.text.as_str()).collect()
@@ -42,10 +43,10 @@ fn memories(left: &[Record]) -> Vec<&str> {
 /// The names of all authors but the erased one.
 fn names(left: &[Record]) -> BTreeSet<&str> {
     let authors = left.iter().filter_map(|record| match &record.event {
-        Event::Accepted(pending) => Some(&pending.author),
-        Event::EntryAdded { entry } => entry.author.as_ref(),
-        Event::PairingRequested { user, .. } => Some(user),
-        Event::CommandTaken { caller, .. } => Some(caller),
+        Event::Message(MessageEvent::Accepted(pending)) => Some(&pending.author),
+        Event::Turn(TurnEvent::EntryAdded { entry }) => entry.author.as_ref(),
+        Event::Registry(RegistryEvent::PairingRequested { user, .. }) => Some(user),
+        Event::Message(MessageEvent::CommandTaken { caller, .. }) => Some(caller),
         _ => None,
     });
     authors.filter(|author| !author.id.contains("erased")).map(|author| author.name.as_str()).collect()
@@ -60,8 +61,8 @@ fn people_need_not_say_their_own_name_to_keep_it_and_their_memories() {
     );
     let operators = typed("agent", Some("Melanie"), "Melanie loves camping.");
     let hers = typed("user:local/melanie", None, "Melanie runs.");
-    book.add(None, Event::MemorySaved(operators));
-    book.add(None, Event::MemorySaved(hers));
+    book.add(None, Event::Memory(MemoryEvent::Saved(operators)));
+    book.add(None, Event::Memory(MemoryEvent::Saved(hers)));
     let (left, eraser) = book.erase(CAROLINE);
     assert_eq!(names(&left), BTreeSet::from(["Melanie"]));
     assert_eq!(memories(&left), ["Melanie loves camping.", "Melanie runs."]);
@@ -79,7 +80,7 @@ fn a_persons_word_goes_with_them_and_that_of_others_stays_theirs() {
         let mut save = memory("chat:local/c", subject, text, None);
         save.source.by = Some(Author { id: id.to_owned(), name: name.to_owned() });
         save.source.model = crate::memory::TYPED_BY_MEMBER.to_owned();
-        Event::MemorySaved(save)
+        Event::Memory(MemoryEvent::Saved(save))
     };
     book.add(None, said(CAROLINE, "caroline", None, "The shed is green."));
     book.add(None, said(CAROLINE, "caroline", Some(MELANIE), "Melanie camps."));
@@ -105,7 +106,7 @@ fn what_others_are_called_stays_without_her_name(#[case] name: &str, #[case] aft
 fn words_that_she_said_first_stay_in_what_others_say() {
     let mut book = talk("My axolotl is called Zorblax", (MELANIE, "Melanie"), "hello");
     let answer = book.entry(ROOM, Role::Assistant, "Zorblax, the axolotl");
-    book.add(Some(ROOM), Event::EntryAdded { entry: answer });
+    book.add(Some(ROOM), Event::Turn(TurnEvent::EntryAdded { entry: answer }));
     let (left, _) = book.erase(CAROLINE);
     let all = text(&left);
     assert!(all.contains("Zorblax, the axolotl") && !all.contains("is called"), "{all}");
@@ -115,16 +116,29 @@ fn words_that_she_said_first_stay_in_what_others_say() {
 fn pairings_and_commands_of_others_name_them() {
     let mut book = talk("I saw Oleander, Wisteria and zinnia-7001", ("local/ben", "Ben"), "hello");
     let user = |name: &str, id: &str| Author { id: id.to_owned(), name: name.to_owned() };
-    let asked = |user| Event::PairingRequested { user, chat: "9".to_owned(), code: "123456".to_owned() };
+    let asked = |user| {
+        Event::Registry(RegistryEvent::PairingRequested {
+            user,
+            chat: "9".to_owned(),
+            code: "123456".to_owned(),
+        })
+    };
     book.add(None, asked(user("Oleander", "telegram/9")));
-    book.add(None, Event::PairingApproved { user: "telegram/zinnia-7001".to_owned() });
+    book.add(
+        None,
+        Event::Registry(RegistryEvent::PairingApproved { user: "telegram/zinnia-7001".to_owned() }),
+    );
     let caller = user("Wisteria", "local/w");
     book.add(
         Some(ROOM),
-        Event::CommandTaken { message: "zinnia-7001".into(), command: "status".to_owned(), caller },
+        Event::Message(MessageEvent::CommandTaken {
+            message: "zinnia-7001".into(),
+            command: "status".to_owned(),
+            caller,
+        }),
     );
     let answer = book.entry(ROOM, Role::Assistant, "Oleander met Wisteria");
-    book.add(Some(ROOM), Event::EntryAdded { entry: answer });
+    book.add(Some(ROOM), Event::Turn(TurnEvent::EntryAdded { entry: answer }));
     let (left, _) = book.erase(CAROLINE);
     assert_eq!(names(&left), BTreeSet::from(["Ben", "Oleander", "Wisteria"]));
     let all = text(&left);
@@ -153,7 +167,7 @@ fn pairings_and_commands_of_others_name_them() {
 fn memories_of_others_lose_her_name_and_stay(#[case] save: MemorySave, #[case] left_of_it: Option<&str>) {
     let mut book = talk("Zorblax ate it, Melanie", (MELANIE, "Melanie"), "hello");
     let changed = left_of_it.is_some_and(|left| left != save.text);
-    book.add(None, Event::MemorySaved(save));
+    book.add(None, Event::Memory(MemoryEvent::Saved(save)));
     let (left, eraser) = book.erase(CAROLINE);
     assert_eq!(memories(&left), Vec::from_iter(left_of_it));
     let figures = eraser.figures();
@@ -167,8 +181,11 @@ fn memories_of_others_lose_her_name_and_stay(#[case] save: MemorySave, #[case] l
 #[test]
 fn a_namesake_keeps_the_memories_of_their_own_scope() {
     let mut book = talk("hello", ("local/other", "caroline"), "hello");
-    book.add(None, Event::MemorySaved(memory("user:local/other", Some("caroline"), "Likes tea", None)));
-    book.add(None, Event::MemorySaved(memory("agent", Some("caroline"), "Likes cake", None)));
+    book.add(
+        None,
+        Event::Memory(MemoryEvent::Saved(memory("user:local/other", Some("caroline"), "Likes tea", None))),
+    );
+    book.add(None, Event::Memory(MemoryEvent::Saved(memory("agent", Some("caroline"), "Likes cake", None))));
     let (left, _) = book.erase(CAROLINE);
     assert_eq!(memories(&left), ["Likes tea"]);
 }
@@ -178,12 +195,12 @@ fn an_edit_of_a_memory_of_others_loses_her_name() {
     let mut book = talk("hello", (MELANIE, "Melanie"), "hello");
     let save = typed("agent", Some("Melanie"), "Melanie runs");
     let id = id_of(&save);
-    book.add(None, Event::MemorySaved(save));
+    book.add(None, Event::Memory(MemoryEvent::Saved(save)));
     let text = Some("Melanie met Caroline".to_owned());
-    book.add(None, Event::MemoryEdited { id, text, kind: None, importance: None });
+    book.add(None, Event::Memory(MemoryEvent::Edited { id, text, kind: None, importance: None }));
     let (left, eraser) = book.erase(CAROLINE);
     let edit = left.iter().find_map(|record| match &record.event {
-        Event::MemoryEdited { text, .. } => text.as_deref(),
+        Event::Memory(MemoryEvent::Edited { text, .. }) => text.as_deref(),
         _ => None,
     });
     assert_eq!(edit, Some("Melanie met erased-1"));

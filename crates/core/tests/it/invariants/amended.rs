@@ -1,8 +1,8 @@
 //! Edits, deletions, undo, private chats: the rules one by one.
 
 use cairn_core::compaction::{self, Decision};
-use cairn_core::conversation::{Place, UndoError};
-use cairn_core::event::Event;
+use cairn_core::conversation::{EntryPlace, UndoError};
+use cairn_core::event::{CompactionEvent, Event, MessageEvent};
 use cairn_core::ids::Seq;
 use cairn_core::memory::{DraftMemory, MemoryKind, Scope};
 use cairn_core::message::{DELETED_TEXT, Part};
@@ -32,7 +32,7 @@ fn an_edit_changes_a_pending_message_in_place() {
     sim.accept("at three");
     let before = sim.conversation.pending[0].tokens;
     let event = sim.edit(1, "at four, in the large garden behind the house");
-    assert!(matches!(event, Some(Event::MessageEdited { .. })), "{event:?}");
+    assert!(matches!(event, Some(Event::Message(MessageEvent::Edited { .. }))), "{event:?}");
     assert_eq!(sim.conversation.pending.len(), 1);
     assert!(sim.conversation.pending[0].tokens > before);
     assert_eq!(sim.edit(1, "at four, in the large garden behind the house"), None, "it changes nothing");
@@ -44,7 +44,9 @@ fn an_edit_changes_a_pending_message_in_place() {
 fn an_edit_of_what_a_turn_has_taken_up_is_a_correction_at_the_tail() {
     let mut sim = roomy();
     sim.turn("at three", "noted");
-    let Some(Event::Accepted(correction)) = sim.edit(1, "at four") else { panic!("no correction") };
+    let Some(Event::Message(MessageEvent::Accepted(correction))) = sim.edit(1, "at four") else {
+        panic!("no correction")
+    };
     assert_eq!(correction.message, sim.conversation.pending[0].message);
     assert!(correction.message.as_str().starts_with("m1#e"));
     assert!(!correction.addressed);
@@ -52,13 +54,15 @@ fn an_edit_of_what_a_turn_has_taken_up_is_a_correction_at_the_tail() {
     assert_eq!(correction.parts, [said.clone(), Part::text("at four")]);
     assert_eq!(sim.conversation.words_of(&"m1".into()), Some(&[Part::text("at four")][..]));
     assert_eq!(sim.edit(1, "at four"), None, "the latest correction counts");
-    assert!(matches!(sim.edit(1, "at five"), Some(Event::MessageEdited { .. })));
+    assert!(matches!(sim.edit(1, "at five"), Some(Event::Message(MessageEvent::Edited { .. }))));
     assert_eq!(sim.conversation.pending[0].parts, [said, Part::text("at five")]);
     assert!(!sim.conversation.pending[0].addressed);
     sim.start_turn();
     sim.stop();
     assert_eq!(sim.edit(1, "at five"), None);
-    let Some(Event::Accepted(again)) = sim.edit(1, "at six") else { panic!("no correction") };
+    let Some(Event::Message(MessageEvent::Accepted(again))) = sim.edit(1, "at six") else {
+        panic!("no correction")
+    };
     assert_eq!(again.parts[0], Part::text("(edited; it said before: \"at five\")"));
     assert_eq!(texts(&sim)[0], "at three", "what was said stays as it was said");
     assert_eq!(sim.edit(99, "who?"), None, "it was never seen");
@@ -68,7 +72,9 @@ fn an_edit_of_what_a_turn_has_taken_up_is_a_correction_at_the_tail() {
 fn a_long_message_is_quoted_by_its_beginning() {
     let mut sim = roomy();
     sim.turn(&"long\nwords ".repeat(100), "noted");
-    let Some(Event::Accepted(correction)) = sim.edit(1, "short") else { panic!("no correction") };
+    let Some(Event::Message(MessageEvent::Accepted(correction))) = sim.edit(1, "short") else {
+        panic!("no correction")
+    };
     let Part::Text { text } = &correction.parts[0] else { panic!("not text") };
     assert!(text.chars().count() < 240 && text.ends_with("…\")") && !text.contains('\n'), "{text}");
 }
@@ -202,7 +208,7 @@ fn undone_turns_stay_archived_under_summaries_markers_and_new() {
     assert_eq!(sim.conversation.readable(&run, sim.spoken.values().cloned()).len(), 6);
     sim.commit("They counted.");
     sim.check_coverage();
-    assert_eq!(sim.conversation.place(Seq(3)), Some(Place::Archived));
+    assert_eq!(sim.conversation.place(Seq(3)), Some(EntryPlace::Archived));
     assert_eq!(sim.conversation.stack.summaries().next().unwrap().messages, 6);
     sim.undo().unwrap();
     sim.turn("six", "yes");
@@ -210,7 +216,7 @@ fn undone_turns_stay_archived_under_summaries_markers_and_new() {
         sim.journal(event);
     }
     sim.check_coverage();
-    assert_eq!(sim.conversation.place(Seq(9)), Some(Place::Archived));
+    assert_eq!(sim.conversation.place(Seq(9)), Some(EntryPlace::Archived));
     sim.new_generation();
     sim.check_coverage();
     assert_eq!(sim.undo(), Err(UndoError::Nothing));
@@ -243,7 +249,7 @@ fn what_a_run_learns_in_a_private_chat_is_the_persons_own() {
     let author = cairn_core::message::Author { id: "telegram/77".to_owned(), name: "Ana".to_owned() };
     let mut pending = sim.pending(&"I like tea. ".repeat(60));
     (pending.author, pending.direct) = (author, true);
-    sim.journal(Event::Accepted(pending));
+    sim.journal(Event::Message(MessageEvent::Accepted(pending)));
     sim.start_turn();
     sim.answer("noted");
     sim.turn("and cake", "noted");
@@ -255,7 +261,7 @@ fn what_a_run_learns_in_a_private_chat_is_the_persons_own() {
         DraftMemory { kind, text: "Ana likes tea.".to_owned(), subject: None, importance: 0.5, by: None };
     let draft = compaction::Draft { memories: vec![memory], ..Sim::draft("Tea.") };
     let events = compaction::commit(&sim.conversation, &sim.agent, &run.id, draft, sim.now).unwrap();
-    let Event::RunEnded(end) = &events[0] else { panic!("no end") };
+    let Event::Compaction(CompactionEvent::RunEnded(end)) = &events[0] else { panic!("no end") };
     let own = Scope::User { platform: "telegram".to_owned(), user: "77".to_owned() };
     assert_eq!(end.memories[0].scope, own);
     assert_eq!("user:telegram/77".parse(), Ok(own));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_core::compaction::Decision;
 use cairn_core::engine::{self, ContextEngine, MakeRoom, due};
-use cairn_core::event::{Event, Record, RunOutcome};
+use cairn_core::event::{CompactionEvent, Event, Record, RunOutcome, TurnEvent};
 use cairn_core::ids::{Seq, TurnId};
 use cairn_core::model::ChatMessage;
 use cairn_core::summary::MarkerKind;
@@ -75,7 +75,7 @@ impl Stage {
                 Decision::Apply(events) => self.journal(events),
                 Decision::Start(run) => {
                     assert!(!self.engine.info().owns_compaction, "an engine without runs got one");
-                    return self.journal(vec![Event::RunStarted { run: *run }]);
+                    return self.journal(vec![Event::Compaction(CompactionEvent::RunStarted { run: *run })]);
                 }
                 Decision::WaitUntil(until) => return self.sim.now = until,
                 Decision::Idle => return,
@@ -110,7 +110,7 @@ impl Stage {
         } else {
             self.sim.stop();
             let generation = cairn_core::ids::Generation(self.sim.conversation.generation.0 + 1);
-            self.sim.journal(Event::GenerationStarted { generation });
+            self.sim.journal(Event::Turn(TurnEvent::SessionStarted { generation }));
         }
         self.tell();
         self.engine.reset(&self.sim.conversation);
@@ -160,13 +160,14 @@ impl Stage {
         let is_whole = made.shortened.is_empty() && made.request.messages.len() > sim.conversation.live.len();
         if let Some((before, since)) = self.made.take().filter(|_| is_whole) {
             let decided = |record: &Record| match &record.event {
-                Event::WindowSlid { .. }
-                | Event::EmergencyApplied { .. }
-                | Event::StackRetired { .. }
-                | Event::ResultsPruned { .. }
-                | Event::GenerationStarted { .. }
-                | Event::TurnUndone { .. } => true,
-                Event::RunEnded(end) => end.summary.is_some(),
+                Event::Compaction(
+                    CompactionEvent::WindowSlid { .. }
+                    | CompactionEvent::EmergencyApplied { .. }
+                    | CompactionEvent::StackRetired { .. }
+                    | CompactionEvent::ResultsPruned { .. },
+                )
+                | Event::Turn(TurnEvent::SessionStarted { .. } | TurnEvent::Undone { .. }) => true,
+                Event::Compaction(CompactionEvent::RunEnded(end)) => end.summary.is_some(),
                 _ => false,
             };
             if !sim.journal[since..n].iter().any(decided) {
@@ -302,7 +303,13 @@ fn the_window_slides_from_the_background_tier_on_and_not_at_every_turn() {
         stage.turn(LONG);
         n_turns += 1;
         for record in &stage.sim.journal[before..] {
-            let Event::WindowSlid { marker, messages, tokens_before, tokens_after } = &record.event else {
+            let Event::Compaction(CompactionEvent::WindowSlid {
+                marker,
+                messages,
+                tokens_before,
+                tokens_after,
+            }) = &record.event
+            else {
                 continue;
             };
             n_slides += 1;
@@ -381,7 +388,7 @@ fn from_summaries_to_sliding_and_back() {
         instruction: None,
         tell: false,
     };
-    stage.journal(vec![Event::RunQueued { request }]);
+    stage.journal(vec![Event::Compaction(CompactionEvent::RunQueued { request })]);
     let kept = summaries(&stage);
 
     stage.make = sliding;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, Record};
+use cairn_core::event::{Event, MessageEvent, Record, TurnEvent};
 use cairn_core::ids::{MessageId, Seq};
 use cairn_core::ports::OutboxItem;
 use cairn_core::retention::{InUse, Words, expire};
@@ -22,7 +22,7 @@ fn without_words(journal: &[Record], at: usize) -> (Vec<Record>, usize) {
             Some(item) => items.push(item),
             None => items.retain_mut(|item| item.apply(record)),
         }
-        if let Event::TurnStarted { messages, first_seq, .. } = &record.event {
+        if let Event::Turn(TurnEvent::Started { messages, first_seq, .. }) = &record.event {
             seqs.extend(messages.iter().cloned().zip((first_seq.0..).map(Seq)));
         }
     }
@@ -31,8 +31,8 @@ fn without_words(journal: &[Record], at: usize) -> (Vec<Record>, usize) {
     let mut journal = journal.to_vec();
     for record in &mut journal[..at] {
         let seq = match &record.event {
-            Event::Accepted(pending) => seqs.get(&pending.message).copied(),
-            Event::MessageEdited { message, .. } => seqs.get(message).copied(),
+            Event::Message(MessageEvent::Accepted(pending)) => seqs.get(&pending.message).copied(),
+            Event::Message(MessageEvent::Edited { message, .. }) => seqs.get(message).copied(),
             _ => None,
         };
         let before = serde_json::to_string(&record.event).unwrap();
@@ -94,7 +94,7 @@ fn a_range_that_a_run_is_owed_keeps_its_words() {
     assert!(sim.watch().is_some(), "a run is owed");
     sim.commit("They talked about Zorblax.");
     let (journal, _) = without_words(&sim.journal, sim.journal.len());
-    let said = |record: &&Record| matches!(record.event, Event::Accepted(_));
+    let said = |record: &&Record| matches!(record.event, Event::Message(MessageEvent::Accepted(_)));
     let first = serde_json::to_string(&journal.iter().find(said).unwrap()).unwrap();
     assert!(!first.contains("Zorblax"), "{first}");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_core::event::{Event, Receipt, Record, Run};
+use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, Receipt, Record, Run, TurnEvent};
 use cairn_core::ids::{MessageId, OutboxId, Seq};
 use cairn_core::message::{Entry, Role};
 use cairn_core::model::{ChatMessage, ChatRequest};
@@ -82,7 +82,7 @@ fn outbox(sim: &mut Sim, what: u8, idx: usize) {
     let turn = sim.conversation.open_turn.as_ref().map_or_else(|| "t1".into(), |open| open.id.clone());
     let is_listed = sim.items.iter().any(|item| item.id == id);
     sim.journal(match what {
-        0 if !is_listed => Event::OutboxIntended {
+        0 if !is_listed => Event::Delivery(DeliveryEvent::Intended {
             id,
             turn,
             seq: Seq(1),
@@ -91,12 +91,18 @@ fn outbox(sim: &mut Sim, what: u8, idx: usize) {
             reply_to: None,
             edits: None,
             draft: idx == 3,
-        },
-        0 | 1 => Event::OutboxAttempted { id, part: 0 },
-        2 => Event::OutboxSettled { id, receipt: Receipt::Delivered { messages: Vec::new() } },
-        3 => Event::OutboxSettled { id, receipt: Receipt::Dead { reason: "gone".to_owned() } },
-        4 => Event::OutboxRetried { id },
-        _ => Event::OutboxDropped { id },
+        }),
+        0 | 1 => Event::Delivery(DeliveryEvent::Attempted { id, part: 0 }),
+        2 => Event::Delivery(DeliveryEvent::Settled {
+            id,
+            receipt: Receipt::Delivered { messages: Vec::new() },
+        }),
+        3 => Event::Delivery(DeliveryEvent::Settled {
+            id,
+            receipt: Receipt::Dead { reason: "gone".to_owned() },
+        }),
+        4 => Event::Delivery(DeliveryEvent::Retried { id }),
+        _ => Event::Delivery(DeliveryEvent::Dropped { id }),
     });
 }
 
@@ -175,7 +181,7 @@ fn check_whole_turns(sim: &Sim) {
         .journal
         .iter()
         .filter_map(|record| match &record.event {
-            Event::TurnStarted { first_seq, .. } => Some(*first_seq),
+            Event::Turn(TurnEvent::Started { first_seq, .. }) => Some(*first_seq),
             _ => None,
         })
         .collect();
@@ -238,12 +244,13 @@ fn check_stable(before: Option<(ChatRequest, usize)>, sim: &Sim) -> Option<(Chat
         return None;
     }
     let is_cause = |record: &Record| match &record.event {
-        Event::RunEnded(end) => end.summary.is_some(),
-        Event::EmergencyApplied { .. }
-        | Event::ResultsPruned { .. }
-        | Event::StackRetired { .. }
-        | Event::GenerationStarted { .. }
-        | Event::TurnUndone { .. } => true,
+        Event::Compaction(CompactionEvent::RunEnded(end)) => end.summary.is_some(),
+        Event::Compaction(
+            CompactionEvent::EmergencyApplied { .. }
+            | CompactionEvent::ResultsPruned { .. }
+            | CompactionEvent::StackRetired { .. },
+        )
+        | Event::Turn(TurnEvent::SessionStarted { .. } | TurnEvent::Undone { .. }) => true,
         _ => false,
     };
     if let Some((before, n)) = before.filter(|(_, n)| !sim.journal[*n..].iter().any(is_cause)) {

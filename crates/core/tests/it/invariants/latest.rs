@@ -7,7 +7,7 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::{ContextEngine, EngineInfo, MakeRoom};
-use cairn_core::event::{Event, Record};
+use cairn_core::event::{CompactionEvent, Event, Record, TurnEvent};
 use cairn_core::ids::{Seq, TurnId};
 use cairn_core::summary::{Marker, MarkerKind};
 use cairn_core::tier::Tier;
@@ -37,7 +37,12 @@ impl Latest {
         };
         let mut marker = Marker::new(MarkerKind::Retired, from_seq, to_seq, Vec::new());
         marker.messages = conversation.count(from_seq, to_seq);
-        vec![Event::WindowSlid { marker, messages, tokens_before: 0, tokens_after: 0 }]
+        vec![Event::Compaction(CompactionEvent::WindowSlid {
+            marker,
+            messages,
+            tokens_before: 0,
+            tokens_after: 0,
+        })]
     }
 }
 
@@ -55,12 +60,14 @@ impl ContextEngine for Latest {
     fn ingest(&self, conversation: &Conversation, record: &Record) {
         let mut closed = self.closed.lock().unwrap();
         match &record.event {
-            Event::TurnEnded(end) => {
+            Event::Turn(TurnEvent::Ended(end)) => {
                 let last = conversation.live.iter().rfind(|entry| entry.turn == end.turn);
                 closed.extend(last.map(|entry| (end.turn.clone(), entry.seq)));
             }
-            Event::WindowSlid { marker, .. } => closed.retain(|(_, to_seq)| *to_seq > marker.to_seq),
-            Event::TurnUndone { turn, .. } => closed.retain(|(closed, _)| closed != turn),
+            Event::Compaction(CompactionEvent::WindowSlid { marker, .. }) => {
+                closed.retain(|(_, to_seq)| *to_seq > marker.to_seq)
+            }
+            Event::Turn(TurnEvent::Undone { turn, .. }) => closed.retain(|(closed, _)| closed != turn),
             _ => {}
         }
     }

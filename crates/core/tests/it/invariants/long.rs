@@ -1,7 +1,7 @@
 //! Messages that are larger than what the window takes.
 
 use cairn_core::artifact::{READ_TOOL, due, readable};
-use cairn_core::event::Event;
+use cairn_core::event::{ArtifactEvent, Event, MessageEvent};
 use cairn_core::ids::Seq;
 use cairn_core::message::Part;
 use cairn_core::model::{ChatMessage, ToolDef};
@@ -39,7 +39,7 @@ fn ask(sim: &mut Sim, parts: Vec<Part>) {
     let mut pending = sim.pending("");
     pending.parts = parts;
     pending.tokens = pending_tokens(&pending);
-    sim.journal(Event::Accepted(pending));
+    sim.journal(Event::Message(MessageEvent::Accepted(pending)));
     sim.start_turn();
 }
 
@@ -162,7 +162,7 @@ fn the_copy_stays_while_the_window_shows_the_message() {
     deleted.delete(1);
     assert_eq!(due(&deleted), 1);
     let ids = vec!["a1".into()];
-    deleted.journal(Event::ArtifactsExpired { ids });
+    deleted.journal(Event::Artifact(ArtifactEvent::Expired { ids }));
     let why = readable(&deleted.conversation, "a1", 1).unwrap_err().to_string();
     assert_eq!(
         why,

@@ -1,7 +1,7 @@
 //! Pruning, number by number: what is sent shorter, when, and how it reads.
 
 use cairn_core::compaction::{self, Decision};
-use cairn_core::event::{Event, Record};
+use cairn_core::event::{CompactionEvent, Event, Record, TurnEvent};
 use cairn_core::ids::{ArtifactId, Seq};
 use cairn_core::message::{Part, Role, text_of};
 use cairn_core::model::ChatMessage;
@@ -63,7 +63,7 @@ fn answer(sim: &mut Sim) {
 fn forms(sim: &Sim, event: Option<Event>) -> Vec<Option<PruneForm>> {
     let results = sim.conversation.live.iter().filter(|entry| entry.role == Role::Tool);
     let batch = match event {
-        Some(Event::ResultsPruned { results, .. }) => results,
+        Some(Event::Compaction(CompactionEvent::ResultsPruned { results, .. })) => results,
         None => Vec::new(),
         Some(event) => panic!("{event:?}"),
     };
@@ -313,7 +313,9 @@ fn an_emergency_is_avoided_when_the_largest_results_shrink() {
     }
     assert_eq!(sim.tier(), Tier::Emergency);
     let events = compaction::relieve(&sim.conversation, &sim.agent, sim.now);
-    let [Event::ResultsPruned { cause: PruneCause::Emergency, results, .. }] = &events[..] else {
+    let [Event::Compaction(CompactionEvent::ResultsPruned { cause: PruneCause::Emergency, results, .. })] =
+        &events[..]
+    else {
         panic!("{events:?}")
     };
     let calls = sim.conversation.live.iter().filter(|entry| entry.role == Role::Tool).map(|entry| entry.seq);
@@ -330,7 +332,12 @@ fn what_cannot_shrink_enough_leaves_with_the_emergency_in_the_same_batch() {
     tool_turn(&mut sim, 1_500);
     fill(&mut sim, 1.3);
     let events = compaction::relieve(&sim.conversation, &sim.agent, sim.now);
-    let [Event::ResultsPruned { .. }, Event::EmergencyApplied { tokens_before, .. }, ..] = &events[..] else {
+    let [
+        Event::Compaction(CompactionEvent::ResultsPruned { .. }),
+        Event::Compaction(CompactionEvent::EmergencyApplied { tokens_before, .. }),
+        ..,
+    ] = &events[..]
+    else {
         panic!("{events:?}")
     };
     assert!(
@@ -339,7 +346,7 @@ fn what_cannot_shrink_enough_leaves_with_the_emergency_in_the_same_batch() {
     );
     sim.agent.pruning.mode = PruneMode::Off;
     let events = compaction::relieve(&sim.conversation, &sim.agent, sim.now);
-    assert!(matches!(events[0], Event::EmergencyApplied { .. }), "{events:?}");
+    assert!(matches!(events[0], Event::Compaction(CompactionEvent::EmergencyApplied { .. })), "{events:?}");
 }
 
 #[test]
@@ -351,7 +358,12 @@ fn an_overflow_shrinks_results_first_though_our_own_measure_sees_room() {
     assert_eq!(sim.tier(), Tier::Calm);
     let before = measure(&sim.conversation, &sim.agent).tokens;
     let events = compaction::relieve_on_overflow(&sim.conversation, &sim.agent, sim.now);
-    let [Event::ResultsPruned { cause: PruneCause::Overflow, tokens_after, .. }] = &events[..] else {
+    let [
+        Event::Compaction(CompactionEvent::ResultsPruned {
+            cause: PruneCause::Overflow, tokens_after, ..
+        }),
+    ] = &events[..]
+    else {
         panic!("{events:?}")
     };
     assert!(*tokens_after as f64 <= before as f64 * 0.7, "{tokens_after} of {before}");
@@ -416,14 +428,15 @@ fn a_request_that_is_cut_keeps_the_reference_of_a_result() {
     sim.start_turn();
     sim.use_tool("fetch", None);
     let mut record = sim.journal.last().cloned().unwrap();
-    let Event::EntryAdded { entry } = &mut record.event else { panic!("no call") };
+    let Event::Turn(TurnEvent::EntryAdded { entry }) = &mut record.event else { panic!("no call") };
     let call = entry.tool_calls[0].id.clone();
     let mut result = entry.clone();
     (result.seq, result.role, result.tool_calls) = (entry.seq.next(), Role::Tool, Vec::new());
     result.parts = vec![cairn_core::message::Part::text(text(9_000))];
     (result.tool_call_id, result.artifact) = (Some(call), Some(ArtifactId::from("a7")));
     result.tokens = cairn_core::window::entry_tokens(&result);
-    let record = Record { n: record.n + 1, event: Event::EntryAdded { entry: result }, ..record };
+    let record =
+        Record { n: record.n + 1, event: Event::Turn(TurnEvent::EntryAdded { entry: result }), ..record };
     sim.conversation.apply(&record).unwrap();
     let request = format!("{:?}", sim.assemble().request);
     assert!(

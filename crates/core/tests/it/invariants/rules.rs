@@ -1,7 +1,9 @@
 //! The rules of compaction, one by one.
 
 use cairn_core::compaction::{self, Decision, Draft, Rejection, Source, check};
-use cairn_core::event::{Event, Record, Run, RunOutcome, Trigger, Work};
+use cairn_core::event::{
+    CompactionEvent, Event, MaintenanceEvent, Record, Run, RunOutcome, Trigger, TurnEvent, Work,
+};
 use cairn_core::ids::Seq;
 use cairn_core::message::Part;
 use cairn_core::model::ChatMessage;
@@ -89,7 +91,7 @@ fn the_prefix_is_stable_from_turn_to_turn() {
 
 fn manual(sim: &Sim) -> Option<Run> {
     match compaction::request_manual(&sim.conversation, &sim.agent, None, false, sim.now) {
-        Some(Event::RunStarted { run }) => Some(run),
+        Some(Event::Compaction(CompactionEvent::RunStarted { run })) => Some(run),
         None => None,
         other => panic!("no start of a run: {other:?}"),
     }
@@ -312,7 +314,7 @@ fn one_giant_message_is_cut_in_the_request_and_kept_in_the_history() {
 fn nothing_is_kept_of_a_record_that_does_not_fit() {
     let mut sim = filled_to(Tier::Background);
     let before = sim.conversation.clone();
-    let ended = Event::TurnInterrupted { turn: "t999".into() };
+    let ended = Event::Turn(TurnEvent::Interrupted { turn: "t999".into() });
     let record = Record { n: sim.journal.len() as u64 + 1, at: sim.now, channel: None, event: ended };
     let error = sim.conversation.apply(&record).unwrap_err();
     assert!(error.to_string().contains("not open"), "{error}");
@@ -324,8 +326,7 @@ fn a_missing_line_is_seen_as_a_lost_message() {
     let mut sim = Sim::new(3_000);
     sim.turn("one", "two");
     sim.turn("three", "four");
-    let lost =
-        |record: &&Record| !matches!(&record.event, Event::EntryAdded { entry } if entry.seq == Seq(2));
+    let lost = |record: &&Record| !matches!(&record.event, Event::Turn(TurnEvent::EntryAdded { entry }) if entry.seq == Seq(2));
     let mut damaged = cairn_core::conversation::Conversation::new(sim.conversation.channel.clone());
     sim.journal.iter().filter(lost).for_each(|record| damaged.apply(record).unwrap());
     assert_eq!(damaged.next_seq, sim.conversation.next_seq);
@@ -338,21 +339,22 @@ fn a_lost_end_is_seen_as_lost_messages_and_its_numbers_are_not_given_again() {
     let mut sim = Sim::new(3_000);
     sim.turn("one", "two");
     sim.turn("three", "four");
-    let is_start = |record: &Record| matches!(record.event, Event::TurnStarted { .. });
+    let is_start = |record: &Record| matches!(record.event, Event::Turn(TurnEvent::Started { .. }));
     let cut = sim.journal.iter().rposition(is_start).unwrap() + 1;
     let mut damaged = cairn_core::conversation::Conversation::new(sim.conversation.channel.clone());
     sim.journal[..cut].iter().for_each(|record| damaged.apply(record).unwrap());
     assert!(damaged.open_turn.is_some() && damaged.next_seq < sim.conversation.next_seq);
     let (from_n, to_n) = (damaged.last_n + 1, sim.conversation.last_n);
     let next_seq = Some(sim.conversation.next_seq);
-    let event = Event::LinesQuarantined { from_n, to_n, next_seq };
+    let event = Event::Maintenance(MaintenanceEvent::LinesQuarantined { from_n, to_n, next_seq });
     damaged.apply(&Record { n: from_n, at: sim.now, channel: None, event }).unwrap();
     assert_eq!(damaged.next_seq, sim.conversation.next_seq);
     assert_eq!(damaged.live[2].text(), "three");
     assert_eq!(damaged.live[3].text(), cairn_core::message::LOST_TEXT);
     assert!(damaged.open_turn.is_none(), "how it ended is lost");
     // Numbers that were given since are no reason to give up.
-    let event = Event::LinesQuarantined { from_n: to_n, to_n, next_seq: Some(Seq(2)) };
+    let event =
+        Event::Maintenance(MaintenanceEvent::LinesQuarantined { from_n: to_n, to_n, next_seq: Some(Seq(2)) });
     damaged.apply(&Record { n: to_n + 1, at: sim.now, channel: None, event }).unwrap();
     assert_eq!(damaged.next_seq, sim.conversation.next_seq);
 }
@@ -465,7 +467,7 @@ fn a_sealed_range_whose_entries_were_quarantined_can_be_measured() {
     let mut run = sim.watch().unwrap();
     sim.give_up();
     run.to_seq = Seq(sim.conversation.next_seq.0 + 5);
-    sim.journal(Event::RunStarted { run });
+    sim.journal(Event::Compaction(CompactionEvent::RunStarted { run }));
     let gauge = measure(&sim.conversation, &sim.agent);
     assert_eq!(gauge.regions.sealed.entries, sim.conversation.live.len() as u64);
 }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::artifact::{self, Artifact};
 use cairn_core::compaction::{self, Decision, Draft, Next};
-use cairn_core::conversation::{self, Conversation, Place};
-use cairn_core::event::{Event, Record, Run, RunOutcome, TurnEnd, TurnOutcome};
+use cairn_core::conversation::{self, Conversation, EntryPlace};
+use cairn_core::event::{
+    CompactionEvent, Event, MessageEvent, Record, Run, RunOutcome, TurnEnd, TurnEvent, TurnOutcome,
+};
 use cairn_core::ids::{AgentId, ChannelId, Generation, MessageId, RunId, Seq};
 use cairn_core::message::{Amendment, Author, Change, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
@@ -90,7 +92,7 @@ impl Sim {
         let record = Record { n: self.journal.len() as u64 + 1, at: self.now, channel, event };
         self.check_batch(&record.event);
         self.conversation.apply(&record).unwrap();
-        if let Event::ResultsPruned { tokens_after, .. } = &record.event {
+        if let Event::Compaction(CompactionEvent::ResultsPruned { tokens_after, .. }) = &record.event {
             assert_eq!(*tokens_after, window::measure(&self.conversation, &self.agent).tokens);
         }
         self.observe(&record);
@@ -102,12 +104,18 @@ impl Sim {
             self.spoken.entry(entry.seq).or_insert_with(|| entry.clone());
         }
         match &record.event {
-            Event::MessageDeleted { message, .. } => drop(self.deleted.insert(message.clone())),
-            Event::RunEnded(end) if end.summary.is_some() => self.gone.clone_from(&self.deleted),
-            Event::EmergencyApplied { .. }
-            | Event::StackRetired { .. }
-            | Event::ResultsPruned { .. }
-            | Event::GenerationStarted { .. } => self.gone.clone_from(&self.deleted),
+            Event::Message(MessageEvent::Deleted { message, .. }) => {
+                self.deleted.insert(message.clone());
+            }
+            Event::Compaction(CompactionEvent::RunEnded(end)) if end.summary.is_some() => {
+                self.gone.clone_from(&self.deleted)
+            }
+            Event::Compaction(
+                CompactionEvent::EmergencyApplied { .. }
+                | CompactionEvent::StackRetired { .. }
+                | CompactionEvent::ResultsPruned { .. },
+            )
+            | Event::Turn(TurnEvent::SessionStarted { .. }) => self.gone.clone_from(&self.deleted),
             _ => {}
         }
         let channel = &self.conversation.channel;
@@ -134,7 +142,7 @@ impl Sim {
         let said = self.said(&amendment.message);
         let event = conversation::amend(&self.conversation, &amendment, &said);
         if let Some(event) = event.clone() {
-            self.n_corrections += u64::from(matches!(event, Event::Accepted(_)));
+            self.n_corrections += u64::from(matches!(event, Event::Message(MessageEvent::Accepted(_))));
             self.journal(event);
             let said = self.said(&amendment.message);
             let again = conversation::amend(&self.conversation, &amendment, &said);
@@ -159,7 +167,7 @@ impl Sim {
 
     pub(crate) fn accept(&mut self, text: &str) {
         let pending = self.pending(text);
-        self.journal(Event::Accepted(pending));
+        self.journal(Event::Message(MessageEvent::Accepted(pending)));
     }
 
     pub(crate) fn pending(&mut self, text: &str) -> Pending {
@@ -186,7 +194,11 @@ impl Sim {
         }
         let Some(first) = self.conversation.pending.front() else { return };
         let (turn, messages) = (first.turn.clone(), vec![first.message.clone()]);
-        self.journal(Event::TurnStarted { turn, messages, first_seq: self.conversation.next_seq });
+        self.journal(Event::Turn(TurnEvent::Started {
+            turn,
+            messages,
+            first_seq: self.conversation.next_seq,
+        }));
     }
 
     fn entry(&self, role: Role, text: &str) -> Option<Entry> {
@@ -212,7 +224,7 @@ impl Sim {
 
     fn add(&mut self, mut entry: Entry) {
         entry.tokens = window::entry_tokens(&entry);
-        self.journal(Event::EntryAdded { entry });
+        self.journal(Event::Turn(TurnEvent::EntryAdded { entry }));
     }
 
     /// A call and, unless the turn is interrupted there, its result.
@@ -260,7 +272,7 @@ impl Sim {
 
     fn end_turn(&mut self, turn: cairn_core::ids::TurnId, outcome: TurnOutcome) {
         let (model, usage, recalled) = (None, Usage::default(), Vec::new());
-        self.journal(Event::TurnEnded(TurnEnd { turn, outcome, model, usage, recalled }));
+        self.journal(Event::Turn(TurnEvent::Ended(TurnEnd { turn, outcome, model, usage, recalled })));
     }
 
     pub(crate) fn turn(&mut self, question: &str, answer: &str) {
@@ -274,13 +286,15 @@ impl Sim {
         let input_tokens = (estimated as f64 * ratio) as u64;
         let usage = Usage { input_tokens, output_tokens: 10, cached_tokens: 0, cache_write_tokens: 0 };
         let (model, disbelieved) = (self.agent.model.clone(), None);
-        self.journal(Event::UsageReported { model, estimated, usage, disbelieved });
+        self.journal(Event::Turn(TurnEvent::UsageReported { model, estimated, usage, disbelieved }));
     }
 
     /// What is due before a call of the model; whether messages left the window.
     pub(crate) fn emergency(&mut self) -> bool {
         let events = compaction::relieve(&self.conversation, &self.agent, self.now);
-        let happened = events.iter().any(|event| matches!(event, Event::EmergencyApplied { .. }));
+        let happened = events
+            .iter()
+            .any(|event| matches!(event, Event::Compaction(CompactionEvent::EmergencyApplied { .. })));
         events.into_iter().for_each(|event| self.journal(event));
         happened
     }
@@ -314,7 +328,10 @@ impl Sim {
 
     /// Results are pruned after a call has seen them, each to less than before and to no form twice.
     fn check_batch(&self, event: &Event) {
-        let Event::ResultsPruned { cause, results, tokens_before, .. } = event else { return };
+        let Event::Compaction(CompactionEvent::ResultsPruned { cause, results, tokens_before, .. }) = event
+        else {
+            return;
+        };
         let conversation = &self.conversation;
         assert_eq!(*tokens_before, window::measure(conversation, &self.agent).tokens);
         assert!(!results.is_empty(), "an empty batch");
@@ -351,7 +368,7 @@ impl Sim {
     pub(crate) fn watch(&mut self) -> Option<Run> {
         match compaction::next_run(&self.conversation, &self.agent, self.now) {
             Decision::Start(run) => {
-                self.journal(Event::RunStarted { run: (*run).clone() });
+                self.journal(Event::Compaction(CompactionEvent::RunStarted { run: (*run).clone() }));
                 Some(*run)
             }
             Decision::Idle => None,
@@ -437,7 +454,7 @@ impl Sim {
         self.stop();
         self.give_up();
         let generation = Generation(self.conversation.generation.0 + 1);
-        self.journal(Event::GenerationStarted { generation });
+        self.journal(Event::Turn(TurnEvent::SessionStarted { generation }));
     }
 
     /// Restores from a head taken at `n` and the records since, as the store does.
@@ -498,7 +515,7 @@ impl Sim {
         for seq in 1..conversation.next_seq.0 {
             let place = conversation.place(Seq(seq)).unwrap_or_else(|| panic!("{seq} has no place"));
             let is_archived = Seq(seq) < conversation.first_seq || is_undone(Seq(seq));
-            assert_eq!(place == Place::Archived, is_archived, "{seq} is {place}");
+            assert_eq!(place == EntryPlace::Archived, is_archived, "{seq} is {place}");
         }
         assert_eq!(conversation.place(conversation.next_seq), None);
     }
@@ -516,7 +533,7 @@ impl Sim {
         let pending = self.conversation.pending.iter().map(|pending| pending.message.clone());
         let mut placed: BTreeSet<MessageId> = pending.collect();
         for record in &self.journal {
-            if let Event::TurnStarted { messages, .. } = &record.event {
+            if let Event::Turn(TurnEvent::Started { messages, .. }) = &record.event {
                 placed.extend(messages.iter().cloned());
             }
         }
@@ -525,7 +542,7 @@ impl Sim {
 
     pub(crate) fn sealed_places(&self) -> usize {
         let seqs = 1..self.conversation.next_seq.0;
-        seqs.filter(|seq| self.conversation.place(Seq(*seq)) == Some(Place::Sealed)).count()
+        seqs.filter(|seq| self.conversation.place(Seq(*seq)) == Some(EntryPlace::Sealed)).count()
     }
 
     pub(crate) fn live(&self) -> Vec<Arc<Entry>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_core::compaction::{self, Decision};
-use cairn_core::event::{Event, Run, Trigger, Work};
+use cairn_core::event::{CompactionEvent, Event, Run, Trigger, Work};
 use cairn_core::message::Entry;
 use cairn_core::summary::{Marker, MarkerKind, StackItem, Summary, stack_cap};
 use cairn_core::tokens::estimate;
@@ -113,7 +113,9 @@ impl Long {
                 }
             }
             match compaction::next_run(&self.sim.conversation, &self.sim.agent, self.sim.now) {
-                Decision::Start(run) => self.sim.journal(Event::RunStarted { run: *run }),
+                Decision::Start(run) => {
+                    self.sim.journal(Event::Compaction(CompactionEvent::RunStarted { run: *run }))
+                }
                 Decision::Apply(events) => events.into_iter().for_each(|event| self.sim.journal(event)),
                 Decision::Idle | Decision::WaitUntil(_) => return,
             }
@@ -164,7 +166,9 @@ impl Long {
                 self.end(&run, Fate::Written(0.8));
             }
             match compaction::next_run(&self.sim.conversation, &self.sim.agent, self.sim.now) {
-                Decision::Start(run) => self.sim.journal(Event::RunStarted { run: *run }),
+                Decision::Start(run) => {
+                    self.sim.journal(Event::Compaction(CompactionEvent::RunStarted { run: *run }))
+                }
                 Decision::Apply(events) => events.into_iter().for_each(|event| self.sim.journal(event)),
                 Decision::WaitUntil(until) => self.sim.now = until,
                 Decision::Idle => return,
@@ -230,7 +234,7 @@ fn a_digest_is_made_again_from_its_entries_when_a_model_is_well() {
     assert_eq!((run.trigger, &run.work), (Trigger::Provisional, &Work::Truncated));
     assert_eq!((run.from_seq, run.to_seq), (digest.from_seq, digest.to_seq));
     // It fails: the digest stays as it is, nothing else waits for it, and it is tried again later.
-    long.sim.journal(Event::RunStarted { run });
+    long.sim.journal(Event::Compaction(CompactionEvent::RunStarted { run }));
     long.sim.give_up();
     assert_eq!(long.sim.conversation.stack.summaries().next(), Some(&digest));
     assert_eq!(long.sim.conversation.failures.n, 0);
@@ -261,13 +265,15 @@ fn a_provisional_summary_is_no_source_of_a_merge() {
         long.check();
     }
     let merges = long.sim.journal.iter().filter_map(|record| match &record.event {
-        Event::RunStarted { run } if run.trigger == Trigger::Merge => Some(&run.id),
+        Event::Compaction(CompactionEvent::RunStarted { run }) if run.trigger == Trigger::Merge => {
+            Some(&run.id)
+        }
         _ => None,
     });
     // Those that were made at once, where the stack was over its share, are provisional themselves.
     let merges: Vec<_> = merges.cloned().collect();
     for record in &long.sim.journal {
-        if let Event::RunEnded(end) = &record.event
+        if let Event::Compaction(CompactionEvent::RunEnded(end)) = &record.event
             && merges.contains(&end.run)
         {
             assert!(end.summary.as_ref().is_some_and(|summary| summary.provisional), "{end:?}");
@@ -288,7 +294,7 @@ fn a_merge_under_way_of_what_has_become_provisional_is_so_too() {
         loop {
             match compaction::next_run(&long.sim.conversation, &long.sim.agent, long.sim.now) {
                 Decision::Start(run) => {
-                    long.sim.journal(Event::RunStarted { run: (*run).clone() });
+                    long.sim.journal(Event::Compaction(CompactionEvent::RunStarted { run: (*run).clone() }));
                     if matches!(run.work, Work::Merge { .. }) {
                         break 'due *run;
                     }
@@ -301,7 +307,7 @@ fn a_merge_under_way_of_what_has_become_provisional_is_so_too() {
     };
     let Work::Merge { sources, .. } = &run.work else { unreachable!() };
     for record in &mut long.sim.journal {
-        if let Event::RunEnded(end) = &mut record.event
+        if let Event::Compaction(CompactionEvent::RunEnded(end)) = &mut record.event
             && let Some(summary) = end.summary.as_mut().filter(|summary| summary.id == sources[0])
         {
             summary.provisional = true;
@@ -325,7 +331,7 @@ fn what_stands_behind_a_bare_marker_is_summarised_from_its_entries() {
     }
     let (from, to) = long.sim.conversation.stack.items()[0].range();
     let marker = Marker::new(MarkerKind::Retired, from, to, Vec::new());
-    long.sim.journal(Event::StackRetired { marker });
+    long.sim.journal(Event::Compaction(CompactionEvent::StackRetired { marker }));
     assert_eq!(long.sim.n_markers(), 1);
     long.settle();
     assert_eq!(long.sim.n_markers(), 0);

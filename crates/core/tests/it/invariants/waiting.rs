@@ -2,7 +2,7 @@
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{Decision, NothingToCompact, give_up, next_run, over_budget, request_manual};
-use cairn_core::event::{Event, Run, RunOutcome, Trigger, Work};
+use cairn_core::event::{CompactionEvent, Event, Run, RunOutcome, Trigger, Work};
 use cairn_core::ids::Seq;
 use cairn_core::model::Usage;
 use cairn_core::summary::{StackSizes, stack_cap};
@@ -48,7 +48,7 @@ fn waits_until(sim: &Sim) -> Timestamp {
 fn spend(sim: &mut Sim, tokens: u64) -> Timestamp {
     let usage =
         Usage { input_tokens: tokens - 10, output_tokens: 10, cached_tokens: 0, cache_write_tokens: 0 };
-    sim.journal(Event::UsageSpent { model: "offline".to_owned(), usage });
+    sim.journal(Event::Compaction(CompactionEvent::UsageSpent { model: "offline".to_owned(), usage }));
     sim.now
 }
 
@@ -222,15 +222,15 @@ fn who_asks_for_a_run_comes_after_those_who_asked_before() {
     sim.journal(ended);
     assert_eq!((sim.conversation.run.is_none(), sim.conversation.queued_runs.len()), (true, 1));
     let asked = request_manual(&sim.conversation, &sim.agent, Some("prices".to_owned()), true, sim.now);
-    assert!(matches!(asked, Some(Event::RunQueued { .. })), "{asked:?}");
+    assert!(matches!(asked, Some(Event::Compaction(CompactionEvent::RunQueued { .. }))), "{asked:?}");
 }
 
 /// The run that somebody asks for, as it begins.
 fn asked(sim: &mut Sim, instruction: Option<&str>) -> Option<Run> {
     let instruction = instruction.map(str::to_owned);
     match request_manual(&sim.conversation, &sim.agent, instruction, false, sim.now)? {
-        Event::RunStarted { run } => {
-            sim.journal(Event::RunStarted { run: run.clone() });
+        Event::Compaction(CompactionEvent::RunStarted { run }) => {
+            sim.journal(Event::Compaction(CompactionEvent::RunStarted { run: run.clone() }));
             Some(run)
         }
         queued => {

@@ -1,6 +1,8 @@
 //! Pairing, the outbox and the state of chat networks, without a network.
 
-use cairn_core::event::{Event, NewRecord, Receipt, TurnEnd, TurnOutcome};
+use cairn_core::event::{
+    DeliveryEvent, Event, MessageEvent, NewRecord, Receipt, RegistryEvent, TurnEnd, TurnEvent, TurnOutcome,
+};
 use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::message::{Author, Part, Pending, fingerprint};
 use cairn_core::model::Usage;
@@ -28,7 +30,11 @@ async fn journal(home: &Home, channel: Option<&str>, events: Vec<Event>) {
 }
 
 fn asked() -> Event {
-    Event::PairingRequested { user: ann(), chat: "7".to_owned(), code: "K7P2XMQA".to_owned() }
+    Event::Registry(RegistryEvent::PairingRequested {
+        user: ann(),
+        chat: "7".to_owned(),
+        code: "K7P2XMQA".to_owned(),
+    })
 }
 
 /// A turn in a private chat whose note could not be delivered.
@@ -53,7 +59,7 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
         usage: Usage::default(),
         recalled: Vec::new(),
     };
-    let intent = Event::OutboxIntended {
+    let intent = Event::Delivery(DeliveryEvent::Intended {
         id: id.into(),
         turn: "t1".into(),
         seq: Seq(1),
@@ -62,14 +68,14 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
         reply_to: Some("m1".into()),
         edits: None,
         draft: false,
-    };
+    });
     vec![
-        Event::Accepted(message),
-        Event::TurnStarted { turn: "t1".into(), messages: vec!["m1".into()], first_seq: Seq(1) },
+        Event::Message(MessageEvent::Accepted(message)),
+        Event::Turn(TurnEvent::Started { turn: "t1".into(), messages: vec!["m1".into()], first_seq: Seq(1) }),
         intent,
-        Event::TurnEnded(end),
-        Event::OutboxAttempted { id: id.into(), part: 0 },
-        Event::OutboxSettled { id: id.into(), receipt },
+        Event::Turn(TurnEvent::Ended(end)),
+        Event::Delivery(DeliveryEvent::Attempted { id: id.into(), part: 0 }),
+        Event::Delivery(DeliveryEvent::Settled { id: id.into(), receipt }),
     ]
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{
-    Event, NewRecord, Record, Run, RunEnd, RunOutcome, Trigger, TurnEnd, TurnOutcome, Work,
+    CompactionEvent, Event, MessageEvent, NewRecord, Record, Run, RunEnd, RunOutcome, Trigger, TurnEnd,
+    TurnEvent, TurnOutcome, Work,
 };
 use cairn_core::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId, TurnId};
 use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
@@ -77,14 +78,14 @@ impl Chat {
     pub(crate) async fn accept(&mut self, id: &str, user: &str, text: &str) -> TurnId {
         let pending = self.pending(id, user, text);
         let turn = pending.turn.clone();
-        self.append(vec![Event::Accepted(pending)]).await;
+        self.append(vec![Event::Message(MessageEvent::Accepted(pending))]).await;
         turn
     }
 
     pub(crate) async fn start(&mut self, turn: &TurnId, ids: &[&str]) {
         let messages = ids.iter().map(|id| MessageId::from(*id)).collect();
         let first_seq = self.state.next_seq;
-        self.append(vec![Event::TurnStarted { turn: turn.clone(), messages, first_seq }]).await;
+        self.append(vec![Event::Turn(TurnEvent::Started { turn: turn.clone(), messages, first_seq })]).await;
     }
 
     pub(crate) fn reply(&self, turn: &TurnId, text: &str) -> Entry {
@@ -108,13 +109,13 @@ impl Chat {
     }
 
     pub(crate) fn end(turn: &TurnId, reply: Seq) -> Event {
-        Event::TurnEnded(TurnEnd {
+        Event::Turn(TurnEvent::Ended(TurnEnd {
             turn: turn.clone(),
             outcome: TurnOutcome::Answered { reply },
             model: Some("offline".to_owned()),
             usage: Usage::default(),
             recalled: Vec::new(),
-        })
+        }))
     }
 
     /// A whole turn: message, reply, end.
@@ -123,7 +124,7 @@ impl Chat {
         self.start(&turn, &[id]).await;
         let entry = self.reply(&turn, reply);
         let seq = entry.seq;
-        self.append(vec![Event::EntryAdded { entry }, Self::end(&turn, seq)]).await;
+        self.append(vec![Event::Turn(TurnEvent::EntryAdded { entry }), Self::end(&turn, seq)]).await;
         turn
     }
 
@@ -148,7 +149,7 @@ impl Chat {
             failure: None,
             replaces: None,
         };
-        self.append(vec![Event::RunStarted { run: run.clone() }]).await;
+        self.append(vec![Event::Compaction(CompactionEvent::RunStarted { run: run.clone() })]).await;
         let summary = Summary {
             id: SummaryId::from(format!("s{}", self.state.runs)),
             level: 0,
@@ -177,7 +178,7 @@ impl Chat {
             duration_ms: 12,
             owes_run: false,
         };
-        self.append(vec![Event::RunEnded(end)]).await;
+        self.append(vec![Event::Compaction(CompactionEvent::RunEnded(end))]).await;
     }
 }
 

@@ -22,15 +22,15 @@ const IDENTIFIERS_SHARE: u32 = 8;
 
 /// A message that no turn has taken up yet.
 #[derive(Debug)]
-struct Waiting {
+struct PendingMessage {
     pending: Pending,
     is_theirs: bool,
 }
 
 /// What is known of a channel at a place of the journal.
 #[derive(Debug, Default)]
-pub(super) struct Room {
-    waiting: HashMap<MessageId, Waiting>,
+pub(super) struct ChannelErasure {
+    pending: HashMap<MessageId, PendingMessage>,
     pub(super) open: Option<TurnId>,
     theirs: HashSet<TurnId>,
     erased: BTreeSet<Seq>,
@@ -39,7 +39,7 @@ pub(super) struct Room {
     expired: BTreeSet<Seq>,
     /// Deliveries of their turns that are owed.
     pub(super) owed: BTreeMap<OutboxId, TurnId>,
-    run: Option<Run>,
+    pub(super) run: Option<Run>,
     /// Entries as rewritten that no summary stands for yet, without pictures.
     entries: Vec<Arc<Entry>>,
     undone: Vec<(Seq, Seq)>,
@@ -49,7 +49,7 @@ pub(super) struct Room {
     generation: Generation,
 }
 
-impl Room {
+impl ChannelErasure {
     pub(super) fn is_theirs(&self, turn: &TurnId) -> bool {
         self.theirs.contains(turn)
     }
@@ -69,36 +69,32 @@ impl Room {
         from <= to && self.erased.range(from..=to).next().is_some()
     }
 
-    pub(super) fn run(&self) -> Option<&Run> {
-        self.run.as_ref()
-    }
-
     pub(super) fn accept(&mut self, pending: &Pending, is_theirs: bool) {
-        let waiting = Waiting { pending: pending.clone(), is_theirs };
-        self.waiting.insert(pending.message.clone(), waiting);
+        let message = PendingMessage { pending: pending.clone(), is_theirs };
+        self.pending.insert(pending.message.clone(), message);
     }
 
     /// A message that waits, if it is theirs.
-    pub(super) fn waits_for_them(&self, message: &MessageId) -> bool {
-        self.waiting.get(message).is_some_and(|waiting| waiting.is_theirs)
+    pub(super) fn is_pending_theirs(&self, message: &MessageId) -> bool {
+        self.pending.get(message).is_some_and(|message| message.is_theirs)
     }
 
     /// The author and time of a message that waits.
-    pub(super) fn waiting(&self, message: &MessageId) -> Option<&Pending> {
-        self.waiting.get(message).map(|waiting| &waiting.pending)
+    pub(super) fn pending(&self, message: &MessageId) -> Option<&Pending> {
+        self.pending.get(message).map(|message| &message.pending)
     }
 
     /// A message that waits says something else.
     pub(super) fn edit(&mut self, message: &MessageId, parts: &[Part]) {
-        if let Some(waiting) = self.waiting.get_mut(message) {
-            waiting.pending.parts = parts.to_vec();
+        if let Some(message) = self.pending.get_mut(message) {
+            message.pending.parts = parts.to_vec();
         }
     }
 
     pub(super) fn start_turn(&mut self, turn: &TurnId, messages: &[MessageId], first: Seq) {
         self.open = Some(turn.clone());
         for (seq, message) in (first.0..).map(Seq).zip(messages) {
-            let Some(Waiting { pending, is_theirs }) = self.waiting.remove(message) else {
+            let Some(PendingMessage { pending, is_theirs }) = self.pending.remove(message) else {
                 // Its line was quarantined: it may have been theirs, and the answer to them.
                 self.theirs.insert(turn.clone());
                 continue;
@@ -136,29 +132,25 @@ impl Room {
         self.undone.push((from, to));
     }
 
-    /// See [`Room::take_back`].
+    /// See [`ChannelErasure::take_back`].
     pub(super) fn delete(&mut self, message: &MessageId, seqs: &[Seq]) {
-        self.waiting
+        self.pending
             .iter_mut()
             .filter(|(id, _)| id.is_of(message))
-            .for_each(|(_, waiting)| waiting.pending.delete());
+            .for_each(|(_, message)| message.pending.delete());
         let said =
             self.entries.iter().filter(|entry| entry.message.as_ref().is_some_and(|id| id.is_of(message)));
         let said: Vec<Seq> = said.map(|entry| entry.seq).collect();
         self.deleted.extend(said.into_iter().chain(seqs.iter().copied()));
     }
 
-    /// A new generation began.
-    pub(super) fn start_generation(&mut self, generation: Generation) {
-        let waiting = std::mem::take(&mut self.waiting);
+    /// A new session began.
+    pub(super) fn start_session(&mut self, generation: Generation) {
+        let pending = std::mem::take(&mut self.pending);
         let (theirs, erased) = (std::mem::take(&mut self.theirs), std::mem::take(&mut self.erased));
         let (others, expired) = (std::mem::take(&mut self.others), std::mem::take(&mut self.expired));
         let owed = std::mem::take(&mut self.owed);
-        *self = Self { waiting, theirs, erased, others, expired, owed, generation, ..Self::default() };
-    }
-
-    pub(super) fn start_run(&mut self, run: &Run) {
-        self.run = Some(run.clone());
+        *self = Self { pending, theirs, erased, others, expired, owed, generation, ..Self::default() };
     }
 
     /// A run ended; its end is as rewritten.

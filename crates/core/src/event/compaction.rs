@@ -5,8 +5,80 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{RunId, Seq, SummaryId};
 use crate::memory::{DraftMemory, MemorySave};
-use crate::summary::Summary;
+use crate::model::Usage;
+use crate::prune::{PruneCause, PrunedResult};
+use crate::summary::{Marker, Summary};
 use crate::tier::Tier;
+
+/// What makes room in the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum CompactionEvent {
+    /// A run began: its range is sealed.
+    RunStarted { run: Run },
+    /// A run was asked for while another was under way, or is owed after an emergency.
+    RunQueued { request: RunRequest },
+    /// An attempt of a run failed; the run goes on with the next attempt.
+    RunAttemptFailed {
+        run: RunId,
+        /// The attempt that failed, from 1.
+        attempt: u32,
+        reason: String,
+        /// When the next attempt may begin.
+        retry_at: Timestamp,
+    },
+    /// A chunk of a long run is finished.
+    RunCheckpointed {
+        run: RunId,
+        /// What its chunks have come to so far.
+        checkpoint: Checkpoint,
+    },
+    /// A run ended. When it was committed, this one record carries the summary and its memories.
+    RunEnded(RunEnd),
+    /// The oldest turns left the window at once.
+    EmergencyApplied {
+        /// The marker that now stands for it; adjacent truncated markers are already joined into it.
+        marker: Marker,
+        messages: u64,
+        /// Window tokens before, after correction.
+        tokens_before: u64,
+        /// Window tokens after, after correction.
+        tokens_after: u64,
+    },
+    /// In journals of earlier versions: the stack was over its share, and its oldest items gave way to one leading marker.
+    StackRetired {
+        /// The marker that now leads the stack; it stands for all items within its range.
+        marker: Marker,
+    },
+    /// A context engine without summaries dropped the oldest turns.
+    WindowSlid {
+        /// The marker that now leads the stack; it stands for everything older.
+        marker: Marker,
+        messages: u64,
+        /// Window tokens before, after correction.
+        tokens_before: u64,
+        /// Window tokens after, after correction.
+        tokens_after: u64,
+    },
+    /// Old results of tools are sent shorter from here on. What is kept stays whole.
+    ResultsPruned {
+        cause: PruneCause,
+        /// The results, and how they are sent.
+        results: Vec<PrunedResult>,
+        scanned: u64,
+        /// Window tokens before, after correction.
+        tokens_before: u64,
+        /// Window tokens after, after correction.
+        tokens_after: u64,
+    },
+    /// Tokens were used beside a turn: by a run.
+    UsageSpent {
+        /// The model, by its id in the configuration.
+        model: String,
+        /// What the provider said; where it said nothing, our estimate.
+        usage: Usage,
+    },
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
