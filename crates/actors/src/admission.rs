@@ -6,7 +6,7 @@ use cairn_core::approval::reads_as;
 use cairn_core::command::Command;
 use cairn_core::ids::{ChannelId, LOCAL_PLATFORM, MessageId};
 use cairn_core::message::{Amendment, Author, Inbound, Part};
-use cairn_core::ports::{Admission, Intake, Refusal};
+use cairn_core::ports::{Admission, ChannelRow, Intake, Refusal, Seen, StoreError};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
@@ -76,6 +76,15 @@ impl Intake for Runtime {
                 Err(error) => Err(refusal(error, &channel)),
             }
         })
+    }
+
+    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
+        self.shared().deps.store.channels()
+    }
+
+    fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>> {
+        let seen = self.shared().deps.store.seen(channel, message);
+        Box::pin(async move { Ok(seen.await? != Seen::New) })
     }
 }
 

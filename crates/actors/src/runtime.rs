@@ -11,10 +11,7 @@ use cairn_core::event::{Event, NewRecord, RunEnd};
 use cairn_core::ids::{AgentId, ChannelId, Generation, OutboxId, RunId, TurnId};
 use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::pairing_store::UsageDay;
-use cairn_core::ports::{
-    Archive, ArgumentCheck, ArtifactStore, Clock, Journal, MemoryStore, OutboxItem, OutboxStore, Platform,
-    Search, StoreError, Toolset,
-};
+use cairn_core::ports::{ArgumentCheck, Clock, OutboxItem, Platform, Store, StoreError, Toolset};
 use cairn_core::tier::Tier;
 use cairn_core::window::measure;
 use futures::future::{BoxFuture, join_all};
@@ -32,13 +29,7 @@ use crate::shared::{Create, Phase, Shared};
 use crate::supervisor::{Supervisor, SupervisorMsg};
 
 pub struct RuntimeDeps {
-    pub journal: Arc<dyn Journal>,
-    pub archive: Arc<dyn Archive>,
-    /// Search over words, summaries and memories.
-    pub search: Arc<dyn Search>,
-    pub memories: Arc<dyn MemoryStore>,
-    pub outbox: Arc<dyn OutboxStore>,
-    pub artifacts: Arc<dyn ArtifactStore>,
+    pub store: Arc<dyn Store>,
     /// Tools beside those that are built in.
     pub tools: Arc<dyn Toolset>,
     /// Checks the arguments of all calls.
@@ -180,7 +171,7 @@ impl Runtime {
         if let Some(handle) = self.shared.handle(channel) {
             return Ok(Some((Arc::new(handle.snapshot()), true)));
         }
-        let restored = self.shared.deps.archive.restore(channel).await?;
+        let restored = self.shared.deps.store.restore(channel).await?;
         Ok(restored.map(|conversation| (Arc::new(conversation), false)))
     }
 
@@ -263,7 +254,7 @@ impl Runtime {
     /// # Errors
     /// The store failed.
     pub async fn deliveries(&self) -> Result<Vec<OutboxItem>, RuntimeError> {
-        Ok(self.shared.deps.outbox.deliveries().await?)
+        Ok(self.shared.deps.store.deliveries().await?)
     }
 
     /// Has a delivery that did not succeed tried again, from its first part that is not there. One that is under way
@@ -412,7 +403,7 @@ impl Runtime {
         let heads = async {
             for handle in &handles {
                 let head = Arc::new(handle.snapshot());
-                if let Err(error) = self.shared.deps.archive.keep_head(head).await {
+                if let Err(error) = self.shared.deps.store.keep_snapshot(head).await {
                     tracing::warn!(channel = %handle.id, %error, "a head was not kept; the next start takes longer");
                 }
             }
@@ -442,5 +433,5 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// Journals an event of the daemon itself.
 async fn journal(shared: &Shared, event: Event) -> Result<(), StoreError> {
     let record = NewRecord { channel: None, at: shared.now(), event };
-    shared.deps.journal.append(vec![record]).await.map(drop)
+    shared.deps.store.append(vec![record]).await.map(drop)
 }

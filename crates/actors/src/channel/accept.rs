@@ -220,7 +220,7 @@ impl ChannelState {
         if let Some(recent) = self.recent.iter().rev().find(|recent| recent.message == *message) {
             return Ok(Standing::Ended(recent.end.clone(), recent.fingerprint.clone()));
         }
-        match self.shared.deps.archive.seen(&self.handle.id, message).await? {
+        match self.shared.deps.store.seen(&self.handle.id, message).await? {
             // Open in the archive but not here: a `/new` between its acceptance and now took its turn along.
             Seen::New | Seen::Open { .. } => Ok(Standing::New),
             Seen::Ended { fingerprint, end, .. } => Ok(Standing::Ended(*end, fingerprint)),
@@ -238,7 +238,7 @@ impl ChannelState {
             TurnOutcome::DeadLettered => return Ok(Some(Answer::Failed(failure::dead_letter()))),
             TurnOutcome::Unanswered => String::new(),
             TurnOutcome::Answered { reply } => {
-                let entries = self.shared.deps.archive.entries(&self.handle.id, *reply, *reply, 1).await?;
+                let entries = self.shared.deps.store.entries(&self.handle.id, *reply, *reply, 1).await?;
                 match entries.first() {
                     Some(entry) if entry.is_expired() => return Ok(Some(Answer::Failed(failure::expired()))),
                     Some(entry) => entry.text(),

@@ -20,8 +20,8 @@ impl ChannelState {
         if self.draining {
             return Ok(Err(Refusal::Unavailable("stopping")));
         }
-        let archive = &self.shared.deps.archive;
-        let said = match in_time(archive.said(&self.handle.id, &amendment.message)).await {
+        let store = &self.shared.deps.store;
+        let said = match in_time(store.entries_of(&self.handle.id, &amendment.message)).await {
             Ok(said) => said,
             Err(refusal) => return Ok(Err(refusal)),
         };

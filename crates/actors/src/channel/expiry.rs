@@ -42,10 +42,10 @@ impl ChannelState {
         if ids.is_empty() {
             return;
         }
-        let (artifacts, channel) = (Arc::clone(&self.shared.deps.artifacts), self.handle.id.clone());
+        let (store, channel) = (Arc::clone(&self.shared.deps.store), self.handle.id.clone());
         self.shared.tasks.spawn("remove expired artifacts", async move {
             for id in ids {
-                if let Err(error) = artifacts.remove(&channel, &id).await {
+                if let Err(error) = store.remove_artifact(&channel, &id).await {
                     tracing::warn!(%channel, artifact = %id, %error,
                         "the file of an expired artifact is still there; it goes when the channel wakes again");
                 }

@@ -55,7 +55,7 @@ impl ChannelState {
         &self,
         records: Vec<NewRecord>,
     ) -> Result<Result<Vec<cairn_core::event::Record>, StoreError>, Fault> {
-        let journal = Arc::clone(&self.shared.deps.journal);
+        let journal = Arc::clone(&self.shared.deps.store);
         let writing = self.handle.writing().await;
         let (told, done) = oneshot::channel();
         let work = async move {

@@ -278,8 +278,8 @@ pub(crate) struct ChannelState {
     /// Runs that began by themselves and that somebody in the chat has asked for since.
     told_of: BTreeSet<RunId>,
     /// Last record of the head that was kept last.
-    head_n: u64,
-    since_head: usize,
+    snapshot_n: u64,
+    since_snapshot: usize,
 }
 
 impl Actor for Channel {
@@ -295,7 +295,7 @@ impl Actor for Channel {
         args.handle.set_channel(myself.clone());
         let run_tier = args.handle.read(|conversation| conversation.run.as_ref().map(|run| run.tier));
         Ok(ChannelState {
-            head_n: args.handle.read(|conversation| conversation.last_n),
+            snapshot_n: args.handle.read(|conversation| conversation.last_n),
             shared: args.shared,
             handle: args.handle,
             myself,
@@ -315,7 +315,7 @@ impl Actor for Channel {
             draining: false,
             drained: Vec::new(),
             told_of: BTreeSet::new(),
-            since_head: 0,
+            since_snapshot: 0,
         })
     }
 
@@ -401,7 +401,7 @@ impl Actor for Channel {
         _myself: ActorRef<ChannelMsg>,
         state: &mut ChannelState,
     ) -> Result<(), ActorProcessingErr> {
-        state.keep_head();
+        state.keep_snapshot();
         Ok(())
     }
 }

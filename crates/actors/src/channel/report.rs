@@ -20,7 +20,7 @@ const HEAD_EVERY: usize = 512;
 impl ChannelState {
     /// Tells of records that were just folded in.
     pub(super) fn report(&mut self, records: &[Record]) {
-        self.since_head += records.len();
+        self.since_snapshot += records.len();
         self.hand_over(records);
         for record in records {
             if let Event::UsageReported { model, usage, .. } = &record.event {
@@ -87,8 +87,8 @@ impl ChannelState {
             }
         }
         self.report_tier(&gauge);
-        if keep || self.since_head > HEAD_EVERY {
-            self.keep_head();
+        if keep || self.since_snapshot > HEAD_EVERY {
+            self.keep_snapshot();
         }
     }
 

@@ -71,18 +71,18 @@ impl ChannelState {
         self.tell_drained();
     }
 
-    /// Keeps the head, in a task of its own: it is only a cache.
-    pub(super) fn keep_head(&mut self) {
-        let head = Arc::new(self.handle.snapshot());
-        if head.last_n == self.head_n {
+    /// Keeps a snapshot, in a task of its own: it is only a cache.
+    pub(super) fn keep_snapshot(&mut self) {
+        let snapshot = Arc::new(self.handle.snapshot());
+        if snapshot.last_n == self.snapshot_n {
             return;
         }
-        self.head_n = head.last_n;
-        self.since_head = 0;
-        let archive = Arc::clone(&self.shared.deps.archive);
-        self.shared.tasks.spawn("keep a head", async move {
-            if let Err(error) = archive.keep_head(head).await {
-                tracing::warn!(%error, "a conversation's head was not kept; its next start takes longer");
+        self.snapshot_n = snapshot.last_n;
+        self.since_snapshot = 0;
+        let store = Arc::clone(&self.shared.deps.store);
+        self.shared.tasks.spawn("keep a snapshot", async move {
+            if let Err(error) = store.keep_snapshot(snapshot).await {
+                tracing::warn!(%error, "a conversation's snapshot was not kept; its next start takes longer");
             }
         });
     }

@@ -70,7 +70,7 @@ async fn find_reply(
     }
     let mut pace = Pace::up_to(shared.limits().delivery_retry_max);
     loop {
-        match shared.deps.archive.entries(&item.channel, item.seq, item.seq, 1).await {
+        match shared.deps.store.entries(&item.channel, item.seq, item.seq, 1).await {
             Ok(mut entries) => return Ok(entries.pop()),
             Err(error) => {
                 tracing::error!(channel = %item.channel, %error,

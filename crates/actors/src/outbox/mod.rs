@@ -134,7 +134,7 @@ impl Actor for Outbox {
 /// Reads what earlier runs of the daemon left owed, until it can be read.
 async fn find_owed(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>) {
     let mut items = loop {
-        match shared.deps.outbox.deliveries().await {
+        match shared.deps.store.deliveries().await {
             Ok(items) => break items,
             Err(error) => {
                 tracing::error!(%error, "cannot list what is owed to platforms; trying again");

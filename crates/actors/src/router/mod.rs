@@ -179,7 +179,7 @@ impl Actor for Router {
 /// Reads the list of channels until it can be read, and has those woken that have something unfinished.
 async fn find_unfinished(shared: Arc<Shared>, router: ActorRef<RouterMsg>) {
     let rows = loop {
-        match shared.deps.archive.channels().await {
+        match shared.deps.store.channels().await {
             Ok(rows) => break rows,
             Err(error) => {
                 tracing::error!(%error, "cannot list the channels; trying again");
@@ -272,7 +272,7 @@ impl RouterState {
                 drop(handle.writing().await);
             }
             let _permit = permits.acquire().await;
-            shared.deps.archive.restore(&wanted).await
+            shared.deps.store.restore(&wanted).await
         };
         self.shared.tasks.watch(self.shared.tasks.token(), work, move |ended| {
             let restored = match ended {

@@ -6,7 +6,7 @@ use cairn_core::agent::WindowSource;
 use cairn_core::event::{Event, NewRecord};
 use cairn_core::message::Part;
 use cairn_core::model::{ChatMessage, ModelError, Usage};
-use cairn_core::ports::{Answer, Journal as _, Progress};
+use cairn_core::ports::{Answer, Progress, Store as _};
 use cairn_core::tokens::estimate;
 use futures::StreamExt as _;
 use tokio::time::Instant;

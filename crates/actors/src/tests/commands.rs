@@ -177,7 +177,7 @@ async fn a_new_generation_stops_the_turn_cancels_the_run_and_starts_afresh() {
     let conversation = world.conversation();
     check_coverage(&conversation);
     assert_eq!(conversation.outcomes.back().unwrap().outcome, RunOutcome::Cancelled);
-    assert!(conversation.stack.items().is_empty() && world.store.memories().is_empty());
+    assert!(conversation.stack.items().is_empty() && world.store.saved_memories().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

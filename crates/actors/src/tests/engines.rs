@@ -7,7 +7,7 @@ use cairn_core::compaction::Decision;
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::{ContextEngine, EngineInfo, MakeRoom, SLIDING, Sliding};
 use cairn_core::event::{Event, Record, RunOutcome};
-use cairn_core::ports::{Query, Search as _};
+use cairn_core::ports::{Query, Store as _};
 use cairn_core::window::{AssembleError, Assembled, Tail};
 use jiff::Timestamp;
 use parking_lot::Mutex;

@@ -70,7 +70,7 @@ async fn it_is_kept_whole_and_the_model_can_read_on() {
     assert!(
         matches!(&events[at - 1], Event::ArtifactStored { artifact } if artifact.message == Some(history[10].seq))
     );
-    assert_eq!(world.artifacts.names(), ["main/local/main a1"]);
+    assert_eq!(world.store.artifacts.names(), ["main/local/main a1"]);
 
     // The same id again has the same answer, with what is to be known of it.
     assert_eq!(asked(&live, "giant", &text).await.notice, Some(told));
@@ -122,7 +122,7 @@ async fn a_turn_that_is_taken_up_again_stores_and_tells_nothing_twice() {
     world.store.until(1, is_turn_ended).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.store.count(is_shortened), 1);
-    assert_eq!(world.artifacts.names().len(), 1);
+    assert_eq!(world.store.artifacts.names().len(), 1);
     let is_told = |event: &Event| matches!(event, Event::OutboxIntended { note: Some(note), .. } if note.contains(TOLD));
     assert_eq!(world.store.count(is_told), 1);
     drop(live);
@@ -132,7 +132,7 @@ async fn a_turn_that_is_taken_up_again_stores_and_tells_nothing_twice() {
 async fn a_full_disk_costs_the_reading_on_and_no_word() {
     let world = world();
     let live = world.start().await;
-    world.artifacts.full.store(true, Ordering::SeqCst);
+    world.store.artifacts.full.store(true, Ordering::SeqCst);
     world.model.plan(Kind::Reply, Plan::Text("I see.".to_owned()));
     let text = giant();
     let told = asked(&live, "giant", &text).await.notice.unwrap();
@@ -149,11 +149,11 @@ async fn the_copy_goes_when_the_message_has_left_the_window() {
     world.model.plan(Kind::Reply, Plan::Text("I see.".to_owned()));
     asked(&live, "giant", &giant()).await;
     live.runtime.new_generation(&local()).await.unwrap();
-    assert_eq!(world.artifacts.names().len(), 1);
+    assert_eq!(world.store.artifacts.names().len(), 1);
     tokio::time::sleep(Duration::from_secs(25 * 3_600)).await;
     live.ask("later", "hello").await;
     settle().await;
-    assert_eq!(world.artifacts.names(), Vec::<String>::new());
+    assert_eq!(world.store.artifacts.names(), Vec::<String>::new());
     assert_eq!(world.store.history(&local())[0].text(), giant(), "the history keeps it");
 }
 

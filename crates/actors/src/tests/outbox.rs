@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::RuntimeError;
 use cairn_core::event::{Event, NewRecord, Receipt};
 use cairn_core::ids::{ChannelId, Seq};
-use cairn_core::ports::{DeliveryState, Journal as _};
+use cairn_core::ports::{DeliveryState, Store as _};
 
 use super::common::model::{Kind, Plan};
 use super::common::net::{Act, Trouble};

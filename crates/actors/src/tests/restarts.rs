@@ -98,7 +98,7 @@ async fn a_stop_lets_open_turns_end_and_keeps_what_is_pending() {
     assert!(conversation.open_turn.is_none(), "no turn begins during a stop");
     assert_eq!(conversation.pending.len(), 1);
     assert!(matches!(world.store.events().last(), Some(Event::DaemonStopped)));
-    assert_eq!(world.store.heads.lock().len(), 1);
+    assert_eq!(world.store.snapshots.lock().len(), 1);
     let again = world.over(world.store.after_kill());
     let live = again.start().await;
     assert_eq!(live.ask("b", "two").await, "re: two");
@@ -131,7 +131,7 @@ async fn a_run_survives_a_kill_and_is_done_once() {
     again.store.until(1, is_run_ended).await;
     settle().await;
     assert_eq!(again.store.count(is_run_started), 1);
-    assert_eq!(again.store.memories().len(), 1);
+    assert_eq!(again.store.saved_memories().len(), 1);
     check_coverage(&again.conversation());
 }
 

@@ -6,7 +6,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, NewRecord, Run, RunEnd, RunOutcome, Trigger, Work};
 use cairn_core::ids::{RunId, Seq};
 use cairn_core::model::{ChatRequest, ModelError, Purpose};
-use cairn_core::ports::{Journal as _, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use cairn_core::tier::Tier;
 use jiff::Timestamp;
 
@@ -93,7 +93,7 @@ async fn a_bad_attempt_changes_nothing(plans: Vec<Plan>) {
     world.store.until(1, |event| matches!(event, Event::RunAttemptFailed { .. })).await;
     let after = live.snapshot().await;
     assert_eq!(contents(&before), contents(&after));
-    assert!(world.store.memories().is_empty(), "a failed attempt saves nothing");
+    assert!(world.store.saved_memories().is_empty(), "a failed attempt saves nothing");
     assert_eq!(live.ask("between", "are you there?").await, "re: are you there?");
     world.store.until(1, is_run_ended).await;
     let end = &ends(&world)[0];

@@ -1,7 +1,7 @@
 //! Idle channels sleep, and wake as they were.
 
 use cairn_core::event::{Event, NewRecord};
-use cairn_core::ports::Journal as _;
+use cairn_core::ports::Store as _;
 
 use super::common::model::{Kind, words};
 use super::common::*;
@@ -15,7 +15,7 @@ async fn an_idle_channel_sleeps_and_wakes_with_its_words() {
     let awake = live.snapshot().await;
     tokio::time::sleep(world.limits.idle_after * 2).await;
     assert!(live.runtime.awake().await.is_empty());
-    assert_eq!(*world.store.heads.lock(), [local()]);
+    assert_eq!(*world.store.snapshots.lock(), [local()]);
     let (asleep, is_awake) = live.runtime.conversation(&local()).await.unwrap().unwrap();
     assert!(!is_awake);
     assert_eq!(asleep, awake);
@@ -89,5 +89,5 @@ async fn a_head_is_kept_for_a_channels_own_records_not_for_those_of_others() {
     world.store.append((0..1_000).map(noise).collect()).await.unwrap();
     live.ask("b", "hello again").await;
     settle().await;
-    assert!(world.store.heads.lock().is_empty(), "a head after a few records");
+    assert!(world.store.snapshots.lock().is_empty(), "a head after a few records");
 }

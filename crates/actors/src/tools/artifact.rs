@@ -55,7 +55,7 @@ impl Toolbox {
         let artifact = artifact.map_err(|error| error.to_string())?;
         let max_bytes = settings.max_bytes.saturating_sub(PAGE_FRAME_BYTES).max(PAGE_FRAME_BYTES);
         let range = LineRange { from, offset, count, max_bytes };
-        let found = self.shared.deps.artifacts.lines(&self.handle.id, &artifact.id, range).await;
+        let found = self.shared.deps.store.artifact_lines(&self.handle.id, &artifact.id, range).await;
         let Some(found) = found.map_err(|error| error.to_string())? else {
             tracing::error!(channel = %self.handle.id, artifact = %artifact.id,
                 "the file of an artifact is missing; its words are lost (`cairn store verify` lists what is)");

@@ -141,7 +141,7 @@ pub(crate) async fn keep(
     text: &str,
 ) -> Result<Artifact, StoreError> {
     let (bytes, lines) = (text.len() as u64, count_lines(text));
-    if let Err(error) = shared.deps.artifacts.put(&handle.id, &id, Arc::from(text)).await {
+    if let Err(error) = shared.deps.store.put_artifact(&handle.id, &id, Arc::from(text)).await {
         metrics::counter!("cairn_artifacts_lost_total").increment(1);
         return Err(error);
     }

@@ -34,7 +34,7 @@ impl Toolbox {
             limit: HITS_MAX,
             settled: false,
         };
-        let hits = self.shared.deps.search.search(query).await.map_err(|error| error.to_string())?;
+        let hits = self.shared.deps.store.search(query).await.map_err(|error| error.to_string())?;
         let lines: Vec<String> = hits
             .iter()
             .filter(|hit| hit.kind != HitKind::Memory)
@@ -44,7 +44,7 @@ impl Toolbox {
                 format!("[{number} | {} | {who}] {}", short_time(hit.at), shorten(&hit.text, HIT_MAX_CHARS))
             })
             .collect();
-        let is_incomplete = self.shared.deps.search.unindexed() > UNINDEXED_MAX;
+        let is_incomplete = self.shared.deps.store.unindexed() > UNINDEXED_MAX;
         let note = if is_incomplete { INCOMPLETE } else { "" };
         if lines.is_empty() {
             return Ok(Found::own(format!("nothing found{note}")));
@@ -64,7 +64,7 @@ impl Toolbox {
         if from > to {
             return Err(format!("`from` = {from} is after `to` = {to}"));
         }
-        let entries = self.shared.deps.archive.entries(&self.handle.id, from, to, READ_MAX).await;
+        let entries = self.shared.deps.store.entries(&self.handle.id, from, to, READ_MAX).await;
         let entries = entries.map_err(|error| error.to_string())?;
         let mut page: Vec<String> = Vec::new();
         let mut bytes = 0;

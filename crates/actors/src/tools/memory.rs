@@ -50,7 +50,7 @@ impl Toolbox {
         let query = text_argument(arguments, "query")?;
         let filter = MemoryFilter { query: Some(query), limit: HITS_MAX, ..MemoryFilter::default() };
         let agent = &self.handle.id.agent();
-        let found = self.shared.deps.memories.list(agent, &self.reach, filter).await;
+        let found = self.shared.deps.store.memories(agent, &self.reach, filter).await;
         let found = found.map_err(|error| error.to_string())?;
         let mut provenance = Provenance::default();
         self.handle.read(|conversation| {

@@ -171,9 +171,8 @@ impl Turn {
         let share = self.settings.memory.share;
         let reach =
             handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
-        let memories = &self.args.shared.deps.memories;
         let limit = self.settings.recall_limit;
-        let recalling = memories.recall(&self.settings.id, &reach, &question, limit);
+        let recalling = self.args.shared.deps.store.recall(&self.settings.id, &reach, &question, limit);
         let recalled = match tokio::time::timeout(RECALL_LIMIT, recalling).await {
             Ok(Ok(recalled)) => recalled,
             Err(_) => {

@@ -159,7 +159,7 @@ async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<S
         handle.read(|conversation| conversation.readable(run, conversation.live.iter().cloned()));
     // An emergency may have taken them out of the window, but never out of the archive.
     if (entries.len() as u64) < run.messages {
-        let read = shared.deps.archive.entries(&handle.id, run.from_seq, run.to_seq, usize::MAX).await;
+        let read = shared.deps.store.entries(&handle.id, run.from_seq, run.to_seq, usize::MAX).await;
         let read = read.map_err(|error| Failure::attempt(error.to_string()))?;
         entries = handle.read(|conversation| conversation.readable(run, read));
     }

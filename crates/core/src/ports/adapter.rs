@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Archive, Clock, Intake, StoreError};
+use super::{Clock, Intake, StoreError};
 use crate::command::{CommandAnswer, CommandCall};
 use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
 use crate::message::Author;
@@ -138,8 +138,6 @@ pub struct AdapterFailure {
 pub struct AdapterPorts {
     pub intake: Arc<dyn Intake>,
     pub chat_commands: Arc<dyn ChatCommands>,
-    /// Conversations at rest: which message was taken in last.
-    pub archive: Arc<dyn Archive>,
 }
 
 /// A chat network, for what comes in, too.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_core::event::{Event, NewRecord, Record};
 use cairn_core::ids::{ChannelId, Seq, SummaryId};
-use cairn_core::ports::{Archive, Journal, OutboxStore, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use cairn_core::retention::{InUse, Words, expire, ranges};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

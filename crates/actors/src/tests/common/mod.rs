@@ -1,6 +1,5 @@
 //! The runtime over fakes of all ports, with tokio's clock paused.
 
-pub(crate) mod artifacts;
 pub(crate) mod model;
 pub(crate) mod net;
 pub(crate) mod store;
@@ -25,7 +24,6 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use artifacts::MemArtifacts;
 use model::FakeModel;
 use net::FakeNet;
 use store::MemStore;
@@ -44,7 +42,6 @@ impl Clock for TokioClock {
 
 pub(crate) struct World {
     pub(crate) store: Arc<MemStore>,
-    pub(crate) artifacts: Arc<MemArtifacts>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) model: Arc<FakeModel>,
     /// Further models of the chain, with the settings on them.
@@ -93,7 +90,6 @@ impl World {
         };
         Self {
             store: MemStore::new(),
-            artifacts: Arc::default(),
             tools: Vec::new(),
             model: FakeModel::new(),
             others: Vec::new(),
@@ -150,12 +146,7 @@ impl World {
             agent = agent.with_engine(Arc::clone(maker));
         }
         let deps = RuntimeDeps {
-            journal: Arc::clone(&self.store) as _,
-            archive: Arc::clone(&self.store) as _,
-            search: Arc::clone(&self.store) as _,
-            memories: Arc::clone(&self.store) as _,
-            outbox: Arc::clone(&self.store) as _,
-            artifacts: Arc::clone(&self.artifacts) as _,
+            store: Arc::clone(&self.store) as _,
             tools: Arc::new(self.tools.clone()),
             arguments: Arc::new(AnyArguments),
             clock: Arc::new(TokioClock(Instant::now(), Arc::clone(&self.bomb), Arc::clone(&self.off))),
@@ -179,7 +170,6 @@ impl World {
     pub(crate) fn over(&self, store: Arc<MemStore>) -> Self {
         Self {
             store,
-            artifacts: Arc::clone(&self.artifacts),
             tools: self.tools.clone(),
             model: FakeModel::new(),
             others: self.others.clone(),
