@@ -1,6 +1,6 @@
 //! A channel that is awake, as everybody sees it: its conversation behind a lock, its waiters, its actors.
 //!
-//! The cell outlives the restarts of its actors. The channel's actor alone writes the conversation, for microseconds
+//! The handle outlives the restarts of its actors. The channel's actor alone writes the conversation, for microseconds
 //! and never across an await; all others take snapshots.
 
 use std::sync::Arc;
@@ -21,8 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::agent::AgentRuntime;
 use crate::approvals::Approvals;
-use crate::channel::ChannelMsg;
-use crate::compactor::CompactorMsg;
+use crate::messages::{ChannelMsg, CompactorMsg};
 use crate::subscribers::TurnSubscribers;
 
 #[derive(Default)]

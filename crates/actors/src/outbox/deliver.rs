@@ -12,12 +12,12 @@ use cairn_core::ports::{OutboxItem, Platform, SendError, SendPart, StoreError};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::{Owed, Pace, Paced};
-use crate::channel::ChannelMsg;
-use crate::figures;
-use crate::runtime::RuntimeError;
-use crate::shared::{Create, Shared};
-use crate::show::Typing;
+use crate::failure::RuntimeError;
+use crate::messages::{Create, PendingDelivery, Request};
+use crate::pace::{Pace, Paced};
+use crate::shared::Shared;
+use crate::telemetry;
+use crate::typing::Typing;
 
 /// What is left of a delivery when its task ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +42,8 @@ enum Fate {
     Unknown(String),
 }
 
-pub(super) async fn deliver(shared: Arc<Shared>, owed: Owed) -> Left {
-    let Owed { item, reply, typing } = owed;
+pub(super) async fn deliver(shared: Arc<Shared>, pending: PendingDelivery) -> Left {
+    let PendingDelivery { item, reply, typing } = pending;
     let Some(platform) = shared.platform(&item.channel) else { return Left::Nothing };
     let words = match &item.note {
         Some(note) => Some(note.clone()),
@@ -258,7 +258,7 @@ impl Delivery {
             }
         };
         if outcome != "delivered" {
-            figures::error("delivery", outcome);
+            telemetry::error("delivery", outcome);
         }
         events.push(Event::OutboxSettled { id: delivery.clone(), receipt });
         self.note(events).await?;
@@ -272,7 +272,7 @@ impl Delivery {
         let (channel, id) = (&self.item.channel, &self.item.id);
         let mut pace = Pace::up_to(self.shared.limits().delivery_retry_max);
         loop {
-            let post = |reply| ChannelMsg::Post { id: id.clone(), events: events.clone(), reply };
+            let post = |reply| Request::NoteDelivery { id: id.clone(), events: events.clone(), reply };
             let error = match self.shared.ask(channel, Create::No, post).await {
                 Ok(Ok(true)) => return Ok(()),
                 // Settled, or given up meanwhile.

@@ -13,9 +13,10 @@ use cairn_core::ports::{Platform, SendError, SendPart};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::{Stop, TurnLink};
+use super::Stop;
 use crate::handle::ChannelHandle;
-use crate::outbox::Pace;
+use crate::messages::TurnLink;
+use crate::pace::Pace;
 use crate::shared::Shared;
 
 /// Longest that one request may take before its fate counts as unknown.

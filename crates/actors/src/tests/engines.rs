@@ -71,8 +71,7 @@ async fn compacting_makes_room_at_once_and_tells_how_much() {
 
 #[tokio::test(start_paused = true)]
 async fn an_instruction_without_end_is_refused() {
-    let world = World::new();
-    let live = world.start().await;
+    let (_world, live) = started().await;
     live.ask("a", "hello").await;
     let long = "x".repeat(1_000_000);
     let refused = live.runtime.compact(&local(), Some(long), false).await.err();

@@ -12,7 +12,7 @@ use cairn_core::result_guard::MESSAGE_NOTICE;
 use cairn_core::tokens::estimate;
 use serde_json::json;
 
-use super::common::model::{Kind, Plan, words};
+use super::common::model::{Kind, Plan};
 use super::common::*;
 
 const TOLD: &str = "more than I can take in at once";
@@ -36,10 +36,6 @@ async fn asked(live: &Live, id: &str, text: &str) -> Reply {
 
 fn is_shortened(event: &Event) -> bool {
     matches!(event, Event::ResultsPruned { cause: PruneCause::Message, .. })
-}
-
-fn last_request(world: &World) -> String {
-    words(world.model.requests(Kind::Reply).last().unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +89,7 @@ async fn a_chat_is_told_once_before_the_answer() {
     let world = world();
     let live = world.start().await;
     world.model.plan(Kind::Reply, Plan::Text("I see.".to_owned()));
-    reply(live.submit(message(&group(), "giant", &giant())).await.unwrap()).await;
+    live.ask_in_group("giant", &giant()).await;
     let note = world.store.events().into_iter().find_map(|event| match event {
         Event::OutboxIntended { note: Some(note), reply_to, .. } => Some((note, reply_to)),
         _ => None,
@@ -103,7 +99,7 @@ async fn a_chat_is_told_once_before_the_answer() {
     world.net.until(2, |act| format!("{act:?}").contains("see")).await;
     let said = world.net.words(&group());
     assert!(said[0].contains(TOLD) && said[1] == "I see.", "{said:?}");
-    reply(live.submit(message(&group(), "next", "and now?")).await.unwrap()).await;
+    live.ask_in_group("next", "and now?").await;
     assert_eq!(world.net.words(&group()).iter().filter(|words| words.contains(TOLD)).count(), 1);
 }
 
@@ -112,7 +108,7 @@ async fn a_turn_that_is_taken_up_again_stores_and_tells_nothing_twice() {
     let world = world();
     let live = world.start().await;
     let _held = world.model.hold(Kind::Reply);
-    drop(live.submit(message(&group(), "giant", &giant())).await.unwrap());
+    drop(live.say_in_group("giant", &giant()).await);
     world.store.until(1, is_shortened).await;
     world.model.until(1, Kind::Reply).await;
     drop(live);

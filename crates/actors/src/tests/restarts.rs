@@ -81,8 +81,7 @@ async fn clean_stops_do_not_count_against_a_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_lets_open_turns_end_and_keeps_what_is_pending() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
     let open = live.say("a", "one").await;
     let pending = live.say("b", "two").await;
@@ -122,8 +121,7 @@ async fn a_tool_call_cut_short_by_a_kill_gets_a_result_and_the_turn_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_survives_a_kill_and_is_done_once() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let _gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     let again = world.killed();
@@ -137,8 +135,7 @@ async fn a_run_survives_a_kill_and_is_done_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_channel_that_cannot_be_read_is_read_again_until_it_can() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Hangs);
     let _open = live.say("a", "hello").await;
     settle().await;
@@ -151,8 +148,7 @@ async fn a_channel_that_cannot_be_read_is_read_again_until_it_can() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_to_a_channel_that_cannot_be_read_is_to_be_sent_again() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     *world.store.bad_restores.lock() = 1;
     let refused = live.submit(message(&local(), "a", "hello")).await.err();
     assert!(matches!(refused, Some(cairn_core::ports::Refusal::Unavailable(_))));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, NewRecord, Run, RunEnd, RunOutcome, Trigger, Work};
+use cairn_core::event::{Event, NewRecord, Run, RunOutcome, Trigger, Work};
 use cairn_core::ids::{RunId, Seq};
 use cairn_core::model::{ChatRequest, ModelError, Purpose};
 use cairn_core::ports::{Store as _, StoreError};
@@ -13,18 +13,9 @@ use jiff::Timestamp;
 use super::common::model::{Kind, Plan, words};
 use super::common::*;
 
-fn ends(world: &World) -> Vec<RunEnd> {
-    let ends = world.store.events().into_iter().filter_map(|event| match event {
-        Event::RunEnded(end) => Some(end),
-        _ => None,
-    });
-    ends.collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn messages_are_answered_while_a_run_is_held_and_it_commits_when_released() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     world.model.until(1, Kind::Run).await;
@@ -49,8 +40,7 @@ async fn messages_are_answered_while_a_run_is_held_and_it_commits_when_released(
 
 #[tokio::test(start_paused = true)]
 async fn every_request_sent_during_a_run_has_all_that_the_run_works_on() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Run);
     for n in 0..4 {
         live.ask(&format!("fact-{n}"), &format!("the code of room {n} is teal-{n}")).await;
@@ -81,8 +71,7 @@ fn contents(conversation: &Conversation) -> (Vec<u64>, usize) {
 }
 
 async fn a_bad_attempt_changes_nothing(plans: Vec<Plan>) {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for plan in plans {
         world.model.plan(Kind::Run, plan);
     }
@@ -139,16 +128,14 @@ async fn a_summary_of_something_else_changes_nothing_and_the_next_succeeds() {
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_frees_next_to_nothing_is_asked_for_again_and_never_committed() {
     let leaving = {
-        let world = World::new();
-        let live = world.start().await;
+        let (world, live) = started().await;
         let _never = world.model.hold(Kind::Run);
         live.fill_until_run(&world).await;
         let (sealed, (from, to)) = (live.snapshot().await, live.snapshot().await.sealed_range().unwrap());
         let leaving = sealed.live.iter().filter(|entry| (from..=to).contains(&entry.seq));
         leaving.map(|entry| entry.text()).collect::<Vec<_>>()
     };
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     // All that was said, and hardly less about who said it.
     let text = format!("## Critical context\n- {}", leaving.join("\n- then Ann said: "));
     world.model.plan(Kind::Run, Plan::Text(text));
@@ -166,8 +153,7 @@ async fn a_summary_that_frees_next_to_nothing_is_asked_for_again_and_never_commi
 
 /// A run over two short turns, as an earlier program began it.
 async fn over_two_short_turns() -> World {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..4 {
         live.ask(&format!("m{n}"), "and by the lake?").await;
     }
@@ -213,8 +199,7 @@ async fn a_run_that_not_even_a_digest_is_worth_ends_rejected_and_is_not_repeated
 
 #[tokio::test(start_paused = true)]
 async fn every_run_sees_the_newest_earlier_summary_and_merges_do_not() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let mut earlier = String::new();
     for n in 0..3 {
         let n_asked = world.model.requests(Kind::Run).len();
@@ -254,8 +239,7 @@ async fn a_worker_that_hangs_is_timed_out_and_the_next_attempt_succeeds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_cannot_be_used_is_corrected_once_within_the_attempt() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Run, Plan::Text(String::new()));
     live.fill_until_run(&world).await;
     world.store.until(1, is_run_ended).await;
@@ -266,8 +250,7 @@ async fn a_summary_that_cannot_be_used_is_corrected_once_within_the_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn a_digest_stands_in_when_every_attempt_fails() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("name", "my name is Ann and I prefer tea").await;
     for _ in 0..world.settings.compaction.max_attempts {
         world.model.plan(Kind::Run, Plan::Broken("", ModelError::Transport("down".to_owned())));
@@ -283,8 +266,7 @@ async fn a_digest_stands_in_when_every_attempt_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn a_result_waits_for_a_store_that_refuses_it() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     world.model.until(1, Kind::Run).await;
@@ -297,8 +279,7 @@ async fn a_result_waits_for_a_store_that_refuses_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_channel_comes_back_with_run_turn_and_waiters() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let runs = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     world.model.until(1, Kind::Run).await;
@@ -321,8 +302,7 @@ async fn a_panicking_channel_comes_back_with_run_turn_and_waiters() {
 
 #[tokio::test(start_paused = true)]
 async fn a_result_made_while_the_channel_was_down_is_brought_again() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     world.model.until(1, Kind::Run).await;
@@ -337,8 +317,7 @@ async fn a_result_made_while_the_channel_was_down_is_brought_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_compactor_comes_back_and_runs_go_on() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("a", "hello").await;
     settle().await;
     // After the end of a turn the compactor is the first to read the clock.
@@ -355,8 +334,7 @@ async fn a_panicking_compactor_comes_back_and_runs_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_conversation_stays_calm_and_its_summaries_merge() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..400 {
         live.runtime.wait_calm(&local(), Tier::Aggressive).await;
         live.ask(&format!("m{n}"), &chatter(n)).await;
@@ -390,8 +368,7 @@ async fn turns_without_an_answer_are_compacted_like_any_other() {
 /// As soon as a model is well, also when the runtime was started again in between.
 #[tokio::test(start_paused = true)]
 async fn a_digest_is_made_again_by_a_model_with_its_memories() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..world.settings.compaction.max_attempts {
         world.model.plan(Kind::Run, Plan::Broken("", ModelError::Transport("down".to_owned())));
     }

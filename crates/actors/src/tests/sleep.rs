@@ -8,8 +8,7 @@ use super::common::*;
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_channel_sleeps_and_wakes_with_its_words() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("a", "my cat is called Momo").await;
     assert_eq!(live.runtime.awake().await, [local()]);
     let awake = live.snapshot().await;
@@ -50,21 +49,19 @@ async fn a_channel_with_a_run_or_a_turn_does_not_sleep() {
 
 #[tokio::test(start_paused = true)]
 async fn a_group_sleeps_over_messages_that_wait_for_nobody() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let mut overheard = message(&group(), "a", "I like trains");
     overheard.addressed = false;
     drop(live.submit(overheard).await.unwrap());
     tokio::time::sleep(world.limits.idle_after * 2).await;
     assert!(live.runtime.awake().await.is_empty());
-    let asked = live.submit(message(&group(), "b", "what do I like?")).await.unwrap();
+    let asked = live.say_in_group("b", "what do I like?").await;
     assert_eq!(reply(asked).await, "re: I like trains\nwhat do I like?");
 }
 
 #[tokio::test(start_paused = true)]
 async fn messages_at_the_moment_of_falling_asleep_are_answered() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("first", "hello").await;
     for n in 0..20 {
         // From just before to just after the tick at which the channel falls asleep.
@@ -77,8 +74,7 @@ async fn messages_at_the_moment_of_falling_asleep_are_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_head_is_kept_for_a_channels_own_records_not_for_those_of_others() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("a", "hello").await;
     settle().await;
     let noise = |n: usize| NewRecord {

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use super::talk::Talk;
 use super::{Job, Stop, is_extractive};
 use crate::agent::Candidate;
-use crate::channel::ChannelMsg;
+use crate::messages::ChannelMsg;
 
 /// Least room for a transcript, in tokens, with which a model can make a summary.
 const ROOM_MIN: u64 = 64;

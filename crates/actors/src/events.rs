@@ -1,4 +1,4 @@
-//! Notices: what the runtime tells whoever watches (`GET /v1/events`, the progress bar of a replay).
+//! What the runtime tells those who watch it: `GET /v1/events`, the progress bar of a replay.
 
 use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::event::{RunOutcome, TurnOutcome};
@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Something happened in a channel. Told after it is durable; a watcher that is too slow misses some.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Notice {
+pub enum RuntimeEvent {
     /// Messages were taken up into a turn.
     TurnStarted {
         channel: ChannelId,
@@ -47,12 +47,12 @@ pub enum Notice {
         outcome: ToolOutcome,
         duration_ms: u64,
     },
-    /// A call waits for a person's yes.
+    /// A call waits for an approval.
     ApprovalAsked {
         channel: ChannelId,
         approval: Approval,
     },
-    /// A request for a yes came to its end.
+    /// A request for an approval came to its end.
     ApprovalSettled {
         channel: ChannelId,
         approval: ApprovalId,
@@ -127,7 +127,7 @@ pub enum Notice {
     },
 }
 
-impl Notice {
+impl RuntimeEvent {
     /// The name of the server-sent event.
     pub fn name(&self) -> &'static str {
         match self {
