@@ -1,4 +1,4 @@
-//! What can go wrong, in words that help whoever waits: errors of the runtime, failures of turns, notes to chats.
+//! What can go wrong, in words that say what to do next: errors of the runtime, failures of turns, notes to chats.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,7 @@ pub enum RuntimeError {
     UnknownAgent(AgentId),
     #[error("no agent is configured")]
     NoAgent,
-    /// No delivery of that name is owed.
-    #[error("no delivery `{0}` is owed; `cairn outbox list` shows what is")]
+    #[error("no delivery `{0}` is pending; `cairn outbox list` shows what is")]
     NoSuchDelivery(OutboxId),
     /// There is no turn that could be taken back.
     #[error("nothing to undo: {0}")]
@@ -43,7 +42,7 @@ pub enum RuntimeError {
 
 /// Why a channel's actor cannot go on: it is started again from the store.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum ChannelFault {
     /// A record does not fit the state.
     #[error(transparent)]
     Fold(#[from] FoldError),
@@ -187,7 +186,11 @@ pub(crate) fn too_long(limit: std::time::Duration) -> TurnFailure {
 
 /// Why an actor failed, for logs. The words of a panic may quote what people wrote; its own line says where it was.
 pub(crate) fn of_actor(error: &ActorProcessingErr) -> String {
-    if error.is::<Fault>() || error.is::<StoreError>() { error.to_string() } else { "it panicked".to_owned() }
+    if error.is::<ChannelFault>() || error.is::<StoreError>() {
+        error.to_string()
+    } else {
+        "it panicked".to_owned()
+    }
 }
 
 pub(crate) fn panicked(message: &str) -> TurnFailure {

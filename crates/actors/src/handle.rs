@@ -17,7 +17,7 @@ use cairn_core::ports::ChatModel;
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::agent::AgentRuntime;
 use crate::approvals::Approvals;
@@ -179,22 +179,6 @@ impl ChannelHandle {
         let channel = self.actors.lock().channel.clone();
         if channel.is_none_or(|channel| channel.send_message(message).is_err()) {
             tracing::debug!(channel = %self.id, "the channel's actor is down; it starts again");
-        }
-    }
-
-    /// Asks the channel's actor for a sign of life. One that is down drops the question.
-    pub(crate) fn ping_channel(&self, reply: oneshot::Sender<()>) {
-        let channel = self.actors.lock().channel.clone();
-        if let Some(channel) = channel {
-            drop(channel.send_message(ChannelMsg::Ping { reply }));
-        }
-    }
-
-    /// Asks the compactor, as [`ChannelHandle::ping_channel`].
-    pub(crate) fn ping_compactor(&self, reply: oneshot::Sender<()>) {
-        let compactor = self.actors.lock().compactor.clone();
-        if let Some(compactor) = compactor {
-            drop(compactor.send_message(CompactorMsg::Ping { reply }));
         }
     }
 

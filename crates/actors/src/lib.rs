@@ -36,7 +36,7 @@ mod tests;
 
 pub use agent::{AgentRuntime, Candidate, EngineMaker, ModelState, ModelStatus};
 pub use approvals::{Approver, Decided, Undecided, Which};
-pub use events::RuntimeEvent;
+pub use events::{RuntimeEvent, RuntimeEventKind};
 pub use failure::RuntimeError;
 pub use messages::{Compaction, RoomMade, RunTicket};
 pub use runtime::{Health, Runtime};

@@ -89,8 +89,9 @@ impl Runtime {
         Ok(restored.map(|conversation| (Arc::new(conversation), false)))
     }
 
-    #[expect(clippy::unused_async, reason = "callers need not know that nothing is awaited")]
-    pub async fn awake(&self) -> Vec<ChannelId> {
+    /// The channels that are awake.
+    #[cfg(test)]
+    pub(crate) fn awake(&self) -> Vec<ChannelId> {
         self.shared.handles.read().keys().cloned().collect()
     }
 
@@ -366,7 +367,7 @@ impl Runtime {
     /// Answers a request for approval: at once, whatever else waits in its channel. Returns when the answer is in the journal.
     ///
     /// # Errors
-    /// Nothing waits, it is not said which is meant, or whoever answers may not.
+    /// Nothing waits, several wait, or the approver may not.
     pub async fn decide(&self, which: Which, granted: bool, by: Approver) -> Result<Decided, Undecided> {
         let open = match &which {
             Which::Id(id) => self.approvals().into_iter().filter(|(_, open)| open.id == *id).collect(),
@@ -388,7 +389,7 @@ impl Runtime {
             Approver::Socket => "local/operator".to_owned(),
             Approver::Person(person) if handle.settings().trust.may_approve(&person) => person,
             Approver::Person(person) => {
-                tracing::warn!(%channel, approval = %approval.id, %person, "somebody who may not has answered a request for approval");
+                tracing::warn!(%channel, approval = %approval.id, %person, "a request for approval was answered by a person who may not");
                 return Err(Undecided::NotAllowed);
             }
         };
@@ -500,7 +501,7 @@ impl Runtime {
         }
     }
 
-    /// A yes or no that is said to the bot, by somebody who may, while a call waits for it: it is taken at once, whatever
+    /// A yes or no that an approver says to the bot while a call waits for it: it is taken at once, whatever
     /// else waits. The words to tell them; `None`: the message is none of that.
     async fn taken_as_answer(&self, inbound: &Inbound) -> Result<Option<String>, Refusal> {
         let [Part::Text { text }] = inbound.parts.as_slice() else { return Ok(None) };

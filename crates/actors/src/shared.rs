@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::agent::{AgentRuntime, Models};
-use crate::events::RuntimeEvent;
+use crate::events::{RuntimeEvent, RuntimeEventKind};
 use crate::failure::RuntimeError;
 use crate::handle::ChannelHandle;
 use crate::messages::{CompactorMsg, Create, OutboxMsg, Request, RouterMsg};
@@ -43,7 +43,7 @@ pub struct RuntimeDeps {
     pub clock: Arc<dyn Clock>,
     /// The agents; the first is the default one.
     pub agents: Vec<AgentRuntime>,
-    /// The chat networks. What is owed to one that is not among them stays owed until a daemon has it.
+    /// The chat networks. A delivery to one that is not among them waits until a daemon has it.
     pub platforms: Vec<Arc<dyn Platform>>,
     pub limits: HouseLimits,
     /// How much people may talk to the bot.
@@ -247,7 +247,7 @@ impl Shared {
         self.deps.platforms.iter().find(|platform| platform.name() == channel.platform()).cloned()
     }
 
-    /// Whether somebody may be taken in; a message that may counts. The local platform has no limit but the money.
+    /// Whether a person is within the limits; a message that is counts. The local platform has no limit but the money.
     ///
     /// # Errors
     /// A limit is reached.
@@ -260,7 +260,7 @@ impl Shared {
         }
     }
 
-    /// Whether the day's cap leaves money for a run that somebody asks for.
+    /// Whether the day's cap leaves money for a run that people ask for.
     pub(crate) fn admit_spend(&self) -> Result<(), Limited> {
         self.meter.lock().admit_spend(self.now())
     }
@@ -281,8 +281,8 @@ impl Shared {
     }
 
     /// Tells watchers. That nobody watches is fine.
-    pub(crate) fn notify(&self, event: RuntimeEvent) {
-        let _ = self.events.send(event);
+    pub(crate) fn notify(&self, channel: &ChannelId, kind: RuntimeEventKind) {
+        let _ = self.events.send(RuntimeEvent { channel: channel.clone(), kind });
     }
 
     pub(crate) fn set_router(&self, router: Option<ActorRef<RouterMsg>>) {
@@ -315,7 +315,7 @@ impl Shared {
     pub(crate) fn tell_outbox(&self, message: OutboxMsg) {
         let outbox = self.outbox.read().clone();
         if outbox.is_none_or(|outbox| outbox.send_message(message).is_err()) {
-            tracing::debug!("the outbox is down; it starts again and finds what is owed in the store");
+            tracing::debug!("the outbox is down; it starts again and finds what is pending in the store");
         }
     }
 

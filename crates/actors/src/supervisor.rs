@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::failure;
-use crate::messages::{OutboxMsg, RouterMsg};
+use crate::messages::{ChannelMsg, CompactorMsg, OutboxMsg, RouterMsg};
 use crate::outbox::Outbox;
 use crate::pace::Crashes;
 use crate::router::{Router, RouterArgs};
@@ -21,7 +21,7 @@ const NAMED_MAX: usize = 5;
 /// Which actors still take messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Liveness {
-    /// Actors that answered, or are down and known to be: whoever supervises them starts them again.
+    /// Actors that answered, or are down and known to be: their supervisor starts them again.
     pub heard: usize,
     /// Actors that took no message within the time, by name: they are wedged, or the machine is.
     pub silent: Vec<String>,
@@ -178,8 +178,10 @@ async fn liveness(shared: Arc<Shared>, by: Instant) -> Liveness {
     ask("outbox".to_owned(), &|reply| shared.tell_outbox(OutboxMsg::Ping { reply }));
     let handles: Vec<_> = shared.handles.read().values().cloned().collect();
     for handle in handles {
-        ask(format!("channel {}", handle.id), &|reply| handle.ping_channel(reply));
-        ask(format!("compactor of {}", handle.id), &|reply| handle.ping_compactor(reply));
+        ask(format!("channel {}", handle.id), &|reply| handle.tell_channel(ChannelMsg::Ping { reply }));
+        ask(format!("compactor of {}", handle.id), &|reply| {
+            handle.tell_compactor(CompactorMsg::Ping { reply })
+        });
     }
     let answers = asked
         .into_iter()

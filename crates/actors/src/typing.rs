@@ -1,6 +1,6 @@
 //! Showing that the bot is typing: a task of its own beside a turn and the delivery of its reply.
 //!
-//! Whoever ends it waits for the request that is on its way, so that none arrives after the last message.
+//! Ending it waits for the request that is on its way, so that none arrives after the last message.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,7 +16,7 @@ pub(super) struct TurnBatch {
 }
 
 /// The next turn, if one is due. On the local platform each message is a turn of its own; elsewhere all that is
-/// pending, up to a quarter of the window, once somebody addresses the bot or too much has gathered.
+/// pending, up to a quarter of the window, once the bot is addressed or too much has gathered.
 pub(super) fn next_turn(
     platform: &str,
     pending: &[&Pending],

@@ -14,7 +14,7 @@ use cairn_core::window::{Gauge, measure};
 
 use super::state::ChannelState;
 use super::turns::answer_of;
-use crate::events::RuntimeEvent;
+use crate::events::RuntimeEventKind;
 use crate::messages::{CompactorMsg, OutboxMsg, PendingDelivery};
 use crate::telemetry;
 
@@ -44,12 +44,12 @@ impl ChannelState {
             match &record.event {
                 Event::TurnStarted { turn, messages, .. } => {
                     taken = Some(messages);
-                    let (channel, messages) = (self.handle.id.clone(), messages.clone());
-                    self.shared.notify(RuntimeEvent::TurnStarted { channel, turn: turn.clone(), messages });
+                    let (turn, messages) = (turn.clone(), messages.clone());
+                    self.notify(RuntimeEventKind::TurnStarted { turn, messages });
                 }
                 Event::TurnReopened { turn, messages } => {
-                    let (channel, turn, messages) = (self.handle.id.clone(), turn.clone(), messages.clone());
-                    self.shared.notify(RuntimeEvent::TurnStarted { channel, turn, messages });
+                    let (turn, messages) = (turn.clone(), messages.clone());
+                    self.notify(RuntimeEventKind::TurnStarted { turn, messages });
                 }
                 Event::TurnEnded(end) => {
                     if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
@@ -65,16 +65,11 @@ impl ChannelState {
                 Event::ToolUsed(used) => self.report_tool(used),
                 Event::MemorySaved(_) => telemetry::memories(&self.handle.id, "tool", 1),
                 Event::ApprovalAsked { approval } => {
-                    let (channel, approval) = (self.handle.id.clone(), approval.clone());
-                    self.shared.notify(RuntimeEvent::ApprovalAsked { channel, approval });
+                    self.notify(RuntimeEventKind::ApprovalAsked { approval: approval.clone() });
                 }
                 Event::ApprovalSettled { id, outcome, .. } => {
-                    let (channel, approval) = (self.handle.id.clone(), id.clone());
-                    self.shared.notify(RuntimeEvent::ApprovalSettled {
-                        channel,
-                        approval,
-                        outcome: *outcome,
-                    });
+                    let (approval, outcome) = (id.clone(), *outcome);
+                    self.notify(RuntimeEventKind::ApprovalSettled { approval, outcome });
                 }
                 Event::RunStarted { run } => self.report_start(run),
                 Event::RunEnded(end) => {
@@ -105,15 +100,19 @@ impl ChannelState {
         }
     }
 
+    fn notify(&self, kind: RuntimeEventKind) {
+        self.shared.notify(&self.handle.id, kind);
+    }
+
     fn report_tier(&mut self, gauge: &Gauge) {
         if gauge.tier == self.tier {
             return;
         }
         let from = std::mem::replace(&mut self.tier, gauge.tier);
-        let channel = self.handle.id.clone();
+        let channel = &self.handle.id;
         tracing::debug!(%channel, from = from.name(), to = gauge.tier.name(), "the tier changed");
         let (tokens, usage_ratio) = (gauge.tokens, gauge.usage_ratio);
-        self.shared.notify(RuntimeEvent::TierChanged { channel, from, to: gauge.tier, tokens, usage_ratio });
+        self.notify(RuntimeEventKind::TierChanged { from, to: gauge.tier, tokens, usage_ratio });
     }
 
     fn report_turn(&self, end: &TurnEnd, gauge: &Gauge) {
@@ -139,8 +138,7 @@ impl ChannelState {
                 window_tokens = gauge.tokens, usage_ratio = gauge.usage_ratio, tier = gauge.tier.name(),
                 duration_ms, "turn ended");
         }
-        self.shared.notify(RuntimeEvent::TurnEnded {
-            channel: channel.clone(),
+        self.notify(RuntimeEventKind::TurnEnded {
             turn: end.turn.clone(),
             outcome: end.outcome.clone(),
             usage: end.usage,
@@ -152,13 +150,12 @@ impl ChannelState {
     }
 
     fn report_tool(&self, used: &ToolUse) {
-        let (channel, outcome) = (self.handle.id.clone(), used.outcome.name());
+        let (channel, outcome) = (&self.handle.id, used.outcome.name());
         let tool = telemetry::tool(&self.handle.settings().tools, &used.tool);
         telemetry::tool_call(&tool, used);
         tracing::info!(%channel, turn = %used.turn, tool, outcome, effect = used.effect.name(),
             duration_ms = used.duration_ms, bytes = used.bytes, "a call of a tool ended");
-        self.shared.notify(RuntimeEvent::ToolEnded {
-            channel,
+        self.notify(RuntimeEventKind::ToolEnded {
             turn: used.turn.clone(),
             call: used.call.clone(),
             tool: used.tool.clone(),
@@ -169,13 +166,12 @@ impl ChannelState {
 
     fn report_start(&mut self, run: &Run) {
         self.run_tier = Some(run.tier);
-        let (channel, trigger) = (self.handle.id.clone(), run.trigger.name());
+        let (channel, trigger) = (&self.handle.id, run.trigger.name());
         let tier = run.tier.name();
         metrics::counter!("cairn_runs_started_total", "trigger" => trigger, "tier" => tier).increment(1);
         tracing::info!(%channel, run = %run.id, trigger, tier, from_seq = run.from_seq.0,
             to_seq = run.to_seq.0, messages = run.messages, "compaction run started");
-        self.shared.notify(RuntimeEvent::RunStarted {
-            channel,
+        self.notify(RuntimeEventKind::RunStarted {
             run: run.id.clone(),
             trigger,
             tier: run.tier,
@@ -188,7 +184,7 @@ impl ChannelState {
 
     fn report_end(&mut self, end: &RunEnd) {
         let tier = self.run_tier.take().map_or("unknown", Tier::name);
-        let (channel, trigger, outcome) = (self.handle.id.clone(), end.trigger.name(), end.outcome.name());
+        let (channel, trigger, outcome) = (&self.handle.id, end.trigger.name(), end.outcome.name());
         telemetry::run(&self.handle.id, tier, end);
         let made_by = end.summary.as_ref().map(|summary| summary.made_by.clone());
         tracing::debug!(%channel, run = %end.run, reason = end.reason.as_deref(), "why a run ended so");
@@ -197,8 +193,7 @@ impl ChannelState {
             tokens_before = end.tokens_before, tokens_after = end.tokens_after, duration_ms = end.duration_ms,
             "compaction run ended");
         self.handle.subscribers.end_run(end);
-        self.shared.notify(RuntimeEvent::RunEnded {
-            channel,
+        self.notify(RuntimeEventKind::RunEnded {
             run: end.run.clone(),
             trigger,
             outcome: end.outcome,
@@ -220,7 +215,7 @@ impl ChannelState {
         tokens_before: u64,
         tokens_after: u64,
     ) {
-        let channel = self.handle.id.clone();
+        let channel = &self.handle.id;
         let tokens_won = tokens_before.saturating_sub(tokens_after);
         metrics::counter!("cairn_pruned_results_total", "cause" => cause.name()).increment(results);
         metrics::counter!("cairn_pruned_tokens_total", "cause" => cause.name()).increment(tokens_won);
@@ -232,14 +227,7 @@ impl ChannelState {
         };
         let cause = cause.name();
         tracing::info!(%channel, cause, scanned, results, tokens_won, tokens_before, tokens_after, "{what}");
-        self.shared.notify(RuntimeEvent::Pruned {
-            channel,
-            cause,
-            results,
-            scanned,
-            tokens_before,
-            tokens_after,
-        });
+        self.notify(RuntimeEventKind::Pruned { cause, results, scanned, tokens_before, tokens_after });
     }
 
     fn report_thrashing(&self, thrashing: Option<Thrashing>, gauge: &Gauge) {
@@ -251,7 +239,7 @@ impl ChannelState {
     }
 
     fn report_emergency(&self, messages: u64, tokens_before: u64, tokens_after: u64) {
-        let channel = self.handle.id.clone();
+        let channel = &self.handle.id;
         let compaction = &self.handle.settings().compaction;
         metrics::counter!("cairn_emergencies_total", "agent" => telemetry::agent(&self.handle.id))
             .increment(1);
@@ -260,15 +248,15 @@ impl ChannelState {
             aggressive_threshold = compaction.aggressive_threshold,
             "emergency: the oldest messages left the window before a run had summarised them; a run over them \
              follows; lower background_threshold and aggressive_threshold of this agent");
-        self.shared.notify(RuntimeEvent::Emergency { channel, messages, tokens_before, tokens_after });
+        self.notify(RuntimeEventKind::Emergency { messages, tokens_before, tokens_after });
     }
 
     fn report_slide(&self, messages: u64, tokens_before: u64, tokens_after: u64) {
-        let channel = self.handle.id.clone();
+        let channel = &self.handle.id;
         metrics::counter!("cairn_slides_total").increment(1);
         tracing::info!(%channel, messages, tokens_before, tokens_after,
             "the window slid: the oldest turns left it; they stay in the history");
-        self.shared.notify(RuntimeEvent::WindowSlid { channel, messages, tokens_before, tokens_after });
+        self.notify(RuntimeEventKind::WindowSlid { messages, tokens_before, tokens_after });
     }
 
     /// Hands the deliveries that these records begin to the outbox, with the reply where it is among them. What is settled

@@ -17,7 +17,7 @@ use cairn_core::window::pending_tokens;
 
 use super::state::{ChannelState, Failed, answer};
 use super::turns::answer_of;
-use crate::failure::{self, BEHIND, Fault, RuntimeError, refusal_of_store};
+use crate::failure::{self, BEHIND, ChannelFault, RuntimeError, refusal_of_store};
 use crate::messages::{Compaction, CompactorMsg, Request, RoomMade, RunTicket};
 use crate::subscribers::ended_stream;
 
@@ -47,7 +47,7 @@ fn limited(limited: Limited) -> Refusal {
 
 impl ChannelState {
     /// Does what is asked, and answers. Who does not listen any more does not mind.
-    pub(super) async fn handle_request(&mut self, request: Request) -> Result<(), Fault> {
+    pub(super) async fn handle_request(&mut self, request: Request) -> Result<(), ChannelFault> {
         match request {
             Request::Accept { inbound, permit, reply } => {
                 let admitted = answer(self.accept(&inbound).await)?;
@@ -152,7 +152,7 @@ impl ChannelState {
     }
 
     /// A chat network may deliver what was refused again, after a restart that begins the hour again: it stays refused.
-    /// On the local platform whoever sent it sends it again, and then it is let in.
+    /// On the local platform its sender sends it again, and then it is let in.
     async fn check_limit(&mut self, inbound: &Inbound) -> Result<(), Failed<Refusal>> {
         if !inbound.addressed {
             return Ok(());

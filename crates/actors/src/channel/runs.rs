@@ -12,7 +12,7 @@ use cairn_core::model::Usage;
 use cairn_core::notice::{self, Due};
 
 use super::state::{ChannelState, answer};
-use crate::failure::Fault;
+use crate::failure::ChannelFault;
 use crate::messages::{ChannelMsg, CompactorMsg};
 
 /// How often a channel that stays awake looks for artifacts that have expired.
@@ -20,7 +20,7 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 impl ChannelState {
     /// A run may be due: decided again here, in the order of the journal.
-    pub(super) async fn propose(&mut self) -> Result<(), Fault> {
+    pub(super) async fn propose(&mut self) -> Result<(), ChannelFault> {
         if self.falling || self.draining {
             return Ok(());
         }
@@ -35,7 +35,7 @@ impl ChannelState {
     }
 
     /// An attempt has a result. A run that is no longer under way came too late: nothing to do.
-    pub(super) async fn finish_run(&mut self, run: &RunId, draft: Draft) -> Result<(), Fault> {
+    pub(super) async fn finish_run(&mut self, run: &RunId, draft: Draft) -> Result<(), ChannelFault> {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         let conversation = self.handle.snapshot();
         let events = compaction::commit(&conversation, &settings, run, draft, now);
@@ -44,7 +44,11 @@ impl ChannelState {
     }
 
     /// A chunk is finished. False: the store refused it for now.
-    pub(super) async fn checkpoint(&mut self, run: &RunId, checkpoint: Checkpoint) -> Result<bool, Fault> {
+    pub(super) async fn checkpoint(
+        &mut self,
+        run: &RunId,
+        checkpoint: Checkpoint,
+    ) -> Result<bool, ChannelFault> {
         let is_wanted =
             self.handle.read(|conversation| conversation.run.as_ref().is_some_and(|r| r.id == *run));
         if !is_wanted {
@@ -61,7 +65,7 @@ impl ChannelState {
         attempt: u32,
         reason: &str,
         retry_after_ms: Option<u64>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ChannelFault> {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         let current = self.handle.read(|conversation| conversation.run.clone());
         let failed = current.filter(|current| current.id == *run && current.attempt == attempt);
@@ -81,7 +85,7 @@ impl ChannelState {
         run: &RunId,
         outcome: RunOutcome,
         reason: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ChannelFault> {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         let event = self.handle.read(|conversation| {
             conversation.run.as_ref().filter(|current| current.id == *run)?;
@@ -91,7 +95,7 @@ impl ChannelState {
     }
 
     /// Journals what became of a run and has the compactor look again; what the store refuses it brings again.
-    async fn conclude(&mut self, events: Option<Vec<Event>>) -> Result<(), Fault> {
+    async fn conclude(&mut self, events: Option<Vec<Event>>) -> Result<(), ChannelFault> {
         let refused = match events {
             Some(events) => {
                 let events = self.with_notes(events);
@@ -113,7 +117,7 @@ impl ChannelState {
     }
 
     /// A run used tokens.
-    pub(super) async fn spent(&mut self, model: String, usage: Usage) -> Result<(), Fault> {
+    pub(super) async fn spent(&mut self, model: String, usage: Usage) -> Result<(), ChannelFault> {
         self.shared.count_usage(&self.handle.id, &[], &model, usage);
         if let Err(error) = answer(self.commit(vec![Event::UsageSpent { model, usage }]).await)? {
             tracing::warn!(channel = %self.handle.id, %error, "what a run used is not journalled");
@@ -144,7 +148,7 @@ impl ChannelState {
     }
 
     /// Tells the chat of what was lost from view, if it is time.
-    pub(super) async fn tell_loss(&mut self) -> Result<(), Fault> {
+    pub(super) async fn tell_loss(&mut self) -> Result<(), ChannelFault> {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
             Due::Nothing => {}
@@ -160,14 +164,14 @@ impl ChannelState {
     }
 
     /// The channel woke: files that a crash left behind go, too.
-    pub(super) async fn expire_at_wake(&mut self) -> Result<(), Fault> {
+    pub(super) async fn expire_at_wake(&mut self) -> Result<(), ChannelFault> {
         let gone = self.handle.read(expired);
         self.remove_files(gone);
         self.expire().await
     }
 
     /// Expires what is due, and looks again in a day.
-    pub(super) async fn expire(&mut self) -> Result<(), Fault> {
+    pub(super) async fn expire(&mut self) -> Result<(), ChannelFault> {
         self.myself.send_after(EXPIRE_EVERY, || ChannelMsg::Expire);
         let (settings, now) = (self.handle.settings(), self.shared.now());
         let ids = self.handle.read(|conversation| due(conversation, &settings.result_guard, now));

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::failure::{self, Fault, RuntimeError};
+use crate::failure::{self, ChannelFault, RuntimeError};
 use crate::handle::ChannelHandle;
 use crate::messages::{ChannelMsg, CompactorMsg, Reply, RouterMsg};
 use crate::shared::Shared;
@@ -25,14 +25,14 @@ use crate::telemetry::Times;
 
 /// Why something was not done.
 pub(super) enum Failed<E> {
-    /// Nothing was changed; whoever asked is told why.
+    /// Nothing was changed; the asker is told why.
     Refused(E),
     /// The actor cannot go on.
-    Fault(Fault),
+    Fault(ChannelFault),
 }
 
-impl<E> From<Fault> for Failed<E> {
-    fn from(fault: Fault) -> Self {
+impl<E> From<ChannelFault> for Failed<E> {
+    fn from(fault: ChannelFault) -> Self {
         Self::Fault(fault)
     }
 }
@@ -67,8 +67,8 @@ impl From<Failed<StoreError>> for Failed<Refusal> {
     }
 }
 
-/// What whoever asked is told. A fault fails the actor instead, and they ask again.
-pub(super) fn answer<T, E>(result: Result<T, Failed<E>>) -> Result<Result<T, E>, Fault> {
+/// What the asker is told. A fault fails the actor instead, and they ask again.
+pub(super) fn answer<T, E>(result: Result<T, Failed<E>>) -> Result<Result<T, E>, ChannelFault> {
     match result {
         Ok(done) => Ok(Ok(done)),
         Err(Failed::Refused(error)) => Ok(Err(error)),
@@ -113,7 +113,7 @@ pub(crate) struct ChannelState {
     pub(super) run_tier: Option<Tier>,
     pub(super) draining: bool,
     pub(super) drained: Vec<Reply<()>>,
-    /// Runs that began by themselves and that somebody in the chat has asked for since.
+    /// Runs that began by themselves and that people in the chat have asked for since.
     pub(super) told_of: BTreeSet<RunId>,
     /// Last record of the snapshot that was kept last.
     pub(super) snapshot_n: u64,
@@ -198,14 +198,14 @@ impl ChannelState {
             tracing::error!(channel = %self.handle.id, %error, "the journal refused a change; nothing was changed");
             Failed::Refused(error)
         })?;
-        self.handle.apply(&records).map_err(Fault::from)?;
+        self.handle.apply(&records).map_err(ChannelFault::from)?;
         self.report(&records);
         Ok(())
     }
 
     /// Appends in a task of its own, which ends even if this actor is killed: the next one reads the store only
     /// when it has, and so never misses what was written in its name.
-    async fn append(&self, records: Vec<NewRecord>) -> Result<Result<Vec<Record>, StoreError>, Fault> {
+    async fn append(&self, records: Vec<NewRecord>) -> Result<Result<Vec<Record>, StoreError>, ChannelFault> {
         let store = Arc::clone(&self.shared.deps.store);
         let writing = self.handle.writing().await;
         let (told, done) = oneshot::channel();
@@ -217,8 +217,8 @@ impl ChannelState {
         self.shared.tasks.watch(CancellationToken::new(), work, move |ended| drop(told.send(ended)));
         match done.await {
             Ok(Ended::Done(result)) => Ok(result),
-            Ok(Ended::Panicked(message)) => Err(Fault::Journal(message)),
-            Ok(Ended::Cancelled) | Err(_) => Err(Fault::Journal("its task is gone".to_owned())),
+            Ok(Ended::Panicked(message)) => Err(ChannelFault::Journal(message)),
+            Ok(Ended::Cancelled) | Err(_) => Err(ChannelFault::Journal("its task is gone".to_owned())),
         }
     }
 

@@ -23,7 +23,7 @@ use tracing::Instrument as _;
 
 use super::next_turn::next_turn;
 use super::state::{ChannelState, Closing, Current, EndedMessage, Failed, answer};
-use crate::failure::{self, Fault};
+use crate::failure::{self, ChannelFault};
 use crate::messages::{ChannelMsg, CompactorMsg, TurnAnswer, TurnLink, TurnResult, draft_entry};
 use crate::shared::Shared;
 use crate::show::Show;
@@ -102,7 +102,7 @@ impl ChannelState {
         Ok(())
     }
 
-    async fn give_up_turn(&mut self, interruptions: u32) -> Result<(), Fault> {
+    async fn give_up_turn(&mut self, interruptions: u32) -> Result<(), ChannelFault> {
         let Some(closing) = self.dead_lettered() else { return Ok(()) };
         tracing::error!(channel = %self.handle.id, turn = %closing.turn(), interruptions,
             "a turn went to the dead letters: each time it was open, everything failed; its words are in the history");
@@ -137,7 +137,7 @@ impl ChannelState {
     }
 
     /// Runs the open turn, or begins the next one that is due.
-    pub(super) async fn go_on(&mut self) -> Result<(), Fault> {
+    pub(super) async fn go_on(&mut self) -> Result<(), ChannelFault> {
         loop {
             if self.draining || self.current.is_some() || self.unsaved.is_some() {
                 return Ok(());
@@ -237,7 +237,11 @@ impl ChannelState {
     }
 
     /// The turn's task ended, in whichever way.
-    pub(super) async fn turn_done(&mut self, attempt: u64, ended: Ended<TurnResult>) -> Result<(), Fault> {
+    pub(super) async fn turn_done(
+        &mut self,
+        attempt: u64,
+        ended: Ended<TurnResult>,
+    ) -> Result<(), ChannelFault> {
         if !self.is_current(attempt) {
             return Ok(());
         }
@@ -342,7 +346,7 @@ impl ChannelState {
         self.myself.send_after(self.shared.limits().store_retry_pause, || ChannelMsg::TryAgain);
     }
 
-    pub(super) async fn try_again(&mut self) -> Result<(), Fault> {
+    pub(super) async fn try_again(&mut self) -> Result<(), ChannelFault> {
         match self.unsaved.take() {
             Some(closing) => answer(self.close(closing).await).map(drop),
             None => self.go_on().await,
@@ -360,7 +364,7 @@ impl ChannelState {
         }
     }
 
-    /// The end of a turn with a reply. A chat is owed it: in the place of its draft, where it shows one.
+    /// The end of a turn with a reply. A chat is sent it: in the place of its draft, where it shows one.
     fn answered(&self, answer: TurnAnswer, drafts: Vec<Event>) -> Option<Closing> {
         let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
         let settings = self.handle.settings();
@@ -404,7 +408,7 @@ impl ChannelState {
         })
     }
 
-    /// The end of a turn that failed. A chat is owed a note that says so.
+    /// The end of a turn that failed. A chat is sent a note that says so.
     fn failed(&self, failure: TurnFailure, drafts: Vec<Event>) -> Option<Closing> {
         let outcome = TurnOutcome::Failed { code: failure.code.clone(), message: failure.message.clone() };
         let note = Some(failure::note(&failure.code).to_owned());
@@ -476,7 +480,7 @@ pub(super) fn answer_of(message: &MessageId, end: &TurnEnd, reply: String, notic
     })
 }
 
-/// What is owed to the chat of the open turn.
+/// What the chat of the open turn is sent.
 fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, draft: &DraftState) -> Event {
     let edits = match draft {
         DraftState::There(message) => Some(message.clone()),

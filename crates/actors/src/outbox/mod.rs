@@ -1,6 +1,6 @@
-//! The outbox: delivers what is owed to chat networks, in order per channel, channels independent of each other.
+//! The outbox: sends pending deliveries to chat networks, in order per channel, channels independent of each other.
 //!
-//! It keeps nothing of its own: what is owed, and how far each delivery has come, is in the journal. An outbox that
+//! It keeps nothing of its own: what is pending, and how far each delivery has come, is in the journal. An outbox that
 //! starts again reads it there before it sends anything.
 
 mod deliver;
@@ -19,7 +19,7 @@ use crate::messages::{OutboxMsg, PendingDelivery};
 use crate::shared::Shared;
 use crate::tasks::Ended;
 use crate::telemetry;
-use deliver::{Left, deliver};
+use deliver::{Stopped, deliver};
 
 pub(crate) struct Outbox;
 
@@ -172,11 +172,11 @@ impl OutboxState {
                     tracing::error!(delivery = %id, %channel,
                         "a delivery panicked, please report it; it waits for the next start");
                     // It would do so again.
-                    Left::Nothing
+                    Stopped::Over
                 }
                 Ended::Cancelled => return,
             };
-            let parked = left == Left::Rest;
+            let parked = left == Stopped::Parked;
             let _ = outbox.send_message(OutboxMsg::Over { channel, id, parked });
         });
     }

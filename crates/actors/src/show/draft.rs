@@ -119,7 +119,7 @@ impl Drafter {
         let Some(words) = self.part() else { return (Next::At(Instant::now() + self.every), Vec::new()) };
         match self.message.clone() {
             Some(message) => (self.edit(message, words).await, Vec::new()),
-            // Nothing overtakes what is owed from before.
+            // Nothing overtakes what is pending from before.
             None if self.handle.read(|conversation| !conversation.owed.is_empty()) => {
                 (Next::At(Instant::now() + self.every), Vec::new())
             }

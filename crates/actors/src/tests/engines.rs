@@ -173,7 +173,7 @@ async fn an_engine_is_told_of_waking_of_new_conversations_and_of_its_end() {
     live.runtime.new_generation(&local()).await.unwrap();
     live.ask("b", "hello again").await;
     tokio::time::sleep(world.limits.idle_after * 2).await;
-    assert!(live.runtime.awake().await.is_empty());
+    assert!(live.runtime.awake().is_empty());
     let told = ["bootstrap", "ingest", "reset", "ingest", "dispose"];
     assert_eq!(*diary.lock(), told);
     live.ask("c", "are you there?").await;

@@ -70,59 +70,46 @@ fn contents(conversation: &Conversation) -> (Vec<u64>, usize) {
     (conversation.live.iter().map(|e| e.seq.0).collect(), conversation.stack.items().len())
 }
 
-async fn a_bad_attempt_changes_nothing(plans: Vec<Plan>) {
-    let (world, live) = started().await;
-    for plan in plans {
-        world.model.plan(Kind::Run, plan);
-    }
-    let gate = world.model.hold(Kind::Run);
-    live.fill_until_run(&world).await;
-    let before = live.snapshot().await;
-    gate.add_permits(100);
-    world.store.until(1, |event| matches!(event, Event::RunAttemptFailed { .. })).await;
-    let after = live.snapshot().await;
-    assert_eq!(contents(&before), contents(&after));
-    assert!(world.store.saved_memories().is_empty(), "a failed attempt saves nothing");
-    assert_eq!(live.ask("between", "are you there?").await, "re: are you there?");
-    world.store.until(1, is_run_ended).await;
-    let end = &ends(&world)[0];
-    assert_eq!(end.outcome, RunOutcome::Committed);
-    assert_eq!(end.summary.as_ref().unwrap().made_by, "fake");
-    check_coverage(&world.conversation());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failed_attempt_changes_nothing_and_the_next_succeeds() {
-    a_bad_attempt_changes_nothing(vec![Plan::Broken("", ModelError::Transport("no".to_owned()))]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_empty_summary_changes_nothing_and_the_next_succeeds() {
-    a_bad_attempt_changes_nothing(vec![Plan::Text(String::new()), Plan::Text(String::new())]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_summary_longer_than_its_source_changes_nothing_and_the_next_succeeds() {
-    let long = || Plan::Text("and then they went on to say ".repeat(500));
-    a_bad_attempt_changes_nothing(vec![long(), long()]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_summary_cut_off_changes_nothing_and_the_next_succeeds() {
+/// Attempts that go wrong, by what the model does; one that cannot be used is corrected once before the attempt fails.
+fn bad_attempts() -> Vec<(&'static str, Vec<Plan>)> {
+    let twice = |text: &str| vec![Plan::Text(text.to_owned()), Plan::Text(text.to_owned())];
     let cut = || Plan::CutOff("They spoke of the lake and".to_owned());
-    a_bad_attempt_changes_nothing(vec![cut(), cut()]).await;
+    let ended = ModelError::Protocol("the stream ended".to_owned());
+    vec![
+        ("fails", vec![Plan::Broken("", ModelError::Transport("no".to_owned()))]),
+        ("breaks off", vec![Plan::Broken("They spoke of", ended)]),
+        ("hangs", vec![Plan::Hangs]),
+        ("panics", vec![Plan::Panics]),
+        ("says nothing", twice("")),
+        ("says more than its source", twice(&"and then they went on to say ".repeat(500))),
+        ("is cut off", vec![cut(), cut()]),
+        ("writes a call", twice("<tool_call>memory_save</tool_call>")),
+        ("speaks of something else", twice("## Goal\n- Maria trains her dog Rex for the agility contest.")),
+    ]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_malformed_summary_changes_nothing_and_the_next_succeeds() {
-    let bad = || Plan::Text("<tool_call>memory_save</tool_call>".to_owned());
-    a_bad_attempt_changes_nothing(vec![bad(), bad()]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_summary_of_something_else_changes_nothing_and_the_next_succeeds() {
-    let other = || Plan::Text("## Goal\n- Maria trains her dog Rex for the agility contest.".to_owned());
-    a_bad_attempt_changes_nothing(vec![other(), other()]).await;
+async fn a_bad_attempt_changes_nothing_and_the_next_succeeds() {
+    for (what, plans) in bad_attempts() {
+        let (world, live) = started().await;
+        for plan in plans {
+            world.model.plan(Kind::Run, plan);
+        }
+        let gate = world.model.hold(Kind::Run);
+        live.fill_until_run(&world).await;
+        let before = live.snapshot().await;
+        gate.add_permits(100);
+        world.store.until(1, |event| matches!(event, Event::RunAttemptFailed { .. })).await;
+        let after = live.snapshot().await;
+        assert_eq!(contents(&before), contents(&after), "{what}");
+        assert!(world.store.saved_memories().is_empty(), "{what}: a failed attempt saves nothing");
+        assert_eq!(live.ask("between", "are you there?").await, "re: are you there?", "{what}");
+        world.store.until(1, is_run_ended).await;
+        let end = &ends(&world)[0];
+        assert_eq!(end.outcome, RunOutcome::Committed, "{what}");
+        assert_eq!(end.summary.as_ref().unwrap().made_by, "fake", "{what}");
+        check_coverage(&world.conversation());
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,22 +206,6 @@ async fn every_run_sees_the_newest_earlier_summary_and_merges_do_not() {
         assert!(!words(merge).contains("<summaries-earlier>"));
         break;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_panicking_worker_changes_nothing_and_the_next_attempt_succeeds() {
-    a_bad_attempt_changes_nothing(vec![Plan::Panics]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_broken_stream_changes_nothing_and_the_next_attempt_succeeds() {
-    let broken = ModelError::Protocol("the stream ended".to_owned());
-    a_bad_attempt_changes_nothing(vec![Plan::Broken("They spoke of", broken)]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_hangs_is_timed_out_and_the_next_attempt_succeeds() {
-    a_bad_attempt_changes_nothing(vec![Plan::Hangs]).await;
 }
 
 #[tokio::test(start_paused = true)]

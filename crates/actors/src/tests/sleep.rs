@@ -10,15 +10,15 @@ use super::common::*;
 async fn an_idle_channel_sleeps_and_wakes_with_its_words() {
     let (world, live) = started().await;
     live.ask("a", "my cat is called Momo").await;
-    assert_eq!(live.runtime.awake().await, [local()]);
+    assert_eq!(live.runtime.awake(), [local()]);
     let awake = live.snapshot().await;
     tokio::time::sleep(world.limits.idle_after * 2).await;
-    assert!(live.runtime.awake().await.is_empty());
+    assert!(live.runtime.awake().is_empty());
     assert_eq!(*world.store.snapshots.lock(), [local()]);
     let (asleep, is_awake) = live.runtime.conversation(&local()).await.unwrap().unwrap();
     assert!(!is_awake);
     assert_eq!(asleep, awake);
-    assert!(live.runtime.awake().await.is_empty(), "looking does not wake");
+    assert!(live.runtime.awake().is_empty(), "looking does not wake");
     live.ask("b", "what is my cat called?").await;
     assert!(words(world.model.requests(Kind::Reply).last().unwrap()).contains("Momo"));
     assert_eq!(live.ask("a", "my cat is called Momo").await, "re: my cat is called Momo");
@@ -34,17 +34,17 @@ async fn a_channel_with_a_run_or_a_turn_does_not_sleep() {
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     tokio::time::sleep(world.limits.idle_after * 3).await;
-    assert_eq!(live.runtime.awake().await, [local()]);
+    assert_eq!(live.runtime.awake(), [local()]);
     gate.add_permits(100);
     world.store.until(1, is_run_ended).await;
     let gate = world.model.hold(Kind::Reply);
     let open = live.say("open", "hm").await;
     tokio::time::sleep(world.limits.idle_after * 3).await;
-    assert_eq!(live.runtime.awake().await, [local()]);
+    assert_eq!(live.runtime.awake(), [local()]);
     gate.add_permits(1);
     assert_eq!(reply(open).await, "re: hm");
     tokio::time::sleep(world.limits.idle_after * 3).await;
-    assert!(live.runtime.awake().await.is_empty());
+    assert!(live.runtime.awake().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,7 +54,7 @@ async fn a_group_sleeps_over_messages_that_wait_for_nobody() {
     overheard.addressed = false;
     drop(live.submit(overheard).await.unwrap());
     tokio::time::sleep(world.limits.idle_after * 2).await;
-    assert!(live.runtime.awake().await.is_empty());
+    assert!(live.runtime.awake().is_empty());
     let asked = live.say_in_group("b", "what do I like?").await;
     assert_eq!(reply(asked).await, "re: I like trains\nwhat do I like?");
 }

@@ -1,5 +1,5 @@
 //! One call of the model within a turn: a request that fits, made again for each try, streamed to who waits. Messages that
-//! are larger than what the window takes are kept whole as artifacts, sent as head and tail, and told to whoever wrote them.
+//! are larger than what the window takes are kept whole as artifacts, sent as head and tail, and their author is told.
 
 use std::sync::Arc;
 

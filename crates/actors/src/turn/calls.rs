@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::Turn;
 use crate::approvals::OpenRequest;
-use crate::events::RuntimeEvent;
+use crate::events::RuntimeEventKind;
 use crate::messages::draft_entry;
 use crate::tools::guard::Guard;
 use crate::tools::{Toolbox, Used, Verdict, effect_of};
@@ -30,17 +30,17 @@ const PARALLEL_MAX: usize = 16;
 const CALLS_MAX: usize = 64;
 
 /// A call, and what is known of it before it is made.
-struct Planned<'a> {
+struct PlannedCall<'a> {
     ordinal: usize,
     call: ToolCall,
     effect: Effect,
     refused: Option<String>,
-    asked: Option<Asked<'a>>,
+    asked: Option<AskedCall<'a>>,
     /// The entry of `always_allow` by which nobody is asked.
     allowed_by: Option<String>,
 }
 
-struct Done {
+struct EndedCall {
     call: ToolCall,
     used: Used,
     noted: ToolUse,
@@ -66,7 +66,7 @@ pub(super) struct ApprovalsSoFar {
     denied: BTreeSet<String>,
 }
 
-struct Asked<'a> {
+struct AskedCall<'a> {
     approval: Approval,
     request: OpenRequest<'a>,
 }
@@ -93,10 +93,10 @@ impl Turn {
             .collect();
         let mut ended = running.ready_chunks(CALLS_MAX);
         while let Some(batch) = ended.next().await {
-            let batch: Vec<Done> = batch.into_iter().collect::<Result<_, _>>()?;
+            let batch: Vec<EndedCall> = batch.into_iter().collect::<Result<_, _>>()?;
             let share = guard.share(batch.iter().map(|done| (&done.call, &done.used)));
             let mut events = Vec::new();
-            for Done { call, used, noted } in batch {
+            for EndedCall { call, used, noted } in batch {
                 events.push(Event::ToolUsed(noted));
                 events.extend(guard.admit(call, used, &share).await);
             }
@@ -147,7 +147,7 @@ impl Turn {
         tools: &Toolbox,
         calls: Vec<ToolCall>,
         recalled: &[Memory],
-    ) -> Result<Vec<Planned<'_>>, TurnFailure> {
+    ) -> Result<Vec<PlannedCall<'_>>, TurnFailure> {
         let (provenance, grounds) = self.args.handle.read(|conversation| {
             let provenance = Provenance::of_window(conversation, recalled);
             let grounds = Grounds::of(conversation.live.iter());
@@ -155,7 +155,7 @@ impl Turn {
             (provenance, grounds)
         });
         let mut reasons = Vec::new();
-        let mut planned: Vec<Planned<'_>> = Vec::with_capacity(calls.len());
+        let mut planned: Vec<PlannedCall<'_>> = Vec::with_capacity(calls.len());
         for (ordinal, call) in calls.into_iter().enumerate() {
             let (effect, verdict) = tools.weigh(&call, &provenance, &grounds);
             let mut allowed_by = None;
@@ -172,7 +172,7 @@ impl Turn {
                     None
                 }
             };
-            planned.push(Planned { ordinal, call, effect, refused, asked: None, allowed_by });
+            planned.push(PlannedCall { ordinal, call, effect, refused, asked: None, allowed_by });
         }
         let asking: Vec<_> =
             reasons.iter().map(|(ordinal, reason)| (&planned[*ordinal].call, reason.as_str())).collect();
@@ -191,11 +191,11 @@ impl Turn {
         &self,
         tools: &Toolbox,
         model: &str,
-        planned: Planned<'_>,
+        planned: PlannedCall<'_>,
         room: &cairn_core::result_guard::Room,
         permits: &Semaphore,
-    ) -> Result<Done, TurnFailure> {
-        let Planned { ordinal, call, effect, refused, asked, allowed_by } = planned;
+    ) -> Result<EndedCall, TurnFailure> {
+        let PlannedCall { ordinal, call, effect, refused, asked, allowed_by } = planned;
         let approval = asked.as_ref().map(|asked| asked.approval.id.clone());
         let mut refusal = refused.map(|reason| (ToolOutcome::Refused, reason));
         if let Some(asked) = asked {
@@ -221,7 +221,7 @@ impl Turn {
         };
         self.args.handle.subscribers.tool(&call.name, if used.error.is_some() { "failed" } else { "done" });
         let noted = ToolUse { approval, allowed_by, ..self.noted(&call, effect, &used, duration_ms) };
-        Ok(Done { call, used, noted })
+        Ok(EndedCall { call, used, noted })
     }
 
     fn tell_started(&self, call: &ToolCall) {
@@ -229,12 +229,8 @@ impl Turn {
         if let Some(show) = self.args.show.as_ref().filter(|_| !self.is_asking()) {
             show.typing().go_on();
         }
-        let channel = self.args.handle.id.clone();
-        self.args.shared.notify(RuntimeEvent::ToolStarted {
-            channel,
-            call: call.id.clone(),
-            tool: call.name.clone(),
-        });
+        let started = RuntimeEventKind::ToolStarted { call: call.id.clone(), tool: call.name.clone() };
+        self.args.shared.notify(&self.args.handle.id, started);
     }
 
     /// Whose messages the turn approvals.
@@ -251,7 +247,10 @@ impl Turn {
 
     /// Asks for the calls that have to wait, all of them at once. A call whose request makes no sense gets a reason to be
     /// refused instead.
-    async fn ask(&self, calls: &[(&ToolCall, &str)]) -> Result<Vec<Result<Asked<'_>, String>>, TurnFailure> {
+    async fn ask(
+        &self,
+        calls: &[(&ToolCall, &str)],
+    ) -> Result<Vec<Result<AskedCall<'_>, String>>, TurnFailure> {
         let mut out = Vec::with_capacity(calls.len());
         let mut events = Vec::new();
         for (call, reason) in calls {
@@ -262,7 +261,7 @@ impl Turn {
             let approval = self.approval(call, reason, events.len() as u64 + 1);
             events.push(Event::ApprovalAsked { approval: approval.clone() });
             let request = self.args.handle.approvals.expect(approval.id.clone());
-            out.push(Ok(Asked { approval, request }));
+            out.push(Ok(AskedCall { approval, request }));
         }
         if events.is_empty() {
             return Ok(out);
@@ -290,8 +289,8 @@ impl Turn {
         }
         if approvals.unanswered {
             return Err(
-                "it needs a person's yes, and nobody answered the last request; tell them, and go on \
-                        when somebody is there"
+                "it needs a person's approval, and nobody answered the last request; tell them, and go \
+                        on when they are there"
                     .to_owned(),
             );
         }
@@ -303,8 +302,8 @@ impl Turn {
         let chat = self.args.handle.id.platform() != LOCAL_PLATFORM;
         if chat && self.settings.trust.approvers.is_empty() {
             tracing::warn!(channel = %self.args.handle.id, tool = call.name,
-                "a call needs a yes, and nobody may say it here: name `approvers` of the agent, or `operators`");
-            return Err("it needs a person's yes, and nobody is named who may say it here".to_owned());
+                "a call needs an approval, and nobody may give it here: name `approvers` of the agent, or `operators`");
+            return Err("it needs a person's approval, and nobody is named who may give it here".to_owned());
         }
         approvals.asked += 1;
         approvals.open += 1;
@@ -353,7 +352,7 @@ impl Turn {
     }
 
     /// Waits for the answer, and notes it before anything is done. `None`: the call is approved.
-    async fn answer(&self, mut asked: Asked<'_>) -> Result<Option<(ToolOutcome, String)>, TurnFailure> {
+    async fn answer(&self, mut asked: AskedCall<'_>) -> Result<Option<(ToolOutcome, String)>, TurnFailure> {
         let id = asked.approval.id.clone();
         let time = Duration::from_secs(self.settings.trust.approval_secs);
         let decision = tokio::select! {
@@ -401,7 +400,7 @@ impl Turn {
                 approvals.unanswered = true;
                 Some((
                     ToolOutcome::Expired,
-                    "it needs a person's yes, and nobody answered in time".to_owned(),
+                    "it needs a person's approval, and nobody answered in time".to_owned(),
                 ))
             }
         })

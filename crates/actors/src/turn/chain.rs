@@ -5,8 +5,7 @@
 //! [`Event::ModelChosen`] on, everything measures by its settings.
 //!
 //! A turn does not fail because no model answers. In a chat people are told once that their message is kept; then it is
-//! tried again, with growing pauses, until it is answered or somebody stops it. A local turn, for which somebody waits, does
-//! so within the turn's limit.
+//! tried again, with growing pauses, until it is answered or stopped. A local turn does so within its limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -119,7 +118,7 @@ impl OutageWait {
             | ModelError::ContextOverflow { .. }
             // It answers, with nothing that can be used: every further call would cost as much and end alike.
             | ModelError::Protocol(_) => false,
-            // Somebody must mend that first: who waits for an answer is told at once, a chat goes on by itself.
+            // The key must be mended first: a local waiter is told at once, a chat goes on by itself.
             ModelError::Auth(_) => self.is_chat,
             ModelError::RateLimited { retry_after, .. } => {
                 self.is_chat || retry_after.is_none_or(|asked| asked <= self.asked_max)
@@ -536,7 +535,7 @@ impl Turn {
             done = &mut work => return Ok(done),
             () = tokio::time::sleep_until(since + self.args.shared.limits().tell_after) => {}
         }
-        // Whoever sees words coming needs no comfort.
+        // Where words are coming, there is nothing to tell.
         if self.args.handle.subscribers.so_far().is_empty() {
             self.begin_waiting(None).await?;
         }
@@ -578,7 +577,7 @@ impl Turn {
         self.step(note.into_iter().collect()).await
     }
 
-    /// Whoever waits for the answer is told; the turn's clock goes on.
+    /// The waiter is told; the turn's clock goes on.
     fn tell_waiter(&self, failure: Option<&TurnFailure>) {
         let why =
             failure.map_or_else(|| "the model does not answer".to_owned(), |failure| failure.message.clone());

@@ -2,9 +2,9 @@
 //! memories, checks the result; the digest where no model can.
 
 mod chunks;
-mod run_budget;
 mod talk;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,13 +13,12 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::identifiers::Mask;
 use cairn_core::compaction::{Draft, digest_draft, fit_identifiers, mask_for, most_tokens};
 use cairn_core::event::{Checkpoint, Run, RunOutcome, Work};
-use cairn_core::ids::SummaryId;
+use cairn_core::ids::{RunId, SummaryId};
 use cairn_core::message::Entry;
 use cairn_core::model::{ModelError, Usage};
 use cairn_core::summary::{StackSizes, Summary};
 use parking_lot::Mutex;
-
-pub(crate) use run_budget::RunBudget;
+use tokio::time::Instant;
 
 use crate::agent::Candidate;
 use crate::handle::ChannelHandle;
@@ -69,6 +68,63 @@ struct Job {
     spent_before: u64,
     /// Tokens that it took.
     spent: AtomicU64,
+}
+
+/// The time that a run may take, and what its attempts found out about models.
+pub(crate) struct RunBudget {
+    pub(crate) run: RunId,
+    limit: Duration,
+    known: Mutex<RunFindings>,
+}
+
+struct RunFindings {
+    /// The first attempt began, or the last chunk was finished.
+    since: Instant,
+    /// Models that fail in a way that no further try changes, with the reason.
+    barred: BTreeMap<String, String>,
+    /// Models that take no tools, by their own servers' words.
+    without_tools: BTreeSet<String>,
+}
+
+impl RunBudget {
+    /// The run begins, or is taken up after a restart.
+    pub(crate) fn new(run: RunId, limit: Duration) -> Self {
+        let known =
+            RunFindings { since: Instant::now(), barred: BTreeMap::new(), without_tools: BTreeSet::new() };
+        Self { run, limit, known: Mutex::new(known) }
+    }
+
+    /// The time that is left. It restarts with every finished chunk: a long run may take its time as long as it gets
+    /// on.
+    pub(crate) fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.known.lock().since.elapsed())
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    pub(crate) fn got_on(&self) {
+        self.known.lock().since = Instant::now();
+    }
+
+    pub(crate) fn barred(&self, model: &str) -> Option<String> {
+        self.known.lock().barred.get(model).cloned()
+    }
+
+    /// A model is not asked again in this run.
+    pub(crate) fn bar(&self, model: &str, reason: &str) {
+        self.known.lock().barred.insert(model.to_owned(), reason.to_owned());
+    }
+
+    /// Whether a model was found to take no tools.
+    pub(crate) fn lacks_tools(&self, model: &str) -> bool {
+        self.known.lock().without_tools.contains(model)
+    }
+
+    pub(crate) fn without_tools(&self, model: &str) {
+        self.known.lock().without_tools.insert(model.to_owned());
+    }
 }
 
 /// It extracts, and needs neither window nor headings.
