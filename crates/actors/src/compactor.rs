@@ -110,7 +110,7 @@ impl CompactorState {
         }
         let now = self.shared.now();
         // An engine without runs has the one ended that another engine left.
-        let has_runs = !self.handle.engine_info().owns_compaction;
+        let has_runs = !self.handle.engine.info().owns_compaction;
         let run = self.handle.read(|conversation| conversation.run.clone()).filter(|_| has_runs);
         let Some(run) = run else {
             // A run that ended otherwise (`/new`, superseded) takes its worker along.

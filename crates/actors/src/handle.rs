@@ -10,7 +10,7 @@ use std::time::Instant;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::{Conversation, FoldError};
-use cairn_core::engine::{self, ContextEngine, EngineInfo};
+use cairn_core::engine::{self, ContextEngine};
 use cairn_core::event::Record;
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::ChatModel;
@@ -89,10 +89,6 @@ impl ChannelHandle {
     pub(crate) fn model(&self) -> Arc<dyn ChatModel> {
         let agent = self.agent();
         self.read(|conversation| Arc::clone(&agent.serving(conversation).model))
-    }
-
-    pub(crate) fn engine_info(&self) -> EngineInfo {
-        self.engine.info()
     }
 
     /// What is due in a copy or a reading of its conversation, as the engine decides.

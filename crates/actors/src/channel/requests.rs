@@ -333,7 +333,7 @@ impl ChannelState {
         instruction: Option<String>,
         tell: bool,
     ) -> Result<Compaction, Failed<RuntimeError>> {
-        if self.handle.engine_info().owns_compaction {
+        if self.handle.engine.info().owns_compaction {
             return self.make_room_now().await;
         }
         let now = self.shared.now();

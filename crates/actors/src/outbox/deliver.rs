@@ -9,7 +9,7 @@ use cairn_core::event::{Event, Receipt};
 use cairn_core::ids::{ApprovalId, MessageId};
 use cairn_core::message::Entry;
 use cairn_core::ports::{OutboxItem, Platform, SendError, SendPart, StoreError};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::failure::RuntimeError;
@@ -210,11 +210,7 @@ impl Delivery {
 
     /// The platform still guards against a double of what was first sent then.
     fn may_repeat(&self, since: Timestamp) -> bool {
-        let age = self.shared.now().duration_since(since);
-        self.platform.traits().repeat_within.is_some_and(|within| {
-            // A clock that was set back says nothing.
-            age >= SignedDuration::ZERO && age <= within
-        })
+        self.platform.traits().may_repeat(since, self.shared.now())
     }
 
     /// Begins nothing new when the runtime has no time left for it; what is there is noted first.

@@ -10,7 +10,7 @@ use cairn_core::conversation::OpenTurn;
 use cairn_core::event::Event;
 use cairn_core::ids::{MessageId, OutboxId};
 use cairn_core::ports::{Platform, SendError, SendPart};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::Stop;
@@ -240,9 +240,7 @@ impl Drafter {
 
     /// The platform still guards against a double of what was first sent then.
     fn may_repeat(&self, since: Timestamp) -> bool {
-        let age = self.shared.now().duration_since(since);
-        let within = self.platform.traits().repeat_within;
-        within.is_some_and(|within| age >= SignedDuration::ZERO && age <= within)
+        self.platform.traits().may_repeat(since, self.shared.now())
     }
 
     /// The turn has ended: finds out what became of a draft, where that can be done.

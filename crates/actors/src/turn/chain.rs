@@ -140,18 +140,8 @@ impl Turn {
     /// As a turn begins: the first model of the chain that can answers.
     pub(super) async fn choose(&mut self) -> Result<(), TurnFailure> {
         self.catch_up().await?;
-        if !self.is_chain() {
-            return Ok(());
-        }
-        let chain = self.standings(&BTreeSet::new());
-        let here = self.place();
-        match pick(&chain) {
-            Some(picked) if picked.idx() != here => {
-                let why = self.why(&chain, here, picked);
-                self.switch(picked.idx(), why).await
-            }
-            _ => Ok(()),
-        }
+        let mut tries = Tries::new(&self.args.shared);
+        self.come_back(&mut tries).await
     }
 
     /// A call failed: makes ready for the next one.
@@ -222,7 +212,7 @@ impl Turn {
         let chain = self.standings(&tries.refused);
         let Some(picked) = pick(&chain).filter(|_| self.is_chain()) else { return Ok(false) };
         let why = Reason { reason: format!("`{}`: {NO_ROOM}", self.settings.model), code: "window" };
-        self.switch(picked.idx(), why).await.map(|()| true)
+        self.switch(tries, picked.idx(), why).await.map(|()| true)
     }
 
     /// The agent has more models than one.
@@ -303,8 +293,7 @@ impl Turn {
             Some(Pick::Well(idx)) if idx != here => {
                 let why =
                     Reason { reason: format!("`{}`: {error}", self.settings.model), code: error.code() };
-                tries.overflows = 0;
-                self.switch(idx, why).await.map(|()| true)
+                self.switch(tries, idx, why).await.map(|()| true)
             }
             _ => Ok(false),
         }
@@ -320,7 +309,7 @@ impl Turn {
         self.args.shared.models.health(&model).asked(self.args.shared.now())
     }
 
-    /// After a pause: goes on with the model that is the first to be well again.
+    /// Goes on with the first model that is well, or will be first.
     async fn come_back(&mut self, tries: &mut Tries) -> Result<(), TurnFailure> {
         if !self.is_chain() {
             return Ok(());
@@ -329,17 +318,16 @@ impl Turn {
         match pick(&chain) {
             Some(picked) if picked.idx() != here => {
                 let why = self.why(&chain, here, picked);
-                tries.overflows = 0;
-                self.switch(picked.idx(), why).await
+                self.switch(tries, picked.idx(), why).await
             }
             _ => Ok(()),
         }
     }
 
     /// From here on the model at `idx` answers, and everything is measured by its settings.
-    async fn switch(&mut self, idx: usize, why: Reason) -> Result<(), TurnFailure> {
-        let candidates = self.candidates();
-        let (from, to) = (self.settings.model.clone(), candidates[idx].model.clone());
+    async fn switch(&mut self, tries: &mut Tries, idx: usize, why: Reason) -> Result<(), TurnFailure> {
+        tries.overflows = 0;
+        let (from, to) = (self.settings.model.clone(), self.candidates()[idx].model.clone());
         let (reason, code) = (why.reason, why.code);
         if code == "recovered" {
             tracing::info!(from, to, code, "an earlier model of the chain answers again");
@@ -445,18 +433,16 @@ impl Turn {
         {
             // No conversation fits into that: nothing is dropped for its sake where another model has the room.
             tries.refused.insert(model.clone());
-            tries.overflows = 0;
             let reason = format!("`{model}` takes {limit} tokens: too few beside prompt and tools");
-            return self.switch(idx, Reason { reason, code: error.code() }).await;
+            return self.switch(tries, idx, Reason { reason, code: error.code() }).await;
         }
         if overflows > OVERFLOW_RETRIES {
             tries.refused.insert(model.clone());
             let Some(idx) = self.larger(tries) else {
                 return Err(failure::overflow(tries.all_overflows));
             };
-            tries.overflows = 0;
             let reason = format!("`{model}` found the request too large {overflows} times");
-            return self.switch(idx, Reason { reason, code: error.code() }).await;
+            return self.switch(tries, idx, Reason { reason, code: error.code() }).await;
         }
         let least = self.args.handle.read(|conversation| least_tokens(conversation, &self.settings));
         self.settings = Arc::new(narrowed(&self.settings, tokens, least + WORDS_MIN));

@@ -62,6 +62,15 @@ pub struct PlatformTraits {
     pub draft_every: Option<Duration>,
 }
 
+impl PlatformTraits {
+    /// Whether a send that was first tried at `since` may be repeated without a double.
+    pub fn may_repeat(&self, since: Timestamp, now: Timestamp) -> bool {
+        let age = now.duration_since(since);
+        // A clock that was set back says nothing.
+        self.repeat_within.is_some_and(|within| age >= SignedDuration::ZERO && age <= within)
+    }
+}
+
 /// How the connection to a platform is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
