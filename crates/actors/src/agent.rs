@@ -1,16 +1,23 @@
-//! An agent at work: the chain of its models, and its settings on each of them.
+//! An agent at work: the chain of its models, its settings on each of them, and how the models are: what all conversations
+//! together have found out. That is in memory; a start knows of no failure.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_core::agent::AgentSettings;
-use cairn_core::chain::{self, Guarded, Health};
-use cairn_core::conversation::Conversation;
+use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::chain::{self, CoolDowns, Guarded, Health, Pick, Standing, Trouble, pick};
+use cairn_core::conversation::{Conversation, Learnt};
 use cairn_core::engine::{self, ContextEngine, Standard};
 use cairn_core::ids::AgentId;
+use cairn_core::model::ModelError;
 use cairn_core::ports::ChatModel;
+use cairn_core::tokens::Correction;
+use cairn_core::window::has_room;
 use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
-use crate::models::{ModelStatus, statuses};
+use crate::telemetry;
 
 /// A model of a chain, with the agent's settings on it.
 #[derive(Clone)]
@@ -126,5 +133,168 @@ impl AgentRuntime {
     /// The settings on the first model that is not passed over, whatever conversation.
     pub fn first_settings(&self) -> &Arc<AgentSettings> {
         &self.default_model().settings
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Known {
+    health: Health,
+    learnt: Learnt,
+}
+
+/// What is known of all models, by their ids in the configuration: no more than it names.
+#[derive(Default)]
+pub(crate) struct Models {
+    known: Mutex<BTreeMap<String, Known>>,
+    cool_downs: Mutex<CoolDowns>,
+    /// Told whenever a model has answered.
+    pub(crate) answers: Notify,
+}
+
+impl Models {
+    pub(crate) fn new(cool_downs: CoolDowns) -> Self {
+        Self { known: Mutex::default(), cool_downs: Mutex::new(cool_downs), answers: Notify::new() }
+    }
+
+    /// Other pauses from here on; those under way end as they began.
+    pub(crate) fn set_cool_downs(&self, cool_downs: CoolDowns) {
+        *self.cool_downs.lock() = cool_downs;
+    }
+
+    pub(crate) fn health(&self, model: &str) -> Health {
+        self.known.lock().get(model).map(|known| known.health.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn failed(&self, model: &str, error: &ModelError, now: Timestamp) {
+        metrics::counter!("cairn_model_failures_total", "model" => model.to_owned(), "error" => error.code())
+            .increment(1);
+        telemetry::error("model", error.code());
+        tracing::debug!(model, %error, "what the model's server said");
+        if matches!(error, ModelError::Auth(_)) {
+            tracing::error!(model, "the model's server refuses the key: nothing but a new key mends that");
+        }
+        let cool_downs = *self.cool_downs.lock();
+        self.known.lock().entry(model.to_owned()).or_default().health.failed(error, now, &cool_downs);
+    }
+
+    pub(crate) fn answered(&self, model: &str) {
+        self.answers.notify_one();
+        let mut known = self.known.lock();
+        if let Some(known) = known.get_mut(model).filter(|known| known.health.trouble.is_some()) {
+            known.health.answered();
+            tracing::info!(model, "the model answers again");
+        }
+    }
+
+    /// What some conversation has learnt of a model.
+    pub(crate) fn learnt(&self, model: &str) -> Learnt {
+        self.known.lock().get(model).map(|known| known.learnt.clone()).unwrap_or_default()
+    }
+
+    /// A conversation has learnt something of a model.
+    pub(crate) fn learn(&self, model: &str, window_tokens: Option<u64>, no_tools: bool, inferred: bool) {
+        let mut known = self.known.lock();
+        let learnt = &mut known.entry(model.to_owned()).or_default().learnt;
+        if window_tokens.is_some() {
+            (learnt.window_tokens, learnt.inferred) = (window_tokens, inferred);
+        }
+        learnt.no_tools |= no_tools;
+    }
+}
+
+/// How a model of an agent's chain is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelStatus {
+    /// The model, by its id in the configuration.
+    pub model: String,
+    pub window: WindowSize,
+    pub state: ModelState,
+    pub why: Option<String>,
+    pub until: Option<Timestamp>,
+    /// Its last failure since it answered last.
+    pub trouble: Option<Trouble>,
+    /// It may be asked, and has answered since it failed last, if it ever did.
+    pub is_well: bool,
+}
+
+/// What a model of an agent's chain does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelState {
+    Answers,
+    /// It would answer if those before it did not.
+    Ready,
+    /// It failed, and is skipped for a while.
+    Cooling,
+    PassedOver,
+    /// It failed, and is asked all the same: no other is well.
+    Down,
+}
+
+impl ModelState {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Answers => "answers",
+            Self::Ready => "ready",
+            Self::Cooling => "cooling",
+            Self::PassedOver => "passed over",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// The chain of an agent, in its order. `health`: how each model is.
+pub(crate) fn statuses(
+    agent: &AgentRuntime,
+    health: impl Fn(&str) -> Health,
+    now: Timestamp,
+) -> Vec<ModelStatus> {
+    let mut out = Vec::new();
+    let mut standings = Vec::new();
+    for (candidate, guarded) in agent.chain().zip(agent.guarded()) {
+        let settings = &candidate.settings;
+        let health = health(&settings.model);
+        let no_room = !has_room(&Correction::default(), settings);
+        let until = health.cooling_until(now);
+        let (state, why) = match (guarded.passed_over(), no_room, until) {
+            (Some(reason), _, _) => (ModelState::PassedOver, Some(reason.to_owned())),
+            (None, true, _) => (ModelState::PassedOver, Some(NO_ROOM.to_owned())),
+            (None, false, Some(_)) => (ModelState::Cooling, None),
+            (None, false, None) => (ModelState::Ready, None),
+        };
+        let refused = state == ModelState::PassedOver;
+        standings.push(Standing { refused, cooling_until: until, fits: true });
+        let until = until.filter(|_| state == ModelState::Cooling);
+        let is_well = state == ModelState::Ready && health.failures == 0;
+        let (model, window, trouble) = (settings.model.clone(), settings.window, health.trouble);
+        out.push(ModelStatus { model, window, state, why, until, trouble, is_well });
+    }
+    match pick(&standings) {
+        Some(Pick::Well(idx)) => {
+            out[idx].why = Some(chosen(&out, idx));
+            out[idx].state = ModelState::Answers;
+        }
+        Some(Pick::Cooling(idx)) => out[idx].state = ModelState::Down,
+        None => {}
+    }
+    out
+}
+
+/// Why a model whose prompt and tools fill its window is not used.
+pub(crate) const NO_ROOM: &str = "system prompt and tools leave no room in its window";
+
+pub(crate) fn told(trouble: &Trouble) -> String {
+    format!("{} ({})", trouble.message, trouble.code)
+}
+
+/// Why the model at `idx` answers.
+fn chosen(chain: &[ModelStatus], idx: usize) -> String {
+    match (idx, chain.len()) {
+        (_, 1) => "the only model".to_owned(),
+        (0, _) => "first of the chain".to_owned(),
+        _ => {
+            let before = chain[..idx].iter().map(|one| format!("`{}` is {}", one.model, one.state.name()));
+            before.collect::<Vec<_>>().join(", ")
+        }
     }
 }

@@ -4,42 +4,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::compaction::Decision;
+use cairn_core::compaction::{Decision, Draft};
 use cairn_core::event::{Run, RunOutcome};
 use cairn_core::ids::RunId;
 use jiff::{SignedDuration, Timestamp};
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
-use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 use tracing::Instrument as _;
 
-use crate::channel::ChannelMsg;
 use crate::handle::ChannelHandle;
+use crate::messages::{ChannelMsg, CompactorMsg, RunFailure};
 use crate::shared::Shared;
-use crate::span;
 use crate::tasks::Ended;
-use crate::worker::{self, Failure, Made, RunBudget};
+use crate::telemetry;
+use crate::worker::{self, RunBudget};
 
 /// No pause between attempts is longer.
 const RETRY_MAX: SignedDuration = SignedDuration::from_mins(10);
-
-#[derive(Debug)]
-pub(crate) enum CompactorMsg {
-    /// Something changed: look whether there is something to do.
-    Look,
-    Ping {
-        reply: oneshot::Sender<()>,
-    },
-    /// What was proposed last may have been lost: propose it again.
-    Resume,
-    /// The worker of that attempt ended.
-    Done {
-        run: RunId,
-        attempt: u32,
-        ended: Ended<Result<Made, Failure>>,
-    },
-}
 
 pub(crate) struct CompactorArgs {
     /// What all actors share.
@@ -53,7 +35,7 @@ struct Attempt {
     /// The digest stands in for the model.
     digest: bool,
     /// Its result, until the state shows that it was taken.
-    result: Option<Result<Made, Failure>>,
+    result: Option<Result<Draft, RunFailure>>,
     /// The worker ends with its compactor, and with a run that ends without it.
     _cancel: DropGuard,
 }
@@ -128,7 +110,7 @@ impl CompactorState {
         }
         let now = self.shared.now();
         // An engine without runs has the one ended that another engine left.
-        let has_runs = !self.handle.engine_info().owns_compaction;
+        let has_runs = !self.handle.engine.info().owns_compaction;
         let run = self.handle.read(|conversation| conversation.run.clone()).filter(|_| has_runs);
         let Some(run) = run else {
             // A run that ended otherwise (`/new`, superseded) takes its worker along.
@@ -177,7 +159,7 @@ impl CompactorState {
         });
         let (id, attempt) = (run.id.clone(), run.attempt);
         let myself = self.myself.clone();
-        let span = span::run(&self.handle, &run.id);
+        let span = telemetry::run_span(&self.handle.id, &run.id);
         let work = worker::run(Arc::clone(&self.shared), Arc::clone(&self.handle), run, run_budget, digest);
         self.shared.tasks.watch(token, work.instrument(span), move |ended| {
             // A compactor that is gone starts the attempt again when it is back.
@@ -185,14 +167,14 @@ impl CompactorState {
         });
     }
 
-    fn done(&mut self, run: &RunId, attempt: u32, ended: Ended<Result<Made, Failure>>) {
+    fn done(&mut self, run: &RunId, attempt: u32, ended: Ended<Result<Draft, RunFailure>>) {
         let known = |current: &&mut Attempt| current.run == *run && current.attempt == attempt;
         let Some(current) = self.attempt.as_mut().filter(known) else { return };
         current.result = match ended {
             Ended::Done(result) => Some(result),
             Ended::Panicked(_) => {
                 tracing::error!(channel = %self.handle.id, %run, "a worker panicked; please report it");
-                Some(Err(Failure::attempt("the worker panicked; the log says where".to_owned())))
+                Some(Err(RunFailure::attempt("the worker panicked; the log says where".to_owned())))
             }
             Ended::Cancelled => None,
         };
@@ -205,15 +187,15 @@ impl CompactorState {
         let run = current.run.clone();
         let message = match current.result.clone() {
             None => return,
-            Some(Ok(Made { draft })) => ChannelMsg::Finish { run, draft },
-            Some(Err(Failure { outcome: Some(outcome), reason, .. })) => {
-                ChannelMsg::GiveUp { run, outcome, reason }
+            Some(Ok(draft)) => ChannelMsg::FinishRun { run, draft },
+            Some(Err(RunFailure { outcome: Some(outcome), reason, .. })) => {
+                ChannelMsg::GiveUpRun { run, outcome, reason }
             }
             // Not even the digest could be made: the run ends, and the next one after a pause may do better.
-            Some(Err(Failure { reason, .. })) if current.digest => {
-                ChannelMsg::GiveUp { run, outcome: RunOutcome::Failed, reason }
+            Some(Err(RunFailure { reason, .. })) if current.digest => {
+                ChannelMsg::GiveUpRun { run, outcome: RunOutcome::Failed, reason }
             }
-            Some(Err(Failure { reason, retry_after_ms, .. })) => {
+            Some(Err(RunFailure { reason, retry_after_ms, .. })) => {
                 ChannelMsg::FailAttempt { run, attempt: current.attempt, reason, retry_after_ms }
             }
         };

@@ -1,13 +1,86 @@
-//! Failures of a turn, in words that help whoever waits.
+//! What can go wrong, in words that say what to do next: errors of the runtime, failures of turns, notes to chats.
 
 use std::collections::BTreeMap;
 
+use cairn_core::compaction::InstructionTooLong;
+use cairn_core::conversation::FoldError;
+use cairn_core::ids::{AgentId, ChannelId, OutboxId};
 use cairn_core::model::ModelError;
-use cairn_core::ports::{StoreError, TurnFailure};
+use cairn_core::ports::{Refusal, StoreError, TurnFailure};
 use cairn_core::window::AssembleError;
 use ractor::ActorProcessingErr;
 
-use crate::channel::Fault;
+/// Why the runtime could not do what was asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RuntimeError {
+    #[error("no channel `{0}`; `cairn channels` lists them")]
+    NoSuchChannel(ChannelId),
+    #[error("no agent `{0}` is configured")]
+    UnknownAgent(AgentId),
+    #[error("no agent is configured")]
+    NoAgent,
+    #[error("no delivery `{0}` is pending; `cairn outbox list` shows what is")]
+    NoSuchDelivery(OutboxId),
+    /// There is no turn that could be taken back.
+    #[error("nothing to undo: {0}")]
+    NothingToUndo(String),
+    /// What a summary is to attend to is too long.
+    #[error(transparent)]
+    Instruction(#[from] InstructionTooLong),
+    #[error("{0}")]
+    Limited(String),
+    #[error("the daemon is stopping")]
+    Stopping,
+    /// The channel's actor failed again and again while it was asked.
+    #[error("channel `{0}` failed while it was asked; it is started again, try once more")]
+    Interrupted(ChannelId),
+    #[error("cannot start the {actor}: {message}")]
+    Spawn { actor: &'static str, message: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a channel's actor cannot go on: it is started again from the store.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChannelFault {
+    /// A record does not fit the state.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+    /// Nobody knows whether it was written.
+    #[error("the journal failed in the middle of an append: {0}")]
+    Journal(String),
+}
+
+/// What a message is refused with while the views are far behind the journal: without them nobody knows whether it is new.
+pub(crate) const BEHIND: &str = "bringing its views up to the journal";
+
+/// The refusal of a message, a change or a command that its channel could not be asked about.
+pub(crate) fn refusal(error: RuntimeError) -> Refusal {
+    match error {
+        RuntimeError::UnknownAgent(agent) => Refusal::UnknownAgent(agent),
+        RuntimeError::Stopping => Refusal::Unavailable("stopping"),
+        RuntimeError::Store(error) => refusal_of_store(error),
+        RuntimeError::NoAgent
+        | RuntimeError::NoSuchChannel(_)
+        | RuntimeError::Interrupted(_)
+        | RuntimeError::Spawn { .. }
+        | RuntimeError::NoSuchDelivery(_)
+        | RuntimeError::Limited(_)
+        | RuntimeError::Instruction(_)
+        | RuntimeError::NothingToUndo(_) => Refusal::Unavailable("starting a channel again"),
+    }
+}
+
+/// Views mend themselves from the journal: a message that needs them is only to be sent again.
+pub(crate) fn refusal_of_store(error: StoreError) -> Refusal {
+    match error {
+        StoreError::View { .. } => {
+            tracing::warn!(%error, "a message is refused, to be sent again, until the views are mended");
+            Refusal::Unavailable(BEHIND)
+        }
+        error => Refusal::Store(error),
+    }
+}
 
 fn failure(code: &str, message: impl Into<String>, hint: &str) -> TurnFailure {
     TurnFailure { code: code.to_owned(), message: message.into(), hint: hint.to_owned() }
@@ -113,7 +186,11 @@ pub(crate) fn too_long(limit: std::time::Duration) -> TurnFailure {
 
 /// Why an actor failed, for logs. The words of a panic may quote what people wrote; its own line says where it was.
 pub(crate) fn of_actor(error: &ActorProcessingErr) -> String {
-    if error.is::<Fault>() || error.is::<StoreError>() { error.to_string() } else { "it panicked".to_owned() }
+    if error.is::<ChannelFault>() || error.is::<StoreError>() {
+        error.to_string()
+    } else {
+        "it panicked".to_owned()
+    }
 }
 
 pub(crate) fn panicked(message: &str) -> TurnFailure {
@@ -140,4 +217,4 @@ pub(crate) fn note(code: &str) -> &'static str {
 }
 
 /// What a chat is told when no model answers.
-pub(crate) const PATIENCE_NOTE: &str = "I cannot reach my language model right now. Your message is kept, and I will answer it as soon as I can.";
+pub(crate) const OUTAGE_NOTE: &str = "I cannot reach my language model right now. Your message is kept, and I will answer it as soon as I can.";

@@ -1,6 +1,6 @@
 //! A channel that is awake, as everybody sees it: its conversation behind a lock, its waiters, its actors.
 //!
-//! The cell outlives the restarts of its actors. The channel's actor alone writes the conversation, for microseconds
+//! The handle outlives the restarts of its actors. The channel's actor alone writes the conversation, for microseconds
 //! and never across an await; all others take snapshots.
 
 use std::sync::Arc;
@@ -10,19 +10,18 @@ use std::time::Instant;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::{Conversation, FoldError};
-use cairn_core::engine::{self, ContextEngine, EngineInfo};
+use cairn_core::engine::{self, ContextEngine};
 use cairn_core::event::Record;
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::ChatModel;
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::agent::AgentRuntime;
 use crate::approvals::Approvals;
-use crate::channel::ChannelMsg;
-use crate::compactor::CompactorMsg;
+use crate::messages::{ChannelMsg, CompactorMsg};
 use crate::subscribers::TurnSubscribers;
 
 #[derive(Default)]
@@ -90,10 +89,6 @@ impl ChannelHandle {
     pub(crate) fn model(&self) -> Arc<dyn ChatModel> {
         let agent = self.agent();
         self.read(|conversation| Arc::clone(&agent.serving(conversation).model))
-    }
-
-    pub(crate) fn engine_info(&self) -> EngineInfo {
-        self.engine.info()
     }
 
     /// What is due in a copy or a reading of its conversation, as the engine decides.
@@ -180,22 +175,6 @@ impl ChannelHandle {
         let channel = self.actors.lock().channel.clone();
         if channel.is_none_or(|channel| channel.send_message(message).is_err()) {
             tracing::debug!(channel = %self.id, "the channel's actor is down; it starts again");
-        }
-    }
-
-    /// Asks the channel's actor for a sign of life. One that is down drops the question.
-    pub(crate) fn ping_channel(&self, reply: oneshot::Sender<()>) {
-        let channel = self.actors.lock().channel.clone();
-        if let Some(channel) = channel {
-            drop(channel.send_message(ChannelMsg::Ping { reply }));
-        }
-    }
-
-    /// Asks the compactor, as [`ChannelHandle::ping_channel`].
-    pub(crate) fn ping_compactor(&self, reply: oneshot::Sender<()>) {
-        let compactor = self.actors.lock().compactor.clone();
-        if let Some(compactor) = compactor {
-            drop(compactor.send_message(CompactorMsg::Ping { reply }));
         }
     }
 

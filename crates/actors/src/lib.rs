@@ -3,44 +3,43 @@
 //! ```text
 //! supervisor ── router ── channel    one per conversation awake; its only writer
 //!            │         └─ compactor  its sibling; starts workers, proposes runs and their results
-//!            └─ outbox               deliveries owed to platforms
+//!            └─ outbox               deliveries to chat networks
 //! ```
 //! Turns and workers are watched tasks, not actors: they are cancelled by a token, and a panic in one is a result
-//! like any other. [`Runtime`] is the handle to all of it.
+//! like any other. [`Runtime`] is the handle to all of it. What the actors say to each other is in `messages`.
 
-mod admission;
 mod agent;
 mod approvals;
 mod channel;
 mod compactor;
+mod events;
 mod failure;
-mod figures;
 mod handle;
-mod limits;
-mod liveness;
-mod models;
-mod notice;
+mod messages;
 mod outbox;
+mod pace;
 mod router;
 mod runtime;
 mod shared;
 mod show;
-mod span;
 mod subscribers;
 mod supervisor;
 mod tasks;
+mod telemetry;
 mod tools;
 mod turn;
+mod typing;
 mod worker;
 
 #[cfg(test)]
 mod tests;
 
-pub use agent::{AgentRuntime, Candidate, EngineMaker};
+pub use agent::{AgentRuntime, Candidate, EngineMaker, ModelState, ModelStatus};
 pub use approvals::{Approver, Decided, Undecided, Which};
-pub use limits::HouseLimits;
-pub use liveness::Liveness;
-pub use models::{ModelState, ModelStatus};
-pub use notice::Notice;
-pub use runtime::{Compaction, Health, RoomMade, RunTicket, Runtime, RuntimeDeps, RuntimeError};
+pub use events::{RuntimeEvent, RuntimeEventKind};
+pub use failure::RuntimeError;
+pub use messages::{Compaction, RoomMade, RunTicket};
+pub use runtime::{Health, Runtime};
+pub use shared::{HouseLimits, RuntimeDeps};
+pub use supervisor::Liveness;
 pub use tools::{BadTool, all_tools, builtin_tools, effect_of_builtin};

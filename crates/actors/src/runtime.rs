@@ -1,130 +1,34 @@
-//! The runtime: the handle by which the daemon starts, asks and stops the actors.
+//! The runtime: the handle by which the daemon starts, asks and stops the actors, and by which adapters hand messages in.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::compaction::Decision;
-use cairn_core::compaction::{InstructionTooLong, NothingToCompact, check_instruction};
+use cairn_core::approval::{Approval, ApprovalOutcome, reads_as};
+use cairn_core::command::Command;
+use cairn_core::compaction::{Decision, check_instruction};
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, MaintenanceEvent, NewRecord, RunEnd};
-use cairn_core::ids::{AgentId, ChannelId, Generation, OutboxId, RunId, TurnId};
+use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
+use cairn_core::ids::{AgentId, ChannelId, Generation, LOCAL_PLATFORM, MessageId, OutboxId, TurnId};
 use cairn_core::limits::{Price, TalkLimits};
-use cairn_core::pairing_store::UsageDay;
-use cairn_core::ports::{
-    Archive, ArgumentCheck, ArtifactStore, Clock, Journal, MemoryStore, OutboxItem, OutboxStore, Platform,
-    Search, StoreError, Toolset,
-};
+use cairn_core::message::{Amendment, Author, Inbound, Part};
+use cairn_core::ports::{Admission, ChannelRow, Intake, OutboxItem, Refusal, Seen, StoreError};
 use cairn_core::tier::Tier;
 use cairn_core::window::measure;
 use futures::future::{BoxFuture, join_all};
+use jiff::Timestamp;
 use ractor::{Actor as _, ActorRef};
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::agent::AgentRuntime;
-use crate::channel::ChannelMsg;
-use crate::limits::HouseLimits;
-use crate::models::{ModelStatus, statuses};
-use crate::notice::Notice;
-use crate::outbox::{OutboxMsg, Owed};
-use crate::shared::{Create, Phase, Shared};
-use crate::supervisor::{Supervisor, SupervisorMsg};
-
-pub struct RuntimeDeps {
-    pub journal: Arc<dyn Journal>,
-    pub archive: Arc<dyn Archive>,
-    /// Search over words, summaries and memories.
-    pub search: Arc<dyn Search>,
-    pub memories: Arc<dyn MemoryStore>,
-    pub outbox: Arc<dyn OutboxStore>,
-    pub artifacts: Arc<dyn ArtifactStore>,
-    /// Tools beside those that are built in.
-    pub tools: Arc<dyn Toolset>,
-    /// Checks the arguments of all calls.
-    pub arguments: Arc<dyn ArgumentCheck>,
-    pub clock: Arc<dyn Clock>,
-    /// The agents; the first is the default one.
-    pub agents: Vec<AgentRuntime>,
-    /// The chat networks. What is owed to one that is not among them stays owed until a daemon has it.
-    pub platforms: Vec<Arc<dyn Platform>>,
-    pub limits: HouseLimits,
-    /// How much people may talk to the bot.
-    pub talk: TalkLimits,
-    /// What models cost, by their ids in the configuration.
-    pub prices: BTreeMap<String, Price>,
-    pub usage_day: UsageDay,
-    /// The daemon before this one journalled its stop (or there was none): turns found open were not cut short
-    /// by a crash.
-    pub clean_stop: bool,
-}
-
-/// Why the runtime could not do what was asked.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum RuntimeError {
-    #[error("no channel `{0}`; `cairn channels` lists them")]
-    NoSuchChannel(ChannelId),
-    #[error("no agent `{0}` is configured")]
-    UnknownAgent(AgentId),
-    #[error("no agent is configured")]
-    NoAgent,
-    /// No delivery of that name is owed.
-    #[error("no delivery `{0}` is owed; `cairn outbox list` shows what is")]
-    NoSuchDelivery(OutboxId),
-    /// There is no turn that could be taken back.
-    #[error("nothing to undo: {0}")]
-    NothingToUndo(String),
-    /// What a summary is to attend to is too long.
-    #[error(transparent)]
-    Instruction(#[from] InstructionTooLong),
-    #[error("{0}")]
-    Limited(String),
-    #[error("the daemon is stopping")]
-    Stopping,
-    /// The channel's actor failed again and again while it was asked.
-    #[error("channel `{0}` failed while it was asked; it is started again, try once more")]
-    Interrupted(ChannelId),
-    #[error("cannot start the {actor}: {message}")]
-    Spawn { actor: &'static str, message: String },
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// What a request for a compaction leads to.
-pub enum Compaction {
-    Nothing(NothingToCompact),
-    Run(RunTicket),
-    /// Room was made at once: by a context engine without runs.
-    Made(RoomMade),
-}
-
-impl Compaction {
-    pub fn run(self) -> Option<RunTicket> {
-        match self {
-            Self::Run(ticket) => Some(ticket),
-            Self::Nothing(_) | Self::Made(_) => None,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RoomMade {
-    pub messages: u64,
-    /// Window tokens before, after correction.
-    pub tokens_before: u64,
-    /// Window tokens after, after correction.
-    pub tokens_after: u64,
-}
-
-pub struct RunTicket {
-    /// The run; of one that is queued behind another, the id that it will have.
-    pub run: RunId,
-    pub queued: bool,
-    /// It was under way, or queued, before it was asked for.
-    pub joined: bool,
-    /// Its end. `None` when it never will be: `/new`, or the daemon stopped first.
-    pub ended: BoxFuture<'static, Option<RunEnd>>,
-}
+use crate::agent::{AgentRuntime, ModelStatus, statuses};
+use crate::approvals::{ApprovalAnswer, Approver, Decided, Undecided, Which};
+use crate::events::RuntimeEvent;
+use crate::failure::{RuntimeError, refusal};
+use crate::handle::ChannelHandle;
+use crate::messages::{ChannelMsg, Compaction, Create, OutboxMsg, PendingDelivery, Request};
+use crate::shared::{HouseLimits, Phase, RuntimeDeps, Shared};
+use crate::supervisor::{Liveness, Supervisor, SupervisorMsg};
 
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Health {
@@ -170,6 +74,7 @@ impl Runtime {
         Ok(Self { shared, supervisor })
     }
 
+    #[cfg(test)]
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -186,12 +91,13 @@ impl Runtime {
         if let Some(handle) = self.shared.handle(channel) {
             return Ok(Some((Arc::new(handle.snapshot()), true)));
         }
-        let restored = self.shared.deps.archive.restore(channel).await?;
+        let restored = self.shared.deps.store.restore(channel).await?;
         Ok(restored.map(|conversation| (Arc::new(conversation), false)))
     }
 
-    #[expect(clippy::unused_async, reason = "callers need not know that nothing is awaited")]
-    pub async fn awake(&self) -> Vec<ChannelId> {
+    /// The channels that are awake.
+    #[cfg(test)]
+    pub(crate) fn awake(&self) -> Vec<ChannelId> {
         self.shared.handles.read().keys().cloned().collect()
     }
 
@@ -213,10 +119,6 @@ impl Runtime {
     /// Bounds, times and prices from here on. How many messages are admitted at once stays as it began.
     pub fn set_limits(&self, limits: HouseLimits, talk: TalkLimits, prices: BTreeMap<String, Price>) {
         self.shared.set_limits(limits, talk, prices);
-    }
-
-    pub(crate) fn supervisor(&self) -> &ActorRef<SupervisorMsg> {
-        &self.supervisor
     }
 
     /// The chain of an agent's models, in its order, and how each of them is.
@@ -243,7 +145,7 @@ impl Runtime {
         tell: bool,
     ) -> Result<Compaction, RuntimeError> {
         instruction.as_deref().map_or(Ok(()), check_instruction)?;
-        let ask = |reply| ChannelMsg::Compact { instruction: instruction.clone(), tell, reply };
+        let ask = |reply| Request::Compact { instruction: instruction.clone(), tell, reply };
         self.shared.ask(channel, Create::No, ask).await?
     }
 
@@ -253,7 +155,7 @@ impl Runtime {
     /// # Errors
     /// As for [`Runtime::compact`].
     pub async fn new_generation(&self, channel: &ChannelId) -> Result<Generation, RuntimeError> {
-        self.shared.ask(channel, Create::No, |reply| ChannelMsg::NewGeneration { reply }).await?
+        self.shared.ask(channel, Create::No, |reply| Request::NewGeneration { reply }).await?
     }
 
     /// Stops the open turn. False when there was none.
@@ -261,7 +163,7 @@ impl Runtime {
     /// # Errors
     /// As for [`Runtime::compact`].
     pub async fn stop_turn(&self, channel: &ChannelId) -> Result<bool, RuntimeError> {
-        self.shared.ask(channel, Create::No, |reply| ChannelMsg::Stop { reply }).await?
+        self.shared.ask(channel, Create::No, |reply| Request::Stop { reply }).await?
     }
 
     /// What is not delivered yet, or could not be, oldest first.
@@ -269,7 +171,7 @@ impl Runtime {
     /// # Errors
     /// The store failed.
     pub async fn deliveries(&self) -> Result<Vec<OutboxItem>, RuntimeError> {
-        Ok(self.shared.deps.outbox.deliveries().await?)
+        Ok(self.shared.deps.store.deliveries().await?)
     }
 
     /// Has a delivery that did not succeed tried again, from its first part that is not there. One that is under way
@@ -281,7 +183,7 @@ impl Runtime {
         let item = self.delivery(id).await?;
         if !self
             .shared
-            .ask(&item.channel, Create::No, |reply| ChannelMsg::Retry { id: id.clone(), reply })
+            .ask(&item.channel, Create::No, |reply| Request::RetryDelivery { id: id.clone(), reply })
             .await??
         {
             return Ok(());
@@ -289,7 +191,11 @@ impl Runtime {
         // As the journal has it now, and sends it from there.
         let item = self.delivery(id).await?;
         tracing::info!(channel = %item.channel, delivery = %id, "a delivery is tried again by command");
-        self.shared.tell_outbox(OutboxMsg::Owe(Box::new(Owed { item, reply: None, typing: None })));
+        self.shared.tell_outbox(OutboxMsg::Deliver(Box::new(PendingDelivery {
+            item,
+            reply: None,
+            typing: None,
+        })));
         Ok(())
     }
 
@@ -300,7 +206,9 @@ impl Runtime {
     pub async fn drop_delivery(&self, id: &OutboxId) -> Result<(), RuntimeError> {
         let item = self.delivery(id).await?;
         let channel = item.channel;
-        self.shared.ask(&channel, Create::No, |reply| ChannelMsg::Drop { id: id.clone(), reply }).await??;
+        self.shared
+            .ask(&channel, Create::No, |reply| Request::DropDelivery { id: id.clone(), reply })
+            .await??;
         tracing::info!(%channel, delivery = %id, "a delivery was dropped by command");
         let platform = channel.platform().to_owned();
         metrics::counter!("cairn_deliveries_total", "platform" => platform, "outcome" => "dropped")
@@ -325,12 +233,12 @@ impl Runtime {
     /// # Errors
     /// As for [`Runtime::compact`]; or there is nothing to take back.
     pub async fn undo(&self, channel: &ChannelId) -> Result<TurnId, RuntimeError> {
-        self.shared.ask(channel, Create::No, |reply| ChannelMsg::Undo { reply }).await?
+        self.shared.ask(channel, Create::No, |reply| Request::Undo { reply }).await?
     }
 
     /// What happens from here on, in all channels. A slow receiver misses some.
-    pub fn notices(&self) -> broadcast::Receiver<Notice> {
-        self.shared.notices.subscribe()
+    pub fn notices(&self) -> broadcast::Receiver<RuntimeEvent> {
+        self.shared.events.subscribe()
     }
 
     /// Returns when the channel's tier is below `below`, or no run is under way or due.
@@ -376,7 +284,7 @@ impl Runtime {
     }
 
     /// Stops: takes nothing more in, lets open turns end within `grace`, cancels the rest (they are taken up
-    /// again at the next start, as are runs), keeps heads, journals the stop. Returns when all is at rest.
+    /// again at the next start, as are runs), keeps snapshots, journals the stop. Returns when all is at rest.
     pub async fn shutdown(&self, grace: Duration) {
         let stop_by = Instant::now() + grace;
         self.shared.set_phase(Phase::Stopping);
@@ -415,16 +323,16 @@ impl Runtime {
             tracing::warn!("tasks are slow to stop");
         }
         handles.iter().for_each(|handle| handle.dispose());
-        let heads = async {
+        let snapshots = async {
             for handle in &handles {
-                let head = Arc::new(handle.snapshot());
-                if let Err(error) = self.shared.deps.archive.keep_head(head).await {
-                    tracing::warn!(channel = %handle.id, %error, "a head was not kept; the next start takes longer");
+                let snapshot = Arc::new(handle.snapshot());
+                if let Err(error) = self.shared.deps.store.keep_snapshot(snapshot).await {
+                    tracing::warn!(channel = %handle.id, %error, "a snapshot was not kept; the next start takes longer");
                 }
             }
         };
-        if timeout(STOP_LIMIT, heads).await.is_err() {
-            tracing::warn!("not all heads were kept in time; the next start takes longer");
+        if timeout(STOP_LIMIT, snapshots).await.is_err() {
+            tracing::warn!("not all snapshots were kept in time; the next start takes longer");
         }
         self.shared.handles.write().clear();
         match timeout(STOP_LIMIT, journal(&self.shared, Event::Maintenance(MaintenanceEvent::DaemonStopped)))
@@ -439,6 +347,216 @@ impl Runtime {
             }
         }
     }
+
+    /// Has the root supervisor ask every actor for a sign of life. Those that give none within `outage_wait` are named.
+    pub async fn liveness(&self, outage_wait: Duration) -> Liveness {
+        let by = Instant::now() + outage_wait;
+        let (reply, answer) = oneshot::channel();
+        let nobody = || Liveness { heard: 0, silent: vec!["supervisor".to_owned()] };
+        if self.supervisor.send_message(SupervisorMsg::Liveness { by, reply }).is_err() {
+            return nobody();
+        }
+        // A little more than the actors get, so that what was heard of them is heard here.
+        match timeout_at(by + outage_wait / 4, answer).await {
+            Ok(Ok(liveness)) => liveness,
+            Ok(Err(_)) | Err(_) => nobody(),
+        }
+    }
+
+    /// The calls that wait for an approval, in all channels.
+    pub fn approvals(&self) -> Vec<(ChannelId, Approval)> {
+        let handles: Vec<_> = self.shared.handles.read().values().cloned().collect();
+        handles
+            .iter()
+            .flat_map(|handle| approvals_of(handle).into_iter().map(|open| (handle.id.clone(), open)))
+            .collect()
+    }
+
+    /// Answers a request for approval: at once, whatever else waits in its channel. Returns when the answer is in the journal.
+    ///
+    /// # Errors
+    /// Nothing waits, several wait, or the approver may not.
+    pub async fn decide(&self, which: Which, granted: bool, by: Approver) -> Result<Decided, Undecided> {
+        let open = match &which {
+            Which::Id(id) => self.approvals().into_iter().filter(|(_, open)| open.id == *id).collect(),
+            Which::OnlyOf(channel) => {
+                let mut open = self.approvals();
+                open.retain(|(of, _)| of == channel);
+                open
+            }
+        };
+        let (channel, approval) = match open.as_slice() {
+            [] => return Err(Undecided::Nothing),
+            [one] => one.clone(),
+            several => {
+                return Err(Undecided::Several(several.iter().map(|(_, open)| open.id.clone()).collect()));
+            }
+        };
+        let handle = self.shared.handle(&channel).ok_or(Undecided::Nothing)?;
+        let by = match by {
+            Approver::Socket => "local/operator".to_owned(),
+            Approver::Person(person) if handle.settings().trust.may_approve(&person) => person,
+            Approver::Person(person) => {
+                tracing::warn!(%channel, approval = %approval.id, %person, "a request for approval was answered by a person who may not");
+                return Err(Undecided::NotAllowed);
+            }
+        };
+        let (told, journalled) = oneshot::channel();
+        if !handle.approvals.decide(&approval.id, ApprovalAnswer { granted, by, told })
+            || journalled.await.is_err()
+        {
+            return Err(Undecided::Nothing);
+        }
+        let outcome = if granted { ApprovalOutcome::Granted } else { ApprovalOutcome::Denied };
+        Ok(Decided { channel, approval, outcome })
+    }
+}
+
+/// Seconds after which the runtime is worth another try when all permits are given out.
+const RETRY_SECS: u64 = 1;
+
+impl Intake for Runtime {
+    fn submit(&self, inbound: Inbound) -> BoxFuture<'_, Result<Admission, Refusal>> {
+        Box::pin(async move {
+            let result = self.admit(inbound).await;
+            if let Err(refusal) = &result {
+                let reason = match refusal {
+                    Refusal::Conflict(_) => "conflict",
+                    Refusal::Busy { .. } => "busy",
+                    Refusal::Limited { .. } => "limited",
+                    Refusal::Decided { .. } => "decided",
+                    Refusal::Unavailable(_) => "unavailable",
+                    Refusal::UnknownAgent(_) => "unknown_agent",
+                    Refusal::Store(_) => "store",
+                };
+                metrics::counter!("cairn_refusals_total", "reason" => reason).increment(1);
+            }
+            result
+        })
+    }
+
+    fn amend(&self, amendment: Amendment) -> BoxFuture<'_, Result<(), Refusal>> {
+        Box::pin(async move {
+            let permit = self.permit()?;
+            let amendment = Arc::new(amendment);
+            let amend = |reply| Request::Amend {
+                amendment: Arc::clone(&amendment),
+                permit: Arc::clone(&permit),
+                reply,
+            };
+            match self.shared.ask(&amendment.channel, Create::No, amend).await {
+                Ok(amended) => amended,
+                Err(error) => Err(refusal(error)),
+            }
+        })
+    }
+
+    fn claim(
+        &self,
+        channel: ChannelId,
+        message: MessageId,
+        command: Command,
+        caller: Author,
+    ) -> BoxFuture<'_, Result<bool, Refusal>> {
+        Box::pin(async move {
+            let permit = self.permit()?;
+            let claim = |reply| Request::Claim {
+                message: message.clone(),
+                command: command.name(),
+                caller: caller.clone(),
+                permit: Arc::clone(&permit),
+                reply,
+            };
+            match self.shared.ask(&channel, Create::Yes, claim).await {
+                Ok(claimed) => claimed,
+                Err(error) => Err(refusal(error)),
+            }
+        })
+    }
+
+    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
+        self.shared.deps.store.channels()
+    }
+
+    fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>> {
+        let seen = self.shared.deps.store.seen(channel, message);
+        Box::pin(async move { Ok(seen.await? != Seen::New) })
+    }
+}
+
+impl Runtime {
+    /// Leave to hand something to a channel: mailboxes have no bound, this one is theirs.
+    fn permit(&self) -> Result<Arc<OwnedSemaphorePermit>, Refusal> {
+        let phase = self.shared.phase();
+        if phase != Phase::Ready {
+            return Err(Refusal::Unavailable(phase.name()));
+        }
+        let permit = Arc::clone(&self.shared.permits).try_acquire_owned();
+        Ok(Arc::new(permit.map_err(|_| Refusal::Busy { retry_after_secs: RETRY_SECS })?))
+    }
+
+    async fn admit(&self, inbound: Inbound) -> Result<Admission, Refusal> {
+        if let Some(words) = self.taken_as_answer(&inbound).await? {
+            return Err(Refusal::Decided { words });
+        }
+        let permit = self.permit()?;
+        let inbound = Arc::new(inbound);
+        let accept =
+            |reply| Request::Accept { inbound: Arc::clone(&inbound), permit: Arc::clone(&permit), reply };
+        match self.shared.ask(&inbound.channel, Create::Yes, accept).await {
+            Ok(admitted) => admitted,
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    /// A yes or no that an approver says to the bot while a call waits for it: it is taken at once, whatever
+    /// else waits. The words to tell them; `None`: the message is none of that.
+    async fn taken_as_answer(&self, inbound: &Inbound) -> Result<Option<String>, Refusal> {
+        let [Part::Text { text }] = inbound.parts.as_slice() else { return Ok(None) };
+        let Some(granted) = reads_as(text).filter(|_| inbound.addressed) else { return Ok(None) };
+        let channel = &inbound.channel;
+        if channel.platform() == LOCAL_PLATFORM {
+            return Ok(None);
+        }
+        let Some(handle) = self.shared.handle(channel) else { return Ok(None) };
+        // A reply answers the question that it replies to, and nothing else; a bare word the only question of a private chat.
+        let asked = handle.read(|conversation| {
+            let open = conversation.open_turn.as_ref()?;
+            let asked = match (&inbound.reply_to, open.approvals.as_slice()) {
+                (Some(message), _) => open.asked_by(message)?,
+                (None, [only]) if inbound.direct => only,
+                (None, _) => return None,
+            };
+            (inbound.at >= whole_second(asked.asked_at)).then(|| asked.id.clone())
+        });
+        let Some(id) = asked.filter(|_| handle.settings().trust.may_approve(&inbound.author.id)) else {
+            return Ok(None);
+        };
+        let command = if granted {
+            Command::Approve { id: Some(id.clone()) }
+        } else {
+            Command::Deny { id: Some(id.clone()) }
+        };
+        if !self.claim(channel.clone(), inbound.message.clone(), command, inbound.author.clone()).await? {
+            return Ok(Some("That was answered before.".to_owned()));
+        }
+        let by = Approver::Person(inbound.author.id.clone());
+        Ok(Some(match self.decide(Which::Id(id), granted, by).await {
+            Ok(decided) => decided.words(),
+            Err(undecided) => undecided.to_string(),
+        }))
+    }
+}
+
+/// Platforms tell times to the second.
+fn whole_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
+fn approvals_of(handle: &ChannelHandle) -> Vec<Approval> {
+    handle
+        .read(|conversation| conversation.open_turn.as_ref().map(|open| open.approvals.clone()))
+        .unwrap_or_default()
 }
 
 /// What the outbox is given beyond the grace time for what is on its way.
@@ -450,5 +568,5 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// Journals an event of the daemon itself.
 async fn journal(shared: &Shared, event: Event) -> Result<(), StoreError> {
     let record = NewRecord { channel: None, at: shared.now(), event };
-    shared.deps.journal.append(vec![record]).await.map(drop)
+    shared.deps.store.append(vec![record]).await.map(drop)
 }

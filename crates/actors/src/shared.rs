@@ -1,4 +1,5 @@
-//! What all actors share: the ports, the agents, the cells of the channels awake, and the way to a channel.
+//! What all actors share: what the runtime was given, its limits, the agents, the handles of the channels awake, and the way
+//! to a channel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,35 +7,113 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_core::backoff::Backoff;
+use cairn_core::chain::CoolDowns;
 use cairn_core::ids::{AgentId, ChannelId, LOCAL_PLATFORM};
 use cairn_core::limits::{Limited, Meter, Price, TalkLimits};
 use cairn_core::model::Usage;
-use cairn_core::ports::Platform;
+use cairn_core::pairing_store::UsageDay;
+use cairn_core::ports::{ArgumentCheck, Clock, Platform, Store, Toolset};
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::agent::AgentRuntime;
-use crate::channel::ChannelMsg;
-use crate::compactor::CompactorMsg;
-use crate::figures;
+use crate::agent::{AgentRuntime, Models};
+use crate::events::{RuntimeEvent, RuntimeEventKind};
+use crate::failure::RuntimeError;
 use crate::handle::ChannelHandle;
-use crate::limits::HouseLimits;
-use crate::models::Models;
-use crate::notice::Notice;
-use crate::outbox::OutboxMsg;
-use crate::router::RouterMsg;
-use crate::runtime::{RuntimeDeps, RuntimeError};
+use crate::messages::{CompactorMsg, Create, OutboxMsg, Request, RouterMsg};
 use crate::tasks::Tasks;
+use crate::telemetry;
 
-/// Notices that a slow watcher may lag behind before it misses some.
-const NOTICE_QUEUE: usize = 1024;
+/// Events that a slow watcher may lag behind before it misses some.
+const EVENT_QUEUE: usize = 1024;
 
 /// How often a question to a channel is asked again when its actor failed over it.
 const ASK_ATTEMPTS: u32 = 6;
 const ASK_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+pub struct RuntimeDeps {
+    pub store: Arc<dyn Store>,
+    /// Tools beside those that are built in.
+    pub tools: Arc<dyn Toolset>,
+    /// Checks the arguments of all calls.
+    pub arguments: Arc<dyn ArgumentCheck>,
+    pub clock: Arc<dyn Clock>,
+    /// The agents; the first is the default one.
+    pub agents: Vec<AgentRuntime>,
+    /// The chat networks. A delivery to one that is not among them waits until a daemon has it.
+    pub platforms: Vec<Arc<dyn Platform>>,
+    pub limits: HouseLimits,
+    /// How much people may talk to the bot.
+    pub talk: TalkLimits,
+    /// What models cost, by their ids in the configuration.
+    pub prices: BTreeMap<String, Price>,
+    pub usage_day: UsageDay,
+    /// The daemon before this one journalled its stop (or there was none): turns found open were not cut short
+    /// by a crash.
+    pub clean_stop: bool,
+}
+
+/// Bounds and times that hold for all channels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HouseLimits {
+    /// Messages that may be on their way to the journal at once, over all channels: mailboxes have no bound of
+    /// their own. One more is refused as busy.
+    pub admitted_messages: usize,
+    /// Messages that may be pending in one channel. One more is refused as busy.
+    pub channel_queue: usize,
+    /// Messages not addressed to the bot that wait in one channel before they become a turn without an answer.
+    pub unaddressed_queue: usize,
+    /// A channel in which nothing happened for so long falls asleep.
+    pub idle_after: Duration,
+    /// Longest that one turn may take, all model calls and tools together; in a chat without the time in which no model
+    /// answers.
+    pub turn_timeout: Duration,
+    /// Most calls of the model for one answer, when it fails in passing.
+    pub model_attempts: u32,
+    /// Pause after the first failed call; doubles with each further one.
+    pub model_retry_base: Duration,
+    /// Longest pause between the first calls. A server that asks for more than that fails a local turn at once.
+    pub model_retry_max: Duration,
+    /// Longest that one call of a tool may take.
+    pub tool_timeout: Duration,
+    /// Pause before an actor that failed is started again; doubles with each further failure within a minute.
+    pub restart_pause: Duration,
+    /// Pause before something that the store refused is tried again.
+    pub store_retry_pause: Duration,
+    /// Longest pause between attempts at a delivery, unless the platform asks for more.
+    pub delivery_retry_max: Duration,
+    /// People in a chat are told after so long that no model answers, and that their message is kept.
+    pub tell_after: Duration,
+    /// Longest pause between calls of a model that does not answer, once people in a chat were told.
+    pub patience_max: Duration,
+    /// How long a model of a chain that failed is skipped.
+    pub cool_downs: CoolDowns,
+}
+
+impl Default for HouseLimits {
+    fn default() -> Self {
+        Self {
+            admitted_messages: 1024,
+            channel_queue: 256,
+            unaddressed_queue: 64,
+            idle_after: Duration::from_secs(15 * 60),
+            turn_timeout: Duration::from_secs(15 * 60),
+            model_attempts: 4,
+            model_retry_base: Duration::from_millis(500),
+            model_retry_max: Duration::from_secs(60),
+            tool_timeout: Duration::from_secs(60),
+            restart_pause: Duration::from_millis(100),
+            store_retry_pause: Duration::from_secs(1),
+            delivery_retry_max: Duration::from_secs(60),
+            tell_after: Duration::from_secs(5),
+            patience_max: Duration::from_secs(60),
+            cool_downs: CoolDowns::default(),
+        }
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -63,9 +142,9 @@ pub(crate) struct Shared {
     /// The agents by name, as they are now.
     agents: RwLock<BTreeMap<AgentId, Arc<AgentRuntime>>>,
     pub(crate) handles: RwLock<BTreeMap<ChannelId, Arc<ChannelHandle>>>,
-    pub(crate) notices: broadcast::Sender<Notice>,
-    /// Credits of messages on their way to the journal.
-    pub(crate) credits: Arc<Semaphore>,
+    pub(crate) events: broadcast::Sender<RuntimeEvent>,
+    /// Permits of messages on their way to the journal.
+    pub(crate) permits: Arc<Semaphore>,
     /// When a stop must have come to its end; none before it begins.
     pub(crate) stop_by: watch::Sender<Option<Instant>>,
     pub(crate) models: Models,
@@ -88,8 +167,8 @@ impl Shared {
             models: Models::new(deps.limits.cool_downs),
             meter: Mutex::new(meter),
             handles: RwLock::default(),
-            notices: broadcast::Sender::new(NOTICE_QUEUE),
-            credits: Arc::new(Semaphore::new(deps.limits.admitted_messages)),
+            events: broadcast::Sender::new(EVENT_QUEUE),
+            permits: Arc::new(Semaphore::new(deps.limits.admitted_messages)),
             tasks: Tasks::default(),
             phase: AtomicU8::new(Phase::Starting as u8),
             restarts: AtomicU64::new(0),
@@ -158,7 +237,7 @@ impl Shared {
         self.restarts.load(Ordering::Relaxed)
     }
 
-    /// The cell of a channel, when it is awake.
+    /// The handle of a channel, when it is awake.
     pub(crate) fn handle(&self, channel: &ChannelId) -> Option<Arc<ChannelHandle>> {
         self.handles.read().get(channel).cloned()
     }
@@ -168,7 +247,7 @@ impl Shared {
         self.deps.platforms.iter().find(|platform| platform.name() == channel.platform()).cloned()
     }
 
-    /// Whether somebody may be taken in; a message that may counts. The local platform has no limit but the money.
+    /// Whether a person is within the limits; a message that is counts. The local platform has no limit but the money.
     ///
     /// # Errors
     /// A limit is reached.
@@ -181,14 +260,14 @@ impl Shared {
         }
     }
 
-    /// Whether the day's cap leaves money for a run that somebody asks for.
+    /// Whether the day's cap leaves money for a run that people ask for.
     pub(crate) fn admit_spend(&self) -> Result<(), Limited> {
         self.meter.lock().admit_spend(self.now())
     }
 
     /// Counts what a model was used for, on behalf of these people.
     pub(crate) fn count_usage(&self, channel: &ChannelId, users: &[String], model: &str, usage: Usage) {
-        figures::usage(model, usage);
+        telemetry::usage(model, usage);
         let now = self.now();
         let mut meter = self.meter.lock();
         meter.spent(channel, users, model, usage, now);
@@ -202,8 +281,8 @@ impl Shared {
     }
 
     /// Tells watchers. That nobody watches is fine.
-    pub(crate) fn notify(&self, notice: Notice) {
-        let _ = self.notices.send(notice);
+    pub(crate) fn notify(&self, channel: &ChannelId, kind: RuntimeEventKind) {
+        let _ = self.events.send(RuntimeEvent { channel: channel.clone(), kind });
     }
 
     pub(crate) fn set_router(&self, router: Option<ActorRef<RouterMsg>>) {
@@ -236,7 +315,7 @@ impl Shared {
     pub(crate) fn tell_outbox(&self, message: OutboxMsg) {
         let outbox = self.outbox.read().clone();
         if outbox.is_none_or(|outbox| outbox.send_message(message).is_err()) {
-            tracing::debug!("the outbox is down; it starts again and finds what is owed in the store");
+            tracing::debug!("the outbox is down; it starts again and finds what is pending in the store");
         }
     }
 
@@ -249,12 +328,12 @@ impl Shared {
         &self,
         channel: &ChannelId,
         create: Create,
-        question: impl Fn(oneshot::Sender<T>) -> ChannelMsg + Send,
+        question: impl Fn(oneshot::Sender<T>) -> Request + Send,
     ) -> Result<T, RuntimeError> {
         let mut pauses = Backoff::new(self.limits().restart_pause, ASK_PAUSE_MAX);
         for _attempt in 0..ASK_ATTEMPTS {
             let (reply, answer) = oneshot::channel();
-            let message = RouterMsg::Deliver { channel: channel.clone(), create, message: question(reply) };
+            let message = RouterMsg::Deliver { channel: channel.clone(), create, request: question(reply) };
             if self.tell_router(message)
                 && let Ok(answer) = answer.await
             {
@@ -267,13 +346,6 @@ impl Shared {
         }
         Err(RuntimeError::Interrupted(channel.clone()))
     }
-}
-
-/// Whether a message may begin a channel that was never seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Create {
-    Yes,
-    No,
 }
 
 fn by_name(agents: impl IntoIterator<Item = AgentRuntime>) -> BTreeMap<AgentId, Arc<AgentRuntime>> {

@@ -40,7 +40,7 @@ impl Waiter {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct State {
     waiters: HashMap<MessageId, Vec<Waiter>>,
     turn: Vec<MessageId>,
     /// Its words so far, for those who join late.
@@ -52,7 +52,7 @@ struct Waiting {
 
 #[derive(Default)]
 pub(crate) struct TurnSubscribers {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<State>,
     changed: watch::Sender<()>,
 }
 
@@ -188,7 +188,7 @@ impl TurnSubscribers {
     }
 }
 
-impl Waiting {
+impl State {
     fn tell(&mut self, progress: &Progress) {
         for message in &self.turn {
             for waiter in self.waiters.get_mut(message).into_iter().flatten() {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_when_the_hub_goes_is_told() {
+    async fn a_waiter_is_told_when_its_channel_goes() {
         let subscribers = TurnSubscribers::default();
         let stream = subscribers.join(&MessageId::from("a"));
         drop(subscribers);

@@ -1,42 +1,44 @@
-//! The root: starts router and outbox, and starts them again after a pause when they fail.
+//! The root: starts router and outbox, starts them again after a pause when they fail, and asks every actor whether it still
+//! takes messages, which feeds a watchdog.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use cairn_core::backoff::pause_after;
+use futures::future::join_all;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::failure;
-use crate::liveness::{Liveness, listen};
+use crate::messages::{ChannelMsg, CompactorMsg, OutboxMsg, RouterMsg};
 use crate::outbox::Outbox;
+use crate::pace::Crashes;
 use crate::router::{Router, RouterArgs};
 use crate::shared::{Phase, Shared};
 
-/// Failures further apart than that do not add up.
-const CALM_AFTER: Duration = Duration::from_secs(60);
+/// Names of silent actors that are told one by one.
+const NAMED_MAX: usize = 5;
 
-/// Longest pause before an actor is started again.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-
-/// How often an actor failed of late.
-#[derive(Debug, Default)]
-pub(crate) struct Crashes {
-    n: u32,
-    last: Option<Instant>,
+/// Which actors still take messages.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Liveness {
+    /// Actors that answered, or are down and known to be: their supervisor starts them again.
+    pub heard: usize,
+    /// Actors that took no message within the time, by name: they are wedged, or the machine is.
+    pub silent: Vec<String>,
 }
 
-impl Crashes {
-    /// Counts a failure and says how long to pause.
-    pub(crate) fn pause(&mut self, base: Duration) -> Duration {
-        let now = Instant::now();
-        if self.last.is_none_or(|last| now - last > CALM_AFTER) {
-            self.n = 0;
+impl Liveness {
+    pub fn is_whole(&self) -> bool {
+        self.silent.is_empty()
+    }
+
+    /// The silent ones in words, the first few of them.
+    pub fn told(&self) -> String {
+        let named = self.silent.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+        match self.silent.len().saturating_sub(NAMED_MAX) {
+            0 => named,
+            more => format!("{named} and {more} more"),
         }
-        self.last = Some(now);
-        self.n += 1;
-        pause_after(self.n, base, PAUSE_MAX)
     }
 }
 
@@ -99,8 +101,8 @@ impl Actor for Supervisor {
             SupervisorMsg::Liveness { by, reply } => {
                 let shared = Arc::clone(&state.shared);
                 // Beside the supervisor, which stays free; who asked and went does not mind.
-                let listen = async move { drop(reply.send(listen(shared, by).await)) };
-                state.shared.tasks.spawn("pulse", listen);
+                let ask_all = async move { drop(reply.send(liveness(shared, by).await)) };
+                state.shared.tasks.spawn("liveness", ask_all);
                 Ok(())
             }
         }
@@ -160,4 +162,32 @@ impl SupervisorState {
         self.shared.set_outbox(Some(outbox));
         Ok(())
     }
+}
+
+/// Asks every actor for a sign of life. A dropped question is an actor that has just ended: its supervisor knows.
+async fn liveness(shared: Arc<Shared>, by: Instant) -> Liveness {
+    let mut asked = Vec::new();
+    let mut ask = |name: String, send: &dyn Fn(oneshot::Sender<()>)| {
+        let (reply, answer) = oneshot::channel();
+        send(reply);
+        asked.push((name, answer));
+    };
+    ask("router".to_owned(), &|reply| {
+        let _down = shared.tell_router(RouterMsg::Ping { reply });
+    });
+    ask("outbox".to_owned(), &|reply| shared.tell_outbox(OutboxMsg::Ping { reply }));
+    let handles: Vec<_> = shared.handles.read().values().cloned().collect();
+    for handle in handles {
+        ask(format!("channel {}", handle.id), &|reply| handle.tell_channel(ChannelMsg::Ping { reply }));
+        ask(format!("compactor of {}", handle.id), &|reply| {
+            handle.tell_compactor(CompactorMsg::Ping { reply })
+        });
+    }
+    let answers = asked
+        .into_iter()
+        .map(|(name, answer)| async move { timeout_at(by, answer).await.is_err().then_some(name) });
+    let silent: Vec<_> = join_all(answers).await;
+    let n_asked = silent.len();
+    let silent: Vec<_> = silent.into_iter().flatten().collect();
+    Liveness { heard: n_asked - silent.len(), silent }
 }

@@ -1,4 +1,4 @@
-//! Watched tasks: no background work without somebody who learns how it ended.
+//! Watched tasks: of all background work something learns how it ended.
 
 use std::any::Any;
 use std::future::Future;

@@ -10,8 +10,8 @@ use cairn_actors::{AgentRuntime, Candidate, Runtime};
 use cairn_core::agent::WindowSource;
 use cairn_core::chain::Guarded;
 use cairn_core::ids::AgentId;
-use cairn_core::ports::{ChatModel, Search, Unanswered};
-use cairn_llm::BadModel;
+use cairn_core::ports::{ChatModel, Unanswered};
+use cairn_llm::{BadModel, HistorySearch};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use secrecy::ExposeSecret;
@@ -27,7 +27,7 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The agents of a configuration.
 pub struct AgentRegistry {
     live: Live,
-    search: Arc<dyn Search>,
+    search: HistorySearch,
     tools: Arc<ToolRegistry>,
     default_agent: AgentId,
     /// Of the configuration that it was asked for last.
@@ -48,7 +48,7 @@ type Listed = BTreeMap<String, Option<u64>>;
 impl AgentRegistry {
     /// The agents of that configuration; nothing is asked of any server yet. `search`: where the offline model
     /// looks things up; `tools`: what agents' models may call.
-    pub fn new(live: Live, search: Arc<dyn Search>, tools: Arc<ToolRegistry>) -> Self {
+    pub fn new(live: Live, search: HistorySearch, tools: Arc<ToolRegistry>) -> Self {
         let default_agent = live.now().config.default_agent();
         let told = Some(parking_lot::Mutex::default());
         Self { live, search, tools, default_agent, reached: Mutex::default(), told }

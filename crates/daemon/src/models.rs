@@ -3,10 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::{ChatModel, Search};
-use cairn_llm::{Anthropic, BadModel, Offline, OpenAi, ServerOptions, Timeouts};
+use cairn_core::ports::{ChatModel, Store as _};
+use cairn_llm::{Anthropic, BadModel, HistorySearch, Offline, OpenAi, ServerOptions, Timeouts};
+use cairn_store::Store;
+use futures::FutureExt as _;
+use futures::future::ready;
 
 use crate::config::{Loaded, ModelConfig, Provider};
+
+/// The search of a store, for the offline model.
+pub(crate) fn search_in(store: &Store) -> HistorySearch {
+    let store = store.clone();
+    Arc::new(move |query| {
+        let store = store.clone();
+        async move { store.search(query).await }.boxed()
+    })
+}
+
+/// A search that finds nothing: there is no store yet.
+pub(crate) fn search_nowhere() -> HistorySearch {
+    Arc::new(|_| ready(Ok(Vec::new())).boxed())
+}
 
 /// The client of a model; `None` stands for the embedded one, which looks things up by `search`. Nothing is asked of any
 /// server.
@@ -16,7 +33,7 @@ use crate::config::{Loaded, ModelConfig, Provider};
 pub(crate) fn client(
     loaded: &Loaded,
     model: Option<&ModelConfig>,
-    search: &Arc<dyn Search>,
+    search: &HistorySearch,
 ) -> Result<Arc<dyn ChatModel>, BadModel> {
     let Some(model) = model else { return Ok(Arc::new(Offline::new(Arc::clone(search)))) };
     Ok(match model.provider {

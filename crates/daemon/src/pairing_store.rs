@@ -8,7 +8,7 @@ use cairn_core::event::{Event, NewRecord, RegistryEvent};
 use cairn_core::mcp::{Pins, ServerPin};
 use cairn_core::message::Author;
 use cairn_core::pairing_store::{Pairing, RegistryState, Standing};
-use cairn_core::ports::{Clock, Journal, PairingStore, RegistryStore, StoreError};
+use cairn_core::ports::{Clock, PairingStore, Store, StoreError};
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 
@@ -19,7 +19,7 @@ const SIGNS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const CODE_LEN: usize = 8;
 
 pub struct DaemonPairings {
-    journal: Arc<dyn Journal>,
+    store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     state: RwLock<RegistryState>,
     /// Strangers whose code is on its way to the journal: a second message of theirs makes no second one.
@@ -31,13 +31,9 @@ impl DaemonPairings {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn load(
-        store: &dyn RegistryStore,
-        journal: Arc<dyn Journal>,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, StoreError> {
-        let state = RwLock::new(store.pairing_store().await?);
-        Ok(Self { journal, clock, state, asking: Mutex::default() })
+    pub async fn load(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let state = RwLock::new(store.registry().await?);
+        Ok(Self { store, clock, state, asking: Mutex::default() })
     }
 
     /// Everybody who is paired or waits for it, those who wait first, each group in order of time.
@@ -99,7 +95,7 @@ impl DaemonPairings {
 
     async fn append(&self, event: Event) -> Result<(), StoreError> {
         let record = NewRecord { channel: None, at: self.clock.now(), event };
-        let records = self.journal.append(vec![record]).await?;
+        let records = self.store.append(vec![record]).await?;
         let mut state = self.state.write();
         records.iter().for_each(|record| state.apply(record));
         Ok(())
@@ -205,8 +201,7 @@ mod tests {
         clock: &Arc<TestClock>,
     ) -> (cairn_store::Store, DaemonPairings) {
         let store = cairn_store::Store::open(cairn_store::StoreOptions::new(dir.path())).unwrap();
-        let journal: Arc<dyn Journal> = Arc::new(store.clone());
-        let pairing_store = DaemonPairings::load(&store, journal, clock.clone()).await.unwrap();
+        let pairing_store = DaemonPairings::load(Arc::new(store.clone()), clock.clone()).await.unwrap();
         (store, pairing_store)
     }
 

@@ -8,7 +8,7 @@ use axum::Router;
 use cairn_actors::{Runtime, RuntimeDeps, RuntimeError};
 use cairn_core::mcp::Pins;
 use cairn_core::ports::{
-    Adapter, AdapterPorts, Clock, PairingStore, Platform, RegistryStore, StoreError, Tool, Toolset,
+    Adapter, AdapterPorts, Clock, PairingStore, Platform, Store as _, StoreError, Tool, Toolset,
 };
 use cairn_llm::BadModel;
 use cairn_platforms::local::{self, LocalApi, Mint};
@@ -22,6 +22,7 @@ use crate::agent_registry::windows::WindowWatch;
 use crate::chat_commands::{DaemonDesk, DeskDeps};
 use crate::clock::SystemClock;
 use crate::config::{Config, Environment, Live, Loaded, StateDir};
+use crate::models;
 use crate::networks::{self, BadNetwork, Networks};
 use crate::pairing_store::DaemonPairings;
 use crate::reload::{ReloadDeps, Reloader, SetLevel};
@@ -274,11 +275,7 @@ fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
         clock: Arc::clone(&admin.clock),
         started_at: admin.identity.started_at,
     });
-    AdapterPorts {
-        intake: Arc::new(runtime.clone()),
-        chat_commands: Arc::new(chat_commands),
-        archive: Arc::new(admin.store.clone()),
-    }
+    AdapterPorts { intake: Arc::new(runtime.clone()), chat_commands: Arc::new(chat_commands) }
 }
 
 /// What the socket serves, messages and everything else; and what the admin address does.
@@ -347,7 +344,7 @@ pub(crate) async fn pairing_store(
     store: &Store,
     clock: &Arc<dyn Clock>,
 ) -> Result<DaemonPairings, StoreError> {
-    DaemonPairings::load(store, Arc::new(store.clone()), Arc::clone(clock)).await
+    DaemonPairings::load(Arc::new(store.clone()), Arc::clone(clock)).await
 }
 
 fn agent_registry(
@@ -360,7 +357,7 @@ fn agent_registry(
 ) -> Result<AgentRegistry, BadToolshed> {
     let tool_registry =
         ToolRegistry::new(&live.now(), &state.path, pins, tools.0.to_vec(), Arc::clone(clock))?;
-    Ok(AgentRegistry::new(live.clone(), Arc::new(store.clone()), Arc::new(tool_registry)))
+    Ok(AgentRegistry::new(live.clone(), models::search_in(store), Arc::new(tool_registry)))
 }
 
 pub(crate) async fn runtime(
@@ -373,12 +370,7 @@ pub(crate) async fn runtime(
     let platforms = adapters.iter().map(|adapter| Arc::clone(adapter) as Arc<dyn Platform>).collect();
     let limits = &loaded.config.limits;
     let runtime = Runtime::start(RuntimeDeps {
-        journal: Arc::new(store.clone()),
-        archive: Arc::new(store.clone()),
-        search: Arc::new(store.clone()),
-        memories: Arc::new(store.clone()),
-        outbox: Arc::new(store.clone()),
-        artifacts: Arc::new(store.artifacts()),
+        store: Arc::new(store.clone()),
         tools: Arc::clone(agent_registry.tools()) as Arc<dyn Toolset>,
         arguments: Arc::new(Schemas::default()),
         clock: Arc::clone(clock),

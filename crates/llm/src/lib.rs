@@ -20,6 +20,6 @@ mod window;
 
 pub use anthropic::Anthropic;
 pub use look::Look;
-pub use offline::{OFFLINE_ID, Offline};
+pub use offline::{HistorySearch, OFFLINE_ID, Offline};
 pub use openai::OpenAi;
 pub use options::{BadModel, ServerOptions, Timeouts};

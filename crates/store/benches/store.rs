@@ -8,7 +8,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, NewRecord, TurnEvent};
 use cairn_core::ids::{ChannelId, Generation, Seq, TurnId};
 use cairn_core::message::{Entry, Part, Role};
-use cairn_core::ports::{Archive, Journal};
+use cairn_core::ports::Store as _;
 use cairn_store::{Store, StoreOptions};
 use divan::{Bencher, black_box};
 use jiff::Timestamp;
@@ -114,7 +114,7 @@ fn restore_2000_entries_from_events(bencher: Bencher) {
 #[divan::bench(sample_count = 20)]
 fn restore_2000_entries_from_a_head(bencher: Bencher) {
     let (bench, conversation) = with_2000_entries();
-    bench.runtime.block_on(bench.store.keep_head(Arc::new(conversation.clone()))).unwrap();
+    bench.runtime.block_on(bench.store.keep_snapshot(Arc::new(conversation.clone()))).unwrap();
     bencher.bench_local(|| {
         black_box(bench.runtime.block_on(bench.store.restore(&conversation.channel)).unwrap())
     });

@@ -8,21 +8,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_core::artifact::Artifact;
 use cairn_core::ids::{ArtifactId, ChannelId};
-use cairn_core::ports::{ArtifactLines, ArtifactStore, LineRange, StoreError};
+use cairn_core::ports::{ArtifactLines, LineRange, StoreError};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use percent_encoding::percent_encode_byte;
 use sha2::{Digest as _, Sha256};
 
 use crate::disk::{io_error, make_dir, put_by, sync_dir};
-use crate::store::Store;
 
 /// Longest name of a folder; file systems take 255 bytes.
 const NAME_MAX: usize = 200;
 
 /// The artifacts of a state folder.
 #[derive(Debug, Clone)]
-pub struct Artifacts {
+pub(crate) struct Artifacts {
     dir: Arc<Path>,
     /// Files that go once a backup has been made; none: none is being made.
     held: Arc<Mutex<Option<Vec<PathBuf>>>>,
@@ -41,13 +40,6 @@ impl Drop for Held {
                 tracing::warn!(%error, "an artifact that has expired is still there");
             }
         }
-    }
-}
-
-impl Store {
-    /// The artifacts that belong to this store.
-    pub fn artifacts(&self) -> Artifacts {
-        self.inner.artifacts.clone()
     }
 }
 
@@ -94,6 +86,46 @@ impl Artifacts {
         };
         blocking(move || Ok(kept.filter_map(look).collect())).await
     }
+
+    pub(crate) fn put(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        text: Arc<str>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        let (folder, file) = (self.folder(channel), self.file(channel, id));
+        if let Some(held) = self.held.lock().as_mut() {
+            held.retain(|gone| *gone != file);
+        }
+        Box::pin(blocking(move || put(&folder, &file, text.as_bytes())))
+    }
+
+    pub(crate) fn lines(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        range: LineRange,
+    ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
+        let file = self.file(channel, id);
+        Box::pin(blocking(move || match File::open(&file) {
+            Ok(open) => lines(open, range).map(Some).map_err(io_error("read", &file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("open", &file)(error)),
+        }))
+    }
+
+    pub(crate) fn remove(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        let file = self.file(channel, id);
+        if let Some(held) = self.held.lock().as_mut() {
+            held.push(file);
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(blocking(move || remove(&file)))
+    }
 }
 
 /// A name that is safe as a file's and tells what it is of: what is no letter, digit, dot, line or underscore is written
@@ -125,44 +157,6 @@ async fn blocking<T: Send + 'static>(
         let message = "the work panicked; the log says where".to_owned();
         Err(StoreError::View { view: "artifacts", message })
     })
-}
-
-impl ArtifactStore for Artifacts {
-    fn put(
-        &self,
-        channel: &ChannelId,
-        id: &ArtifactId,
-        text: Arc<str>,
-    ) -> BoxFuture<'_, Result<(), StoreError>> {
-        let (folder, file) = (self.folder(channel), self.file(channel, id));
-        if let Some(held) = self.held.lock().as_mut() {
-            held.retain(|gone| *gone != file);
-        }
-        Box::pin(blocking(move || put(&folder, &file, text.as_bytes())))
-    }
-
-    fn lines(
-        &self,
-        channel: &ChannelId,
-        id: &ArtifactId,
-        range: LineRange,
-    ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
-        let file = self.file(channel, id);
-        Box::pin(blocking(move || match File::open(&file) {
-            Ok(open) => lines(open, range).map(Some).map_err(io_error("read", &file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_error("open", &file)(error)),
-        }))
-    }
-
-    fn remove(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {
-        let file = self.file(channel, id);
-        if let Some(held) = self.held.lock().as_mut() {
-            held.push(file);
-            return Box::pin(std::future::ready(Ok(())));
-        }
-        Box::pin(blocking(move || remove(&file)))
-    }
 }
 
 fn remove(file: &Path) -> Result<(), StoreError> {

@@ -78,7 +78,7 @@ fn last_before(dir: &Path, segment: u64) -> Result<Option<Record>, StoreError> {
 mod tests {
     use cairn_core::event::{NewRecord, TurnEnd};
     use cairn_core::model::Usage;
-    use cairn_core::ports::Journal;
+    use cairn_core::ports::Store as _;
     use jiff::Timestamp;
 
     use super::*;

@@ -1,9 +1,7 @@
 //! Durability: the journal, which is the truth, and what derives from it: sled views and the search index.
 //!
-//! [`Store`] implements the ports [`Journal`](cairn_core::ports::Journal), [`Archive`](cairn_core::ports::Archive),
-//! [`Search`](cairn_core::ports::Search), [`MemoryStore`](cairn_core::ports::MemoryStore) and
-//! [`OutboxStore`](cairn_core::ports::OutboxStore). An append is durable when it returns; the views follow behind
-//! it on a thread of their own, and every read waits until they show all that was durable when it was asked.
+//! [`Store`] implements the port [`Store`](cairn_core::ports::Store). An append is durable when it returns; the views follow
+//! behind it on a thread of their own, and every read waits until they show all that was durable when it was asked.
 
 mod artifacts;
 mod backup;
@@ -25,7 +23,6 @@ mod tests;
 mod verify;
 mod views;
 
-pub use artifacts::Artifacts;
 pub use backup::swap::is_begun;
 pub use backup::{BackupError, BackupReport, RestoreReport, restore_dir};
 pub use erasure::{erase_dir, erasures_dir};

@@ -1,4 +1,4 @@
-//! The ports that the store implements.
+//! The port that the store implements, and what it answers beyond it.
 
 use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{NewRecord, Record};
-use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq};
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::message::Entry;
 use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::{
-    Archive, ChannelRow, Hit, Journal, MemoryFilter, MemoryStore, OutboxItem, OutboxStore, Query,
-    RegistryStore, Search, Seen, StoreError,
+    self, ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Seen, StoreError,
 };
 use cairn_core::tool::ToolLogQuery;
 use futures::FutureExt;
@@ -32,13 +31,11 @@ const HEAD_LIMIT: Duration = Duration::from_secs(5);
 /// Longest that a search waits until all that was journalled can be found.
 const SETTLE_LIMIT: Duration = Duration::from_secs(5);
 
-impl Journal for Store {
+impl ports::Store for Store {
     fn append(&self, records: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.inner.appender.append(records).boxed()
     }
-}
 
-impl Archive for Store {
     fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
         self.look(|_, reads| reads.channels()).boxed()
     }
@@ -52,7 +49,7 @@ impl Archive for Store {
         .boxed()
     }
 
-    fn keep_head(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn keep_snapshot(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
         let commands = self.inner.commands.clone();
         async move {
             let (reply, kept) = oneshot::channel();
@@ -87,7 +84,7 @@ impl Archive for Store {
         self.look(move |_, reads| reads.entries(&channel, from, to, limit)).boxed()
     }
 
-    fn said(
+    fn entries_of(
         &self,
         channel: &ChannelId,
         message: &MessageId,
@@ -100,10 +97,16 @@ impl Archive for Store {
         let (channel, message) = (channel.clone(), message.clone());
         self.look(move |_, reads| reads.seen(&channel, &message)).boxed()
     }
-}
 
-impl MemoryStore for Store {
-    fn list(
+    fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
+        async move { self.found(query).await.map(|(hits, _)| hits) }.boxed()
+    }
+
+    fn unindexed(&self) -> u64 {
+        self.inner.durable().tail.n.saturating_sub(self.inner.index.reaches())
+    }
+
+    fn memories(
         &self,
         agent: &AgentId,
         reach: &[Reach],
@@ -119,7 +122,7 @@ impl MemoryStore for Store {
         .boxed()
     }
 
-    fn get(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
+    fn memory(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
         let id = id.clone();
         self.look(move |_, reads| memories::get(reads.db, &id)).boxed()
     }
@@ -141,11 +144,39 @@ impl MemoryStore for Store {
         }
         .boxed()
     }
-}
 
-impl OutboxStore for Store {
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
         self.look(|_, reads| reads.deliveries()).boxed()
+    }
+
+    fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
+        self.look(|_, reads| pairing_store::state(reads.db)).boxed()
+    }
+
+    fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>> {
+        self.look(|_, reads| pairing_store::usage_day(reads.db)).boxed()
+    }
+
+    fn put_artifact(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        text: Arc<str>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.artifacts.put(channel, id, text)
+    }
+
+    fn artifact_lines(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        range: LineRange,
+    ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
+        self.inner.artifacts.lines(channel, id, range)
+    }
+
+    fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.artifacts.remove(channel, id)
     }
 }
 
@@ -170,29 +201,7 @@ impl Store {
         })
         .await
     }
-}
 
-impl RegistryStore for Store {
-    fn pairing_store(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
-        self.look(|_, reads| pairing_store::state(reads.db)).boxed()
-    }
-
-    fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>> {
-        self.look(|_, reads| pairing_store::usage_day(reads.db)).boxed()
-    }
-}
-
-impl Search for Store {
-    fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
-        async move { self.found(query).await.map(|(hits, _)| hits) }.boxed()
-    }
-
-    fn unindexed(&self) -> u64 {
-        self.inner.durable().tail.n.saturating_sub(self.inner.index.reaches())
-    }
-}
-
-impl Store {
     /// Searches; with the number of records, durable when this was asked, that are not in the index yet: what they say is
     /// not found.
     ///

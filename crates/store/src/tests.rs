@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cairn_core::event::{Event, MaintenanceEvent, NewRecord, Record};
 use cairn_core::ids::ChannelId;
-use cairn_core::ports::{Archive, Journal, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use jiff::Timestamp;
 
 use crate::disk::{AppendFile, Disk, RealDisk};
@@ -264,10 +264,9 @@ async fn views_of_another_version_are_made_again_and_not_taken_for_damaged() {
 
 #[tokio::test]
 async fn files_of_artifacts_that_expire_while_a_backup_is_made_go_when_it_is_done() {
-    use cairn_core::ports::ArtifactStore as _;
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(StoreOptions::new(dir.path())).unwrap();
-    let artifacts = store.artifacts();
+    let artifacts = store.inner.artifacts.clone();
     let put = async |id: &str| artifacts.put(&channel(), &id.into(), Arc::from("words")).await.unwrap();
     let there = |id: &str| store.inner.artifacts.file(&channel(), &id.into()).exists();
     put("a1").await;

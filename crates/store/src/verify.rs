@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use cairn_core::ids::ChannelId;
-use cairn_core::ports::{Archive, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::backup::swap;
@@ -80,7 +80,7 @@ impl Store {
         let look = async {
             let conversation = self.restore(channel).await?;
             let artifacts = conversation.map(|conversation| conversation.artifacts).unwrap_or_default();
-            self.artifacts().missing(channel, artifacts.into_values().collect()).await
+            self.inner.artifacts.missing(channel, artifacts.into_values().collect()).await
         };
         look.await.unwrap_or_else(|error: StoreError| vec![format!("channel {channel}: {error}")])
     }

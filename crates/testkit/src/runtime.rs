@@ -1,18 +1,16 @@
-//! A house without rooms: what adapters of chat networks need of one. It notes what comes in, and answers as a test
-//! tells it to.
+//! A fake runtime for adapters of chat networks. It notes what comes in, and answers as a test tells it to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt::Display;
 use std::sync::Arc;
 
 use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
-use cairn_core::conversation::Conversation;
-use cairn_core::ids::{ApprovalId, ChannelId, MessageId, Seq, TurnId};
-use cairn_core::message::{Amendment, Author, Entry, Inbound, text_of};
+use cairn_core::ids::{ApprovalId, ChannelId, MessageId, TurnId};
+use cairn_core::message::{Amendment, Author, Inbound, text_of};
 use cairn_core::pairing_store::Standing;
 use cairn_core::ports::{
-    AdapterPorts, Admission, Archive, ChannelRow, ChatCommands, Clock, Intake, PairingStore, Progress,
-    Refusal, Seen, StoreError,
+    AdapterPorts, Admission, ChannelRow, ChatCommands, Clock, Intake, PairingStore, Progress, Refusal,
+    StoreError,
 };
 use futures::future::{BoxFuture, ready};
 use futures::{FutureExt as _, StreamExt as _, stream};
@@ -65,7 +63,7 @@ pub struct State {
     pub full: bool,
     pub moved: BTreeMap<String, String>,
     pub rows: Vec<ChannelRow>,
-    /// Messages that the archive has, those of an earlier life included.
+    /// Messages that were taken in, before a restart too.
     pub seen: BTreeSet<(ChannelId, MessageId)>,
     /// The time of the runtime; none: that on the wall, with which the fake networks stamp.
     pub clock: Option<Arc<TestClock>>,
@@ -86,14 +84,13 @@ impl Clock for Wall {
 }
 
 impl Runtime {
-    /// A house in which nothing has happened.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
     /// The runtime as an adapter sees it.
     pub fn ports(self: &Arc<Self>) -> AdapterPorts {
-        AdapterPorts { intake: self.clone(), chat_commands: self.clone(), archive: self.clone() }
+        AdapterPorts { intake: self.clone(), chat_commands: self.clone() }
     }
 
     /// Holds the messages of a chat, or a command (`/compact`), until the gate opens.
@@ -126,7 +123,7 @@ impl Runtime {
         self.state.update(|state| state.standing.insert(user.to_owned(), Standing::Paired));
     }
 
-    /// The archive has this message as the last of a channel.
+    /// This message was the last that was taken in of a channel.
     ///
     /// # Panics
     /// The channel's name is none.
@@ -231,6 +228,14 @@ impl Intake for Runtime {
     ) -> BoxFuture<'_, Result<bool, Refusal>> {
         ready(Ok(self.state.update(|state| state.claimed.insert(message)))).boxed()
     }
+
+    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
+        ready(Ok(self.state.lock().rows.clone())).boxed()
+    }
+
+    fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>> {
+        ready(Ok(self.state.lock().seen.contains(&(channel.clone(), message.clone())))).boxed()
+    }
 }
 
 fn answer(words: &str, private: bool, settled: Option<Settled>) -> CommandAnswer {
@@ -272,42 +277,6 @@ impl ChatCommands for Runtime {
             answer
         }
         .boxed()
-    }
-}
-
-impl Archive for Runtime {
-    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
-        ready(Ok(self.state.lock().rows.clone())).boxed()
-    }
-
-    fn restore(&self, _: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>> {
-        ready(Ok(None)).boxed()
-    }
-
-    fn keep_head(&self, _: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
-        ready(Ok(())).boxed()
-    }
-
-    fn entries(
-        &self,
-        _: &ChannelId,
-        _: Seq,
-        _: Seq,
-        _: usize,
-    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
-        ready(Ok(Vec::new())).boxed()
-    }
-
-    fn said(&self, _: &ChannelId, _: &MessageId) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
-        ready(Ok(Vec::new())).boxed()
-    }
-
-    fn seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>> {
-        let seen = match self.state.lock().seen.contains(&(channel.clone(), message.clone())) {
-            true => Seen::Open { turn: TurnId::from("t1"), fingerprint: String::new() },
-            false => Seen::New,
-        };
-        ready(Ok(seen)).boxed()
     }
 }
 

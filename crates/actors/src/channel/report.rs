@@ -1,9 +1,13 @@
 //! What watchers, logs, metrics and the compactor are told of what has become durable.
 
+use std::sync::Arc;
+
 use cairn_core::event::{
-    ApprovalEvent, CompactionEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunEnd, TurnEnd,
-    TurnEvent, TurnOutcome,
+    ApprovalEvent, CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunEnd,
+    TurnEnd, TurnEvent, TurnOutcome,
 };
+use cairn_core::ids::OutboxId;
+use cairn_core::message::Entry;
 use cairn_core::ports::OutboxItem;
 use cairn_core::prune::PruneCause;
 use cairn_core::thrashing::Thrashing;
@@ -11,19 +15,19 @@ use cairn_core::tier::Tier;
 use cairn_core::tool::ToolUse;
 use cairn_core::window::{Gauge, measure};
 
-use super::ChannelState;
-use super::accept::answer_of;
-use crate::compactor::CompactorMsg;
-use crate::figures;
-use crate::notice::Notice;
+use super::state::ChannelState;
+use super::turns::answer_of;
+use crate::events::RuntimeEventKind;
+use crate::messages::{CompactorMsg, OutboxMsg, PendingDelivery};
+use crate::telemetry;
 
-/// Records of a channel after which its head is kept, so that a start has little to read.
-const HEAD_EVERY: usize = 512;
+/// Records of a channel after which its snapshot is kept, so that a start has little to read.
+const SNAPSHOT_EVERY: usize = 512;
 
 impl ChannelState {
     /// Tells of records that were just folded in.
     pub(super) fn report(&mut self, records: &[Record]) {
-        self.since_head += records.len();
+        self.since_snapshot += records.len();
         self.hand_over(records);
         for record in records {
             if let Event::Turn(TurnEvent::UsageReported { model, usage, .. }) = &record.event {
@@ -45,12 +49,12 @@ impl ChannelState {
             match &record.event {
                 Event::Turn(TurnEvent::Started { turn, messages, .. }) => {
                     taken = Some(messages);
-                    let (channel, messages) = (self.handle.id.clone(), messages.clone());
-                    self.shared.notify(Notice::TurnStarted { channel, turn: turn.clone(), messages });
+                    let (turn, messages) = (turn.clone(), messages.clone());
+                    self.notify(RuntimeEventKind::TurnStarted { turn, messages });
                 }
                 Event::Turn(TurnEvent::Reopened { turn, messages }) => {
-                    let (channel, turn, messages) = (self.handle.id.clone(), turn.clone(), messages.clone());
-                    self.shared.notify(Notice::TurnStarted { channel, turn, messages });
+                    let (turn, messages) = (turn.clone(), messages.clone());
+                    self.notify(RuntimeEventKind::TurnStarted { turn, messages });
                 }
                 Event::Turn(TurnEvent::Ended(end)) => {
                     if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
@@ -60,18 +64,17 @@ impl ChannelState {
                     }
                     self.report_turn(end, &gauge);
                     let thrashing = self.thrashing.turn(gauge.tier, record.at);
-                    self.report_unrest(thrashing, &gauge);
+                    self.report_thrashing(thrashing, &gauge);
                     self.handle.tell_compactor(CompactorMsg::Look);
                 }
                 Event::Turn(TurnEvent::ToolUsed(used)) => self.report_tool(used),
-                Event::Memory(MemoryEvent::Saved(_)) => figures::memories(&self.handle, "tool", 1),
+                Event::Memory(MemoryEvent::Saved(_)) => telemetry::memories(&self.handle.id, "tool", 1),
                 Event::Approval(ApprovalEvent::Asked { approval }) => {
-                    let (channel, approval) = (self.handle.id.clone(), approval.clone());
-                    self.shared.notify(Notice::ApprovalAsked { channel, approval });
+                    self.notify(RuntimeEventKind::ApprovalAsked { approval: approval.clone() });
                 }
                 Event::Approval(ApprovalEvent::Settled { id, outcome, .. }) => {
-                    let (channel, approval) = (self.handle.id.clone(), id.clone());
-                    self.shared.notify(Notice::ApprovalSettled { channel, approval, outcome: *outcome });
+                    let (approval, outcome) = (id.clone(), *outcome);
+                    self.notify(RuntimeEventKind::ApprovalSettled { approval, outcome });
                 }
                 Event::Compaction(CompactionEvent::RunStarted { run }) => self.report_start(run),
                 Event::Compaction(CompactionEvent::RunEnded(end)) => {
@@ -79,7 +82,7 @@ impl ChannelState {
                     self.told_of.remove(&end.run);
                     let usable = settings.window.usable_tokens();
                     let thrashing = self.thrashing.run(end, usable, record.at);
-                    self.report_unrest(thrashing, &gauge);
+                    self.report_thrashing(thrashing, &gauge);
                     keep = true;
                 }
                 Event::Compaction(CompactionEvent::ResultsPruned {
@@ -91,6 +94,14 @@ impl ChannelState {
                 }) => {
                     self.report_pruned(*cause, results.len() as u64, *scanned, *tokens_before, *tokens_after);
                 }
+                Event::Compaction(CompactionEvent::WindowSlid {
+                    messages,
+                    tokens_before,
+                    tokens_after,
+                    ..
+                }) => {
+                    self.report_slide(*messages, *tokens_before, *tokens_after);
+                }
                 Event::Compaction(CompactionEvent::EmergencyApplied {
                     messages,
                     tokens_before,
@@ -98,14 +109,20 @@ impl ChannelState {
                     ..
                 }) => {
                     self.report_emergency(*messages, *tokens_before, *tokens_after);
+                    // Where no summary follows, the chat is told.
+                    self.expect_loss();
                 }
                 _ => {}
             }
         }
         self.report_tier(&gauge);
-        if keep || self.since_head > HEAD_EVERY {
-            self.keep_head();
+        if keep || self.since_snapshot > SNAPSHOT_EVERY {
+            self.keep_snapshot();
         }
+    }
+
+    fn notify(&self, kind: RuntimeEventKind) {
+        self.shared.notify(&self.handle.id, kind);
     }
 
     fn report_tier(&mut self, gauge: &Gauge) {
@@ -113,10 +130,10 @@ impl ChannelState {
             return;
         }
         let from = std::mem::replace(&mut self.tier, gauge.tier);
-        let channel = self.handle.id.clone();
+        let channel = &self.handle.id;
         tracing::debug!(%channel, from = from.name(), to = gauge.tier.name(), "the tier changed");
         let (tokens, usage_ratio) = (gauge.tokens, gauge.usage_ratio);
-        self.shared.notify(Notice::TierChanged { channel, from, to: gauge.tier, tokens, usage_ratio });
+        self.notify(RuntimeEventKind::TierChanged { from, to: gauge.tier, tokens, usage_ratio });
     }
 
     fn report_turn(&self, end: &TurnEnd, gauge: &Gauge) {
@@ -129,10 +146,10 @@ impl ChannelState {
         };
         let time = self.turn_time();
         let duration_ms = time.as_millis() as u64;
-        figures::turn(&self.handle, outcome, self.turn_times(), gauge.usage_ratio);
+        telemetry::turn(&self.handle.id, outcome, self.turn_times(), gauge.usage_ratio);
         let (channel, model) = (&self.handle.id, end.model.as_deref().unwrap_or("none"));
         if let TurnOutcome::Failed { code, message } = &end.outcome {
-            figures::error("turn", code);
+            telemetry::error("turn", code);
             tracing::debug!(%channel, turn = %end.turn, message, "what a turn failed with");
             tracing::warn!(%channel, agent = %channel.agent(), turn = %end.turn, code, model, window_tokens = gauge.tokens,
                 usage_ratio = gauge.usage_ratio, tier = gauge.tier.name(), duration_ms, "turn failed");
@@ -142,8 +159,7 @@ impl ChannelState {
                 window_tokens = gauge.tokens, usage_ratio = gauge.usage_ratio, tier = gauge.tier.name(),
                 duration_ms, "turn ended");
         }
-        self.shared.notify(Notice::TurnEnded {
-            channel: channel.clone(),
+        self.notify(RuntimeEventKind::TurnEnded {
             turn: end.turn.clone(),
             outcome: end.outcome.clone(),
             usage: end.usage,
@@ -155,13 +171,12 @@ impl ChannelState {
     }
 
     fn report_tool(&self, used: &ToolUse) {
-        let (channel, outcome) = (self.handle.id.clone(), used.outcome.name());
-        let tool = figures::tool(&self.handle, &used.tool);
-        figures::tool_call(&tool, used);
+        let (channel, outcome) = (&self.handle.id, used.outcome.name());
+        let tool = telemetry::tool(&self.handle.settings().tools, &used.tool);
+        telemetry::tool_call(&tool, used);
         tracing::info!(%channel, turn = %used.turn, tool, outcome, effect = used.effect.name(),
             duration_ms = used.duration_ms, bytes = used.bytes, "a call of a tool ended");
-        self.shared.notify(Notice::ToolEnded {
-            channel,
+        self.notify(RuntimeEventKind::ToolEnded {
             turn: used.turn.clone(),
             call: used.call.clone(),
             tool: used.tool.clone(),
@@ -172,13 +187,12 @@ impl ChannelState {
 
     fn report_start(&mut self, run: &Run) {
         self.run_tier = Some(run.tier);
-        let (channel, trigger) = (self.handle.id.clone(), run.trigger.name());
+        let (channel, trigger) = (&self.handle.id, run.trigger.name());
         let tier = run.tier.name();
         metrics::counter!("cairn_runs_started_total", "trigger" => trigger, "tier" => tier).increment(1);
         tracing::info!(%channel, run = %run.id, trigger, tier, from_seq = run.from_seq.0,
             to_seq = run.to_seq.0, messages = run.messages, "compaction run started");
-        self.shared.notify(Notice::RunStarted {
-            channel,
+        self.notify(RuntimeEventKind::RunStarted {
             run: run.id.clone(),
             trigger,
             tier: run.tier,
@@ -191,8 +205,8 @@ impl ChannelState {
 
     fn report_end(&mut self, end: &RunEnd) {
         let tier = self.run_tier.take().map_or("unknown", Tier::name);
-        let (channel, trigger, outcome) = (self.handle.id.clone(), end.trigger.name(), end.outcome.name());
-        figures::run(&self.handle, tier, end);
+        let (channel, trigger, outcome) = (&self.handle.id, end.trigger.name(), end.outcome.name());
+        telemetry::run(&self.handle.id, tier, end);
         let made_by = end.summary.as_ref().map(|summary| summary.made_by.clone());
         tracing::debug!(%channel, run = %end.run, reason = end.reason.as_deref(), "why a run ended so");
         tracing::info!(%channel, run = %end.run, trigger, tier, outcome,
@@ -200,8 +214,7 @@ impl ChannelState {
             tokens_before = end.tokens_before, tokens_after = end.tokens_after, duration_ms = end.duration_ms,
             "compaction run ended");
         self.handle.subscribers.end_run(end);
-        self.shared.notify(Notice::RunEnded {
-            channel,
+        self.notify(RuntimeEventKind::RunEnded {
             run: end.run.clone(),
             trigger,
             outcome: end.outcome,
@@ -223,7 +236,7 @@ impl ChannelState {
         tokens_before: u64,
         tokens_after: u64,
     ) {
-        let channel = self.handle.id.clone();
+        let channel = &self.handle.id;
         let tokens_won = tokens_before.saturating_sub(tokens_after);
         metrics::counter!("cairn_pruned_results_total", "cause" => cause.name()).increment(results);
         metrics::counter!("cairn_pruned_tokens_total", "cause" => cause.name()).increment(tokens_won);
@@ -235,10 +248,10 @@ impl ChannelState {
         };
         let cause = cause.name();
         tracing::info!(%channel, cause, scanned, results, tokens_won, tokens_before, tokens_after, "{what}");
-        self.shared.notify(Notice::Pruned { channel, cause, results, scanned, tokens_before, tokens_after });
+        self.notify(RuntimeEventKind::Pruned { cause, results, scanned, tokens_before, tokens_after });
     }
 
-    fn report_unrest(&self, thrashing: Option<Thrashing>, gauge: &Gauge) {
+    fn report_thrashing(&self, thrashing: Option<Thrashing>, gauge: &Gauge) {
         let Some(thrashing) = thrashing else { return };
         let kind = thrashing.name();
         metrics::counter!("cairn_unrest_total", "kind" => kind).increment(1);
@@ -247,14 +260,52 @@ impl ChannelState {
     }
 
     fn report_emergency(&self, messages: u64, tokens_before: u64, tokens_after: u64) {
-        let channel = self.handle.id.clone();
+        let channel = &self.handle.id;
         let compaction = &self.handle.settings().compaction;
-        metrics::counter!("cairn_emergencies_total", "agent" => figures::agent(&self.handle)).increment(1);
+        metrics::counter!("cairn_emergencies_total", "agent" => telemetry::agent(&self.handle.id))
+            .increment(1);
         tracing::warn!(%channel, messages, tokens_before, tokens_after,
             background_threshold = compaction.background_threshold,
             aggressive_threshold = compaction.aggressive_threshold,
             "emergency: the oldest messages left the window before a run had summarised them; a run over them \
              follows; lower background_threshold and aggressive_threshold of this agent");
-        self.shared.notify(Notice::Emergency { channel, messages, tokens_before, tokens_after });
+        self.notify(RuntimeEventKind::Emergency { messages, tokens_before, tokens_after });
+    }
+
+    fn report_slide(&self, messages: u64, tokens_before: u64, tokens_after: u64) {
+        let channel = &self.handle.id;
+        metrics::counter!("cairn_slides_total").increment(1);
+        tracing::info!(%channel, messages, tokens_before, tokens_after,
+            "the window slid: the oldest turns left it; they stay in the history");
+        self.notify(RuntimeEventKind::WindowSlid { messages, tokens_before, tokens_after });
+    }
+
+    /// Hands the deliveries that these records begin to the outbox, with the reply where it is among them. What is settled
+    /// among them is not pending.
+    fn hand_over(&self, records: &[Record]) {
+        let settled = |id: &OutboxId| {
+            records.iter().any(
+                |record| matches!(&record.event, Event::Delivery(DeliveryEvent::Settled { id: settled, .. }) if settled == id),
+            )
+        };
+        let ends = records.iter().any(|record| matches!(record.event, Event::Turn(TurnEvent::Ended(_))));
+        for record in records {
+            let item = OutboxItem::intended(&self.handle.id, record);
+            let Some(item) = item.filter(|item| !settled(&item.id)) else { continue };
+            let entry = |record: &Record| -> Option<Arc<Entry>> {
+                match &record.event {
+                    Event::Turn(TurnEvent::EntryAdded { entry }) if entry.seq == item.seq => {
+                        Some(Arc::new(entry.clone()))
+                    }
+                    _ => None,
+                }
+            };
+            let reply = records.iter().find_map(entry).filter(|_| item.note.is_none());
+            let typing = self.typing().filter(|_| ends);
+            if let Some(typing) = &typing {
+                typing.turn_ended();
+            }
+            self.shared.tell_outbox(OutboxMsg::Deliver(Box::new(PendingDelivery { item, reply, typing })));
+        }
     }
 }

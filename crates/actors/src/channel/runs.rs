@@ -1,16 +1,26 @@
-//! Runs: the compactor proposes, the channel decides, journals and applies.
+//! What goes on beside the turns: compaction runs, which the compactor proposes and the channel decides, journals and applies;
+//! notes to the chat of what was lost from view; artifacts that nobody reads.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::artifact::{due, expired};
 use cairn_core::compaction::{self, Decision, Draft};
-use cairn_core::event::{Checkpoint, CompactionEvent, Event, RunOutcome};
-use cairn_core::ids::RunId;
+use cairn_core::event::{ArtifactEvent, Checkpoint, CompactionEvent, Event, RunOutcome};
+use cairn_core::ids::{ArtifactId, RunId};
+use cairn_core::model::Usage;
+use cairn_core::notice::{self, Due};
 
-use super::ChannelState;
-use super::journal::Fault;
-use crate::compactor::CompactorMsg;
+use super::state::{ChannelState, answer};
+use crate::failure::ChannelFault;
+use crate::messages::{ChannelMsg, CompactorMsg};
+
+/// How often a channel that stays awake looks for artifacts that have expired.
+const EXPIRE_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 impl ChannelState {
     /// A run may be due: decided again here, in the order of the journal.
-    pub(super) async fn propose(&mut self) -> Result<(), Fault> {
+    pub(super) async fn propose(&mut self) -> Result<(), ChannelFault> {
         if self.falling || self.draining {
             return Ok(());
         }
@@ -25,7 +35,7 @@ impl ChannelState {
     }
 
     /// An attempt has a result. A run that is no longer under way came too late: nothing to do.
-    pub(super) async fn finish_run(&mut self, run: &RunId, draft: Draft) -> Result<(), Fault> {
+    pub(super) async fn finish_run(&mut self, run: &RunId, draft: Draft) -> Result<(), ChannelFault> {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         let conversation = self.handle.snapshot();
         let events = compaction::commit(&conversation, &settings, run, draft, now);
@@ -34,14 +44,18 @@ impl ChannelState {
     }
 
     /// A chunk is finished. False: the store refused it for now.
-    pub(super) async fn checkpoint(&mut self, run: &RunId, checkpoint: Checkpoint) -> Result<bool, Fault> {
+    pub(super) async fn checkpoint(
+        &mut self,
+        run: &RunId,
+        checkpoint: Checkpoint,
+    ) -> Result<bool, ChannelFault> {
         let is_wanted =
             self.handle.read(|conversation| conversation.run.as_ref().is_some_and(|r| r.id == *run));
         if !is_wanted {
             return Ok(true);
         }
         let event = Event::Compaction(CompactionEvent::RunCheckpointed { run: run.clone(), checkpoint });
-        Ok(self.commit(vec![event]).await?.is_ok())
+        Ok(answer(self.commit(vec![event]).await)?.is_ok())
     }
 
     /// An attempt failed: the next one waits its time, or the digest stands in.
@@ -51,7 +65,7 @@ impl ChannelState {
         attempt: u32,
         reason: &str,
         retry_after_ms: Option<u64>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ChannelFault> {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         let current = self.handle.read(|conversation| conversation.run.clone());
         let failed = current.filter(|current| current.id == *run && current.attempt == attempt);
@@ -66,12 +80,12 @@ impl ChannelState {
     }
 
     /// A run cannot come to a result: what is still sealed is live again.
-    pub(super) async fn give_up(
+    pub(super) async fn give_up_run(
         &mut self,
         run: &RunId,
         outcome: RunOutcome,
         reason: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ChannelFault> {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         let event = self.handle.read(|conversation| {
             conversation.run.as_ref().filter(|current| current.id == *run)?;
@@ -81,16 +95,16 @@ impl ChannelState {
     }
 
     /// Journals what became of a run and has the compactor look again; what the store refuses it brings again.
-    async fn conclude(&mut self, events: Option<Vec<Event>>) -> Result<(), Fault> {
+    async fn conclude(&mut self, events: Option<Vec<Event>>) -> Result<(), ChannelFault> {
         let refused = match events {
             Some(events) => {
                 let events = self.with_notes(events);
-                self.commit(events).await?.is_err()
+                answer(self.commit(events).await)?.is_err()
             }
             None => false,
         };
         if refused {
-            let handle = std::sync::Arc::clone(&self.handle);
+            let handle = Arc::clone(&self.handle);
             let pause = self.shared.limits().store_retry_pause;
             self.shared.tasks.spawn("bring a run again", async move {
                 tokio::time::sleep(pause).await;
@@ -100,5 +114,95 @@ impl ChannelState {
             self.handle.tell_compactor(CompactorMsg::Look);
         }
         Ok(())
+    }
+
+    /// A run used tokens.
+    pub(super) async fn spent(&mut self, model: String, usage: Usage) -> Result<(), ChannelFault> {
+        self.shared.count_usage(&self.handle.id, &[], &model, usage);
+        if let Err(error) =
+            answer(self.commit(vec![Event::Compaction(CompactionEvent::UsageSpent { model, usage })]).await)?
+        {
+            tracing::warn!(channel = %self.handle.id, %error, "what a run used is not journalled");
+        }
+        Ok(())
+    }
+
+    /// These events, with the notes that the ends of runs among them make due.
+    fn with_notes(&mut self, events: Vec<Event>) -> Vec<Event> {
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let mut conversation = self.handle.snapshot();
+        if let Some(run) = &mut conversation.run {
+            run.tell |= self.told_of.contains(&run.id);
+        }
+        notice::with_notes(&conversation, &settings, events, now)
+    }
+
+    /// Looks again when the chat may have to be told of what was lost from view.
+    pub(super) fn expect_loss(&self) {
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let wait = match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
+            Due::Nothing => return,
+            Due::At(at) => Duration::try_from(at.duration_since(now)).unwrap_or_default(),
+            Due::Now(_) => Duration::ZERO,
+        };
+        // A little more, so that a clock that counts milliseconds has surely passed the time.
+        self.myself.send_after(wait + Duration::from_millis(1), || ChannelMsg::TellLoss);
+    }
+
+    /// Tells the chat of what was lost from view, if it is time.
+    pub(super) async fn tell_loss(&mut self) -> Result<(), ChannelFault> {
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
+            Due::Nothing => {}
+            Due::At(_) => self.expect_loss(),
+            Due::Now(event) => {
+                if answer(self.commit(vec![*event]).await)?.is_err() {
+                    let pause = self.shared.limits().store_retry_pause;
+                    self.myself.send_after(pause, || ChannelMsg::TellLoss);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The channel woke: files that a crash left behind go, too.
+    pub(super) async fn expire_at_wake(&mut self) -> Result<(), ChannelFault> {
+        let gone = self.handle.read(expired);
+        self.remove_files(gone);
+        self.expire().await
+    }
+
+    /// Expires what is due, and looks again in a day.
+    pub(super) async fn expire(&mut self) -> Result<(), ChannelFault> {
+        self.myself.send_after(EXPIRE_EVERY, || ChannelMsg::Expire);
+        let (settings, now) = (self.handle.settings(), self.shared.now());
+        let ids = self.handle.read(|conversation| due(conversation, &settings.result_guard, now));
+        if ids.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(channel = %self.handle.id, n = ids.len(), "artifacts expired: nobody has read them for long, or there are too many");
+        // What the store refuses is tried again in a day, or at the next wake.
+        if answer(self.commit(vec![Event::Artifact(ArtifactEvent::Expired { ids: ids.clone() })]).await)?
+            .is_ok()
+        {
+            metrics::counter!("cairn_artifacts_expired_total").increment(ids.len() as u64);
+            self.remove_files(ids);
+        }
+        Ok(())
+    }
+
+    fn remove_files(&self, ids: Vec<ArtifactId>) {
+        if ids.is_empty() {
+            return;
+        }
+        let (store, channel) = (Arc::clone(&self.shared.deps.store), self.handle.id.clone());
+        self.shared.tasks.spawn("remove expired artifacts", async move {
+            for id in ids {
+                if let Err(error) = store.remove_artifact(&channel, &id).await {
+                    tracing::warn!(%channel, artifact = %id, %error,
+                        "the file of an expired artifact is still there; it goes when the channel wakes again");
+                }
+            }
+        });
     }
 }

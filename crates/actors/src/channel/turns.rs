@@ -1,43 +1,116 @@
-//! Turns: taken up one at a time, run as a task, ended by one record batch.
+//! Turns: taken up one at a time, run as a task, ended by one record batch, which has what a chat is sent for it; and taking
+//! up again what a restart found unfinished.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::conversation::{Conversation, OpenTurn};
+use cairn_core::approval::ApprovalOutcome;
+use cairn_core::conversation::{Conversation, MAX_INTERRUPTIONS, OpenTurn};
 use cairn_core::engine::MakeRoom;
-use cairn_core::event::{Event, TurnEnd, TurnEvent, TurnOutcome};
-use cairn_core::message::Pending;
+use cairn_core::event::{ApprovalEvent, DeliveryEvent, Event, Receipt, TurnEnd, TurnEvent, TurnOutcome};
+use cairn_core::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
+use cairn_core::message::{Part, Pending, Role, ToolCall, fingerprint};
 use cairn_core::model::Usage;
-use cairn_core::ports::StoreError;
+use cairn_core::notice::long_messages;
+use cairn_core::ports::{Answer, Reply, StoreError, TurnFailure};
+use cairn_core::tool::{Effect, ToolOutcome, ToolUse, logged_arguments};
+use cairn_core::window::{entry_tokens, measure};
+use ractor::ActorProcessingErr;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::accept::{answer_of, failed};
-use super::closing::{Closing, prints_of, stamp};
-use super::journal::Fault;
-use super::take::next_turn;
-use super::{ChannelMsg, ChannelState};
-use crate::compactor::CompactorMsg;
-use crate::failure;
-use crate::figures::Times;
-use crate::show::{Show, TurnLink, Typing};
-use crate::span;
+use super::next_turn::next_turn;
+use super::state::{ChannelState, Closing, Current, EndedMessage, Failed, answer};
+use crate::failure::{self, ChannelFault};
+use crate::messages::{ChannelMsg, CompactorMsg, TurnAnswer, TurnLink, TurnResult, draft_entry};
+use crate::shared::Shared;
+use crate::show::Show;
 use crate::tasks::Ended;
-use crate::turn::{self, Cause, Run, TurnArgs};
+use crate::telemetry::{self, Times};
+use crate::tools::effect_of;
+use crate::turn::{self, TurnArgs, note_id};
+use crate::typing::Typing;
 
-pub(super) struct Current {
-    pub(super) attempt: u64,
-    token: CancellationToken,
-    started: Instant,
-    times: Arc<Times>,
-    authors: Vec<String>,
-    /// What the chat sees of it meanwhile.
-    show: Option<Arc<Show>>,
+/// Unclean stops after which a turn is given up whose chat was told that it waits for a model. It may be open for days
+/// through no fault of its own; but should it be what fails each time, that must come to an end, too.
+const MAX_WHILE_WAITING: u32 = 10 * MAX_INTERRUPTIONS;
+
+/// Ended messages that a channel remembers itself, so that a repeat is answered without asking the store.
+const RECENT_KEPT: usize = 64;
+
+/// What the chat shows of a draft when its turn ends.
+#[derive(Debug, Clone, PartialEq)]
+enum DraftState {
+    No,
+    There(MessageId),
+    Unknown,
+}
+
+/// `drafts`: what came of the draft and is not journalled yet.
+fn draft_of(open: &OpenTurn, drafts: &[Event]) -> DraftState {
+    let mut state = match &open.draft {
+        None => DraftState::No,
+        Some(draft) => match (&draft.message, draft.attempted_at) {
+            (Some(message), _) => DraftState::There(message.clone()),
+            (None, Some(_)) => DraftState::Unknown,
+            (None, None) => DraftState::No,
+        },
+    };
+    for event in drafts {
+        match event {
+            Event::Delivery(DeliveryEvent::Sent { message, .. }) => {
+                state = DraftState::There(message.clone())
+            }
+            Event::Delivery(DeliveryEvent::PutOff { .. }) => state = DraftState::No,
+            _ => {}
+        }
+    }
+    state
 }
 
 impl ChannelState {
+    /// The open turn runs again, or goes to the dead letters; pending messages and the run follow.
+    pub(super) async fn take_up(&mut self) -> Result<(), ActorProcessingErr> {
+        let settings = &self.handle.settings();
+        self.tier = self.handle.read(|conversation| measure(conversation, settings).tier);
+        self.myself.send_after(self.shared.limits().idle_after, || ChannelMsg::Tick);
+        self.expect_loss();
+        let open = self.handle.read(|conversation| conversation.open_turn.clone());
+        if let Some(open) = open {
+            let mut events = self.handle.read(|conversation| {
+                let mut results = close_calls(&self.shared, conversation, "interrupted by a restart");
+                stamp(conversation, &mut results);
+                results
+            });
+            let mut interruptions = open.interruptions;
+            if self.interrupted {
+                interruptions += 1;
+                events.push(Event::Turn(TurnEvent::Interrupted { turn: open.id.clone() }));
+                tracing::warn!(channel = %self.handle.id, turn = %open.id, interruptions,
+                    "a turn was cut short by a failure; it is taken up again");
+            }
+            // The store may be unwell: then this actor fails and is started again after a pause.
+            answer(self.commit(events).await)??;
+            let told = open.notes.contains(&note_id(&self.handle.id, &open.id));
+            if interruptions >= if told { MAX_WHILE_WAITING } else { MAX_INTERRUPTIONS } {
+                self.give_up_turn(interruptions).await?;
+            }
+        }
+        self.expire_at_wake().await?;
+        self.go_on().await?;
+        self.handle.tell_compactor(CompactorMsg::Look);
+        Ok(())
+    }
+
+    async fn give_up_turn(&mut self, interruptions: u32) -> Result<(), ChannelFault> {
+        let Some(closing) = self.dead_lettered() else { return Ok(()) };
+        tracing::error!(channel = %self.handle.id, turn = %closing.turn(), interruptions,
+            "a turn went to the dead letters: each time it was open, everything failed; its words are in the history");
+        answer(self.close(closing).await).map(drop)
+    }
+
     /// What begins the next turn, if one is due; `extra` is about to be pending, too.
     pub(super) fn next_turn_events(&self, extra: Option<&Pending>) -> Vec<Event> {
         if self.draining || self.current.is_some() || self.unsaved.is_some() {
@@ -50,16 +123,16 @@ impl ChannelState {
                 return Vec::new();
             }
             let pending: Vec<&Pending> = conversation.pending.iter().chain(extra).collect();
-            let Some(taken) = next_turn(self.handle.id.platform(), &pending, usable_tokens, limit) else {
+            let Some(batch) = next_turn(self.handle.id.platform(), &pending, usable_tokens, limit) else {
                 return Vec::new();
             };
-            let (turn, messages) = (taken.turn, taken.messages);
+            let (turn, messages) = (batch.turn, batch.messages);
             let started = Event::Turn(TurnEvent::Started {
                 turn: turn.clone(),
                 messages,
                 first_seq: conversation.next_seq,
             });
-            if taken.addressed {
+            if batch.addressed {
                 return vec![started];
             }
             let outcome = TurnOutcome::Unanswered;
@@ -69,7 +142,7 @@ impl ChannelState {
     }
 
     /// Runs the open turn, or begins the next one that is due.
-    pub(super) async fn go_on(&mut self) -> Result<(), Fault> {
+    pub(super) async fn go_on(&mut self) -> Result<(), ChannelFault> {
         loop {
             if self.draining || self.current.is_some() || self.unsaved.is_some() {
                 return Ok(());
@@ -82,7 +155,7 @@ impl ChannelState {
             if events.is_empty() {
                 return Ok(());
             }
-            if self.commit(events).await?.is_err() {
+            if answer(self.commit(events).await)?.is_err() {
                 self.try_later();
                 return Ok(());
             }
@@ -95,7 +168,7 @@ impl ChannelState {
         let token = self.token.child_token();
         self.handle.subscribers.begin(&open.messages);
         let turn = TurnLink { channel: self.myself.clone(), attempt };
-        let span = span::turn(&self.handle, &open.id);
+        let span = telemetry::turn_span(&self.handle.id, &open.id);
         let show = span.in_scope(|| {
             let token = self.token.child_token();
             Show::begin(&self.shared, &self.handle, &turn, open, token).map(Arc::new)
@@ -139,53 +212,55 @@ impl ChannelState {
         &mut self,
         attempt: u64,
         mut events: Vec<Event>,
-    ) -> Result<Result<(), StoreError>, Fault> {
+    ) -> Result<(), Failed<StoreError>> {
         if !self.is_current(attempt) {
-            return Ok(Err(StoreError::Closed));
+            return Err(Failed::Refused(StoreError::Closed));
         }
         self.handle.read(|conversation| stamp(conversation, &mut events));
         self.commit(events).await
     }
 
-    /// The emergency: synchronous, without a model, whether or not a run is under way.
-    pub(super) async fn relieve(
+    /// The emergency: synchronous, without a model, whether or not a run is under way. Whether anything left the window.
+    pub(super) async fn make_room(
         &mut self,
         attempt: u64,
         settings: &AgentSettings,
-        cause: Cause,
-    ) -> Result<Result<bool, StoreError>, Fault> {
+        cause: MakeRoom,
+    ) -> Result<bool, Failed<StoreError>> {
         if !self.is_current(attempt) {
-            return Ok(Err(StoreError::Closed));
+            return Err(Failed::Refused(StoreError::Closed));
         }
         let conversation = self.handle.snapshot();
-        let cause = match cause {
-            Cause::Tier => MakeRoom::Tier,
-            Cause::Overflow => MakeRoom::Overflow,
-        };
         let events = self.handle.engine.compact(&conversation, settings, cause, self.shared.now());
         drop(conversation);
-        let relieved = !events.is_empty();
-        let result = self.commit(events).await?.map(|()| relieved);
-        self.handle.tell_compactor(CompactorMsg::Look);
-        Ok(result)
+        let made_room = !events.is_empty();
+        let committed = self.commit(events).await;
+        if !matches!(committed, Err(Failed::Fault(_))) {
+            self.handle.tell_compactor(CompactorMsg::Look);
+        }
+        committed.map(|()| made_room)
     }
 
     /// The turn's task ended, in whichever way.
-    pub(super) async fn turn_done(&mut self, attempt: u64, ended: Ended<Run>) -> Result<(), Fault> {
+    pub(super) async fn turn_done(
+        &mut self,
+        attempt: u64,
+        ended: Ended<TurnResult>,
+    ) -> Result<(), ChannelFault> {
         if !self.is_current(attempt) {
             return Ok(());
         }
         let closing = match ended {
-            Ended::Done(Run { result: Ok(said), shown }) => self.answered(said, shown),
-            Ended::Done(Run { result: Err(failure), shown }) => self.failed(failure, shown),
+            Ended::Done(TurnResult { answer: Ok(answer), drafts }) => self.answered(answer, drafts),
+            Ended::Done(TurnResult { answer: Err(failure), drafts }) => self.failed(failure, drafts),
             Ended::Panicked(message) => {
                 let turn = self
                     .handle
                     .read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
                 tracing::error!(channel = %self.handle.id, turn = turn.as_ref().map(tracing::field::display),
                     "a turn panicked; please report it");
-                let shown = self.unshow().await;
-                self.failed(failure::panicked(&message), shown)
+                let drafts = self.end_show().await;
+                self.failed(failure::panicked(&message), drafts)
             }
             Ended::Cancelled => {
                 self.current = None;
@@ -194,7 +269,7 @@ impl ChannelState {
             }
         };
         match closing {
-            Some(closing) => self.close(closing).await.map(drop),
+            Some(closing) => answer(self.close(closing).await).map(drop),
             None => {
                 self.current = None;
                 Ok(())
@@ -203,41 +278,43 @@ impl ChannelState {
     }
 
     /// Journals the end of the open turn, tells who waits, and goes on. What the store refuses is tried again.
-    pub(super) async fn close(&mut self, closing: Closing) -> Result<Result<(), StoreError>, Fault> {
+    async fn close(&mut self, closing: Closing) -> Result<(), Failed<StoreError>> {
         let prints = self.handle.read(|conversation| prints_of(conversation, &closing.messages));
-        if let Err(error) = self.commit(closing.events.clone()).await? {
-            self.unsaved = Some(closing);
-            self.try_later();
-            return Ok(Err(error));
+        if let Err(failed) = self.commit(closing.events.clone()).await {
+            if matches!(failed, Failed::Refused(_)) {
+                self.unsaved = Some(closing);
+                self.try_later();
+            }
+            return Err(failed);
         }
         self.current = None;
         self.remember(prints, &closing.end);
         self.handle.subscribers.end(&closing.messages, |message| match &closing.answer {
             Ok(reply) => answer_of(message, &closing.end, reply.clone(), closing.notice.clone()),
-            Err(failure) => failed(failure),
+            Err(failure) => Answer::Failed(failure.clone()),
         });
         self.go_on().await?;
         self.tell_drained();
-        Ok(Ok(()))
+        Ok(())
     }
 
-    /// Stops the task of the open turn and ends the turn.
-    pub(super) async fn stop_open_turn(&mut self) -> Result<Result<bool, StoreError>, Fault> {
+    /// Stops the task of the open turn and ends the turn. False: there is none.
+    pub(super) async fn stop_open_turn(&mut self) -> Result<bool, Failed<StoreError>> {
         if self.unsaved.is_some() {
-            return Ok(Ok(false));
+            return Ok(false);
         }
         if let Some(current) = &self.current {
             current.token.cancel();
         }
-        let shown = self.unshow().await;
-        match self.stopped(shown) {
-            Some(closing) => Ok(self.close(closing).await?.map(|()| true)),
-            None => Ok(Ok(false)),
+        let drafts = self.end_show().await;
+        match self.stopped(drafts) {
+            Some(closing) => self.close(closing).await.map(|()| true),
+            None => Ok(false),
         }
     }
 
     /// Ends what the chat sees of the turn under way before its answer; what came of it is still to be journalled.
-    async fn unshow(&self) -> Vec<Event> {
+    async fn end_show(&self) -> Vec<Event> {
         match self.current.as_ref().and_then(|current| current.show.clone()) {
             Some(show) => show.cut_short().await,
             None => Vec::new(),
@@ -274,12 +351,239 @@ impl ChannelState {
         self.myself.send_after(self.shared.limits().store_retry_pause, || ChannelMsg::TryAgain);
     }
 
-    pub(super) async fn try_again(&mut self) -> Result<(), Fault> {
+    pub(super) async fn try_again(&mut self) -> Result<(), ChannelFault> {
         match self.unsaved.take() {
-            Some(closing) => self.close(closing).await.map(drop),
+            Some(closing) => answer(self.close(closing).await).map(drop),
             None => self.go_on().await,
         }
     }
+
+    /// Remembers the end of these messages' turn.
+    pub(super) fn remember(&mut self, messages: Vec<(MessageId, String)>, end: &TurnEnd) {
+        for (message, fingerprint) in messages {
+            if self.recent.len() == RECENT_KEPT {
+                self.recent.pop_front();
+            }
+            self.recent.retain(|recent| recent.message != message);
+            self.recent.push_back(EndedMessage { message, fingerprint, end: end.clone() });
+        }
+    }
+
+    /// The end of a turn with a reply. A chat is sent it: in the place of its draft, where it shows one.
+    fn answered(&self, answer: TurnAnswer, drafts: Vec<Event>) -> Option<Closing> {
+        let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
+        let settings = self.handle.settings();
+        self.handle.read(|conversation| {
+            let open = conversation.open_turn.as_ref()?;
+            let notice = long_messages(conversation, &settings, &open.messages, answer.cut);
+            let draft = draft_of(open, &drafts);
+            let mut events = drafts;
+            events.extend(close_calls(&self.shared, conversation, "the turn went on without it"));
+            let reply = answer.entry.text();
+            events.push(Event::Turn(TurnEvent::EntryAdded { entry: answer.entry }));
+            events.extend(answer.reported);
+            stamp(conversation, &mut events);
+            let seq = events.iter().find_map(|event| match event {
+                Event::Turn(TurnEvent::EntryAdded { entry }) if entry.role == Role::Assistant => Some(entry.seq),
+                _ => None,
+            })?;
+            let end = TurnEnd {
+                turn: open.id.clone(),
+                outcome: TurnOutcome::Answered { reply: seq },
+                model: Some(answer.model),
+                usage: answer.usage,
+                recalled: conversation.recalled.clone(),
+            };
+            if delivers {
+                let id = OutboxId::from(format!("{}:{seq}", conversation.channel));
+                events.push(intent(open, id.clone(), seq, None, &draft));
+                if draft == DraftState::Unknown {
+                    let reason = "the connection broke while a draft of it was sent".to_owned();
+                    tracing::error!(channel = %conversation.channel, delivery = %id, reason,
+                        "a reply is not sent, since nobody knows whether its draft is there; look in the chat, then retry or drop it (`cairn outbox`)");
+                    metrics::counter!("cairn_deliveries_total",
+                        "platform" => conversation.channel.platform().to_owned(), "outcome" => "unknown")
+                    .increment(1);
+                    let receipt = Receipt::Unknown { part: 0, reason };
+                    events.push(Event::Delivery(DeliveryEvent::Settled { id, receipt }));
+                }
+            }
+            events.push(Event::Turn(TurnEvent::Ended(end.clone())));
+            Some(Closing { events, end, answer: Ok(reply), notice, messages: open.messages.clone() })
+        })
+    }
+
+    /// The end of a turn that failed. A chat is sent a note that says so.
+    fn failed(&self, failure: TurnFailure, drafts: Vec<Event>) -> Option<Closing> {
+        let outcome = TurnOutcome::Failed { code: failure.code.clone(), message: failure.message.clone() };
+        let note = Some(failure::note(&failure.code).to_owned());
+        self.unanswered(outcome, failure, "the turn failed", note, drafts)
+    }
+
+    /// The end of a turn that a command stopped. It is told by the command's answer; only a draft gets a mark.
+    fn stopped(&self, drafts: Vec<Event>) -> Option<Closing> {
+        let draft = self
+            .handle
+            .read(|conversation| conversation.open_turn.as_ref().map(|open| draft_of(open, &drafts)));
+        let note = matches!(draft, Some(DraftState::There(_)))
+            .then(|| format!("{}\n\n*(stopped)*", self.handle.subscribers.so_far()).trim_start().to_owned());
+        let call_result = "the turn was stopped";
+        self.unanswered(TurnOutcome::Stopped, failure::stopped(), call_result, note, drafts)
+    }
+
+    /// The end of a turn that was given up.
+    fn dead_lettered(&self) -> Option<Closing> {
+        let failure = failure::dead_letter();
+        let note = Some(failure::note(&failure.code).to_owned());
+        self.unanswered(TurnOutcome::DeadLettered, failure, "the turn was given up", note, Vec::new())
+    }
+
+    /// The end of a turn without a reply. `note`: what a chat is told.
+    fn unanswered(
+        &self,
+        outcome: TurnOutcome,
+        failure: TurnFailure,
+        call_result: &str,
+        note: Option<String>,
+        drafts: Vec<Event>,
+    ) -> Option<Closing> {
+        let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
+        self.handle.read(|conversation| {
+            let open = conversation.open_turn.as_ref()?;
+            let draft = draft_of(open, &drafts);
+            let mut events = drafts;
+            events.extend(close_calls(&self.shared, conversation, call_result));
+            stamp(conversation, &mut events);
+            let end = TurnEnd {
+                turn: open.id.clone(),
+                outcome,
+                model: None,
+                usage: Usage::default(),
+                recalled: conversation.recalled.clone(),
+            };
+            if let Some(note) = note.filter(|_| delivers) {
+                let id = OutboxId::from(format!("{}:{}:end", conversation.channel, open.id));
+                events.push(intent(open, id, newest(conversation), Some(note), &draft));
+            }
+            events.push(Event::Turn(TurnEvent::Ended(end.clone())));
+            let messages = open.messages.clone();
+            Some(Closing { events, end, answer: Err(failure), notice: None, messages })
+        })
+    }
+}
+
+/// A reply as the waiter of `message` gets it.
+pub(super) fn answer_of(message: &MessageId, end: &TurnEnd, reply: String, notice: Option<String>) -> Answer {
+    Answer::Reply(Reply {
+        turn: end.turn.clone(),
+        message: message.clone(),
+        reply,
+        model: end.model.clone().unwrap_or_default(),
+        usage: end.usage,
+        recalled: end.recalled.clone(),
+        notice,
+    })
+}
+
+/// What the chat of the open turn is sent.
+fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, draft: &DraftState) -> Event {
+    let edits = match draft {
+        DraftState::There(message) => Some(message.clone()),
+        DraftState::No | DraftState::Unknown => None,
+    };
+    let (turn, reply_to) = (open.id.clone(), open.reply_to.clone());
+    Event::Delivery(DeliveryEvent::Intended {
+        id,
+        turn,
+        seq,
+        note,
+        approval: None,
+        reply_to,
+        edits,
+        draft: false,
+    })
+}
+
+/// The newest entry.
+fn newest(conversation: &Conversation) -> Seq {
+    Seq(conversation.next_seq.0.saturating_sub(1))
+}
+
+/// Gives the entries among the events their numbers, turn, time and weight.
+fn stamp(conversation: &Conversation, events: &mut [Event]) {
+    let Some(open) = &conversation.open_turn else { return };
+    let mut seq: Seq = conversation.next_seq;
+    for event in events {
+        if let Event::Turn(TurnEvent::EntryAdded { entry }) = event {
+            entry.seq = seq;
+            entry.turn = open.id.clone();
+            entry.generation = conversation.generation;
+            entry.at = conversation.answer_time(entry.at);
+            entry.tokens = entry_tokens(entry);
+            seq = seq.next();
+        }
+    }
+}
+
+/// Results for the calls of the open turn that have none: no call stays without one. Those that may have been carried out
+/// say so; requests for approval that are still open are void. `reason`: why the calls end here.
+fn close_calls(shared: &Shared, conversation: &Conversation, reason: &str) -> Vec<Event> {
+    let Some(open) = &conversation.open_turn else { return Vec::new() };
+    let mut open_calls: Vec<&ToolCall> = Vec::new();
+    let mut caused_by = BTreeSet::new();
+    for entry in conversation.live.iter().filter(|entry| entry.turn == open.id) {
+        caused_by.extend(entry.author.iter().map(|author| author.id.clone()));
+        open_calls.extend(&entry.tool_calls);
+        open_calls.retain(|call| entry.tool_call_id.as_deref() != Some(call.id.as_str()));
+    }
+    let mut events = Vec::new();
+    for call in open_calls {
+        let approval = open.approvals.iter().find(|approval| approval.call == call.id);
+        let effect = effect_of(shared, &call.name);
+        let text = if effect == Effect::Changes && approval.is_none() {
+            format!("cut short: {reason}; whether it was carried out is not known: look before you repeat it")
+        } else {
+            format!("not run: {reason}")
+        };
+        let mut entry = draft_entry(Role::Tool, conversation.last_at);
+        entry.parts = vec![Part::text(format!("[{text}]"))];
+        entry.tool_call_id = Some(call.id.clone());
+        events.push(Event::Turn(TurnEvent::ToolUsed(ToolUse {
+            turn: open.id.clone(),
+            call: call.id.clone(),
+            tool: call.name.clone(),
+            effect,
+            caused_by: caused_by.clone(),
+            arguments: logged_arguments(&call.arguments),
+            outcome: ToolOutcome::Stopped,
+            error: Some(text),
+            duration_ms: 0,
+            bytes: 0,
+            approval: approval.map(|approval| approval.id.clone()),
+            allowed_by: None,
+        })));
+        events.push(Event::Turn(TurnEvent::EntryAdded { entry }));
+    }
+    events.extend(open.approvals.iter().map(|approval| {
+        Event::Approval(ApprovalEvent::Settled {
+            id: approval.id.clone(),
+            outcome: ApprovalOutcome::Void,
+            by: None,
+        })
+    }));
+    events
+}
+
+/// The messages with their fingerprints, as far as their entries are in the window.
+fn prints_of(conversation: &Conversation, messages: &[MessageId]) -> Vec<(MessageId, String)> {
+    let turn: Option<&TurnId> = conversation.open_turn.as_ref().map(|open| &open.id);
+    let of_turn = conversation.live.iter().rev().take_while(|entry| Some(&entry.turn) == turn);
+    of_turn
+        .filter_map(|entry| {
+            let message = entry.message.as_ref().filter(|message| messages.contains(message))?;
+            Some((message.clone(), fingerprint(entry.author.as_ref()?, &entry.parts)))
+        })
+        .collect()
 }
 
 /// Who wrote the messages that the turn is to answer.

@@ -9,27 +9,27 @@ use cairn_core::event::{DeliveryEvent, Event, Receipt};
 use cairn_core::ids::{ApprovalId, MessageId};
 use cairn_core::message::Entry;
 use cairn_core::ports::{OutboxItem, Platform, SendError, SendPart, StoreError};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Owed, Pace, Paced};
-use crate::channel::ChannelMsg;
-use crate::figures;
-use crate::runtime::RuntimeError;
-use crate::shared::{Create, Shared};
-use crate::show::Typing;
+use crate::failure::RuntimeError;
+use crate::messages::{Create, PendingDelivery, Request};
+use crate::pace::{Pace, Paced};
+use crate::shared::Shared;
+use crate::telemetry;
+use crate::typing::Typing;
 
-/// What is left of a delivery when its task ends.
+/// How the task of a delivery ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(super) enum Stopped {
     /// It is settled, or nothing that can be sent now.
-    Nothing,
-    /// The runtime stops: the rest stays owed.
-    Rest,
+    Over,
+    /// The runtime stops: the rest stays pending.
+    Parked,
 }
 
 #[derive(Clone)]
-struct Piece {
+struct Part {
     part: u32,
     words: String,
     /// What the last part of a note asks for.
@@ -42,9 +42,9 @@ enum Fate {
     Unknown(String),
 }
 
-pub(super) async fn deliver(shared: Arc<Shared>, owed: Owed) -> Left {
-    let Owed { item, reply, typing } = owed;
-    let Some(platform) = shared.platform(&item.channel) else { return Left::Nothing };
+pub(super) async fn deliver(shared: Arc<Shared>, pending: PendingDelivery) -> Stopped {
+    let PendingDelivery { item, reply, typing } = pending;
+    let Some(platform) = shared.platform(&item.channel) else { return Stopped::Over };
     let words = match &item.note {
         Some(note) => Some(note.clone()),
         None => match find_reply(&shared, &item, reply).await {
@@ -55,7 +55,7 @@ pub(super) async fn deliver(shared: Arc<Shared>, owed: Owed) -> Left {
     let pace = Pace::up_to(shared.limits().delivery_retry_max);
     let delivery = Delivery { shared, platform, item, typing, pace };
     match delivery.run(words).await {
-        Ok(()) => Left::Nothing,
+        Ok(()) => Stopped::Over,
         Err(left) => left,
     }
 }
@@ -64,19 +64,19 @@ async fn find_reply(
     shared: &Shared,
     item: &OutboxItem,
     reply: Option<Arc<Entry>>,
-) -> Result<Option<Arc<Entry>>, Left> {
+) -> Result<Option<Arc<Entry>>, Stopped> {
     if reply.is_some() {
         return Ok(reply);
     }
     let mut pace = Pace::up_to(shared.limits().delivery_retry_max);
     loop {
-        match shared.deps.archive.entries(&item.channel, item.seq, item.seq, 1).await {
+        match shared.deps.store.entries(&item.channel, item.seq, item.seq, 1).await {
             Ok(mut entries) => return Ok(entries.pop()),
             Err(error) => {
                 tracing::error!(channel = %item.channel, %error,
-                    "cannot read a reply that is owed; trying again");
+                    "cannot read a reply that is to be delivered; trying again");
                 if pace.wait(shared, None).await == Paced::Stopping {
-                    return Err(Left::Rest);
+                    return Err(Stopped::Parked);
                 }
             }
         }
@@ -92,7 +92,7 @@ struct Delivery {
 }
 
 impl Delivery {
-    async fn run(mut self, words: Option<String>) -> Result<(), Left> {
+    async fn run(mut self, words: Option<String>) -> Result<(), Stopped> {
         let Some(words) = words else {
             let reason = "the reply is not in the history".to_owned();
             return self.settle(Vec::new(), Receipt::Dead { reason }).await;
@@ -108,7 +108,7 @@ impl Delivery {
             let part = idx as u32;
             let words = parts[idx].clone();
             let approval = self.item.approval.clone().filter(|_| is_last);
-            match self.part(Piece { part, words, approval }, std::mem::take(&mut carried)).await? {
+            match self.part(Part { part, words, approval }, std::mem::take(&mut carried)).await? {
                 Fate::There(message) => {
                     let id = self.item.id.clone();
                     carried.push(Event::Delivery(DeliveryEvent::Sent { id, part, message: message.clone() }));
@@ -128,7 +128,7 @@ impl Delivery {
     }
 
     /// Sends a part until its fate is known or can no longer become so.
-    async fn part(&mut self, piece: Piece, mut carried: Vec<Event>) -> Result<Fate, Left> {
+    async fn part(&mut self, piece: Part, mut carried: Vec<Event>) -> Result<Fate, Stopped> {
         let (id, part) = (self.item.id.clone(), piece.part);
         // Since when a message may be there that nobody knows of.
         let mut unsure = self.item.attempted_at.take();
@@ -201,9 +201,9 @@ impl Delivery {
         }
     }
 
-    async fn request(&self, piece: &Piece, edits: Option<&MessageId>) -> Result<MessageId, SendError> {
+    async fn request(&self, piece: &Part, edits: Option<&MessageId>) -> Result<MessageId, SendError> {
         let channel = self.item.channel.clone();
-        let Piece { part, words, approval } = piece.clone();
+        let Part { part, words, approval } = piece.clone();
         if let Some(message) = edits {
             self.platform.edit(channel, message.clone(), words).await?;
             return Ok(message.clone());
@@ -215,15 +215,11 @@ impl Delivery {
 
     /// The platform still guards against a double of what was first sent then.
     fn may_repeat(&self, since: Timestamp) -> bool {
-        let age = self.shared.now().duration_since(since);
-        self.platform.traits().repeat_within.is_some_and(|within| {
-            // A clock that was set back says nothing.
-            age >= SignedDuration::ZERO && age <= within
-        })
+        self.platform.traits().may_repeat(since, self.shared.now())
     }
 
     /// Begins nothing new when the runtime has no time left for it; what is there is noted first.
-    async fn check_time(&self, carried: &mut Vec<Event>) -> Result<(), Left> {
+    async fn check_time(&self, carried: &mut Vec<Event>) -> Result<(), Stopped> {
         let over = self.shared.stop_by.borrow().is_some_and(|by| by <= Instant::now());
         if !over {
             return Ok(());
@@ -231,17 +227,17 @@ impl Delivery {
         if !carried.is_empty() {
             self.note(std::mem::take(carried)).await?;
         }
-        Err(Left::Rest)
+        Err(Stopped::Parked)
     }
 
-    async fn pause(&mut self, asked: Option<std::time::Duration>) -> Result<(), Left> {
+    async fn pause(&mut self, asked: Option<std::time::Duration>) -> Result<(), Stopped> {
         match self.pace.wait(&self.shared, asked).await {
             Paced::Again => Ok(()),
-            Paced::Stopping => Err(Left::Rest),
+            Paced::Stopping => Err(Stopped::Parked),
         }
     }
 
-    async fn settle(&self, mut events: Vec<Event>, receipt: Receipt) -> Result<(), Left> {
+    async fn settle(&self, mut events: Vec<Event>, receipt: Receipt) -> Result<(), Stopped> {
         let delivery = &self.item.id;
         let outcome = match &receipt {
             Receipt::Delivered { messages } => {
@@ -263,7 +259,7 @@ impl Delivery {
             }
         };
         if outcome != "delivered" {
-            figures::error("delivery", outcome);
+            telemetry::error("delivery", outcome);
         }
         events.push(Event::Delivery(DeliveryEvent::Settled { id: delivery.clone(), receipt }));
         self.note(events).await?;
@@ -273,19 +269,19 @@ impl Delivery {
     }
 
     /// Has the channel journal how the delivery goes, until it is durable.
-    async fn note(&self, events: Vec<Event>) -> Result<(), Left> {
+    async fn note(&self, events: Vec<Event>) -> Result<(), Stopped> {
         let (channel, id) = (&self.item.channel, &self.item.id);
         let mut pace = Pace::up_to(self.shared.limits().delivery_retry_max);
         loop {
-            let post = |reply| ChannelMsg::Post { id: id.clone(), events: events.clone(), reply };
+            let post = |reply| Request::NoteDelivery { id: id.clone(), events: events.clone(), reply };
             let error = match self.shared.ask(channel, Create::No, post).await {
                 Ok(Ok(true)) => return Ok(()),
                 // Settled, or given up meanwhile.
-                Ok(Ok(false)) => return Err(Left::Nothing),
+                Ok(Ok(false)) => return Err(Stopped::Over),
                 Ok(Err(RuntimeError::NoSuchChannel(_) | RuntimeError::UnknownAgent(_))) => {
-                    return Err(Left::Nothing);
+                    return Err(Stopped::Over);
                 }
-                Ok(Err(RuntimeError::Stopping)) => return Err(Left::Rest),
+                Ok(Err(RuntimeError::Stopping)) => return Err(Stopped::Parked),
                 Ok(Err(error)) | Err(error) => error,
             };
             tracing::warn!(%channel, delivery = %id, %error, "a delivery is not journalled yet; trying again");
@@ -293,7 +289,7 @@ impl Delivery {
                 matches!(error, RuntimeError::Store(StoreError::DiskFull { .. } | StoreError::Io { .. }))
                     .then_some(self.shared.limits().store_retry_pause);
             if pace.wait(&self.shared, asked).await == Paced::Stopping {
-                return Err(Left::Rest);
+                return Err(Stopped::Parked);
             }
         }
     }

@@ -1,66 +1,31 @@
-//! The outbox: delivers what is owed to chat networks, in order per channel, channels independent of each other.
+//! The outbox: sends pending deliveries to chat networks, in order per channel, channels independent of each other.
 //!
-//! It keeps nothing of its own: what is owed, and how far each delivery has come, is in the journal. An outbox that
+//! It keeps nothing of its own: what is pending, and how far each delivery has come, is in the journal. An outbox that
 //! starts again reads it there before it sends anything.
 
 mod deliver;
-mod pace;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use cairn_core::ids::{ChannelId, OutboxId};
-use cairn_core::message::Entry;
 use cairn_core::ports::{DeliveryState, OutboxItem};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument as _;
 
+use crate::messages::{OutboxMsg, PendingDelivery};
 use crate::shared::Shared;
-use crate::show::Typing;
-use crate::span;
 use crate::tasks::Ended;
-use deliver::{Left, deliver};
-
-pub(crate) use pace::{Pace, Paced};
-
-pub(crate) struct Owed {
-    /// What is owed, and what of it is there.
-    pub(crate) item: OutboxItem,
-    pub(crate) reply: Option<Arc<Entry>>,
-    /// Shows that the bot is typing, until the last part is sent.
-    pub(crate) typing: Option<Arc<Typing>>,
-}
-
-pub(crate) enum OutboxMsg {
-    /// What earlier runs left owed: nothing is sent before it is known.
-    Found(Vec<OutboxItem>),
-    Owe(Box<Owed>),
-    /// The first delivery of a channel is over, or cannot go on now.
-    Over {
-        channel: ChannelId,
-        id: OutboxId,
-        left: Left,
-    },
-    Forget {
-        channel: ChannelId,
-        id: OutboxId,
-    },
-    Ping {
-        reply: oneshot::Sender<()>,
-    },
-    /// The runtime stops: answer when nothing is on its way any more.
-    Drain {
-        done: oneshot::Sender<()>,
-    },
-}
+use crate::telemetry;
+use deliver::{Stopped, deliver};
 
 pub(crate) struct Outbox;
 
 #[derive(Default)]
-struct Lane {
-    queue: VecDeque<Owed>,
+struct ChatQueue {
+    waiting: VecDeque<PendingDelivery>,
     /// The delivery under way, which is no longer in the queue; dropping the guard cancels it.
     running: Option<(OutboxId, DropGuard)>,
     /// It cannot go on in this run of the daemon: the rest of the channel waits behind it.
@@ -69,8 +34,8 @@ struct Lane {
 
 pub(crate) struct OutboxState {
     shared: Arc<Shared>,
-    lanes: HashMap<ChannelId, Lane>,
-    /// What was owed at the start is known.
+    queues: HashMap<ChannelId, ChatQueue>,
+    /// What was pending at the start is known.
     found: bool,
     draining: Vec<oneshot::Sender<()>>,
     token: CancellationToken,
@@ -90,7 +55,7 @@ impl Actor for Outbox {
     ) -> Result<OutboxState, ActorProcessingErr> {
         let token = shared.tasks.token();
         Ok(OutboxState {
-            lanes: HashMap::new(),
+            queues: HashMap::new(),
             found: false,
             draining: Vec::new(),
             _cancel: token.clone().drop_guard(),
@@ -105,7 +70,7 @@ impl Actor for Outbox {
         state: &mut OutboxState,
     ) -> Result<(), ActorProcessingErr> {
         let shared = Arc::clone(&state.shared);
-        state.shared.tasks.spawn("find what is owed", find_owed(shared, myself));
+        state.shared.tasks.spawn("find pending deliveries", find_pending(shared, myself));
         Ok(())
     }
 
@@ -117,27 +82,30 @@ impl Actor for Outbox {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             OutboxMsg::Found(items) => state.take_found(&myself, items),
-            OutboxMsg::Owe(owed) => state.owe(&myself, *owed),
-            OutboxMsg::Over { channel, id, left } => state.over(&myself, &channel, &id, left),
+            OutboxMsg::Deliver(pending) => state.take(&myself, *pending),
+            OutboxMsg::Over { channel, id, parked } => state.over(&myself, &channel, &id, parked),
             OutboxMsg::Forget { channel, id } => state.forget(&myself, &channel, &id),
             OutboxMsg::Ping { reply } => drop(reply.send(())),
             OutboxMsg::Drain { done } => state.draining.push(done),
         }
         state.tell_drained();
-        let depth: usize =
-            state.lanes.values().map(|lane| lane.queue.len() + usize::from(lane.running.is_some())).sum();
+        let depth: usize = state
+            .queues
+            .values()
+            .map(|queue| queue.waiting.len() + usize::from(queue.running.is_some()))
+            .sum();
         metrics::gauge!("cairn_deliveries_owed").set(depth as f64);
         Ok(())
     }
 }
 
-/// Reads what earlier runs of the daemon left owed, until it can be read.
-async fn find_owed(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>) {
+/// Reads what earlier runs of the daemon left pending, until it can be read.
+async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>) {
     let mut items = loop {
-        match shared.deps.outbox.deliveries().await {
+        match shared.deps.store.deliveries().await {
             Ok(items) => break items,
             Err(error) => {
-                tracing::error!(%error, "cannot list what is owed to platforms; trying again");
+                tracing::error!(%error, "cannot list the pending deliveries; trying again");
                 tokio::time::sleep(shared.limits().store_retry_pause).await;
             }
         }
@@ -151,52 +119,52 @@ impl OutboxState {
     /// What the store has comes first, in its order; what was told meanwhile may be among it.
     fn take_found(&mut self, myself: &ActorRef<OutboxMsg>, items: Vec<OutboxItem>) {
         self.found = true;
-        let mut told: HashMap<ChannelId, VecDeque<Owed>> =
-            self.lanes.drain().map(|(channel, lane)| (channel, lane.queue)).collect();
+        let mut told: HashMap<ChannelId, VecDeque<PendingDelivery>> =
+            self.queues.drain().map(|(channel, queue)| (channel, queue.waiting)).collect();
         for item in items {
             let known = told.get_mut(&item.channel).and_then(|queue| {
-                let idx = queue.iter().position(|owed| owed.item.id == item.id)?;
+                let idx = queue.iter().position(|pending| pending.item.id == item.id)?;
                 queue.remove(idx)
             });
-            let (reply, typing) = known.map_or((None, None), |owed| (owed.reply, owed.typing));
-            self.owe(myself, Owed { item, reply, typing });
+            let (reply, typing) = known.map_or((None, None), |pending| (pending.reply, pending.typing));
+            self.take(myself, PendingDelivery { item, reply, typing });
         }
-        for owed in told.into_values().flatten() {
-            self.owe(myself, owed);
+        for pending in told.into_values().flatten() {
+            self.take(myself, pending);
         }
     }
 
-    fn owe(&mut self, myself: &ActorRef<OutboxMsg>, owed: Owed) {
-        let channel = owed.item.channel.clone();
+    fn take(&mut self, myself: &ActorRef<OutboxMsg>, pending: PendingDelivery) {
+        let channel = pending.item.channel.clone();
         if self.shared.platform(&channel).is_none() {
-            tracing::info!(%channel, delivery = %owed.item.id,
-                "words are owed there, but its platform is not running; they wait");
+            tracing::info!(%channel, delivery = %pending.item.id,
+                "a delivery is pending there, but its platform is not running; it waits");
             return;
         }
-        let lane = self.lanes.entry(channel.clone()).or_default();
-        let running = lane.running.as_ref().is_some_and(|(id, _)| *id == owed.item.id);
-        if running || lane.queue.iter().any(|known| known.item.id == owed.item.id) {
+        let queue = self.queues.entry(channel.clone()).or_default();
+        let running = queue.running.as_ref().is_some_and(|(id, _)| *id == pending.item.id);
+        if running || queue.waiting.iter().any(|known| known.item.id == pending.item.id) {
             return;
         }
-        lane.queue.push_back(owed);
+        queue.waiting.push_back(pending);
         self.deliver_next(myself, &channel);
     }
 
     fn deliver_next(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId) {
-        let Some(lane) = self.lanes.get_mut(channel) else { return };
-        if !self.found || lane.parked || lane.running.is_some() {
+        let Some(queue) = self.queues.get_mut(channel) else { return };
+        if !self.found || queue.parked || queue.running.is_some() {
             return;
         }
-        let Some(owed) = lane.queue.pop_front() else {
-            self.lanes.remove(channel);
+        let Some(pending) = queue.waiting.pop_front() else {
+            self.queues.remove(channel);
             return;
         };
         let token = self.token.child_token();
-        let id = owed.item.id.clone();
-        lane.running = Some((id.clone(), token.clone().drop_guard()));
+        let id = pending.item.id.clone();
+        queue.running = Some((id.clone(), token.clone().drop_guard()));
         let (outbox, channel) = (myself.clone(), channel.clone());
-        let span = span::delivery(&owed.item);
-        let work = deliver(Arc::clone(&self.shared), owed).instrument(span);
+        let span = telemetry::delivery_span(&pending.item);
+        let work = deliver(Arc::clone(&self.shared), pending).instrument(span);
         self.shared.tasks.watch(token, work, move |ended| {
             let left = match ended {
                 Ended::Done(left) => left,
@@ -204,33 +172,34 @@ impl OutboxState {
                     tracing::error!(delivery = %id, %channel,
                         "a delivery panicked, please report it; it waits for the next start");
                     // It would do so again.
-                    Left::Nothing
+                    Stopped::Over
                 }
                 Ended::Cancelled => return,
             };
-            let _ = outbox.send_message(OutboxMsg::Over { channel, id, left });
+            let parked = left == Stopped::Parked;
+            let _ = outbox.send_message(OutboxMsg::Over { channel, id, parked });
         });
     }
 
-    fn over(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId, id: &OutboxId, left: Left) {
-        let Some(lane) = self.lanes.get_mut(channel) else { return };
-        if lane.running.take_if(|(running, _)| running == id).is_none() {
+    fn over(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId, id: &OutboxId, parked: bool) {
+        let Some(queue) = self.queues.get_mut(channel) else { return };
+        if queue.running.take_if(|(running, _)| running == id).is_none() {
             return;
         }
-        lane.parked = left == Left::Rest;
+        queue.parked = parked;
         self.deliver_next(myself, channel);
     }
 
     fn forget(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId, id: &OutboxId) {
-        let Some(lane) = self.lanes.get_mut(channel) else { return };
-        lane.queue.retain(|owed| owed.item.id != *id);
-        lane.running.take_if(|(running, _)| running == id);
+        let Some(queue) = self.queues.get_mut(channel) else { return };
+        queue.waiting.retain(|pending| pending.item.id != *id);
+        queue.running.take_if(|(running, _)| running == id);
         self.deliver_next(myself, channel);
     }
 
     /// Answers who waits for the outbox to come to rest.
     fn tell_drained(&mut self) {
-        let at_rest = self.found && self.lanes.values().all(|lane| lane.running.is_none());
+        let at_rest = self.found && self.queues.values().all(|queue| queue.running.is_none());
         if at_rest {
             for done in self.draining.drain(..) {
                 let _ = done.send(());

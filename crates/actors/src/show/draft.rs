@@ -10,12 +10,13 @@ use cairn_core::conversation::OpenTurn;
 use cairn_core::event::{DeliveryEvent, Event};
 use cairn_core::ids::{MessageId, OutboxId};
 use cairn_core::ports::{Platform, SendError, SendPart};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Stop, TurnLink};
+use super::Stop;
 use crate::handle::ChannelHandle;
-use crate::outbox::Pace;
+use crate::messages::TurnLink;
+use crate::pace::Pace;
 use crate::shared::Shared;
 
 /// Longest that one request may take before its fate counts as unknown.
@@ -118,7 +119,7 @@ impl Drafter {
         let Some(words) = self.part() else { return (Next::At(Instant::now() + self.every), Vec::new()) };
         match self.message.clone() {
             Some(message) => (self.edit(message, words).await, Vec::new()),
-            // Nothing overtakes what is owed from before.
+            // Nothing overtakes what is pending from before.
             None if self.handle.read(|conversation| !conversation.owed.is_empty()) => {
                 (Next::At(Instant::now() + self.every), Vec::new())
             }
@@ -239,9 +240,7 @@ impl Drafter {
 
     /// The platform still guards against a double of what was first sent then.
     fn may_repeat(&self, since: Timestamp) -> bool {
-        let age = self.shared.now().duration_since(since);
-        let within = self.platform.traits().repeat_within;
-        within.is_some_and(|within| age >= SignedDuration::ZERO && age <= within)
+        self.platform.traits().may_repeat(since, self.shared.now())
     }
 
     /// The turn has ended: finds out what became of a draft, where that can be done.

@@ -1,60 +1,28 @@
 //! What a chat sees of a turn before its answer is there: that the bot is typing, and drafts of the answer.
 
 mod draft;
-mod typing;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::conversation::OpenTurn;
 use cairn_core::event::Event;
-use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
-use ractor::ActorRef;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::channel::ChannelMsg;
 use crate::handle::ChannelHandle;
+use crate::messages::TurnLink;
 use crate::shared::Shared;
 use crate::tasks::Ended;
+use crate::typing::Typing;
 use draft::Drafter;
-
-pub(crate) use typing::Typing;
 
 /// Longest that a turn waits for the fate of its draft, where the platform does not guard against doubles for longer.
 const FINISH_LIMIT: Duration = Duration::from_secs(15);
 
 /// Longest that the channel's actor waits for it.
 const CUT_LIMIT: Duration = Duration::from_secs(2);
-
-/// How those who work for a turn reach their channel.
-#[derive(Clone)]
-pub(crate) struct TurnLink {
-    /// The incarnation of the channel's actor that started the turn.
-    pub(crate) channel: ActorRef<ChannelMsg>,
-    /// Which attempt at a turn this is.
-    pub(crate) attempt: u64,
-}
-
-impl TurnLink {
-    /// Has the channel journal something of this turn.
-    pub(crate) async fn step(&self, events: Vec<Event>) -> Result<(), StoreError> {
-        let attempt = self.attempt;
-        self.propose(|reply| ChannelMsg::Step { attempt, events, reply }).await
-    }
-
-    pub(crate) async fn propose<T>(
-        &self,
-        message: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> ChannelMsg,
-    ) -> Result<T, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        if self.channel.send_message(message(reply)).is_err() {
-            return Err(StoreError::Closed);
-        }
-        answer.await.unwrap_or(Err(StoreError::Closed))
-    }
-}
 
 /// How a drafter is told to come to its end.
 #[derive(Clone, Default)]
@@ -91,7 +59,7 @@ impl Show {
         // While a repeated send makes no double, the fate of a draft can still be learnt.
         let guarded = platform.traits().repeat_within.and_then(|within| Duration::try_from(within).ok());
         let finish_limit = guarded.unwrap_or_default().max(FINISH_LIMIT);
-        let typing = Typing::begin(shared, Arc::clone(&platform), handle.id.clone());
+        let typing = Typing::begin(&shared.tasks, Arc::clone(&platform), handle.id.clone());
         let drafter = Drafter::new(shared, handle, turn, open, platform);
         let draft = drafter.map(|drafter| {
             let stop = Stop::default();

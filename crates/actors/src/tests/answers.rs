@@ -12,14 +12,9 @@ use futures::StreamExt as _;
 use super::common::model::{Kind, Plan, words};
 use super::common::*;
 
-fn overloaded() -> ModelError {
-    ModelError::Overloaded { message: "busy".to_owned(), retry_after: None }
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_idle_turn_takes_two_appends() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     assert_eq!(live.ask("a", "hello").await, "re: hello");
     // DaemonStarted; Accepted + TurnStarted; EntryAdded + TurnEnded.
     assert_eq!(*world.store.appends.lock(), [1, 2, 2]);
@@ -27,8 +22,7 @@ async fn an_idle_turn_takes_two_appends() {
 
 #[tokio::test(start_paused = true)]
 async fn messages_are_answered_in_order_each_once() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
     let mut admissions = Vec::new();
     for n in 0..5 {
@@ -45,8 +39,7 @@ async fn messages_are_answered_in_order_each_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_repeated_id_joins_its_turn_or_gets_the_stored_answer() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
     let first = live.say("a", "hello").await;
     let joined = live.say("a", "hello").await;
@@ -65,8 +58,7 @@ async fn a_repeated_id_joins_its_turn_or_gets_the_stored_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_repeated_id_with_another_text_is_a_conflict() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
     let first = live.say("a", "hello").await;
     let conflict = |result: Result<_, Refusal>| matches!(result.err(), Some(Refusal::Conflict(_)));
@@ -78,8 +70,7 @@ async fn a_repeated_id_with_another_text_is_a_conflict() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_message_runs_again_under_its_id() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Broken("", ModelError::Auth("no key".to_owned())));
     assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
     assert_eq!(live.ask("a", "hello").await, "re: hello");
@@ -98,8 +89,7 @@ fn said(world: &World, text: &str) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_message_that_is_sent_again_stands_once_in_the_history() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..3 {
         world.model.plan(Kind::Reply, Plan::Broken("", ModelError::BadRequest("no".to_owned())));
         assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
@@ -120,8 +110,7 @@ async fn a_failed_message_that_is_sent_again_stands_once_in_the_history() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_message_that_is_sent_again_after_another_takes_the_place_of_the_first_in_the_window() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Broken("", ModelError::BadRequest("no".to_owned())));
     assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
     live.ask("b", "are you there?").await;
@@ -133,8 +122,7 @@ async fn a_failed_message_that_is_sent_again_after_another_takes_the_place_of_th
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_fails_in_passing_is_asked_again() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Broken("half of an", overloaded()));
     world.model.plan(Kind::Reply, Plan::Broken("", overloaded()));
     let seen: Vec<Progress> = live.say("a", "hello").await.progress.collect().await;
@@ -159,8 +147,7 @@ async fn a_model_that_stays_down_fails_the_turn_visibly_and_the_next_one_runs() 
 
 #[tokio::test(start_paused = true)]
 async fn the_server_s_wish_to_wait_is_honoured() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let wait = Duration::from_secs(20);
     let limited = ModelError::RateLimited { message: "slow".to_owned(), retry_after: Some(wait) };
     world.model.plan(Kind::Reply, Plan::Broken("", limited));
@@ -177,8 +164,7 @@ async fn the_server_s_wish_to_wait_is_honoured() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_turn_fails_and_the_conversation_goes_on() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Panics);
     assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
     assert_eq!(live.ask("b", "still there").await, "re: still there");
@@ -187,8 +173,7 @@ async fn a_panicking_turn_fails_and_the_conversation_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_takes_too_long_fails() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Hangs);
     assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
     assert_eq!(live.ask("b", "next").await, "re: next");
@@ -196,8 +181,7 @@ async fn a_turn_that_takes_too_long_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_hangs_up_cancels_nothing() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
     drop(live.say("a", "hello").await);
     gate.add_permits(1);
@@ -245,8 +229,7 @@ async fn admission_is_bounded_over_all_channels() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_a_message_has_not_taken_it() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let full = StoreError::DiskFull { path: "/x".to_owned() };
     world.store.fail_next(full.clone());
     let refused = live.submit(message(&local(), "a", "hello")).await.err();
@@ -256,8 +239,7 @@ async fn a_store_that_refuses_a_message_has_not_taken_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_waits_for_a_store_that_refuses_it() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
     let admission = live.say("a", "hello").await;
     let waits = live.say("b", "and I").await;
@@ -272,8 +254,7 @@ async fn an_answer_waits_for_a_store_that_refuses_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_agent_is_refused() {
-    let world = World::new();
-    let live = world.start().await;
+    let (_world, live) = started().await;
     let channel = "nobody/local/main".parse().unwrap();
     let refused = live.submit(message(&channel, "a", "hello")).await.err();
     assert_eq!(refused, Some(Refusal::UnknownAgent(AgentId::from("nobody"))));
@@ -281,14 +262,13 @@ async fn an_unknown_agent_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn in_a_group_all_that_waits_joins_the_next_turn() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let mut overheard = message(&group(), "a", "I like trains");
     overheard.addressed = false;
     let overheard = live.submit(overheard).await.unwrap();
     settle().await;
     assert!(world.model.requests(Kind::Reply).is_empty());
-    let asked = live.submit(message(&group(), "b", "what do I like?")).await.unwrap();
+    let asked = live.say_in_group("b", "what do I like?").await;
     let answered = reply(asked).await;
     assert_eq!(answered, "re: I like trains\nwhat do I like?");
     assert_eq!(reply(overheard).await, answered);
@@ -314,8 +294,7 @@ async fn too_many_unaddressed_messages_become_a_turn_without_an_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn channels_do_not_wait_for_each_other() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Hangs);
     let _stuck = live.say("a", "hello").await;
     settle().await;
@@ -325,8 +304,7 @@ async fn channels_do_not_wait_for_each_other() {
 
 #[tokio::test(start_paused = true)]
 async fn views_that_are_far_behind_hold_no_turn_up_and_new_messages_are_to_be_sent_again() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
     let open = live.say("a", "hello").await;
     world.model.until(1, Kind::Reply).await;
@@ -341,8 +319,7 @@ async fn views_that_are_far_behind_hold_no_turn_up_and_new_messages_are_to_be_se
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_does_not_wait_for_memories_that_do_not_come() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let pending = live.say("a", "hello").await;
     world.store.behind.store(true, std::sync::atomic::Ordering::SeqCst);
     assert_eq!(reply(pending).await, "re: hello");

@@ -8,7 +8,7 @@ use cairn_core::event::{ArtifactEvent, Event, TurnEvent};
 use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::message::{Entry, Role};
 use cairn_core::model::ToolDef;
-use cairn_core::ports::{ArtifactStore as _, StoreError, Tool};
+use cairn_core::ports::{Store as _, StoreError, Tool};
 use cairn_core::settings::ResultClass;
 use cairn_core::tool::{Effect, ToolFailure, ToolOutput};
 use futures::future::BoxFuture;
@@ -123,7 +123,7 @@ async fn a_large_result_is_an_artifact_and_can_be_read_on() {
     assert!(whole.text().len() <= 5_000 && whole.text().contains("goes on"), "{whole:?}");
     assert_eq!((page.artifact.clone(), whole.artifact.clone()), (None, None), "not stored again");
     assert_eq!(world.store.count(|event| matches!(event, Event::Artifact(ArtifactEvent::Used { .. }))), 3);
-    assert_eq!(world.artifacts.names(), ["main/local/main a1"]);
+    assert_eq!(world.store.artifacts.names(), ["main/local/main a1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,14 +181,14 @@ async fn results_of_one_round_share_the_free_window() {
 async fn a_full_disk_costs_the_rest_of_a_result_not_the_turn() {
     let world = world();
     let live = world.start().await;
-    world.artifacts.full.store(true, Ordering::SeqCst);
+    world.store.artifacts.full.store(true, Ordering::SeqCst);
     let result = result_of(&world, &live, "flood", json!({ "lines": 2_000 })).await;
     let text = result.text();
     assert!(text.starts_with("line 1 of") && text.ends_with("line 2000 of the result\n"), "{text}");
     assert!(text.contains("could not be stored, and what is not shown is lost"), "{text}");
     assert_eq!(result.artifact, None);
     assert_eq!(world.store.count(|event| matches!(event, Event::Artifact(ArtifactEvent::Stored { .. }))), 0);
-    world.artifacts.full.store(false, Ordering::SeqCst);
+    world.store.artifacts.full.store(false, Ordering::SeqCst);
     let result = result_of(&world, &live, "flood", json!({ "lines": 2_000 })).await;
     assert_eq!(result.artifact, Some("a1".into()));
 }
@@ -267,7 +267,7 @@ async fn an_artifact_expires_so_many_days_after_its_last_use() {
     assert_eq!(world.store.count(is_expired), 0);
     tokio::time::sleep(2 * DAY).await;
     settle().await;
-    assert_eq!(world.artifacts.names(), ["main/local/main a2"]);
+    assert_eq!(world.store.artifacts.names(), ["main/local/main a2"]);
     let gone = result_of(&world, &live, "artifact_read", json!({ "id": "a1" })).await.text();
     assert!(gone.starts_with("error: artifact a1 expired on 2026-01-0"), "{gone}");
     assert!(gone.contains("3 days after it was last read"), "{gone}");
@@ -286,17 +286,17 @@ async fn no_file_goes_before_that_is_journalled_and_what_a_crash_left_goes_at_wa
     tokio::time::sleep(2 * DAY + DAY / 2).await;
     world.store.fail_next(StoreError::DiskFull { path: "/state".to_owned() });
     tokio::time::sleep(DAY).await;
-    assert_eq!((world.store.count(is_expired), world.artifacts.names().len()), (0, 1));
+    assert_eq!((world.store.count(is_expired), world.store.artifacts.names().len()), (0, 1));
     tokio::time::sleep(DAY).await;
     settle().await;
-    assert_eq!((world.store.count(is_expired), world.artifacts.names().len()), (1, 0));
+    assert_eq!((world.store.count(is_expired), world.store.artifacts.names().len()), (1, 0));
     drop(live);
     let world = world.killed();
-    world.artifacts.put(&local(), &"a1".into(), Arc::from("left behind")).await.unwrap();
+    world.store.put_artifact(&local(), &"a1".into(), Arc::from("left behind")).await.unwrap();
     let live = world.start().await;
     live.ask("wake", "hello").await;
     settle().await;
-    assert!(world.artifacts.names().is_empty());
+    assert!(world.store.artifacts.names().is_empty());
     assert_eq!(world.store.count(is_expired), 1);
 }
 
@@ -314,7 +314,7 @@ async fn a_clock_that_jumps_expires_artifacts_once_at_most() {
         off(secs);
         tokio::time::sleep(days * DAY).await;
         settle().await;
-        let left = || (world.store.count(is_expired), world.artifacts.names().len());
+        let left = || (world.store.count(is_expired), world.store.artifacts.names().len());
         assert_eq!(left(), (expired, 1 - expired), "after {secs} s");
         live.ask("after", "hello").await;
         off(0);

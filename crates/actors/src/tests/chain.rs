@@ -6,7 +6,7 @@ use cairn_core::agent::WindowSource;
 use cairn_core::event::{DeliveryEvent, Event, NewRecord, TurnEvent};
 use cairn_core::message::Part;
 use cairn_core::model::{ChatMessage, ModelError, Usage};
-use cairn_core::ports::{Answer, Journal as _, Progress};
+use cairn_core::ports::{Answer, Progress, Store as _};
 use cairn_core::tokens::estimate;
 use futures::StreamExt as _;
 use tokio::time::Instant;
@@ -17,10 +17,6 @@ use crate::ModelState;
 
 fn broken(error: ModelError) -> Plan {
     Plan::Broken("", error)
-}
-
-fn overloaded() -> ModelError {
-    ModelError::Overloaded { message: "busy".to_owned(), retry_after: None }
 }
 
 fn limited(secs: u64) -> ModelError {
@@ -128,7 +124,7 @@ async fn what_one_conversation_finds_out_all_know() {
     let live = world.start().await;
     world.model.plan(Kind::Reply, broken(overloaded()));
     live.ask("a", "hello").await;
-    assert_eq!(reply(live.submit(message(&group(), "b", "hi")).await.unwrap()).await, "re: hi");
+    assert_eq!(live.ask_in_group("b", "hi").await, "re: hi");
     assert_eq!((n(&world.model), n(second(&world))), (1, 2));
     assert!(chosen(&world)[1].1.contains("skipped until"), "{:?}", chosen(&world));
 }
@@ -136,8 +132,7 @@ async fn what_one_conversation_finds_out_all_know() {
 #[tokio::test(start_paused = true)]
 async fn a_model_that_failed_is_well_again_when_it_has_answered_and_not_when_it_was_skipped_for_long_enough()
 {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let agent = live.runtime.agent(&"main".into()).unwrap();
     let is_well = || live.runtime.models(&agent).iter().map(|model| model.is_well).collect::<Vec<_>>();
     assert_eq!(is_well(), [true]);
@@ -190,7 +185,7 @@ async fn with_all_down_a_chat_is_told_once_and_answered_by_whichever_comes_back(
     for _ in 0..10 {
         second(&world).plan(Kind::Reply, broken(overloaded()));
     }
-    let open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let open = live.say_in_group("a", "hello").await;
     assert_eq!(reply(open).await, "re: hello");
     let notes = world
         .store
@@ -205,7 +200,7 @@ async fn a_chat_is_told_nothing_while_the_next_model_thinks() {
     let live = world.start().await;
     world.model.plan(Kind::Reply, broken(overloaded()));
     second(&world).plan(Kind::Reply, Plan::Slow(Duration::from_secs(20), vec!["at last".to_owned()]));
-    assert_eq!(reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await, "at last");
+    assert_eq!(live.ask_in_group("a", "hello").await, "at last");
     assert_eq!(
         world
             .store
@@ -238,7 +233,7 @@ async fn a_draft_of_a_model_that_broke_gives_way_to_the_words_of_the_next() {
     let pause = Duration::from_secs(3);
     world.model.plan(Kind::Reply, Plan::SlowBroken(pause, "half of an", overloaded()));
     second(&world).plan(Kind::Reply, Plan::Slow(pause, vec!["a whole".to_owned(), " answer".to_owned()]));
-    let open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let open = live.say_in_group("a", "hello").await;
     assert_eq!(reply(open).await, "a whole answer");
     world.store.until(1, |event| matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))).await;
     assert_eq!(world.net.words(&group()), ["a whole answer"]);
@@ -281,7 +276,7 @@ async fn a_model_without_tools_is_asked_again_at_once_without_them() {
     assert_eq!(live.ask("a", "hello").await, "re: hello");
     assert_eq!(start.elapsed(), Duration::ZERO);
     live.ask("b", "again").await;
-    reply(live.submit(message(&group(), "c", "here, too")).await.unwrap()).await;
+    live.ask_in_group("c", "here, too").await;
     let tools: Vec<_> = world.model.requests(Kind::Reply).iter().map(|request| request.tools.len()).collect();
     assert!(tools[0] > 0 && tools[1..] == [0, 0, 0], "{tools:?}");
     let learnt = world
@@ -291,13 +286,12 @@ async fn a_model_without_tools_is_asked_again_at_once_without_them() {
     assert_eq!(states(&live), [ModelState::Answers], "that is no failure of the model");
     // A server that goes on about tools where there are none is asked no more.
     world.model.plan(Kind::Reply, broken(ModelError::NoTools("tools?".to_owned())));
-    assert_eq!(failure_code(live.submit(message(&group(), "d", "hm")).await.unwrap()).await, "turn_failed");
+    assert_eq!(failure_code(live.say_in_group("d", "hm").await).await, "turn_failed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_window_that_the_server_names_is_learnt_and_kept() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..14 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
@@ -326,8 +320,7 @@ fn learnt(world: &World) -> Vec<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn a_window_that_no_refusal_names_is_learnt_at_the_second_call_and_raised_by_a_larger_one() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for call in ["a", "b"] {
         for n in 0..10 {
             live.ask(&format!("{call}{n}"), &chatter(n)).await;
@@ -365,8 +358,7 @@ async fn a_window_that_no_refusal_names_is_learnt_at_the_second_call_and_raised_
 
 #[tokio::test(start_paused = true)]
 async fn a_window_that_cannot_be_is_not_learnt() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     // Larger than what we believe; smaller than the prompt.
     for limit in [1_000_000, 17] {
         world.model.plan(Kind::Reply, overflow(Some(limit)));
@@ -394,8 +386,7 @@ async fn a_model_with_a_larger_window_is_asked_before_a_turn_fails_for_its_size(
 
 #[tokio::test(start_paused = true)]
 async fn attachments_survive_an_overflow() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..4 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }

@@ -8,7 +8,7 @@ use cairn_core::message::{Amendment, Author, Change, Part};
 use cairn_core::ports::{Intake as _, Refusal};
 use jiff::Timestamp;
 
-use super::common::model::{Kind, words};
+use super::common::model::Kind;
 use super::common::*;
 use crate::RuntimeError;
 
@@ -25,21 +25,12 @@ fn edit(id: &str, text: &str, addressed: bool) -> Amendment {
     change(&group(), id, Change::Edited { author: ann(), parts: vec![Part::text(text)], addressed })
 }
 
-async fn ask(live: &Live, id: &str, text: &str) -> String {
-    reply(live.submit(message(&group(), id, text)).await.unwrap()).await
-}
-
-fn last_request(world: &World) -> String {
-    words(world.model.requests(Kind::Reply).last().unwrap())
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_a_pending_message_changes_what_is_answered() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
-    let _open = live.submit(message(&group(), "a", "first")).await.unwrap();
-    let pending = live.submit(message(&group(), "b", "meet at noon")).await.unwrap();
+    let _open = live.say_in_group("a", "first").await;
+    let pending = live.say_in_group("b", "meet at noon").await;
     live.runtime.amend(edit("b", "meet at nine", true)).await.unwrap();
     gate.add_permits(10);
     assert_eq!(reply(pending).await, "re: meet at nine");
@@ -48,24 +39,22 @@ async fn an_edit_of_a_pending_message_changes_what_is_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_an_answered_message_is_a_correction_that_causes_no_turn() {
-    let world = World::new();
-    let live = world.start().await;
-    ask(&live, "a", "meet at noon").await;
+    let (world, live) = started().await;
+    live.ask_in_group("a", "meet at noon").await;
     live.runtime.amend(edit("a", "meet at nine", true)).await.unwrap();
     live.runtime.amend(edit("a", "meet at nine", true)).await.unwrap();
     settle().await;
     assert_eq!(world.model.requests(Kind::Reply).len(), 1);
-    ask(&live, "b", "when?").await;
+    live.ask_in_group("b", "when?").await;
     let request = last_request(&world);
     assert!(request.contains("meet at noon") && request.matches("meet at nine").count() == 1, "{request}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_comes_again_with_other_words_is_an_edit_and_never_a_conflict() {
-    let world = World::new();
-    let live = world.start().await;
-    ask(&live, "a", "meet at noon").await;
-    let again = live.submit(message(&group(), "a", "meet at nine")).await.unwrap();
+    let (world, live) = started().await;
+    live.ask_in_group("a", "meet at noon").await;
+    let again = live.say_in_group("a", "meet at nine").await;
     assert_eq!(failure_code(again).await, "repeated");
     assert_eq!(world.model.requests(Kind::Reply).len(), 1);
     let conversation = world.store.conversation(&group()).unwrap();
@@ -74,8 +63,7 @@ async fn a_message_that_comes_again_with_other_words_is_an_edit_and_never_a_conf
 
 #[tokio::test(start_paused = true)]
 async fn an_edit_that_addresses_the_bot_is_answered() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let mut aside = message(&group(), "a", "what time is it");
     aside.addressed = false;
     let _pending = live.submit(aside).await.unwrap();
@@ -88,15 +76,14 @@ async fn an_edit_that_addresses_the_bot_is_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_message_is_not_answered_and_a_change_of_nothing_makes_nothing() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
-    let _open = live.submit(message(&group(), "a", "first")).await.unwrap();
-    let _pending = live.submit(message(&group(), "b", "forget this")).await.unwrap();
+    let _open = live.say_in_group("a", "first").await;
+    let _pending = live.say_in_group("b", "forget this").await;
     live.runtime.amend(change(&group(), "b", Change::Deleted)).await.unwrap();
     gate.add_permits(10);
     settle().await;
-    ask(&live, "c", "next").await;
+    live.ask_in_group("c", "next").await;
     assert!(!last_request(&world).contains("forget this"));
     let unknown: ChannelId = "main/net/never".parse().unwrap();
     live.runtime.amend(change(&unknown, "x", Change::Deleted)).await.unwrap();
@@ -108,12 +95,11 @@ async fn a_deleted_message_is_not_answered_and_a_change_of_nothing_makes_nothing
 
 #[tokio::test(start_paused = true)]
 async fn the_last_turn_is_taken_back() {
-    let world = World::new();
-    let live = world.start().await;
-    ask(&live, "a", "keep me").await;
-    ask(&live, "b", "take me back").await;
+    let (world, live) = started().await;
+    live.ask_in_group("a", "keep me").await;
+    live.ask_in_group("b", "take me back").await;
     live.runtime.undo(&group()).await.unwrap();
-    ask(&live, "c", "next").await;
+    live.ask_in_group("c", "next").await;
     let request = last_request(&world);
     assert!(request.contains("keep me") && !request.contains("take me back"), "{request}");
     for _ in 0..2 {
@@ -125,12 +111,11 @@ async fn the_last_turn_is_taken_back() {
 
 #[tokio::test(start_paused = true)]
 async fn an_open_turn_is_stopped_and_taken_back_before_the_next_begins() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
-    let open = live.submit(message(&group(), "a", "endless")).await.unwrap();
+    let open = live.say_in_group("a", "endless").await;
     world.model.until(1, Kind::Reply).await;
-    let pending = live.submit(message(&group(), "b", "next")).await.unwrap();
+    let pending = live.say_in_group("b", "next").await;
     live.runtime.undo(&group()).await.unwrap();
     assert_eq!(failure_code(open).await, "stopped");
     gate.add_permits(10);
@@ -140,8 +125,7 @@ async fn an_open_turn_is_stopped_and_taken_back_before_the_next_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_command_is_claimed_once_also_over_a_restart() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let claim = |live: &Live| {
         let runtime = live.runtime.clone();
         async move { runtime.claim(group(), MessageId::from("c1"), Command::Help, ann()).await }
@@ -162,21 +146,21 @@ async fn a_limit_is_told_once_and_binds_neither_repeats_nor_asides_nor_the_local
     let mut world = World::new();
     world.talk = TalkLimits { user_messages_per_hour: 2, ..TalkLimits::default() };
     let live = world.start().await;
-    ask(&live, "a", "one").await;
-    ask(&live, "b", "two").await;
+    live.ask_in_group("a", "one").await;
+    live.ask_in_group("b", "two").await;
     for (id, tells) in [("c", true), ("d", false)] {
         match live.submit(message(&group(), id, "three")).await.err() {
             Some(Refusal::Limited { tell, .. }) => assert_eq!(tell, tells),
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(ask(&live, "a", "one").await, "re: one", "a repeat is no new message");
+    assert_eq!(live.ask_in_group("a", "one").await, "re: one", "a repeat is no new message");
     let mut aside = message(&group(), "e", "aside");
     aside.addressed = false;
     assert!(live.submit(aside).await.is_ok());
     assert_eq!(live.ask("l", "local").await, "re: local");
     tokio::time::sleep(std::time::Duration::from_secs(3_700)).await;
-    assert_eq!(ask(&live, "f", "four").await, "re: aside\nfour");
+    assert_eq!(live.ask_in_group("f", "four").await, "re: aside\nfour");
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,13 +168,13 @@ async fn what_a_limit_refused_stays_refused_when_it_comes_again_after_a_restart(
     let mut world = World::new();
     world.talk = TalkLimits { user_messages_per_hour: 1, ..TalkLimits::default() };
     let live = world.start().await;
-    ask(&live, "a", "one").await;
+    live.ask_in_group("a", "one").await;
     let refused = live.submit(message(&group(), "b", "two")).await;
     assert!(matches!(refused.err(), Some(Refusal::Limited { .. })));
     let again = world.killed();
     let live = again.start().await;
     assert!(live.submit(message(&group(), "b", "two")).await.is_ok(), "it is taken, and passed over");
-    assert_eq!(ask(&live, "c", "three").await, "re: three");
+    assert_eq!(live.ask_in_group("c", "three").await, "re: three");
     assert!(!last_request(&again).contains("two"));
     assert_eq!(again.store.count(|event| matches!(event, Event::Message(MessageEvent::Refused { .. }))), 1);
 }

@@ -4,9 +4,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, RunOutcome};
+use cairn_core::event::{CompactionEvent, Event, RunOutcome};
 use cairn_core::limits::TalkLimits;
-use cairn_core::model::ModelError;
 use cairn_core::ports::Refusal;
 use tokio::time::Instant;
 
@@ -38,27 +37,13 @@ async fn begun_again(world: World, live: Live) -> (World, Live) {
     (world, live)
 }
 
-fn is_settled(event: &Event) -> bool {
-    matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))
-}
-
-fn overloaded() -> Plan {
-    Plan::Broken("", ModelError::Overloaded { message: "busy".to_owned(), retry_after: None })
-}
-
-/// Words of the group's chat, answered.
-async fn ask(live: &Live, id: &str, text: &str) -> String {
-    reply(live.submit(message(&group(), id, text)).await.unwrap()).await
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_turn_over_a_jump_is_answered_once_and_shown_as_typing() {
     for secs in JUMPS {
-        let world = World::new();
-        let live = world.start().await;
-        ask(&live, "a", "before").await;
+        let (world, live) = started().await;
+        live.ask_in_group("a", "before").await;
         let gate = world.model.hold(Kind::Reply);
-        let open = live.submit(message(&group(), "b", "over it")).await.unwrap();
+        let open = live.say_in_group("b", "over it").await;
         settle().await;
         let start = Instant::now();
         jump(&world, secs);
@@ -68,8 +53,8 @@ async fn a_turn_over_a_jump_is_answered_once_and_shown_as_typing() {
         assert_eq!(typing.iter().filter(|ms| **ms > 0).count(), 2, "it goes on: {typing:?}");
         gate.add_permits(100);
         assert_eq!(reply(open).await, "re: over it");
-        assert_eq!(ask(&live, "c", "after").await, "re: after");
-        assert_eq!(ask(&live, "a", "before").await, "re: before", "an id from before is known");
+        assert_eq!(live.ask_in_group("c", "after").await, "re: after");
+        assert_eq!(live.ask_in_group("a", "before").await, "re: before", "an id from before is known");
         world.store.until(3, is_settled).await;
         assert_eq!(world.net.words(&group()), ["re: before", "re: over it", "re: after"]);
         assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
@@ -82,7 +67,7 @@ async fn the_retry_of_a_run_waits_no_longer_for_a_jump_and_its_dates_are_in_orde
     for (secs, killed) in jumps_lived_through_and_not() {
         let mut world = World::new();
         let mut live = world.start().await;
-        world.model.plan(Kind::Run, overloaded());
+        world.model.plan(Kind::Run, Plan::Broken("", overloaded()));
         let gate = world.model.hold(Kind::Run);
         live.fill_until_run(&world).await;
         let failed =
@@ -114,8 +99,7 @@ async fn the_retry_of_a_run_waits_no_longer_for_a_jump_and_its_dates_are_in_orde
 #[tokio::test(start_paused = true)]
 async fn a_summary_of_words_from_before_and_after_a_jump_has_its_dates_in_order() {
     for secs in JUMPS {
-        let world = World::new();
-        let live = world.start().await;
+        let (world, live) = started().await;
         live.ask("first", "before the jump").await;
         jump(&world, secs);
         live.fill_until_run(&world).await;
@@ -133,7 +117,7 @@ async fn a_model_that_is_skipped_comes_back_within_its_own_time() {
     for secs in JUMPS {
         let world = World::new().followed_by("second", |_| {});
         let live = world.start().await;
-        world.model.plan(Kind::Reply, overloaded());
+        world.model.plan(Kind::Reply, Plan::Broken("", overloaded()));
         assert_eq!(live.ask("a", "hello").await, "re: hello");
         let state = || {
             let agent = live.runtime.agent(&"main".into()).unwrap();
@@ -158,7 +142,7 @@ async fn a_limit_by_the_hour_holds_nobody_for_longer_than_two() {
         let mut world = World::new();
         world.talk = TalkLimits { user_messages_per_hour: 1, ..TalkLimits::default() };
         let live = world.start().await;
-        ask(&live, "a", "one").await;
+        live.ask_in_group("a", "one").await;
         jump(&world, secs);
         match live.submit(message(&group(), "b", "two")).await.map(drop) {
             Ok(()) => {}
@@ -180,7 +164,7 @@ async fn what_a_network_put_off_is_sent_at_its_own_time() {
         let mut live = world.start().await;
         let later = Trouble::Later(Some(Duration::from_secs(20)));
         world.net.plan(&group(), &[later.clone(), later]);
-        ask(&live, "a", "hello").await;
+        live.ask_in_group("a", "hello").await;
         settle().await;
         jump(&world, secs);
         let start = Instant::now();
@@ -190,6 +174,6 @@ async fn what_a_network_put_off_is_sent_at_its_own_time() {
         world.store.until(1, is_settled).await;
         assert!(start.elapsed() < Duration::from_secs(600), "{:?}", start.elapsed());
         assert_eq!(world.net.words(&group()), ["re: hello"]);
-        assert_eq!(ask(&live, "b", "and I").await, "re: and I");
+        assert_eq!(live.ask_in_group("b", "and I").await, "re: and I");
     }
 }

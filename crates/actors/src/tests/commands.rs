@@ -1,6 +1,6 @@
 //! What people ask of a channel.
 
-use crate::{Notice, RuntimeError};
+use crate::{RuntimeError, RuntimeEvent, RuntimeEventKind};
 use cairn_core::event::RunOutcome;
 use cairn_core::ids::Generation;
 use cairn_core::model::ModelError;
@@ -10,8 +10,7 @@ use super::common::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_compaction_that_is_asked_for_attends_to_the_instruction() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..10 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
@@ -29,8 +28,7 @@ async fn a_compaction_that_is_asked_for_attends_to_the_instruction() {
 
 #[tokio::test(start_paused = true)]
 async fn a_compaction_behind_another_is_queued_under_the_id_that_it_gets() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     let ticket =
@@ -65,8 +63,7 @@ async fn a_queued_compaction_whose_range_an_emergency_took_ends_as_superseded() 
 
 #[tokio::test(start_paused = true)]
 async fn an_instruction_behind_a_run_that_was_asked_for_makes_its_summary_again_from_the_messages() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..10 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
@@ -114,8 +111,7 @@ async fn a_summary_that_cannot_be_made_again_stays_as_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_for_which_the_run_under_way_leaves_nothing_is_about_that_run() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..10 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
@@ -131,8 +127,7 @@ async fn a_request_for_which_the_run_under_way_leaves_nothing_is_about_that_run(
 
 #[tokio::test(start_paused = true)]
 async fn a_channel_never_seen_is_not_made_by_a_command() {
-    let world = World::new();
-    let live = world.start().await;
+    let (_world, live) = started().await;
     let missing = RuntimeError::NoSuchChannel(local());
     assert_eq!(live.runtime.compact(&local(), None, false).await.err(), Some(missing.clone()));
     assert_eq!(live.runtime.new_generation(&local()).await.err(), Some(missing.clone()));
@@ -142,8 +137,7 @@ async fn a_channel_never_seen_is_not_made_by_a_command() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stopped_turn_ends_and_the_next_message_follows() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
     let stopped = live.say("a", "long story").await;
     let next = live.say("b", "short one").await;
@@ -177,7 +171,7 @@ async fn a_new_generation_stops_the_turn_cancels_the_run_and_starts_afresh() {
     let conversation = world.conversation();
     check_coverage(&conversation);
     assert_eq!(conversation.outcomes.back().unwrap().outcome, RunOutcome::Cancelled);
-    assert!(conversation.stack.items().is_empty() && world.store.memories().is_empty());
+    assert!(conversation.stack.items().is_empty() && world.store.saved_memories().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,13 +187,8 @@ async fn watchers_are_told_of_turns_tiers_and_runs() {
         }
     }
     assert_eq!(names, ["turn_started", "turn_ended", "tier", "run_started", "run_ended"]);
-    let json = serde_json::to_value(Notice::Emergency {
-        channel: local(),
-        messages: 3,
-        tokens_before: 9,
-        tokens_after: 5,
-    })
-    .unwrap();
+    let kind = RuntimeEventKind::Emergency { messages: 3, tokens_before: 9, tokens_after: 5 };
+    let json = serde_json::to_value(RuntimeEvent { channel: local(), kind }).unwrap();
     assert_eq!(json["event"], "emergency");
     assert_eq!(json["channel"], "main/local/main");
 }

@@ -46,8 +46,7 @@ async fn an_emergency_does_not_wait_for_the_run_under_way_and_the_late_result_co
 
 #[tokio::test(start_paused = true)]
 async fn one_giant_turn_is_answered_and_wedges_nothing() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let giant = chatter(7).repeat(400);
     assert!(live.ask("giant", &giant).await.starts_with("re: number 7"));
     assert!(largest(&world) <= WINDOW - 500);
@@ -62,8 +61,7 @@ async fn one_giant_turn_is_answered_and_wedges_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_overflow_that_the_model_reports_is_relieved_and_answered() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..10 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
@@ -80,8 +78,7 @@ async fn an_overflow_that_the_model_reports_is_relieved_and_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_finds_everything_too_large_fails_the_turn_with_the_count() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..4 {
         world.model.plan(Kind::Reply, overflow());
     }

@@ -7,7 +7,7 @@ use cairn_core::compaction::Decision;
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::{ContextEngine, EngineInfo, MakeRoom, SLIDING, Sliding};
 use cairn_core::event::{CompactionEvent, Event, Record, RunOutcome};
-use cairn_core::ports::{Query, Search as _};
+use cairn_core::ports::{Query, Store as _};
 use cairn_core::window::{AssembleError, Assembled, Tail};
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -71,8 +71,7 @@ async fn compacting_makes_room_at_once_and_tells_how_much() {
 
 #[tokio::test(start_paused = true)]
 async fn an_instruction_without_end_is_refused() {
-    let world = World::new();
-    let live = world.start().await;
+    let (_world, live) = started().await;
     live.ask("a", "hello").await;
     let long = "x".repeat(1_000_000);
     let refused = live.runtime.compact(&local(), Some(long), false).await.err();
@@ -174,7 +173,7 @@ async fn an_engine_is_told_of_waking_of_new_conversations_and_of_its_end() {
     live.runtime.new_generation(&local()).await.unwrap();
     live.ask("b", "hello again").await;
     tokio::time::sleep(world.limits.idle_after * 2).await;
-    assert!(live.runtime.awake().await.is_empty());
+    assert!(live.runtime.awake().is_empty());
     let told = ["bootstrap", "ingest", "reset", "ingest", "dispose"];
     assert_eq!(*diary.lock(), told);
     live.ask("c", "are you there?").await;

@@ -7,8 +7,7 @@ use super::common::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_killed_router_comes_back_with_channels_turns_runs_and_waiters() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let runs = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     world.model.until(1, Kind::Run).await;
@@ -30,8 +29,7 @@ async fn a_killed_router_comes_back_with_channels_turns_runs_and_waiters() {
 
 #[tokio::test(start_paused = true)]
 async fn a_channel_killed_in_the_middle_of_an_append_misses_nothing_that_it_wrote() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("a", "hello").await;
     let gate = world.store.shut();
     let mut slow = Box::pin(live.say("slow", "is it written?"));
@@ -49,10 +47,9 @@ async fn a_channel_killed_in_the_middle_of_an_append_misses_nothing_that_it_wrot
 
 #[tokio::test(start_paused = true)]
 async fn a_killed_outbox_comes_back_and_delivers_what_is_owed() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.runtime.shared().kill_outbox();
-    reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await;
+    live.ask_in_group("a", "hello").await;
     world.store.until(1, |event| matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))).await;
     assert_eq!(world.net.words(&group()).len(), 1);
     assert_eq!(live.runtime.health().restarts, 1);
@@ -60,8 +57,7 @@ async fn a_killed_outbox_comes_back_and_delivers_what_is_owed() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_running_after_a_stop() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let _runs = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     let _replies = world.model.hold(Kind::Reply);

@@ -9,8 +9,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[tokio::test(start_paused = true)]
 async fn every_actor_is_heard_while_turns_and_runs_take_their_time() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     assert_eq!(live.runtime.liveness(PATIENCE).await.heard, 2, "router and outbox");
     let gate = world.model.hold(Kind::Reply);
     let open = live.say("a", "think about it for long").await;
@@ -20,13 +19,12 @@ async fn every_actor_is_heard_while_turns_and_runs_take_their_time() {
     gate.add_permits(1);
     reply(open).await;
     tokio::time::sleep(world.limits.idle_after * 2).await;
-    assert!(live.runtime.awake().await.is_empty(), "a pulse keeps nobody awake");
+    assert!(live.runtime.awake().is_empty(), "a pulse keeps nobody awake");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wedged_channel_is_named_until_it_moves_again() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("a", "hello").await;
     // An append that never returns: the channel waits for it, and takes no messages.
     let gate = world.store.shut();
@@ -45,8 +43,7 @@ async fn a_wedged_channel_is_named_until_it_moves_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_actor_that_is_down_is_its_supervisors_business() {
-    let world = World::new();
-    let live = world.start().await;
+    let (_world, live) = started().await;
     live.runtime.shared().kill_outbox();
     assert!(live.runtime.liveness(PATIENCE).await.is_whole());
     live.runtime.shared().kill_router();
@@ -55,8 +52,7 @@ async fn an_actor_that_is_down_is_its_supervisors_business() {
 
 #[tokio::test(start_paused = true)]
 async fn a_house_that_has_stopped_is_silent() {
-    let world = World::new();
-    let live = world.start().await;
+    let (_world, live) = started().await;
     live.runtime.shutdown(Duration::ZERO).await;
     assert_eq!(live.runtime.liveness(PATIENCE).await.silent, ["supervisor"]);
 }

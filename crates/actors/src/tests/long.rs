@@ -12,7 +12,7 @@ use cairn_core::result_guard::MESSAGE_NOTICE;
 use cairn_core::tokens::estimate;
 use serde_json::json;
 
-use super::common::model::{Kind, Plan, words};
+use super::common::model::{Kind, Plan};
 use super::common::*;
 
 const TOLD: &str = "more than I can take in at once";
@@ -36,10 +36,6 @@ async fn asked(live: &Live, id: &str, text: &str) -> Reply {
 
 fn is_shortened(event: &Event) -> bool {
     matches!(event, Event::Compaction(CompactionEvent::ResultsPruned { cause: PruneCause::Message, .. }))
-}
-
-fn last_request(world: &World) -> String {
-    words(world.model.requests(Kind::Reply).last().unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,7 +66,7 @@ async fn it_is_kept_whole_and_the_model_can_read_on() {
     assert!(
         matches!(&events[at - 1], Event::Artifact(ArtifactEvent::Stored { artifact }) if artifact.message == Some(history[10].seq))
     );
-    assert_eq!(world.artifacts.names(), ["main/local/main a1"]);
+    assert_eq!(world.store.artifacts.names(), ["main/local/main a1"]);
 
     // The same id again has the same answer, with what is to be known of it.
     assert_eq!(asked(&live, "giant", &text).await.notice, Some(told));
@@ -93,7 +89,7 @@ async fn a_chat_is_told_once_before_the_answer() {
     let world = world();
     let live = world.start().await;
     world.model.plan(Kind::Reply, Plan::Text("I see.".to_owned()));
-    reply(live.submit(message(&group(), "giant", &giant())).await.unwrap()).await;
+    live.ask_in_group("giant", &giant()).await;
     let note = world.store.events().into_iter().find_map(|event| match event {
         Event::Delivery(DeliveryEvent::Intended { note: Some(note), reply_to, .. }) => Some((note, reply_to)),
         _ => None,
@@ -103,7 +99,7 @@ async fn a_chat_is_told_once_before_the_answer() {
     world.net.until(2, |act| format!("{act:?}").contains("see")).await;
     let said = world.net.words(&group());
     assert!(said[0].contains(TOLD) && said[1] == "I see.", "{said:?}");
-    reply(live.submit(message(&group(), "next", "and now?")).await.unwrap()).await;
+    live.ask_in_group("next", "and now?").await;
     assert_eq!(world.net.words(&group()).iter().filter(|words| words.contains(TOLD)).count(), 1);
 }
 
@@ -112,7 +108,7 @@ async fn a_turn_that_is_taken_up_again_stores_and_tells_nothing_twice() {
     let world = world();
     let live = world.start().await;
     let _held = world.model.hold(Kind::Reply);
-    drop(live.submit(message(&group(), "giant", &giant())).await.unwrap());
+    drop(live.say_in_group("giant", &giant()).await);
     world.store.until(1, is_shortened).await;
     world.model.until(1, Kind::Reply).await;
     drop(live);
@@ -122,7 +118,7 @@ async fn a_turn_that_is_taken_up_again_stores_and_tells_nothing_twice() {
     world.store.until(1, is_turn_ended).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.store.count(is_shortened), 1);
-    assert_eq!(world.artifacts.names().len(), 1);
+    assert_eq!(world.store.artifacts.names().len(), 1);
     let is_told = |event: &Event| matches!(event, Event::Delivery(DeliveryEvent::Intended { note: Some(note), .. }) if note.contains(TOLD));
     assert_eq!(world.store.count(is_told), 1);
     drop(live);
@@ -132,7 +128,7 @@ async fn a_turn_that_is_taken_up_again_stores_and_tells_nothing_twice() {
 async fn a_full_disk_costs_the_reading_on_and_no_word() {
     let world = world();
     let live = world.start().await;
-    world.artifacts.full.store(true, Ordering::SeqCst);
+    world.store.artifacts.full.store(true, Ordering::SeqCst);
     world.model.plan(Kind::Reply, Plan::Text("I see.".to_owned()));
     let text = giant();
     let told = asked(&live, "giant", &text).await.notice.unwrap();
@@ -149,11 +145,11 @@ async fn the_copy_goes_when_the_message_has_left_the_window() {
     world.model.plan(Kind::Reply, Plan::Text("I see.".to_owned()));
     asked(&live, "giant", &giant()).await;
     live.runtime.new_generation(&local()).await.unwrap();
-    assert_eq!(world.artifacts.names().len(), 1);
+    assert_eq!(world.store.artifacts.names().len(), 1);
     tokio::time::sleep(Duration::from_secs(25 * 3_600)).await;
     live.ask("later", "hello").await;
     settle().await;
-    assert_eq!(world.artifacts.names(), Vec::<String>::new());
+    assert_eq!(world.store.artifacts.names(), Vec::<String>::new());
     assert_eq!(world.store.history(&local())[0].text(), giant(), "the history keeps it");
 }
 

@@ -15,10 +15,6 @@ fn is_note(words: &'static str) -> impl Fn(&Event) -> bool {
     move |event| matches!(event, Event::Delivery(DeliveryEvent::Intended { note: Some(note), .. }) if note.contains(words))
 }
 
-async fn tell(live: &Live, id: &str, text: &str) -> String {
-    reply(live.submit(message(&group(), id, text)).await.unwrap()).await
-}
-
 /// Talks in the group until so many emergencies have happened.
 async fn until_emergency(world: &World, live: &Live, n_emergencies: usize) {
     let before = world.store.count(is_emergency);
@@ -26,7 +22,7 @@ async fn until_emergency(world: &World, live: &Live, n_emergencies: usize) {
         if world.store.count(is_emergency) >= n_emergencies {
             return;
         }
-        tell(live, &format!("e{before}-{n}"), &chatter(n)).await;
+        live.ask_in_group(&format!("e{before}-{n}"), &chatter(n)).await;
     }
     panic!("no emergency");
 }
@@ -124,8 +120,7 @@ async fn who_wants_no_notices_gets_none_and_a_local_channel_never_does() {
 
 #[tokio::test(start_paused = true)]
 async fn a_digest_that_stands_in_is_told() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..20 {
         world.model.plan(Kind::Run, Plan::Broken("", ModelError::Auth("no".to_owned())));
     }
@@ -133,7 +128,7 @@ async fn a_digest_that_stands_in_is_told() {
         if world.store.count(is_run_ended) > 0 {
             break;
         }
-        tell(&live, &format!("m{n}"), &chatter(n)).await;
+        live.ask_in_group(&format!("m{n}"), &chatter(n)).await;
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
     assert_eq!(world.store.count(is_note("I go on with an extract of it")), 1);
@@ -141,10 +136,9 @@ async fn a_digest_that_stands_in_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_for_in_the_chat_is_reported_there() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..10 {
-        tell(&live, &format!("m{n}"), &chatter(n)).await;
+        live.ask_in_group(&format!("m{n}"), &chatter(n)).await;
     }
     let gate = world.model.hold(Kind::Run);
     let Ok(Compaction::Run(first)) = live.runtime.compact(&group(), None, true).await else {
@@ -156,7 +150,7 @@ async fn what_was_asked_for_in_the_chat_is_reported_there() {
     };
     assert_eq!((&same.run, same.joined, same.queued), (&first.run, true, false));
     for n in 0..6 {
-        tell(&live, &format!("n{n}"), &chatter(n)).await;
+        live.ask_in_group(&format!("n{n}"), &chatter(n)).await;
     }
     let names = Some("names".to_owned());
     let Ok(Compaction::Run(second)) = live.runtime.compact(&group(), names.clone(), true).await else {
@@ -178,10 +172,9 @@ async fn what_was_asked_for_in_the_chat_is_reported_there() {
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_elsewhere_is_not_answered_in_the_chat() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..10 {
-        tell(&live, &format!("m{n}"), &chatter(n)).await;
+        live.ask_in_group(&format!("m{n}"), &chatter(n)).await;
     }
     let Ok(Compaction::Run(ticket)) = live.runtime.compact(&group(), None, false).await else {
         panic!("no run");

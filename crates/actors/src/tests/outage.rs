@@ -18,27 +18,18 @@ fn down() -> Plan {
     Plan::Broken("", ModelError::Transport("refused".to_owned()))
 }
 
-fn is_settled(event: &Event) -> bool {
-    matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))
-}
-
 fn is_note(event: &Event) -> bool {
     matches!(event, Event::Delivery(DeliveryEvent::Intended { note: Some(note), .. }) if note.contains(KEPT))
 }
 
-fn is_sent(act: &Act) -> bool {
-    matches!(act, Act::Sent { .. })
-}
-
 #[tokio::test(start_paused = true)]
 async fn when_no_model_answers_people_are_told_once_and_answered_later() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..40 {
         world.model.plan(Kind::Reply, down());
     }
     let start = Instant::now();
-    let open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let open = live.say_in_group("a", "hello").await;
     world.net.until(1, is_sent).await;
     assert!(start.elapsed() < Duration::from_secs(6), "within seconds: {:?}", start.elapsed());
     assert!(world.net.words(&group())[0].contains(KEPT));
@@ -54,23 +45,21 @@ async fn when_no_model_answers_people_are_told_once_and_answered_later() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_hangs_after_a_failure_does_not_keep_people_waiting() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, down());
     world.model.plan(Kind::Reply, Plan::Hangs);
     let start = Instant::now();
-    let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let _open = live.say_in_group("a", "hello").await;
     world.store.until(1, is_note).await;
     assert_eq!(start.elapsed(), world.limits.tell_after);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_short_failure_is_not_worth_a_note() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, down());
     world.model.plan(Kind::Reply, down());
-    assert_eq!(reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await, "re: hello");
+    assert_eq!(live.ask_in_group("a", "hello").await, "re: hello");
     assert_eq!(world.store.count(is_note), 0);
 }
 
@@ -81,7 +70,7 @@ async fn kills_while_no_model_answers_neither_repeat_the_note_nor_give_the_turn_
     for _ in 0..20 {
         world.model.plan(Kind::Reply, down());
     }
-    let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let _open = live.say_in_group("a", "hello").await;
     world.store.until(1, is_settled).await;
     for _ in 0..5 {
         world = world.killed();
@@ -101,12 +90,11 @@ async fn kills_while_no_model_answers_neither_repeat_the_note_nor_give_the_turn_
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_does_not_wait_for_a_model_that_is_down() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..20 {
         world.model.plan(Kind::Reply, down());
     }
-    let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let _open = live.say_in_group("a", "hello").await;
     world.store.until(1, is_settled).await;
     let start = Instant::now();
     live.runtime.shutdown(Duration::from_secs(20)).await;
@@ -116,18 +104,17 @@ async fn a_stop_does_not_wait_for_a_model_that_is_down() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_the_model_refuses_fails_with_a_note_and_never_runs_again() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Broken("", ModelError::BadRequest("no such model".to_owned())));
-    let open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let open = live.say_in_group("a", "hello").await;
     assert_eq!(failure_code(open).await, "turn_failed");
     world.store.until(1, is_settled).await;
     assert!(world.net.words(&group())[0].starts_with("Sorry"));
-    let again = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let again = live.say_in_group("a", "hello").await;
     assert_eq!(failure_code(again).await, "turn_failed");
     let other = world.killed();
     let live = other.start().await;
-    let again = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let again = live.say_in_group("a", "hello").await;
     assert_eq!(failure_code(again).await, "turn_failed");
     assert!(other.model.requests(Kind::Reply).is_empty());
 }
@@ -138,7 +125,7 @@ async fn a_turn_that_is_given_up_after_unclean_stops_is_told() {
     for _ in 0..3 {
         world.model.plan(Kind::Reply, Plan::Hangs);
         let live = world.start().await;
-        let _open = live.submit(message(&group(), "a", "crash me")).await.unwrap();
+        let _open = live.say_in_group("a", "crash me").await;
         world.model.until(1, Kind::Reply).await;
         world = world.killed();
     }
@@ -151,15 +138,14 @@ async fn a_turn_that_is_given_up_after_unclean_stops_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn all_that_waited_for_the_model_is_answered_by_one_turn_after_the_first() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..6 {
         world.model.plan(Kind::Reply, down());
     }
-    let _open = live.submit(message(&group(), "a", "one")).await.unwrap();
+    let _open = live.say_in_group("a", "one").await;
     world.store.until(1, is_settled).await;
-    let _second = live.submit(message(&group(), "b", "two")).await.unwrap();
-    let third = live.submit(message(&group(), "c", "three")).await.unwrap();
+    let _second = live.say_in_group("b", "two").await;
+    let third = live.say_in_group("c", "three").await;
     assert_eq!(reply(third).await, "re: two\nthree");
     world.store.until(3, is_settled).await;
     assert_eq!(world.net.words(&group())[1..], ["re: one", "re: two\nthree"]);
@@ -167,14 +153,13 @@ async fn all_that_waited_for_the_model_is_answered_by_one_turn_after_the_first()
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_answers_with_nothing_usable_is_not_waited_for() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..40 {
         world
             .model
             .plan(Kind::Reply, Plan::Broken("", ModelError::Protocol("the answer is empty".to_owned())));
     }
-    let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let _open = live.say_in_group("a", "hello").await;
     let failed = |event: &Event| matches!(event, Event::Turn(TurnEvent::Ended(end)) if matches!(end.outcome, TurnOutcome::Failed { .. }));
     world.store.until(1, failed).await;
     assert_eq!(world.model.requests(Kind::Reply).len(), world.limits.model_attempts as usize);
@@ -182,8 +167,7 @@ async fn a_model_that_answers_with_nothing_usable_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_local_turn_waits_for_a_server_that_starts_again_and_says_so() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..3 {
         world.model.plan(Kind::Reply, down());
     }
@@ -217,8 +201,7 @@ async fn a_local_turn_waits_for_a_server_that_starts_again_and_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_local_turn_waits_no_longer_than_a_turn_may_take_and_says_what_the_server_said() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..200 {
         world.model.plan(Kind::Reply, down());
     }
@@ -231,8 +214,7 @@ async fn a_local_turn_waits_no_longer_than_a_turn_may_take_and_says_what_the_ser
 
 #[tokio::test(start_paused = true)]
 async fn a_local_turn_does_not_wait_for_a_key() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Broken("", ModelError::Auth("no".to_owned())));
     let start = Instant::now();
     let open = live.submit(message(&local(), "a", "hello")).await.unwrap();

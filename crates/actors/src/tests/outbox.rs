@@ -5,19 +5,11 @@ use std::time::Duration;
 use crate::RuntimeError;
 use cairn_core::event::{DeliveryEvent, Event, NewRecord, Receipt};
 use cairn_core::ids::{ChannelId, Seq};
-use cairn_core::ports::{DeliveryState, Journal as _};
+use cairn_core::ports::{DeliveryState, Store as _};
 
 use super::common::model::{Kind, Plan};
 use super::common::net::{Act, Trouble};
 use super::common::*;
-
-fn is_settled(event: &Event) -> bool {
-    matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))
-}
-
-fn is_sent(act: &Act) -> bool {
-    matches!(act, Act::Sent { .. })
-}
 
 fn other() -> ChannelId {
     "main/net/other".parse().unwrap()
@@ -36,16 +28,11 @@ fn receipts(world: &World) -> Vec<Receipt> {
     world.store.events().into_iter().filter_map(receipt).collect()
 }
 
-async fn ask(live: &Live, id: &str, text: &str) {
-    reply(live.submit(message(&group(), id, text)).await.unwrap()).await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn replies_are_delivered_in_order_and_their_receipts_journalled() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..3 {
-        ask(&live, &format!("m{n}"), &format!("q{n}")).await;
+        live.ask_in_group(&format!("m{n}"), &format!("q{n}")).await;
     }
     world.store.until(3, is_settled).await;
     assert_eq!(world.net.words(&group()), ["re: q0", "re: q1", "re: q2"]);
@@ -56,10 +43,9 @@ async fn replies_are_delivered_in_order_and_their_receipts_journalled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_reply_goes_in_parts_of_which_the_first_answers_the_message() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Text(long(&world).to_owned()));
-    ask(&live, "a", "hm").await;
+    live.ask_in_group("a", "hm").await;
     world.store.until(1, is_settled).await;
     let sent: Vec<_> = world.net.acts().into_iter().filter(is_sent).collect();
     let part = |part, words: &str, reply_to: Option<&str>| Act::Sent {
@@ -77,10 +63,9 @@ async fn a_long_reply_goes_in_parts_of_which_the_first_answers_the_message() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kill_at_any_record_sends_no_part_twice_and_lists_what_nobody_knows() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Text(long(&world).to_owned()));
-    ask(&live, "a", "hm").await;
+    live.ask_in_group("a", "hm").await;
     world.store.until(1, is_settled).await;
     let events = world.store.events();
     let whole = world.net.messages.lock().clone();
@@ -131,8 +116,8 @@ async fn what_never_can_be_delivered_is_dead_and_the_next_goes_on() {
     let world = World::new();
     world.net.plan(&group(), &[Trouble::Refused]);
     let live = world.start().await;
-    ask(&live, "a", "hello").await;
-    ask(&live, "b", "again").await;
+    live.ask_in_group("a", "hello").await;
+    live.ask_in_group("b", "again").await;
     world.store.until(2, is_settled).await;
     let dead = Receipt::Dead { reason: "kicked out".to_owned() };
     assert_eq!(receipts(&world)[0], dead);
@@ -148,8 +133,8 @@ async fn a_dead_delivery_can_be_retried_and_dropped() {
     let world = World::new();
     world.net.plan(&group(), &[Trouble::Refused, Trouble::Refused]);
     let live = world.start().await;
-    ask(&live, "a", "hello").await;
-    ask(&live, "b", "again").await;
+    live.ask_in_group("a", "hello").await;
+    live.ask_in_group("b", "again").await;
     world.store.until(2, is_settled).await;
     let ids: Vec<_> = live.runtime.deliveries().await.unwrap().into_iter().map(|item| item.id).collect();
     live.runtime.retry_delivery(&ids[0]).await.unwrap();
@@ -171,9 +156,9 @@ async fn a_platform_that_asks_for_time_gets_it_and_holds_no_other_channel_up() {
     world.net.plan(&group(), &[Trouble::Later(Some(wait)), Trouble::Later(None)]);
     let live = world.start().await;
     let start = tokio::time::Instant::now();
-    ask(&live, "a", "first").await;
+    live.ask_in_group("a", "first").await;
     reply(live.submit(message(&other(), "x", "elsewhere")).await.unwrap()).await;
-    ask(&live, "b", "second").await;
+    live.ask_in_group("b", "second").await;
     world.store.until(3, is_settled).await;
     assert_eq!(world.net.words(&group()), ["re: first", "re: second"]);
     let times = world.net.times(start, is_sent);
@@ -190,7 +175,7 @@ async fn an_unknown_fate_is_repeated_only_where_the_platform_guards_against_doub
         }
         world.net.plan(&group(), &[Trouble::Unknown { arrives: true }]);
         let live = world.start().await;
-        ask(&live, "a", "hello").await;
+        live.ask_in_group("a", "hello").await;
         world.store.until(1, is_settled).await;
         assert_eq!(world.net.words(&group()).len(), words);
         let is_unknown = |receipt: &Receipt| matches!(receipt, Receipt::Unknown { part: 0, .. });
@@ -205,7 +190,7 @@ async fn what_the_guard_no_longer_covers_is_not_repeated() {
     let after = Some(Duration::from_secs(30));
     world.net.plan(&group(), &[Trouble::Unknown { arrives: true }, Trouble::Later(after)]);
     let live = world.start().await;
-    ask(&live, "a", "hello").await;
+    live.ask_in_group("a", "hello").await;
     world.store.until(1, is_settled).await;
     assert!(matches!(&receipts(&world)[..], [Receipt::Unknown { .. }]));
     assert_eq!(world.net.words(&group()).len(), 1);
@@ -215,12 +200,11 @@ async fn what_the_guard_no_longer_covers_is_not_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_receipt_waits_for_a_store_that_refuses_it() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.store.shut();
     // Accepted, the answer, the attempt; then the receipt.
     gate.add_permits(3);
-    ask(&live, "a", "hello").await;
+    live.ask_in_group("a", "hello").await;
     world.net.until(1, is_sent).await;
     world.store.fail_next(cairn_core::ports::StoreError::DiskFull { path: "/x".to_owned() });
     gate.add_permits(10);
@@ -230,11 +214,10 @@ async fn a_receipt_waits_for_a_store_that_refuses_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_sends_what_it_can_and_keeps_the_rest() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.net.plan(&group(), &[Trouble::Later(None)]);
     world.net.plan(&other(), &[Trouble::Later(Some(Duration::from_secs(3)))]);
-    ask(&live, "a", "stays").await;
+    live.ask_in_group("a", "stays").await;
     reply(live.submit(message(&other(), "x", "goes")).await.unwrap()).await;
     settle().await;
     let start = tokio::time::Instant::now();
@@ -250,11 +233,10 @@ async fn a_stop_sends_what_it_can_and_keeps_the_rest() {
 
 #[tokio::test(start_paused = true)]
 async fn a_killed_outbox_comes_back_and_repeats_nothing() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     *world.net.limit.lock() = 4;
     let gate = world.net.hold_sends();
-    ask(&live, "a", "hello").await;
+    live.ask_in_group("a", "hello").await;
     gate.add_permits(1);
     world.net.until(1, is_sent).await;
     settle().await;
@@ -269,9 +251,8 @@ async fn a_killed_outbox_comes_back_and_repeats_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_asks_for_an_approval_says_so_with_its_last_part_and_takes_no_drafts_place() {
-    let world = World::new();
-    let live = world.start().await;
-    ask(&live, "a", "hm").await;
+    let (world, live) = started().await;
+    live.ask_in_group("a", "hm").await;
     world.store.until(1, is_settled).await;
     let draft = world.net.messages.lock()[0].0.clone();
     for (n, words) in ["onlythrees", "one"].into_iter().enumerate() {

@@ -81,8 +81,7 @@ async fn clean_stops_do_not_count_against_a_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_lets_open_turns_end_and_keeps_what_is_pending() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Reply);
     let open = live.say("a", "one").await;
     let pending = live.say("b", "two").await;
@@ -98,7 +97,7 @@ async fn a_stop_lets_open_turns_end_and_keeps_what_is_pending() {
     assert!(conversation.open_turn.is_none(), "no turn begins during a stop");
     assert_eq!(conversation.pending.len(), 1);
     assert!(matches!(world.store.events().last(), Some(Event::Maintenance(MaintenanceEvent::DaemonStopped))));
-    assert_eq!(world.store.heads.lock().len(), 1);
+    assert_eq!(world.store.snapshots.lock().len(), 1);
     let again = world.over(world.store.after_kill());
     let live = again.start().await;
     assert_eq!(live.ask("b", "two").await, "re: two");
@@ -122,8 +121,7 @@ async fn a_tool_call_cut_short_by_a_kill_gets_a_result_and_the_turn_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_survives_a_kill_and_is_done_once() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let _gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     let again = world.killed();
@@ -131,14 +129,13 @@ async fn a_run_survives_a_kill_and_is_done_once() {
     again.store.until(1, is_run_ended).await;
     settle().await;
     assert_eq!(again.store.count(is_run_started), 1);
-    assert_eq!(again.store.memories().len(), 1);
+    assert_eq!(again.store.saved_memories().len(), 1);
     check_coverage(&again.conversation());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_channel_that_cannot_be_read_is_read_again_until_it_can() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Hangs);
     let _open = live.say("a", "hello").await;
     settle().await;
@@ -151,8 +148,7 @@ async fn a_channel_that_cannot_be_read_is_read_again_until_it_can() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_to_a_channel_that_cannot_be_read_is_to_be_sent_again() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     *world.store.bad_restores.lock() = 1;
     let refused = live.submit(message(&local(), "a", "hello")).await.err();
     assert!(matches!(refused, Some(cairn_core::ports::Refusal::Unavailable(_))));

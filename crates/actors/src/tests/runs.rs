@@ -4,29 +4,20 @@ use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{
-    CompactionEvent, Event, MessageEvent, NewRecord, Run, RunEnd, RunOutcome, Trigger, TurnEvent, Work,
+    CompactionEvent, Event, MessageEvent, NewRecord, Run, RunOutcome, Trigger, TurnEvent, Work,
 };
 use cairn_core::ids::{RunId, Seq};
 use cairn_core::model::{ChatRequest, ModelError, Purpose};
-use cairn_core::ports::{Journal as _, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use cairn_core::tier::Tier;
 use jiff::Timestamp;
 
 use super::common::model::{Kind, Plan, words};
 use super::common::*;
 
-fn ends(world: &World) -> Vec<RunEnd> {
-    let ends = world.store.events().into_iter().filter_map(|event| match event {
-        Event::Compaction(CompactionEvent::RunEnded(end)) => Some(end),
-        _ => None,
-    });
-    ends.collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn messages_are_answered_while_a_run_is_held_and_it_commits_when_released() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     world.model.until(1, Kind::Run).await;
@@ -51,8 +42,7 @@ async fn messages_are_answered_while_a_run_is_held_and_it_commits_when_released(
 
 #[tokio::test(start_paused = true)]
 async fn every_request_sent_during_a_run_has_all_that_the_run_works_on() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Run);
     for n in 0..4 {
         live.ask(&format!("fact-{n}"), &format!("the code of room {n} is teal-{n}")).await;
@@ -82,78 +72,62 @@ fn contents(conversation: &Conversation) -> (Vec<u64>, usize) {
     (conversation.live.iter().map(|e| e.seq.0).collect(), conversation.stack.items().len())
 }
 
-async fn a_bad_attempt_changes_nothing(plans: Vec<Plan>) {
-    let world = World::new();
-    let live = world.start().await;
-    for plan in plans {
-        world.model.plan(Kind::Run, plan);
-    }
-    let gate = world.model.hold(Kind::Run);
-    live.fill_until_run(&world).await;
-    let before = live.snapshot().await;
-    gate.add_permits(100);
-    world
-        .store
-        .until(1, |event| matches!(event, Event::Compaction(CompactionEvent::RunAttemptFailed { .. })))
-        .await;
-    let after = live.snapshot().await;
-    assert_eq!(contents(&before), contents(&after));
-    assert!(world.store.memories().is_empty(), "a failed attempt saves nothing");
-    assert_eq!(live.ask("between", "are you there?").await, "re: are you there?");
-    world.store.until(1, is_run_ended).await;
-    let end = &ends(&world)[0];
-    assert_eq!(end.outcome, RunOutcome::Committed);
-    assert_eq!(end.summary.as_ref().unwrap().made_by, "fake");
-    check_coverage(&world.conversation());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failed_attempt_changes_nothing_and_the_next_succeeds() {
-    a_bad_attempt_changes_nothing(vec![Plan::Broken("", ModelError::Transport("no".to_owned()))]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_empty_summary_changes_nothing_and_the_next_succeeds() {
-    a_bad_attempt_changes_nothing(vec![Plan::Text(String::new()), Plan::Text(String::new())]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_summary_longer_than_its_source_changes_nothing_and_the_next_succeeds() {
-    let long = || Plan::Text("and then they went on to say ".repeat(500));
-    a_bad_attempt_changes_nothing(vec![long(), long()]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_summary_cut_off_changes_nothing_and_the_next_succeeds() {
+/// Attempts that go wrong, by what the model does; one that cannot be used is corrected once before the attempt fails.
+fn bad_attempts() -> Vec<(&'static str, Vec<Plan>)> {
+    let twice = |text: &str| vec![Plan::Text(text.to_owned()), Plan::Text(text.to_owned())];
     let cut = || Plan::CutOff("They spoke of the lake and".to_owned());
-    a_bad_attempt_changes_nothing(vec![cut(), cut()]).await;
+    let ended = ModelError::Protocol("the stream ended".to_owned());
+    vec![
+        ("fails", vec![Plan::Broken("", ModelError::Transport("no".to_owned()))]),
+        ("breaks off", vec![Plan::Broken("They spoke of", ended)]),
+        ("hangs", vec![Plan::Hangs]),
+        ("panics", vec![Plan::Panics]),
+        ("says nothing", twice("")),
+        ("says more than its source", twice(&"and then they went on to say ".repeat(500))),
+        ("is cut off", vec![cut(), cut()]),
+        ("writes a call", twice("<tool_call>memory_save</tool_call>")),
+        ("speaks of something else", twice("## Goal\n- Maria trains her dog Rex for the agility contest.")),
+    ]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_malformed_summary_changes_nothing_and_the_next_succeeds() {
-    let bad = || Plan::Text("<tool_call>memory_save</tool_call>".to_owned());
-    a_bad_attempt_changes_nothing(vec![bad(), bad()]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_summary_of_something_else_changes_nothing_and_the_next_succeeds() {
-    let other = || Plan::Text("## Goal\n- Maria trains her dog Rex for the agility contest.".to_owned());
-    a_bad_attempt_changes_nothing(vec![other(), other()]).await;
+async fn a_bad_attempt_changes_nothing_and_the_next_succeeds() {
+    for (what, plans) in bad_attempts() {
+        let (world, live) = started().await;
+        for plan in plans {
+            world.model.plan(Kind::Run, plan);
+        }
+        let gate = world.model.hold(Kind::Run);
+        live.fill_until_run(&world).await;
+        let before = live.snapshot().await;
+        gate.add_permits(100);
+        world
+            .store
+            .until(1, |event| matches!(event, Event::Compaction(CompactionEvent::RunAttemptFailed { .. })))
+            .await;
+        let after = live.snapshot().await;
+        assert_eq!(contents(&before), contents(&after), "{what}");
+        assert!(world.store.saved_memories().is_empty(), "{what}: a failed attempt saves nothing");
+        assert_eq!(live.ask("between", "are you there?").await, "re: are you there?", "{what}");
+        world.store.until(1, is_run_ended).await;
+        let end = &ends(&world)[0];
+        assert_eq!(end.outcome, RunOutcome::Committed, "{what}");
+        assert_eq!(end.summary.as_ref().unwrap().made_by, "fake", "{what}");
+        check_coverage(&world.conversation());
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_frees_next_to_nothing_is_asked_for_again_and_never_committed() {
     let leaving = {
-        let world = World::new();
-        let live = world.start().await;
+        let (world, live) = started().await;
         let _never = world.model.hold(Kind::Run);
         live.fill_until_run(&world).await;
         let (sealed, (from, to)) = (live.snapshot().await, live.snapshot().await.sealed_range().unwrap());
         let leaving = sealed.live.iter().filter(|entry| (from..=to).contains(&entry.seq));
         leaving.map(|entry| entry.text()).collect::<Vec<_>>()
     };
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     // All that was said, and hardly less about who said it.
     let text = format!("## Critical context\n- {}", leaving.join("\n- then Ann said: "));
     world.model.plan(Kind::Run, Plan::Text(text));
@@ -171,8 +145,7 @@ async fn a_summary_that_frees_next_to_nothing_is_asked_for_again_and_never_commi
 
 /// A run over two short turns, as an earlier program began it.
 async fn over_two_short_turns() -> World {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..4 {
         live.ask(&format!("m{n}"), "and by the lake?").await;
     }
@@ -221,8 +194,7 @@ async fn a_run_that_not_even_a_digest_is_worth_ends_rejected_and_is_not_repeated
 
 #[tokio::test(start_paused = true)]
 async fn every_run_sees_the_newest_earlier_summary_and_merges_do_not() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let mut earlier = String::new();
     for n in 0..3 {
         let n_asked = world.model.requests(Kind::Run).len();
@@ -245,25 +217,8 @@ async fn every_run_sees_the_newest_earlier_summary_and_merges_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panicking_worker_changes_nothing_and_the_next_attempt_succeeds() {
-    a_bad_attempt_changes_nothing(vec![Plan::Panics]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_broken_stream_changes_nothing_and_the_next_attempt_succeeds() {
-    let broken = ModelError::Protocol("the stream ended".to_owned());
-    a_bad_attempt_changes_nothing(vec![Plan::Broken("They spoke of", broken)]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_hangs_is_timed_out_and_the_next_attempt_succeeds() {
-    a_bad_attempt_changes_nothing(vec![Plan::Hangs]).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_summary_that_cannot_be_used_is_corrected_once_within_the_attempt() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     world.model.plan(Kind::Run, Plan::Text(String::new()));
     live.fill_until_run(&world).await;
     world.store.until(1, is_run_ended).await;
@@ -279,8 +234,7 @@ async fn a_summary_that_cannot_be_used_is_corrected_once_within_the_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn a_digest_stands_in_when_every_attempt_fails() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("name", "my name is Ann and I prefer tea").await;
     for _ in 0..world.settings.compaction.max_attempts {
         world.model.plan(Kind::Run, Plan::Broken("", ModelError::Transport("down".to_owned())));
@@ -296,8 +250,7 @@ async fn a_digest_stands_in_when_every_attempt_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn a_result_waits_for_a_store_that_refuses_it() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     world.model.until(1, Kind::Run).await;
@@ -310,8 +263,7 @@ async fn a_result_waits_for_a_store_that_refuses_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_channel_comes_back_with_run_turn_and_waiters() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let runs = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     world.model.until(1, Kind::Run).await;
@@ -334,8 +286,7 @@ async fn a_panicking_channel_comes_back_with_run_turn_and_waiters() {
 
 #[tokio::test(start_paused = true)]
 async fn a_result_made_while_the_channel_was_down_is_brought_again() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     world.model.until(1, Kind::Run).await;
@@ -350,8 +301,7 @@ async fn a_result_made_while_the_channel_was_down_is_brought_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_compactor_comes_back_and_runs_go_on() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("a", "hello").await;
     settle().await;
     // After the end of a turn the compactor is the first to read the clock.
@@ -368,8 +318,7 @@ async fn a_panicking_compactor_comes_back_and_runs_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_conversation_stays_calm_and_its_summaries_merge() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for n in 0..400 {
         live.runtime.wait_calm(&local(), Tier::Aggressive).await;
         live.ask(&format!("m{n}"), &chatter(n)).await;
@@ -403,8 +352,7 @@ async fn turns_without_an_answer_are_compacted_like_any_other() {
 /// As soon as a model is well, also when the runtime was started again in between.
 #[tokio::test(start_paused = true)]
 async fn a_digest_is_made_again_by_a_model_with_its_memories() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..world.settings.compaction.max_attempts {
         world.model.plan(Kind::Run, Plan::Broken("", ModelError::Transport("down".to_owned())));
     }

@@ -11,20 +11,8 @@ use super::common::model::{Kind, Plan};
 use super::common::net::{Act, Trouble};
 use super::common::*;
 
-fn is_settled(event: &Event) -> bool {
-    matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))
-}
-
 fn is_typing(act: &Act) -> bool {
     matches!(act, Act::Typing { .. })
-}
-
-fn is_sent(act: &Act) -> bool {
-    matches!(act, Act::Sent { .. })
-}
-
-fn is_edited(act: &Act) -> bool {
-    matches!(act, Act::Edited { .. })
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,7 +23,7 @@ async fn typing_is_shown_at_once_and_again_and_never_after_the_last_part() {
     let live = world.start().await;
     let gate = world.model.hold(Kind::Reply);
     let start = Instant::now();
-    let asked = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let asked = live.say_in_group("a", "hello").await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(world.net.times(start, is_typing), [0, 4_000, 8_000]);
     gate.add_permits(1);
@@ -54,11 +42,10 @@ async fn typing_is_shown_at_once_and_again_and_never_after_the_last_part() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_part_waits_for_a_typing_request_on_its_way_but_not_for_long() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let gate = world.net.hold_typing();
     let start = Instant::now();
-    let asked = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let asked = live.say_in_group("a", "hello").await;
     reply(asked).await;
     assert_eq!(start.elapsed(), Duration::ZERO, "the turn does not wait for it");
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -67,22 +54,21 @@ async fn the_last_part_waits_for_a_typing_request_on_its_way_but_not_for_long() 
     world.store.until(1, is_settled).await;
     assert!(is_typing(&world.net.acts()[0]) && is_sent(&world.net.acts()[1]));
     // A request that never ends is left behind.
-    reply(live.submit(message(&group(), "b", "hello")).await.unwrap()).await;
+    live.ask_in_group("b", "hello").await;
     world.store.until(2, is_settled).await;
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn typing_ends_with_a_turn_that_is_stopped_and_is_not_shown_to_nobody() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let _gate = world.model.hold(Kind::Reply);
     let mut aside = message(&group(), "x", "not for you");
     aside.addressed = false;
     let _pending = live.submit(aside).await.unwrap();
     settle().await;
     assert!(world.net.acts().is_empty());
-    let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let _open = live.say_in_group("a", "hello").await;
     settle().await;
     assert!(live.runtime.stop_turn(&group()).await.unwrap());
     let n_acts = world.net.acts().len();
@@ -105,7 +91,7 @@ fn slow(words: &[&str]) -> Plan {
 
 async fn ask(live: &Live, plan: Plan, world: &World) -> String {
     world.model.plan(Kind::Reply, plan);
-    reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await
+    live.ask_in_group("a", "hello").await
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,7 +118,7 @@ async fn a_draft_is_edited_as_words_come_and_ends_as_the_reply() {
 async fn a_quick_answer_needs_no_draft() {
     let world = drafting();
     let live = world.start().await;
-    reply(live.submit(message(&group(), "a", "hello")).await.unwrap()).await;
+    live.ask_in_group("a", "hello").await;
     world.store.until(1, is_settled).await;
     assert!(!world.net.acts().iter().any(is_edited));
     let drafts =
@@ -155,7 +141,7 @@ async fn after_a_kill_the_draft_that_is_there_becomes_the_reply() {
     let world = drafting();
     let live = world.start().await;
     world.model.plan(Kind::Reply, slow(&["begun", " and", " never", " ended", "!"]));
-    let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let _open = live.say_in_group("a", "hello").await;
     let is_draft_sent = |event: &Event| matches!(event, Event::Delivery(DeliveryEvent::Sent { .. }));
     world.store.until(1, is_draft_sent).await;
     let again = world.killed();
@@ -198,7 +184,7 @@ async fn a_draft_of_a_turn_that_is_stopped_or_fails_says_so() {
     let world = drafting();
     let live = world.start().await;
     world.model.plan(Kind::Reply, slow(&["one", " two", " three", " four", " five"]));
-    let _open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let _open = live.say_in_group("a", "hello").await;
     world.net.until(1, is_sent).await;
     settle().await;
     assert!(live.runtime.stop_turn(&group()).await.unwrap());
@@ -208,7 +194,7 @@ async fn a_draft_of_a_turn_that_is_stopped_or_fails_says_so() {
 
     let bad = ModelError::BadRequest("secret detail".to_owned());
     world.model.plan(Kind::Reply, Plan::SlowBroken(Duration::from_secs(3), "half", bad));
-    let open = live.submit(message(&group(), "b", "hello")).await.unwrap();
+    let open = live.say_in_group("b", "hello").await;
     assert_eq!(failure_code(open).await, "turn_failed");
     world.store.until(2, is_settled).await;
     let words = world.net.words(&group());
@@ -221,7 +207,7 @@ async fn a_draft_that_was_deleted_gives_way_to_a_message() {
     let world = drafting();
     let live = world.start().await;
     world.model.plan(Kind::Reply, slow(&["one", " two", " three"]));
-    let open = live.submit(message(&group(), "a", "hello")).await.unwrap();
+    let open = live.say_in_group("a", "hello").await;
     world.net.until(1, is_sent).await;
     world.net.messages.lock().clear();
     reply(open).await;
@@ -235,9 +221,9 @@ async fn a_draft_does_not_overtake_what_is_owed_from_before() {
     let live = world.start().await;
     let wait = Some(Duration::from_secs(30));
     world.net.plan(&group(), &[Trouble::Later(wait)]);
-    reply(live.submit(message(&group(), "a", "first")).await.unwrap()).await;
+    live.ask_in_group("a", "first").await;
     world.model.plan(Kind::Reply, slow(&["one", " two", " three"]));
-    reply(live.submit(message(&group(), "b", "second")).await.unwrap()).await;
+    live.ask_in_group("b", "second").await;
     world.store.until(2, is_settled).await;
     let channel: ChannelId = group();
     assert_eq!(world.net.words(&channel), ["re: first", "one two three"]);

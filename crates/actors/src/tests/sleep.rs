@@ -1,25 +1,24 @@
 //! Idle channels sleep, and wake as they were.
 
 use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
-use cairn_core::ports::Journal as _;
+use cairn_core::ports::Store as _;
 
 use super::common::model::{Kind, words};
 use super::common::*;
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_channel_sleeps_and_wakes_with_its_words() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("a", "my cat is called Momo").await;
-    assert_eq!(live.runtime.awake().await, [local()]);
+    assert_eq!(live.runtime.awake(), [local()]);
     let awake = live.snapshot().await;
     tokio::time::sleep(world.limits.idle_after * 2).await;
-    assert!(live.runtime.awake().await.is_empty());
-    assert_eq!(*world.store.heads.lock(), [local()]);
+    assert!(live.runtime.awake().is_empty());
+    assert_eq!(*world.store.snapshots.lock(), [local()]);
     let (asleep, is_awake) = live.runtime.conversation(&local()).await.unwrap().unwrap();
     assert!(!is_awake);
     assert_eq!(asleep, awake);
-    assert!(live.runtime.awake().await.is_empty(), "looking does not wake");
+    assert!(live.runtime.awake().is_empty(), "looking does not wake");
     live.ask("b", "what is my cat called?").await;
     assert!(words(world.model.requests(Kind::Reply).last().unwrap()).contains("Momo"));
     assert_eq!(live.ask("a", "my cat is called Momo").await, "re: my cat is called Momo");
@@ -35,36 +34,34 @@ async fn a_channel_with_a_run_or_a_turn_does_not_sleep() {
     let gate = world.model.hold(Kind::Run);
     live.fill_until_run(&world).await;
     tokio::time::sleep(world.limits.idle_after * 3).await;
-    assert_eq!(live.runtime.awake().await, [local()]);
+    assert_eq!(live.runtime.awake(), [local()]);
     gate.add_permits(100);
     world.store.until(1, is_run_ended).await;
     let gate = world.model.hold(Kind::Reply);
     let open = live.say("open", "hm").await;
     tokio::time::sleep(world.limits.idle_after * 3).await;
-    assert_eq!(live.runtime.awake().await, [local()]);
+    assert_eq!(live.runtime.awake(), [local()]);
     gate.add_permits(1);
     assert_eq!(reply(open).await, "re: hm");
     tokio::time::sleep(world.limits.idle_after * 3).await;
-    assert!(live.runtime.awake().await.is_empty());
+    assert!(live.runtime.awake().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_group_sleeps_over_messages_that_wait_for_nobody() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let mut overheard = message(&group(), "a", "I like trains");
     overheard.addressed = false;
     drop(live.submit(overheard).await.unwrap());
     tokio::time::sleep(world.limits.idle_after * 2).await;
-    assert!(live.runtime.awake().await.is_empty());
-    let asked = live.submit(message(&group(), "b", "what do I like?")).await.unwrap();
+    assert!(live.runtime.awake().is_empty());
+    let asked = live.say_in_group("b", "what do I like?").await;
     assert_eq!(reply(asked).await, "re: I like trains\nwhat do I like?");
 }
 
 #[tokio::test(start_paused = true)]
 async fn messages_at_the_moment_of_falling_asleep_are_answered() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("first", "hello").await;
     for n in 0..20 {
         // From just before to just after the tick at which the channel falls asleep.
@@ -77,8 +74,7 @@ async fn messages_at_the_moment_of_falling_asleep_are_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_head_is_kept_for_a_channels_own_records_not_for_those_of_others() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("a", "hello").await;
     settle().await;
     let noise = |n: usize| NewRecord {
@@ -89,5 +85,5 @@ async fn a_head_is_kept_for_a_channels_own_records_not_for_those_of_others() {
     world.store.append((0..1_000).map(noise).collect()).await.unwrap();
     live.ask("b", "hello again").await;
     settle().await;
-    assert!(world.store.heads.lock().is_empty(), "a head after a few records");
+    assert!(world.store.snapshots.lock().is_empty(), "a head after a few records");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cairn_core::event::{Checkpoint, CompactionEvent, Event, RunEnd, RunOutcome};
+use cairn_core::event::{Checkpoint, CompactionEvent, Event, RunOutcome};
 use cairn_core::model::{ChatRequest, ModelError, Purpose};
 use serde_json::json;
 
@@ -19,14 +19,6 @@ fn in_chunks() -> World {
 
 fn small(world: &World) -> &FakeModel {
     &world.compactor.as_ref().unwrap().0
-}
-
-fn ends(world: &World) -> Vec<RunEnd> {
-    let ends = world.store.events().into_iter().filter_map(|event| match event {
-        Event::Compaction(CompactionEvent::RunEnded(end)) => Some(end),
-        _ => None,
-    });
-    ends.collect()
 }
 
 fn checkpoints(world: &World) -> Vec<Checkpoint> {
@@ -150,8 +142,7 @@ async fn the_next_model_takes_over_within_the_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn what_no_further_try_changes_is_not_tried_again() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     live.ask("name", "my name is Ann and I prefer tea").await;
     world.model.plan(Kind::Run, Plan::Broken("", ModelError::Auth("no".to_owned())));
     live.fill_until_run(&world).await;
@@ -165,8 +156,7 @@ async fn what_no_further_try_changes_is_not_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn after_all_attempts_the_digest_says_why() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     for _ in 0..3 {
         world.model.plan(Kind::Run, Plan::Broken("", transport()));
     }
@@ -216,8 +206,7 @@ async fn a_run_stops_at_the_cap_of_the_hour_and_keeps_its_finished_chunks() {
 
 #[tokio::test(start_paused = true)]
 async fn invented_identifiers_are_asked_about_once_and_then_left_out() {
-    let world = World::new();
-    let live = world.start().await;
+    let (world, live) = started().await;
     let text = "## Goal\n- Ann walks by the lake in the evening sun, for a long while, whenever the weather is fine\n- see /srv/made/up.rs";
     world.model.plan(Kind::Run, Plan::Text(text.to_owned()));
     world.model.plan(Kind::Run, Plan::Text(text.to_owned()));

@@ -26,7 +26,7 @@ async fn a_saved_memory_is_scoped_to_the_chat_and_recalled_in_the_next_turn() {
     let live = world.start().await;
     let memory = json!({ "kind": "preference", "text": "Ann prefers tea" });
     assert_eq!(result_of(&world, &live, "memory_save", memory).await, "saved");
-    let [memory] = &world.store.memories()[..] else { panic!("one memory") };
+    let [memory] = &world.store.saved_memories()[..] else { panic!("one memory") };
     assert_eq!(memory.scope, Scope::Chat { platform: "local".to_owned(), chat: "main".to_owned() });
     let admission = live.say("next", "what does Ann drink?").await;
     let cairn_core::ports::Answer::Reply(reply) = answer(admission).await else { panic!("failed") };
@@ -64,7 +64,7 @@ async fn what_somebody_said_of_themselves_in_a_group_is_recalled_in_their_privat
             )]),
         );
         reply(live.submit(said(group, "b", "Ann", "I am allergic to fresh nuts")).await.unwrap()).await;
-        let by: Vec<_> = world.store.memories().into_iter().map(|memory| memory.source.by).collect();
+        let by: Vec<_> = world.store.saved_memories().into_iter().map(|memory| memory.source.by).collect();
         assert_eq!(by, [None, None, Some(of("Ann"))], "only what she said herself is hers");
         let recalled = async |channel: &str, who: &str| {
             let admission = live.submit(said(channel, "q", who, "allergic to nuts?")).await.unwrap();

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::artifact::{Artifact, next_id};
+use cairn_core::artifact::{Artifact, READ_TOOL, next_id};
 use cairn_core::event::{ArtifactEvent, Event, TurnEvent};
 use cairn_core::ids::{ArtifactId, Seq};
 use cairn_core::message::{Entry, Part, Role, ToolCall, text_of};
 use cairn_core::ports::StoreError;
 use cairn_core::result_guard::{Room, Verdict, Whereabouts, count_lines, judge, shown, wanted};
 
-use super::{Toolbox, Used, artifact};
+use super::{Toolbox, Used};
 use crate::handle::ChannelHandle;
+use crate::messages::draft_entry;
 use crate::shared::Shared;
-use crate::turn::draft_entry;
 
 /// The guard over the results of one round, which share the free window.
 pub(crate) struct Guard<'a> {
@@ -35,7 +35,7 @@ const PICTURE_BYTES_MAX: usize = 8 * 1024 * 1024;
 impl<'a> Guard<'a> {
     /// The guard over the next round, of so many calls.
     pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings, n_calls: usize) -> Self {
-        let room = tools.handle.read(|conversation| Room::of(conversation, settings));
+        let room = tools.handle().read(|conversation| Room::of(conversation, settings));
         Self { tools, settings, room, n_open: n_calls, n_stored: 0, picture_bytes: 0 }
     }
 
@@ -65,13 +65,13 @@ impl<'a> Guard<'a> {
         let (pictures, words): (Vec<Part>, Vec<Part>) =
             used.output.parts.into_iter().partition(|part| matches!(part, Part::Image { .. }));
         let words = text_of(&words);
-        let verdict = if call.name == artifact::NAME {
+        let verdict = if call.name == READ_TOOL {
             Verdict::Whole
         } else {
             judge(&words, self.tools.class(&call.name, settings), settings, share)
         };
         let mut events = used.events;
-        let mut entry: Entry = draft_entry(Role::Tool, self.tools.shared.now());
+        let mut entry: Entry = draft_entry(Role::Tool, self.tools.shared().now());
         let text = if verdict.is_stored() {
             match self.store(&call.name, &words).await {
                 Some(artifact) => {
@@ -109,7 +109,7 @@ impl<'a> Guard<'a> {
 
     /// Keeps a result as an artifact. `None`: the store could not, and the turn goes on without.
     async fn store(&mut self, tool: &str, text: &str) -> Option<Artifact> {
-        let Toolbox { shared, handle, .. } = self.tools;
+        let (shared, handle) = (self.tools.shared(), self.tools.handle());
         let id = handle.read(|conversation| next_id(conversation, self.n_stored));
         match keep(shared, handle, id, Content::Result(tool), text).await {
             Ok(artifact) => {
@@ -141,7 +141,7 @@ pub(crate) async fn keep(
     text: &str,
 ) -> Result<Artifact, StoreError> {
     let (bytes, lines) = (text.len() as u64, count_lines(text));
-    if let Err(error) = shared.deps.artifacts.put(&handle.id, &id, Arc::from(text)).await {
+    if let Err(error) = shared.deps.store.put_artifact(&handle.id, &id, Arc::from(text)).await {
         metrics::counter!("cairn_artifacts_lost_total").increment(1);
         return Err(error);
     }

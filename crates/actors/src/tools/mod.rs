@@ -1,35 +1,32 @@
-//! The tools of a channel's model: the built-in ones, which reach this channel and the memories that may be read in it and
-//! nothing else, and those that the runtime was given.
+//! The tools of a channel's model, built in and given to the runtime: whether a call may be made, and making it. Whatever
+//! goes wrong is told to the model, which can do better.
 
-mod artifact;
-mod call;
-mod clock;
-mod guard;
-mod history;
-mod memory;
+mod builtin;
+pub(crate) mod guard;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cairn_core::compaction::memory_save_tool;
-use cairn_core::memory::Reach;
+use cairn_core::event::Event;
+use cairn_core::memory::Grounds;
+use cairn_core::message::ToolCall;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::Tool;
+use cairn_core::provenance::Provenance;
+use cairn_core::result_guard::Room;
 use cairn_core::settings::{ResultClass, ResultGuardSettings};
-use cairn_core::tool::{NAME_MAX, is_name};
-use serde_json::{Value, json};
+use cairn_core::tool::{Effect, NAME_MAX, ToolOutcome, ToolOutput, is_name};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 use crate::handle::ChannelHandle;
 use crate::shared::Shared;
+use crate::tasks::Ended;
+use crate::telemetry;
+use builtin::{Builtin, MEMORY_SAVE, Output, is_builtin};
 
-pub use call::effect_of_builtin;
-pub(crate) use call::{Used, Verdict, effect_of};
-pub(crate) use guard::{Content, Guard, keep};
-
-const HITS_MAX: usize = 10;
-
-/// The tool by which memories are saved.
-const MEMORY_SAVE: &str = "memory_save";
+pub use builtin::{builtin_tools, effect_of_builtin};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTool {
@@ -39,50 +36,6 @@ pub enum BadTool {
     /// Models' servers would refuse it.
     #[error("`{0}` is no name for a tool: it has 1 to 64 of the characters A-Z a-z 0-9 _ -")]
     Name(String),
-}
-
-/// The definitions of all built-in tools, for [`cairn_core::agent::AgentSettings::tools`].
-pub fn builtin_tools() -> Vec<ToolDef> {
-    let tool = |name: &str, description: &str, parameters: Value| ToolDef {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        parameters,
-    };
-    let query = json!({
-        "type": "object",
-        "properties": { "query": { "type": "string", "description": "words to look for, in any order" } },
-        "required": ["query"]
-    });
-    vec![
-        memory_save_tool(),
-        tool("memory_search", "Search what is remembered beyond this conversation.", query.clone()),
-        tool(
-            "history_search",
-            "Search the whole history of this channel, also what is only summarised or no longer shown. Results \
-             name the number of each message for history_read.",
-            query,
-        ),
-        tool(
-            "history_read",
-            "Read messages of this channel word for word, by their numbers.",
-            json!({
-                "type": "object",
-                "properties": {
-                    "from": { "type": "integer", "minimum": 1, "description": "first message number" },
-                    "to": { "type": "integer", "minimum": 1, "description": "last message number" }
-                },
-                "required": ["from", "to"]
-            }),
-        ),
-        artifact::definition(),
-        clock::definition(),
-    ]
-}
-
-/// Whether a tool of that name is built in.
-fn is_builtin(name: &str) -> bool {
-    let names = [MEMORY_SAVE, "memory_search", "history_search", "history_read", artifact::NAME, clock::NAME];
-    names.contains(&name)
 }
 
 /// The built-in tools and those beside them, by name, so that their order is the same at every start.
@@ -106,33 +59,187 @@ pub fn all_tools(others: &[Arc<dyn Tool>]) -> Result<Vec<ToolDef>, BadTool> {
     Ok(tools)
 }
 
+/// How a call stands before it is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Ready,
+    /// It needs an approval, and can be made without by this entry of `always_allow`.
+    Allowed(String),
+    /// It needs an approval, for this reason.
+    Asks(String),
+    /// It is not made, for this reason.
+    Refused(String),
+}
+
+pub(crate) struct Used {
+    /// The result, whole; of a call that failed, the error.
+    pub(crate) output: ToolOutput,
+    pub(crate) outcome: ToolOutcome,
+    pub(crate) error: Option<String>,
+    pub(crate) provenance: Provenance,
+    /// What is to be journalled with the result.
+    pub(crate) events: Vec<Event>,
+}
+
+impl Used {
+    pub(crate) fn not_made(outcome: ToolOutcome, reason: String) -> Self {
+        Self::failed(outcome, reason, Provenance::default())
+    }
+
+    fn failed(outcome: ToolOutcome, error: String, provenance: Provenance) -> Self {
+        let output = ToolOutput::text(format!("error: {error}"));
+        Self { output, outcome, error: Some(error), provenance, events: Vec::new() }
+    }
+}
+
 pub(crate) struct Toolbox {
-    shared: Arc<Shared>,
-    handle: Arc<ChannelHandle>,
-    reach: Vec<Reach>,
+    builtin: Builtin,
 }
 
 impl Toolbox {
     pub(crate) fn new(shared: Arc<Shared>, handle: Arc<ChannelHandle>) -> Self {
-        let share = handle.settings().memory.share;
-        let reach =
-            handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
-        Self { reach, shared, handle }
+        Self { builtin: Builtin::new(shared, handle) }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.builtin.shared
+    }
+
+    pub(crate) fn handle(&self) -> &ChannelHandle {
+        &self.builtin.handle
     }
 
     fn other(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.shared.deps.tools.get(name)
+        self.shared().deps.tools.get(name)
     }
 
     /// The class of a tool's results: as the configuration says, else as the tool does.
-    fn class(&self, name: &str, settings: &ResultGuardSettings) -> ResultClass {
+    pub(crate) fn class(&self, name: &str, settings: &ResultGuardSettings) -> ResultClass {
         let own = || self.other(name).map_or(ResultClass::Auto, |tool| tool.class());
         settings.class(name).unwrap_or_else(own)
     }
+
+    /// How a call stands while the window holds that provenance; `grounds`: who said what in it.
+    pub(crate) fn weigh(
+        &self,
+        call: &ToolCall,
+        provenance: &Provenance,
+        grounds: &Grounds,
+    ) -> (Effect, Verdict) {
+        let settings = self.handle().settings();
+        let Some(def) = settings.tools.iter().find(|tool| tool.name == call.name) else {
+            let names: Vec<_> = settings.tools.iter().map(|tool| tool.name.as_str()).collect();
+            let name: String = call.name.chars().take(100).collect();
+            let reason = match self.shared().deps.tools.why_not(&name) {
+                Some(why) => format!("`{name}` cannot be called: {why}"),
+                None => format!("there is no tool `{name}`; the tools are {}", names.join(", ")),
+            };
+            return (Effect::Changes, Verdict::Refused(reason));
+        };
+        let effect = effect_of(self.shared(), &call.name);
+        if let Err(reason) = self.shared().deps.arguments.check(def, &call.arguments) {
+            return (effect, Verdict::Refused(reason));
+        }
+        let objection = if call.name == MEMORY_SAVE {
+            let field = |name: &str| call.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
+            grounds
+                .is_from_tools(&format!("{} {}", field("subject"), field("text")))
+                .then(|| "results of tools, which become no memory by themselves".to_owned())
+        } else if is_builtin(&call.name) {
+            None
+        } else {
+            settings.trust.objection(effect, provenance)
+        };
+        let verdict = match objection {
+            None => Verdict::Ready,
+            Some(reason) => match settings.trust.allowed_by(&call.name, self.must_be_named(&call.name)) {
+                Some(entry) => Verdict::Allowed(entry.to_owned()),
+                None => Verdict::Asks(reason),
+            },
+        };
+        (effect, verdict)
+    }
+
+    /// Whether `always_allow` has to name a tool by itself: it destroys something, or what it saves outlives the talk.
+    fn must_be_named(&self, tool: &str) -> bool {
+        tool == MEMORY_SAVE || self.other(tool).is_some_and(|tool| tool.is_destructive())
+    }
+
+    /// Calls a tool. `room`: what is free for its result.
+    pub(crate) async fn call(&self, call: &ToolCall, model: &str, ordinal: usize, room: &Room) -> Used {
+        let used = match self.other(&call.name).filter(|_| !is_builtin(&call.name)) {
+            Some(tool) => self.call_other(tool, call).await,
+            None => self.call_own(call, model, ordinal, room).await,
+        };
+        if let Some(error) = &used.error {
+            tracing::debug!(channel = %self.handle().id, tool = call.name, error, "a tool call failed");
+        }
+        used
+    }
+
+    async fn call_own(&self, call: &ToolCall, model: &str, ordinal: usize, room: &Room) -> Used {
+        let limit = self.shared().limits().tool_timeout;
+        match tokio::time::timeout(limit, self.builtin.call(call, model, ordinal, room)).await {
+            Ok(Ok(Output { text, provenance, events })) => Used {
+                output: ToolOutput::text(text),
+                outcome: ToolOutcome::Done,
+                error: None,
+                provenance,
+                events,
+            },
+            Ok(Err(error)) => Used::failed(ToolOutcome::Failed, error, Provenance::default()),
+            Err(_) => {
+                let error = format!("`{}` took longer than {} s", call.name, limit.as_secs());
+                Used::failed(ToolOutcome::TimedOut, error, Provenance::default())
+            }
+        }
+    }
+
+    /// Calls a tool that is not our own, as a watched task: a panic in it is an error like any other, and it is
+    /// dropped at its time limit.
+    async fn call_other(&self, tool: Arc<dyn Tool>, call: &ToolCall) -> Used {
+        let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.shared().limits().tool_timeout));
+        let (channel, arguments) = (self.handle().id.clone(), given(&call.arguments));
+        let token = self.shared().tasks.token();
+        let _cancel = token.clone().drop_guard();
+        let (told, done) = oneshot::channel();
+        let work = async move { tool.call(channel, arguments).await };
+        let work = work.instrument(telemetry::tool_span(name));
+        self.shared().tasks.watch(token, work, move |ended| drop(told.send(ended)));
+        let failed = |outcome, error| Used::failed(outcome, error, Provenance::of_tools());
+        match tokio::time::timeout(limit, done).await {
+            Err(_) => {
+                let error = format!("`{name}` took longer than {} s", limit.as_secs());
+                failed(ToolOutcome::TimedOut, error)
+            }
+            Ok(Ok(Ended::Done(Ok(output)))) => Used {
+                output,
+                outcome: ToolOutcome::Done,
+                error: None,
+                provenance: Provenance::of_tools(),
+                events: Vec::new(),
+            },
+            Ok(Ok(Ended::Done(Err(failure)))) => failed(failure.outcome(), failure.message),
+            Ok(Ok(Ended::Panicked(_))) => {
+                tracing::error!(channel = %self.handle().id, tool = name, "a tool panicked; please report it");
+                metrics::counter!("cairn_tool_panics_total", "tool" => name.clone()).increment(1);
+                failed(ToolOutcome::Failed, format!("`{name}` broke down; do without it"))
+            }
+            Ok(Ok(Ended::Cancelled) | Err(_)) => {
+                failed(ToolOutcome::Stopped, format!("`{name}` was stopped"))
+            }
+        }
+    }
 }
 
-fn text_argument(arguments: &Value, name: &str) -> Result<String, String> {
-    let text = arguments.get(name).and_then(Value::as_str).map(str::trim);
-    let text = text.filter(|text| !text.is_empty());
-    text.map(str::to_owned).ok_or_else(|| format!("`{name}` is missing or empty"))
+/// Arguments as tools get them: none are an empty object.
+fn given(arguments: &Value) -> Value {
+    if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments.clone() }
+}
+
+pub(crate) fn effect_of(shared: &Shared, name: &str) -> Effect {
+    match name {
+        name if is_builtin(name) => effect_of_builtin(name),
+        name => shared.deps.tools.get(name).map_or(Effect::Changes, |tool| tool.effect()),
+    }
 }

@@ -1,8 +1,11 @@
-//! The chain of models in a turn: which one answers, what becomes of a call that failed.
+//! The chain of models in a turn: which one answers, what becomes of a call that failed, and waiting while none answers.
 //!
 //! A chain of several goes on with the next model at once; where no other is well, and in a chain of one, the same call
 //! is tried again after a pause. The window is fitted to the model that is about to be asked: from the moment of
 //! [`TurnEvent::ModelChosen`] on, everything measures by its settings.
+//!
+//! A turn does not fail because no model answers. In a chat people are told once that their message is kept; then it is
+//! tried again, with growing pauses, until it is answered or stopped. A local turn does so within its limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,14 +14,18 @@ use std::time::Duration;
 use cairn_core::agent::AgentSettings;
 use cairn_core::backoff::Backoff;
 use cairn_core::chain::{Bounds, Pick, Standing, cools, pick};
-use cairn_core::event::{Event, TurnEvent};
+use cairn_core::engine::MakeRoom;
+use cairn_core::event::{DeliveryEvent, Event, TurnEvent};
+use cairn_core::ids::{ChannelId, OutboxId, Seq, TurnId};
 use cairn_core::model::ModelError;
 use cairn_core::ports::TurnFailure;
 use cairn_core::window::{has_room, least_tokens};
+use tokio::time::Instant;
 
-use super::{Cause, Turn};
+use super::{Turn, TurnArgs};
+use crate::agent::{NO_ROOM, told};
 use crate::failure;
-use crate::models::{NO_ROOM, told};
+use crate::pace::{Pace, Paced};
 use crate::shared::Shared;
 
 /// Tries after a context overflow (`docs/design/models.md`).
@@ -61,27 +68,80 @@ impl Tries {
 }
 
 /// Why another model answers: for the journal, and as a label of the metric.
-struct Why {
+struct Reason {
     reason: String,
     code: &'static str,
+}
+
+/// Longest that a server may have us wait.
+const ASKED_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// The note that tells people so: one per turn, whatever restarts there are.
+pub(crate) fn note_id(channel: &ChannelId, turn: &TurnId) -> OutboxId {
+    OutboxId::from(format!("{channel}:{turn}:wait"))
+}
+
+/// How a turn bears a model that does not answer.
+pub(super) struct OutageWait {
+    is_chat: bool,
+    told: bool,
+    waits: bool,
+    /// When the first call failed since one succeeded last.
+    since: Option<Instant>,
+    /// A local turn waits for no server that asks for more.
+    asked_max: Duration,
+    pace: Pace,
+}
+
+impl OutageWait {
+    /// As a turn begins, or is taken up again.
+    pub(super) fn of(args: &TurnArgs) -> Self {
+        let told = args.handle.read(|conversation| {
+            let open = conversation.open_turn.as_ref();
+            open.is_some_and(|open| open.notes.contains(&note_id(&conversation.channel, &open.id)))
+        });
+        Self {
+            is_chat: args.show.is_some(),
+            told,
+            waits: false,
+            since: None,
+            asked_max: args.shared.limits().model_retry_max,
+            pace: Pace::up_to(args.shared.limits().patience_max),
+        }
+    }
+
+    /// Whether it waits after this error instead of failing.
+    pub(super) fn covers(&self, error: &ModelError) -> bool {
+        match error {
+            ModelError::BadRequest(_)
+            | ModelError::NoTools(_)
+            | ModelError::ContextOverflow { .. }
+            // It answers, with nothing that can be used: every further call would cost as much and end alike.
+            | ModelError::Protocol(_) => false,
+            // The key must be mended first: a local waiter is told at once, a chat goes on by itself.
+            ModelError::Auth(_) => self.is_chat,
+            ModelError::RateLimited { retry_after, .. } => {
+                self.is_chat || retry_after.is_none_or(|asked| asked <= self.asked_max)
+            }
+            ModelError::Overloaded { .. } | ModelError::Timeout(_) | ModelError::Transport(_) => true,
+        }
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    pub(super) fn failed(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
 }
 
 impl Turn {
     /// As a turn begins: the first model of the chain that can answers.
     pub(super) async fn choose(&mut self) -> Result<(), TurnFailure> {
         self.catch_up().await?;
-        if !self.is_chain() {
-            return Ok(());
-        }
-        let chain = self.standings(&BTreeSet::new());
-        let here = self.place();
-        match pick(&chain) {
-            Some(picked) if picked.idx() != here => {
-                let why = self.why(&chain, here, picked);
-                self.switch(picked.idx(), why).await
-            }
-            _ => Ok(()),
-        }
+        let mut tries = Tries::new(&self.args.shared);
+        self.come_back(&mut tries).await
     }
 
     /// A call failed: makes ready for the next one.
@@ -130,7 +190,7 @@ impl Turn {
             }
             None if self.outage_wait.covers(&error) => {
                 tracing::warn!(model, error = error.in_brief(), "model call failed");
-                self.bear(Some(&failed)).await?;
+                self.begin_waiting(Some(&failed)).await?;
                 self.budget.note(Some(failed));
                 self.pause(&error, asked).await;
             }
@@ -151,8 +211,8 @@ impl Turn {
         tries.refused.insert(self.settings.model.clone());
         let chain = self.standings(&tries.refused);
         let Some(picked) = pick(&chain).filter(|_| self.is_chain()) else { return Ok(false) };
-        let why = Why { reason: format!("`{}`: {NO_ROOM}", self.settings.model), code: "window" };
-        self.switch(picked.idx(), why).await.map(|()| true)
+        let why = Reason { reason: format!("`{}`: {NO_ROOM}", self.settings.model), code: "window" };
+        self.switch(tries, picked.idx(), why).await.map(|()| true)
     }
 
     /// The agent has more models than one.
@@ -187,28 +247,28 @@ impl Turn {
     }
 
     /// Why the model at `here` gives way to the one that was picked.
-    fn why(&self, chain: &[Standing], here: usize, picked: Pick) -> Why {
+    fn why(&self, chain: &[Standing], here: usize, picked: Pick) -> Reason {
         let candidates = self.candidates();
         let (from, to) = (&candidates[here], &candidates[picked.idx()].model);
         let model = &from.model;
         if matches!(picked, Pick::Cooling(_)) {
-            return Why {
+            return Reason {
                 reason: format!("no model is well; `{to}` is the first to come back"),
                 code: "all_down",
             };
         }
         if picked.idx() < here {
-            return Why {
+            return Reason {
                 reason: format!("`{to}` comes before `{model}` and can answer again"),
                 code: "recovered",
             };
         }
         if let Some(reason) = self.agent.guarded()[here].passed_over() {
-            return Why { reason: format!("`{model}`: {reason}"), code: "window" };
+            return Reason { reason: format!("`{model}`: {reason}"), code: "window" };
         }
         let correction = self.args.handle.read(|conversation| conversation.correction(model));
         if !has_room(&correction, from) {
-            return Why { reason: format!("`{model}`: {NO_ROOM}"), code: "window" };
+            return Reason { reason: format!("`{model}`: {NO_ROOM}"), code: "window" };
         }
         let trouble = self.args.shared.models.health(model).trouble;
         let code = trouble.as_ref().map_or("cooling", |trouble| trouble.code);
@@ -218,7 +278,7 @@ impl Turn {
             }
             _ => format!("`{model}` cannot answer"),
         };
-        Why { reason, code }
+        Reason { reason, code }
     }
 
     /// Goes on with the next model that is well. False when there is none.
@@ -231,9 +291,9 @@ impl Turn {
         let tried: BTreeSet<String> = tries.refused.iter().chain(tries.errors.keys()).cloned().collect();
         match pick(&self.standings(&tried)) {
             Some(Pick::Well(idx)) if idx != here => {
-                let why = Why { reason: format!("`{}`: {error}", self.settings.model), code: error.code() };
-                tries.overflows = 0;
-                self.switch(idx, why).await.map(|()| true)
+                let why =
+                    Reason { reason: format!("`{}`: {error}", self.settings.model), code: error.code() };
+                self.switch(tries, idx, why).await.map(|()| true)
             }
             _ => Ok(false),
         }
@@ -249,7 +309,7 @@ impl Turn {
         self.args.shared.models.health(&model).asked(self.args.shared.now())
     }
 
-    /// After a pause: goes on with the model that is the first to be well again.
+    /// Goes on with the first model that is well, or will be first.
     async fn come_back(&mut self, tries: &mut Tries) -> Result<(), TurnFailure> {
         if !self.is_chain() {
             return Ok(());
@@ -258,17 +318,16 @@ impl Turn {
         match pick(&chain) {
             Some(picked) if picked.idx() != here => {
                 let why = self.why(&chain, here, picked);
-                tries.overflows = 0;
-                self.switch(picked.idx(), why).await
+                self.switch(tries, picked.idx(), why).await
             }
             _ => Ok(()),
         }
     }
 
     /// From here on the model at `idx` answers, and everything is measured by its settings.
-    async fn switch(&mut self, idx: usize, why: Why) -> Result<(), TurnFailure> {
-        let candidates = self.candidates();
-        let (from, to) = (self.settings.model.clone(), candidates[idx].model.clone());
+    async fn switch(&mut self, tries: &mut Tries, idx: usize, why: Reason) -> Result<(), TurnFailure> {
+        tries.overflows = 0;
+        let (from, to) = (self.settings.model.clone(), self.candidates()[idx].model.clone());
         let (reason, code) = (why.reason, why.code);
         if code == "recovered" {
             tracing::info!(from, to, code, "an earlier model of the chain answers again");
@@ -375,22 +434,20 @@ impl Turn {
         {
             // No conversation fits into that: nothing is dropped for its sake where another model has the room.
             tries.refused.insert(model.clone());
-            tries.overflows = 0;
             let reason = format!("`{model}` takes {limit} tokens: too few beside prompt and tools");
-            return self.switch(idx, Why { reason, code: error.code() }).await;
+            return self.switch(tries, idx, Reason { reason, code: error.code() }).await;
         }
         if overflows > OVERFLOW_RETRIES {
             tries.refused.insert(model.clone());
             let Some(idx) = self.larger(tries) else {
                 return Err(failure::overflow(tries.all_overflows));
             };
-            tries.overflows = 0;
             let reason = format!("`{model}` found the request too large {overflows} times");
-            return self.switch(idx, Why { reason, code: error.code() }).await;
+            return self.switch(tries, idx, Reason { reason, code: error.code() }).await;
         }
         let least = self.args.handle.read(|conversation| least_tokens(conversation, &self.settings));
         self.settings = Arc::new(narrowed(&self.settings, tokens, least + WORDS_MIN));
-        self.relieve(Cause::Overflow).await?;
+        self.make_room(MakeRoom::Overflow).await?;
         metrics::counter!("cairn_overflow_retries_total", "model" => model).increment(1);
         Ok(())
     }
@@ -439,6 +496,94 @@ impl Turn {
             .filter(|idx| !chain[*idx].refused && candidates[*idx].window.window_tokens > window);
         let (well, cooling): (Vec<_>, Vec<_>) = later.partition(|idx| chain[*idx].cooling_until.is_none());
         well.into_iter().chain(cooling).next()
+    }
+
+    pub(super) fn calm(&mut self) {
+        self.outage_wait.since = None;
+        self.budget.note(None);
+        if std::mem::take(&mut self.outage_wait.waits) {
+            self.outage_wait.pace = Pace::up_to(self.args.shared.limits().patience_max);
+            self.budget.go_on();
+            tracing::info!(channel = %self.args.handle.id, "the model answers again");
+        }
+    }
+
+    /// Runs `work`, and tells people meanwhile when it is time to.
+    pub(super) async fn telling<T>(
+        &mut self,
+        work: impl Future<Output = T> + Send,
+    ) -> Result<T, TurnFailure> {
+        let outage_wait = &self.outage_wait;
+        let due = outage_wait.since.filter(|_| !outage_wait.waits);
+        let Some(since) = due else { return Ok(work.await) };
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return Ok(done),
+            () = tokio::time::sleep_until(since + self.args.shared.limits().tell_after) => {}
+        }
+        // Where words are coming, there is nothing to tell.
+        if self.args.handle.subscribers.so_far().is_empty() {
+            self.begin_waiting(None).await?;
+        }
+        Ok(work.await)
+    }
+
+    /// From here on the turn waits: people are told, unless they have been. `failure`: why, for who waits for a local turn.
+    pub(super) async fn begin_waiting(&mut self, failure: Option<&TurnFailure>) -> Result<(), TurnFailure> {
+        if std::mem::replace(&mut self.outage_wait.waits, true) {
+            return Ok(());
+        }
+        if !self.outage_wait.is_chat {
+            self.tell_waiter(failure);
+            return Ok(());
+        }
+        self.budget.hold();
+        if let Some(show) = &self.args.show {
+            show.typing().pause().await;
+        }
+        if std::mem::replace(&mut self.outage_wait.told, true) {
+            return Ok(());
+        }
+        let note = self.args.handle.read(|conversation| {
+            let open = conversation.open_turn.as_ref()?;
+            Some(Event::Delivery(DeliveryEvent::Intended {
+                id: note_id(&conversation.channel, &open.id),
+                turn: open.id.clone(),
+                seq: Seq(conversation.next_seq.0.saturating_sub(1)),
+                note: Some(failure::OUTAGE_NOTE.to_owned()),
+                approval: None,
+                reply_to: open.reply_to.clone(),
+                edits: None,
+                draft: false,
+            }))
+        });
+        metrics::counter!("cairn_patience_total").increment(1);
+        tracing::error!(channel = %self.args.handle.id,
+            "no model answers; the chat is told, and its message is answered when one does: check the model's server");
+        self.step(note.into_iter().collect()).await
+    }
+
+    /// The waiter is told; the turn's clock goes on.
+    fn tell_waiter(&self, failure: Option<&TurnFailure>) {
+        let why =
+            failure.map_or_else(|| "the model does not answer".to_owned(), |failure| failure.message.clone());
+        self.args.handle.subscribers.waits(&format!("{why}; waiting until it answers"));
+        metrics::counter!("cairn_patience_total").increment(1);
+        tracing::warn!(channel = %self.args.handle.id,
+            "no model answers; the turn waits within its limit: check the model's server");
+    }
+
+    /// Waits before the next call, as long as the model's server has `asked` for at the least. When the runtime stops first,
+    /// the turn stays open and this never returns.
+    pub(super) async fn pause(&mut self, error: &ModelError, asked: Option<Duration>) {
+        let outage_wait = &mut self.outage_wait;
+        let pause = outage_wait.pace.next().max(asked.unwrap_or_default().min(ASKED_MAX));
+        tracing::debug!(channel = %self.args.handle.id, %error, ?pause, "the model still does not answer");
+        if outage_wait.pace.wait(&self.args.shared, Some(pause)).await == Paced::Stopping {
+            self.args.turn.give_way();
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -1,42 +1,41 @@
 //! A turn: recall, assemble, ask the model, call its tools, until it answers. A cancellable task that changes nothing
 //! itself: what it has to say goes to the channel's actor.
 
-mod ask;
-mod budget;
 mod call;
+mod calls;
 mod chain;
-mod large;
-mod outage_wait;
-mod results;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
+use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, MemoryEvent, TurnEvent};
-use cairn_core::ids::{Generation, MemoryId, Seq, TurnId};
+use cairn_core::ids::MemoryId;
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::message::{Entry, Part, Role};
 use cairn_core::model::Usage;
 use cairn_core::ports::TurnFailure;
 use cairn_core::provenance::Provenance;
 use cairn_core::window::{Tail, question, tail_tokens};
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::agent::AgentRuntime;
-use crate::channel::ChannelMsg;
 use crate::failure;
-use crate::figures::Times;
 use crate::handle::ChannelHandle;
+use crate::messages::{ChannelMsg, TurnAnswer, TurnLink, TurnResult, draft_entry};
 use crate::shared::Shared;
-use crate::show::{Show, TurnLink};
+use crate::show::Show;
+use crate::telemetry::Times;
 use crate::tools::Toolbox;
-use budget::Budget;
 use call::Call;
-use outage_wait::OutageWait;
+use calls::ApprovalsSoFar;
+use chain::OutageWait;
 
-pub(crate) use outage_wait::note_id;
+pub(crate) use chain::note_id;
 
 /// Longest that an answer waits for memories.
 const RECALL_LIMIT: Duration = Duration::from_secs(5);
@@ -50,37 +49,8 @@ pub(crate) struct TurnArgs {
     pub(crate) times: Arc<Times>,
 }
 
-/// Who says that the window is too full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    Tier,
-    Overflow,
-}
-
-#[derive(Debug)]
-pub(crate) struct Said {
-    /// The reply; the channel gives it its number.
-    pub(crate) entry: Entry,
-    /// What the provider reported of the last call.
-    pub(crate) reported: Option<Event>,
-    /// Tokens of all calls.
-    pub(crate) usage: Usage,
-    /// The model, by its id in the configuration.
-    pub(crate) model: String,
-    /// A request was cut to fit: the model did not see all of the messages.
-    pub(crate) cut: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct Run {
-    /// The answer, or why there is none.
-    pub(crate) result: Result<Said, TurnFailure>,
-    /// What came of drafts, to be journalled with the end.
-    pub(crate) shown: Vec<Event>,
-}
-
 /// Runs the open turn to its answer.
-pub(crate) async fn run(args: TurnArgs) -> Run {
+pub(crate) async fn run(args: TurnArgs) -> TurnResult {
     let limit = args.shared.limits().turn_timeout;
     let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
     let turn = Turn {
@@ -88,23 +58,23 @@ pub(crate) async fn run(args: TurnArgs) -> Run {
         settings: args.handle.settings(),
         outage_wait: OutageWait::of(&args),
         budget: Arc::clone(&budget),
-        answers: ask::Said::default(),
+        approvals: Mutex::default(),
         cut: false,
         args,
     };
-    let result = tokio::select! {
+    let answer = tokio::select! {
         biased;
-        result = turn.run() => result,
+        answer = turn.run() => answer,
         () = budget.is_over() => {
             tracing::warn!(?limit, "a turn took too long; it is ended");
             Err(budget.failure())
         }
     };
-    let shown = match show {
+    let drafts = match show {
         Some(show) => show.finish().await,
         None => Vec::new(),
     };
-    Run { result, shown }
+    TurnResult { answer, drafts }
 }
 
 struct Turn {
@@ -114,8 +84,7 @@ struct Turn {
     budget: Arc<Budget>,
     /// How it bears a model that does not answer.
     outage_wait: OutageWait,
-    /// What people have said to requests for their yes.
-    answers: ask::Said,
+    approvals: Mutex<ApprovalsSoFar>,
     /// A request was cut to fit beyond what is journalled.
     cut: bool,
     /// The agent's settings on the model that answers; narrowed when its window turns out to be smaller.
@@ -123,7 +92,7 @@ struct Turn {
 }
 
 impl Turn {
-    async fn run(mut self) -> Result<Said, TurnFailure> {
+    async fn run(mut self) -> Result<TurnAnswer, TurnFailure> {
         self.choose().await?;
         let recalled = self.recall().await?;
         let zone = TimeZone::get(&self.settings.timezone).unwrap_or_else(|error| {
@@ -146,7 +115,7 @@ impl Turn {
             }
             if call.tool_calls.is_empty() {
                 let (entry, cut) = (self.entry(call, &recalled), self.cut);
-                return Ok(Said { entry, reported, usage, model, cut });
+                return Ok(TurnAnswer { entry, reported, usage, model, cut });
             }
             tracing::debug!(channel = %self.args.handle.id, round, n_calls = call.tool_calls.len(), "tools");
             let calls = call.tool_calls.clone();
@@ -171,9 +140,8 @@ impl Turn {
         let share = self.settings.memory.share;
         let reach =
             handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
-        let memories = &self.args.shared.deps.memories;
         let limit = self.settings.recall_limit;
-        let recalling = memories.recall(&self.settings.id, &reach, &question, limit);
+        let recalling = self.args.shared.deps.store.recall(&self.settings.id, &reach, &question, limit);
         let recalled = match tokio::time::timeout(RECALL_LIMIT, recalling).await {
             Ok(Ok(recalled)) => recalled,
             Err(_) => {
@@ -222,31 +190,66 @@ impl Turn {
     }
 
     /// Has the channel free the window. False when nothing could leave.
-    async fn relieve(&self, cause: Cause) -> Result<bool, TurnFailure> {
+    async fn make_room(&self, cause: MakeRoom) -> Result<bool, TurnFailure> {
         let (attempt, settings) = (self.args.turn.attempt, Arc::clone(&self.settings));
-        let relieve = |reply| ChannelMsg::Relieve { attempt, settings, cause, reply };
-        let done = self.args.turn.propose(relieve).await;
+        let make_room = |reply| ChannelMsg::MakeRoom { attempt, settings, cause, reply };
+        let done = self.args.turn.propose(make_room).await;
         done.map_err(|error| failure::of_store(&error))
     }
 }
 
-/// An entry whose number, turn and weight the channel fills in.
-pub(crate) fn draft_entry(role: Role, at: Timestamp) -> Entry {
-    Entry {
-        seq: Seq::default(),
-        turn: TurnId::from(""),
-        generation: Generation::default(),
-        at,
-        role,
-        author: None,
-        message: None,
-        parts: Vec::new(),
-        reasoning: None,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        artifact: None,
-        provenance: cairn_core::provenance::Provenance::default(),
-        quotes: false,
-        tokens: 0,
+/// How long a turn may take. The clock stands still while it waits for a model that does not answer.
+struct Budget {
+    limit: Duration,
+    /// When it is over; none while the clock stands still.
+    deadline: watch::Sender<Option<Instant>>,
+    /// Why there is no answer yet, while no model answers.
+    why: Mutex<Option<TurnFailure>>,
+}
+
+impl Budget {
+    fn new(limit: Duration) -> Self {
+        Self { limit, deadline: watch::Sender::new(Some(Instant::now() + limit)), why: Mutex::default() }
+    }
+
+    /// Notes why there is no answer yet; none: a model has answered.
+    fn note(&self, why: Option<TurnFailure>) {
+        *self.why.lock() = why;
+    }
+
+    /// What a turn fails with whose time is over.
+    fn failure(&self) -> TurnFailure {
+        self.why.lock().clone().unwrap_or_else(|| failure::too_long(self.limit))
+    }
+
+    fn hold(&self) {
+        self.deadline.send_replace(None);
+    }
+
+    /// It restarts, if the clock stood still.
+    fn go_on(&self) {
+        self.deadline.send_if_modified(|deadline| {
+            let held = deadline.is_none();
+            deadline.get_or_insert_with(|| Instant::now() + self.limit);
+            held
+        });
+    }
+
+    async fn is_over(&self) {
+        let mut changes = self.deadline.subscribe();
+        loop {
+            let deadline = *changes.borrow_and_update();
+            let over = async {
+                match deadline {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => return,
+                // The sender is this.
+                _ = changes.changed() => {}
+            }
+        }
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use super::talk::Talk;
 use super::{Job, Stop, is_extractive};
 use crate::agent::Candidate;
-use crate::channel::ChannelMsg;
+use crate::messages::ChannelMsg;
 
 /// Least room for a transcript, in tokens, with which a model can make a summary.
 const ROOM_MIN: u64 = 64;
@@ -30,8 +30,8 @@ const OVERFLOWS_MAX: u32 = 3;
 /// What a window is taken for after a request was too large for it, where the server does not name it.
 const OVERFLOW_SHARE: f64 = 0.75;
 
-/// What a summary is held against, beside the text itself.
-struct Held<'a> {
+/// What a summary has to fulfil, beside the text itself.
+struct Criteria<'a> {
     candidate: &'a Candidate,
     tools: bool,
     room: Option<Room>,
@@ -55,7 +55,7 @@ impl Job {
         let mut reader = AgentSettings::clone(&candidate.settings);
         let earlier = self.handle.read(|conversation| earlier_summary(conversation, &self.run));
         let earlier = earlier.filter(|_| !is_extractive(candidate));
-        let source = Source::of_entries(entries, self.wishes(&reader).chain(earlier.as_deref()));
+        let source = Source::of_entries(entries, self.instructions(&reader).chain(earlier.as_deref()));
         let mut overflows = 0;
         loop {
             let done = self.done.lock().clone();
@@ -69,7 +69,7 @@ impl Job {
             let shown = Shown { done: done.as_ref(), earlier: earlier.as_deref(), source: &source };
             let step = self.step(candidate, &reader, rest, tools, &shown)?;
             let n = step.n;
-            match self.ask(step.request, step.held).await {
+            match self.ask(step.request, step.criteria).await {
                 Ok((text, memories)) => {
                     let done = self.together(candidate, done, &rest[..n], text, memories, step.left_out);
                     if n == rest.len() {
@@ -128,8 +128,8 @@ impl Job {
         let request = brief.summarise(rest[..n].into(), &script, &beside, target);
         let source = shown.source.clone().plain(extracts).capped(target);
         let left_out = if extracts { Vec::new() } else { script.left_out(rest, n) };
-        let held = Held { candidate, tools, room: (!extracts).then_some(room), source, most };
-        Ok(Step { n, request, held, left_out })
+        let criteria = Criteria { candidate, tools, room: (!extracts).then_some(room), source, most };
+        Ok(Step { n, request, criteria, left_out })
     }
 
     fn read(
@@ -163,9 +163,9 @@ impl Job {
     }
 
     /// What its author is shown beside the source.
-    fn wishes<'a>(&'a self, reader: &'a AgentSettings) -> impl Iterator<Item = &'a str> {
-        let wishes = [self.run.instruction.as_deref(), reader.compaction.instructions.as_deref()];
-        wishes.into_iter().flatten()
+    fn instructions<'a>(&'a self, reader: &'a AgentSettings) -> impl Iterator<Item = &'a str> {
+        let instructions = [self.run.instruction.as_deref(), reader.compaction.instructions.as_deref()];
+        instructions.into_iter().flatten()
     }
 
     fn takes_tools(&self, candidate: &Candidate) -> bool {
@@ -282,14 +282,14 @@ impl Job {
             );
             return Err(Stop::Model { error: Some(ModelError::BadRequest(reason.clone())), reason });
         }
-        let held = Held {
+        let criteria = Criteria {
             candidate,
             tools: true,
             room: (!extracts).then_some(room),
-            source: Source::of_summaries(sources, self.wishes(reader)).plain(extracts).capped(left),
+            source: Source::of_summaries(sources, self.instructions(reader)).plain(extracts).capped(left),
             most: self.most_tokens(&[]),
         };
-        let (text, _none) = self.ask(request, held).await?;
+        let (text, _none) = self.ask(request, criteria).await?;
         Ok(draft(join(&copied, &text), candidate.model.info().id.clone()))
     }
 
@@ -301,8 +301,12 @@ impl Job {
     }
 
     /// Asks for a summary until it can be used, with one correction; what can be mended then is.
-    async fn ask(&self, request: ChatRequest, held: Held<'_>) -> Result<(String, Vec<DraftMemory>), Stop> {
-        let Held { candidate, tools, room, source, most } = held;
+    async fn ask(
+        &self,
+        request: ChatRequest,
+        criteria: Criteria<'_>,
+    ) -> Result<(String, Vec<DraftMemory>), Stop> {
+        let Criteria { candidate, tools, room, source, most } = criteria;
         let mut talk = Talk { job: self, candidate, request, room, memories: Vec::new() };
         let mut corrected = is_extractive(candidate);
         let mut listed = Vec::new();
@@ -358,11 +362,11 @@ struct Shown<'a> {
     source: &'a Source,
 }
 
-/// A request, and what its answer is held against.
+/// A request, and what its answer has to fulfil.
 struct Step<'a> {
     n: usize,
     request: ChatRequest,
-    held: Held<'a>,
+    criteria: Criteria<'a>,
     left_out: Vec<cairn_core::ids::Seq>,
 }
 

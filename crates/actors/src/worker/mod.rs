@@ -2,9 +2,9 @@
 //! memories, checks the result; the digest where no model can.
 
 mod chunks;
-mod run_budget;
 mod talk;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,43 +13,20 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::identifiers::Mask;
 use cairn_core::compaction::{Draft, digest_draft, fit_identifiers, mask_for, most_tokens};
 use cairn_core::event::{Checkpoint, Run, RunOutcome, Work};
-use cairn_core::ids::SummaryId;
+use cairn_core::ids::{RunId, SummaryId};
 use cairn_core::message::Entry;
 use cairn_core::model::{ModelError, Usage};
 use cairn_core::summary::{StackSizes, Summary};
 use parking_lot::Mutex;
-
-pub(crate) use run_budget::RunBudget;
+use tokio::time::Instant;
 
 use crate::agent::Candidate;
 use crate::handle::ChannelHandle;
+use crate::messages::RunFailure;
 use crate::shared::Shared;
 
 /// The embedded model: it reads entries as they are, at no cost.
 const OFFLINE: &str = "offline";
-
-#[derive(Debug, Clone)]
-pub(crate) struct Made {
-    /// The summary and its memories, checked.
-    pub(crate) draft: Draft,
-}
-
-/// Why an attempt has made nothing.
-#[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    pub(crate) reason: String,
-    /// What the model's server asks us to wait.
-    pub(crate) retry_after_ms: Option<u64>,
-    /// The run ends with this; otherwise only the attempt has failed.
-    pub(crate) outcome: Option<RunOutcome>,
-}
-
-impl Failure {
-    /// The attempt failed; the next may succeed.
-    pub(crate) fn attempt(reason: String) -> Self {
-        Self { reason, retry_after_ms: None, outcome: None }
-    }
-}
 
 enum Stop {
     Model {
@@ -93,6 +70,63 @@ struct Job {
     spent: AtomicU64,
 }
 
+/// The time that a run may take, and what its attempts found out about models.
+pub(crate) struct RunBudget {
+    pub(crate) run: RunId,
+    limit: Duration,
+    known: Mutex<RunFindings>,
+}
+
+struct RunFindings {
+    /// The first attempt began, or the last chunk was finished.
+    since: Instant,
+    /// Models that fail in a way that no further try changes, with the reason.
+    barred: BTreeMap<String, String>,
+    /// Models that take no tools, by their own servers' words.
+    without_tools: BTreeSet<String>,
+}
+
+impl RunBudget {
+    /// The run begins, or is taken up after a restart.
+    pub(crate) fn new(run: RunId, limit: Duration) -> Self {
+        let known =
+            RunFindings { since: Instant::now(), barred: BTreeMap::new(), without_tools: BTreeSet::new() };
+        Self { run, limit, known: Mutex::new(known) }
+    }
+
+    /// The time that is left. It restarts with every finished chunk: a long run may take its time as long as it gets
+    /// on.
+    pub(crate) fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.known.lock().since.elapsed())
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    pub(crate) fn got_on(&self) {
+        self.known.lock().since = Instant::now();
+    }
+
+    pub(crate) fn barred(&self, model: &str) -> Option<String> {
+        self.known.lock().barred.get(model).cloned()
+    }
+
+    /// A model is not asked again in this run.
+    pub(crate) fn bar(&self, model: &str, reason: &str) {
+        self.known.lock().barred.insert(model.to_owned(), reason.to_owned());
+    }
+
+    /// Whether a model was found to take no tools.
+    pub(crate) fn lacks_tools(&self, model: &str) -> bool {
+        self.known.lock().without_tools.contains(model)
+    }
+
+    pub(crate) fn without_tools(&self, model: &str) {
+        self.known.lock().without_tools.insert(model.to_owned());
+    }
+}
+
 /// It extracts, and needs neither window nor headings.
 fn is_extractive(candidate: &Candidate) -> bool {
     candidate.model.info().id == OFFLINE
@@ -105,11 +139,11 @@ pub(crate) async fn run(
     run: Run,
     run_budget: Arc<RunBudget>,
     digest: bool,
-) -> Result<Made, Failure> {
+) -> Result<Draft, RunFailure> {
     let agent = handle.settings();
     let limit = Duration::from_secs(agent.compaction.timeout_secs);
     let read = tokio::time::timeout(limit, sources(&shared, &handle, &run)).await;
-    let sources = read.map_err(|_| Failure::attempt("the archive did not answer".to_owned()))??;
+    let sources = read.map_err(|_| RunFailure::attempt("the archive did not answer".to_owned()))??;
     let now = shared.now();
     let job = Job {
         mask: mask_for(&handle.id, &agent),
@@ -128,21 +162,23 @@ pub(crate) async fn run(
         format!("no model made a summary in {} attempts: {failure}", job.run.attempt.saturating_sub(1))
     } else {
         match job.by_models().await {
-            Ok(draft) => return Ok(Made { draft }),
-            Err(Given::Up(failure)) => return Err(failure),
-            Err(Given::Over(why)) => why,
+            Ok(draft) => return Ok(draft),
+            Err(Unmade::Attempt(failure)) => return Err(failure),
+            Err(Unmade::Models(why)) => why,
         }
     };
     if job.run.takes_digest() { job.stand_in(why).await } else { job.so_far(why) }
 }
 
-/// What is given up: the attempt, or models altogether.
-enum Given {
-    Up(Failure),
-    Over(String),
+/// What the models did not do.
+enum Unmade {
+    /// The attempt failed; the next may succeed.
+    Attempt(RunFailure),
+    /// No model is to be asked any more.
+    Models(String),
 }
 
-async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<Sources, Failure> {
+async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<Sources, RunFailure> {
     if let Work::Merge { sources, .. } = &run.work {
         let summaries: Vec<Summary> = handle.read(|conversation| {
             let found = |id: &SummaryId| conversation.stack.summary(id).cloned();
@@ -150,8 +186,7 @@ async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<S
         });
         if summaries.len() < sources.len() {
             let reason = "its sources have left the stack".to_owned();
-            let outcome = Some(RunOutcome::Superseded);
-            return Err(Failure { reason, retry_after_ms: None, outcome });
+            return Err(RunFailure::end(RunOutcome::Superseded, reason));
         }
         return Ok(Sources { entries: Arc::new([]), summaries: summaries.into() });
     }
@@ -159,17 +194,17 @@ async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<S
         handle.read(|conversation| conversation.readable(run, conversation.live.iter().cloned()));
     // An emergency may have taken them out of the window, but never out of the archive.
     if (entries.len() as u64) < run.messages {
-        let read = shared.deps.archive.entries(&handle.id, run.from_seq, run.to_seq, usize::MAX).await;
-        let read = read.map_err(|error| Failure::attempt(error.to_string()))?;
+        let read = shared.deps.store.entries(&handle.id, run.from_seq, run.to_seq, usize::MAX).await;
+        let read = read.map_err(|error| RunFailure::attempt(error.to_string()))?;
         entries = handle.read(|conversation| conversation.readable(run, read));
     }
     if (entries.len() as u64) < run.messages {
         let reason = format!("only {} of {} messages could be read", entries.len(), run.messages);
-        return Err(Failure::attempt(reason));
+        return Err(RunFailure::attempt(reason));
     }
     if run.replaces.is_some() && entries.iter().any(|entry| entry.is_expired()) {
         let reason = "words of its range have expired; the summary stays as it is".to_owned();
-        return Err(Failure { reason, retry_after_ms: None, outcome: Some(RunOutcome::Failed) });
+        return Err(RunFailure::end(RunOutcome::Failed, reason));
     }
     Ok(Sources { entries: entries.into(), summaries: Arc::new([]) })
 }
@@ -195,7 +230,7 @@ impl Job {
         Candidate { settings, model: Arc::clone(&candidate.model) }
     }
 
-    async fn by_models(&self) -> Result<Draft, Given> {
+    async fn by_models(&self) -> Result<Draft, Unmade> {
         let mut reasons = Vec::new();
         let mut may_pass = false;
         let mut retry_after: Option<Duration> = None;
@@ -207,7 +242,7 @@ impl Job {
             }
             match self.by(&candidate).await {
                 Ok(draft) => return Ok(draft),
-                Err(Stop::Digest(why)) => return Err(Given::Over(why)),
+                Err(Stop::Digest(why)) => return Err(Unmade::Models(why)),
                 Err(Stop::Model { reason, error }) => {
                     tracing::debug!(model, reason, "why a model made no summary");
                     let error_in_brief = error.as_ref().map(ModelError::in_brief);
@@ -229,10 +264,10 @@ impl Job {
         let reason = reasons.join("; ");
         if may_pass {
             let retry_after_ms = retry_after.map(|wait| wait.as_millis() as u64);
-            return Err(Given::Up(Failure { reason, retry_after_ms, outcome: None }));
+            return Err(Unmade::Attempt(RunFailure { reason, retry_after_ms, outcome: None }));
         }
         // Trying again would fail in the same way.
-        Err(Given::Over(format!("no model can make a summary: {reason}")))
+        Err(Unmade::Models(format!("no model can make a summary: {reason}")))
     }
 
     /// Most tokens that the summary of these entries, or of the run's summaries, may take in the window.
@@ -266,16 +301,16 @@ impl Job {
 
     /// What a run comes to that takes no digest: the chunks that are finished, or nothing. What it was to replace stays, and a
     /// later run goes on.
-    fn so_far(&self, why: String) -> Result<Made, Failure> {
+    fn so_far(&self, why: String) -> Result<Draft, RunFailure> {
         let done = self.done.lock().clone().filter(|_| self.run.replaces.is_none());
         let Some(done) = done else {
-            return Err(Failure { reason: why, retry_after_ms: None, outcome: Some(RunOutcome::Failed) });
+            return Err(RunFailure::end(RunOutcome::Failed, why));
         };
-        Ok(Made { draft: Draft { reason: Some(why), ..self.finished(done) } })
+        Ok(Draft { reason: Some(why), ..self.finished(done) })
     }
 
     /// The digest, on a thread of its own: it takes a while over a large range.
-    async fn stand_in(self, why: String) -> Result<Made, Failure> {
+    async fn stand_in(self, why: String) -> Result<Draft, RunFailure> {
         tracing::debug!(reason = why, "why no model made a summary");
         tracing::warn!(channel = %self.handle.id, run = %self.run.id,
             "a digest stands in for the summary; check the models of this agent and their limits");
@@ -291,12 +326,12 @@ impl Job {
             if is_owed { Ok(draft) } else { fit_identifiers(draft, most) }
         });
         match digest.await {
-            Ok(Ok(draft)) => Ok(Made { draft: Draft { reason: Some(why), ..draft } }),
+            Ok(Ok(draft)) => Ok(Draft { reason: Some(why), ..draft }),
             Ok(Err(rejection)) => {
                 let reason = format!("next to nothing would be freed, not even by a digest: {rejection}");
-                Err(Failure { reason, retry_after_ms: None, outcome: Some(RunOutcome::Rejected) })
+                Err(RunFailure::end(RunOutcome::Rejected, reason))
             }
-            Err(_panic) => Err(Failure::attempt("the digest failed; the log says where".to_owned())),
+            Err(_panic) => Err(RunFailure::attempt("the digest failed; the log says where".to_owned())),
         }
     }
 }

@@ -11,9 +11,9 @@ use futures::StreamExt as _;
 
 use super::{Job, Stop};
 use crate::agent::Candidate;
-use crate::channel::ChannelMsg;
-use crate::figures;
 use crate::handle::ChannelHandle;
+use crate::messages::ChannelMsg;
+use crate::telemetry;
 
 /// Most model calls of one talk (`docs/design/compaction.md`).
 const ROUNDS_MAX: u32 = 10;
@@ -21,8 +21,8 @@ const ROUNDS_MAX: u32 = 10;
 /// Characters of a rejected summary that its author is shown again.
 const CORRECTED_CHARS: usize = 600;
 
-/// What the model said over its rounds.
-pub(super) struct Said {
+/// The summary that the model has written over its rounds.
+pub(super) struct Written {
     pub(super) text: String,
     pub(super) cut_off: bool,
 }
@@ -39,7 +39,7 @@ pub(super) struct Talk<'a> {
 impl Talk<'_> {
     /// Calls the model until it calls no more tools. The longest of its texts is the summary: some models write it
     /// beside their tool calls and close with a word.
-    pub(super) async fn rounds(&mut self) -> Result<Said, Stop> {
+    pub(super) async fn rounds(&mut self) -> Result<Written, Stop> {
         let mut longest = String::new();
         for _ in 0..ROUNDS_MAX {
             let (text, calls, finish) = self.call().await?;
@@ -47,10 +47,10 @@ impl Talk<'_> {
                 longest.clone_from(&text);
             }
             if finish == Finish::Length {
-                return Ok(Said { text: longest, cut_off: true });
+                return Ok(Written { text: longest, cut_off: true });
             }
             if calls.is_empty() {
-                return Ok(Said { text: longest, cut_off: false });
+                return Ok(Written { text: longest, cut_off: false });
             }
             let results: Vec<_> = calls.iter().map(|call| (call.id.clone(), self.answer(call))).collect();
             self.request.messages.push(ChatMessage::Assistant { text, tool_calls: calls });
@@ -63,7 +63,7 @@ impl Talk<'_> {
         }
         match longest.trim().is_empty() {
             true => Err(Stop::model(format!("no summary within {ROUNDS_MAX} calls of the model"))),
-            false => Ok(Said { text: longest, cut_off: false }),
+            false => Ok(Written { text: longest, cut_off: false }),
         }
     }
 
@@ -185,7 +185,7 @@ impl<'a> UsageGuard<'a> {
 
     fn reported(&mut self, usage: Option<Usage>) {
         let Some(reported) = usage else { return };
-        if let Some(usage) = figures::believed(&self.model, reported, self.ours(), self.answer_max) {
+        if let Some(usage) = telemetry::believed(&self.model, reported, self.ours(), self.answer_max) {
             (self.usage, self.is_reported) = (usage, true);
         }
     }

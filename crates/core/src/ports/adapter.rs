@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Archive, Clock, Intake, StoreError};
+use super::{Clock, Intake, StoreError};
 use crate::command::{CommandAnswer, CommandCall};
 use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
 use crate::message::Author;
@@ -60,6 +60,15 @@ pub struct PlatformTraits {
     pub repeat_within: Option<SignedDuration>,
     /// Least time between two edits of a draft; none: drafts are not shown.
     pub draft_every: Option<Duration>,
+}
+
+impl PlatformTraits {
+    /// Whether a send that was first tried at `since` may be repeated without a double.
+    pub fn may_repeat(&self, since: Timestamp, now: Timestamp) -> bool {
+        let age = now.duration_since(since);
+        // A clock that was set back says nothing.
+        self.repeat_within.is_some_and(|within| age >= SignedDuration::ZERO && age <= within)
+    }
 }
 
 /// How the connection to a platform is.
@@ -138,8 +147,6 @@ pub struct AdapterFailure {
 pub struct AdapterPorts {
     pub intake: Arc<dyn Intake>,
     pub chat_commands: Arc<dyn ChatCommands>,
-    /// Conversations at rest: which message was taken in last.
-    pub archive: Arc<dyn Archive>,
 }
 
 /// A chat network, for what comes in, too.

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
-use super::StoreError;
+use super::{ChannelRow, StoreError};
 use crate::approval::Approval;
 use crate::command::Command;
 use crate::ids::{AgentId, ChannelId, MemoryId, MessageId, TurnId};
@@ -122,4 +122,10 @@ pub trait Intake: Send + Sync + 'static {
         command: Command,
         caller: Author,
     ) -> BoxFuture<'_, Result<bool, Refusal>>;
+
+    /// All channels ever seen, with what was taken in last: what a platform has after that was missed.
+    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>>;
+
+    /// Whether a message was taken in before, as far back as ids are remembered.
+    fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>>;
 }

@@ -1,4 +1,4 @@
-//! Tools that come from elsewhere, and where the whole of their large results is kept.
+//! Tools that come from elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::StoreError;
-use crate::ids::{ArtifactId, ChannelId};
+use crate::ids::ChannelId;
 use crate::model::ToolDef;
 use crate::settings::ResultClass;
 use crate::tool::{Effect, ToolFailure, ToolOutput};
@@ -74,49 +73,4 @@ impl Toolset for Vec<Arc<dyn Tool>> {
     fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.iter().find(|tool| tool.def().name == name).cloned()
     }
-}
-
-/// What is to be read of an artifact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LineRange {
-    /// First line, from 1.
-    pub from: u64,
-    /// Bytes of that line to pass over; within a character: up to its end.
-    pub offset: u64,
-    pub count: u64,
-    /// Most bytes.
-    pub max_bytes: usize,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArtifactLines {
-    /// The lines, joined by line breaks, without one after the last.
-    pub text: String,
-    pub lines: u64,
-    /// Bytes of the first of them that were passed over.
-    pub offset: u64,
-    /// The only line did not fit into the bytes that were asked for: so many bytes of its end are left out.
-    pub cut_bytes: u64,
-}
-
-/// Where artifacts are kept: files beside the journal.
-pub trait ArtifactStore: Send + Sync + 'static {
-    /// Keeps the words, durable when it returns. An id that was used before is rewritten.
-    fn put(
-        &self,
-        channel: &ChannelId,
-        id: &ArtifactId,
-        text: Arc<str>,
-    ) -> BoxFuture<'_, Result<(), StoreError>>;
-
-    /// Reads whole lines, or the beginning of one that is larger than `max_bytes`; `None` when there is no such file.
-    fn lines(
-        &self,
-        channel: &ChannelId,
-        id: &ArtifactId,
-        range: LineRange,
-    ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>>;
-
-    /// Removes the words. That they are gone already is fine.
-    fn remove(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>>;
 }

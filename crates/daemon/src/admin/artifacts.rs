@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use cairn_core::artifact::{NoArtifact, readable};
-use cairn_core::ports::{ArtifactStore as _, LineRange};
+use cairn_core::ports::{LineRange, Store as _};
 use cairn_platforms::local::ApiError;
 use serde::Deserialize;
 
@@ -55,7 +55,7 @@ pub(super) async fn show(
     let (conversation, _awake) = admin.conversation(&channel).await?;
     let artifact = readable(&conversation, &id, from).map_err(no_artifact)?;
     let range = LineRange { from, offset: offset.unwrap_or(0), count, max_bytes: PAGE_MAX_BYTES };
-    let found = admin.store.artifacts().lines(&channel, &artifact.id, range).await?;
+    let found = admin.store.artifact_lines(&channel, &artifact.id, range).await?;
     let found = found.ok_or_else(|| {
         ApiError::not_found(
             "artifact_lost",

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use cairn_core::agent::AgentSettings;
 use cairn_core::conversation::Conversation;
-use cairn_core::ports::Archive;
+use cairn_core::ports::Store as _;
 use cairn_platforms::local::ApiError;
 use serde::Deserialize;
 

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use cairn_actors::{AgentRuntime, ModelState, ModelStatus, Runtime};
 use cairn_core::agent::WindowSource;
 use cairn_core::ids::AgentId;
-use cairn_core::ports::{Archive, OutboxStore, PlatformStatus, StoreError};
+use cairn_core::ports::{PlatformStatus, Store as _, StoreError};
 use cairn_platforms::local::ApiError;
 use cairn_store::VerifyReport;
 use jiff::Timestamp;

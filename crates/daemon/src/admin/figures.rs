@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use cairn_actors::{ModelState, Runtime};
-use cairn_core::ports::{Archive, LinkState, OutboxItem, OutboxStore, StoreError};
+use cairn_core::ports::{LinkState, OutboxItem, Store as _, StoreError};
 use cairn_platforms::local::ApiError;
 
 use super::{Admin, OutboxCounts, Shared};

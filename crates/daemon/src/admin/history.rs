@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use cairn_core::ids::Seq;
 use cairn_core::memory::Scope;
-use cairn_core::ports::{Archive, HitKind, Query};
+use cairn_core::ports::{HitKind, Query, Store as _};
 use cairn_core::tokens::Correction;
 use cairn_platforms::local::ApiError;
 use serde::Deserialize;

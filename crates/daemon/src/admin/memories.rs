@@ -8,7 +8,7 @@ use axum::extract::State;
 use cairn_core::event::{Event, MemoryEvent, NewRecord};
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Memory, MemoryKind, MemorySave, Reach, Scope, Source, TYPED, mint_id};
-use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
+use cairn_core::ports::{MemoryFilter, Store as _};
 use cairn_platforms::local::ApiError;
 use serde::Deserialize;
 
@@ -68,7 +68,7 @@ pub(super) async fn list(
         if !admin.agent_registry.knows(&agent) && admin.store.memory_count(&agent).await? == 0 {
             return Err(no_such_agent(&agent));
         }
-        memories.extend(admin.store.list(&agent, &reach, filter.clone()).await?);
+        memories.extend(admin.store.memories(&agent, &reach, filter.clone()).await?);
     }
     if filter.query.is_none() {
         memories.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
@@ -111,13 +111,13 @@ pub(super) async fn add(State(admin): State<Shared>, request: Body) -> Result<Js
     };
     let fingerprint = save.fingerprint();
     admin.journal(Event::Memory(MemoryEvent::Saved(save))).await?;
-    if let Some(memory) = admin.store.get(&mint_id(&fingerprint)).await? {
+    if let Some(memory) = admin.store.memory(&mint_id(&fingerprint)).await? {
         return Ok(Json(memory));
     }
     // It was another one's text first and came to be this one's by a correction.
     let filter = MemoryFilter { limit: LIMIT_MAX, ..MemoryFilter::default() };
     let same = |memory: &Memory| memory.fingerprint() == fingerprint;
-    let found = admin.store.list(&agent, &[Reach::Scope(scope)], filter).await?.into_iter().find(same);
+    let found = admin.store.memories(&agent, &[Reach::Scope(scope)], filter).await?.into_iter().find(same);
     found.map(Json).ok_or_else(|| ApiError::internal(&"the memory was journalled but is not to be found"))
 }
 
@@ -149,7 +149,7 @@ pub(super) async fn forget(State(admin): State<Shared>, id: Segment) -> Result<J
 
 impl Admin {
     async fn memory(&self, id: &MemoryId) -> Result<Memory, ApiError> {
-        let found = self.store.get(id).await?;
+        let found = self.store.memory(id).await?;
         found.ok_or_else(|| {
             ApiError::not_found(
                 "no_such_memory",

@@ -31,7 +31,7 @@ use cairn_actors::{AgentRuntime, Runtime, RuntimeError};
 use cairn_core::agent::AgentSettings;
 use cairn_core::conversation::Conversation;
 use cairn_core::ids::{AgentId, ChannelId};
-use cairn_core::ports::{Adapter, Archive, Clock};
+use cairn_core::ports::{Adapter, Clock, Store as _};
 use cairn_platforms::local::ApiError;
 use cairn_store::Store;
 use jiff::Timestamp;

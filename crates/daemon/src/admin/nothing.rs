@@ -6,9 +6,7 @@ use axum::extract::State;
 use axum::routing::{any, get};
 use axum::{Json, Router};
 use cairn_core::memory::Memory;
-use cairn_core::ports::{Hit, Query, Search, StoreError};
 use cairn_platforms::local::ApiError;
-use futures::future::BoxFuture;
 
 use super::daemon::{StatusRecord, StoreStatus, agents};
 use super::params::{self, Params};
@@ -19,13 +17,14 @@ use super::{
 };
 use crate::agent_registry::AgentRegistry;
 use crate::config::{Live, Loaded};
+use crate::models;
 use crate::records::ChannelRecord;
 use crate::tool_registry::ToolRegistry;
 
 type Shared = Arc<(AgentRegistry, Identity)>;
 
 pub fn router(loaded: Arc<Loaded>, identity: Identity, tool_registry: Arc<ToolRegistry>) -> Router {
-    let agent_registry = AgentRegistry::new(Live::new(loaded), Arc::new(NothingToFind), tool_registry);
+    let agent_registry = AgentRegistry::new(Live::new(loaded), models::search_nowhere(), tool_registry);
     Router::new()
         .route("/v1/channels", get(async || Json(Vec::<ChannelRecord>::new())))
         .route("/v1/memories", get(async || Json(Vec::<Memory>::new())))
@@ -38,15 +37,6 @@ pub fn router(loaded: Arc<Loaded>, identity: Identity, tool_registry: Arc<ToolRe
         .route("/v1/status", get(status))
         .route("/v1/{*rest}", any(not_there))
         .with_state(Arc::new((agent_registry, identity)))
-}
-
-/// A search that has nothing to search in.
-pub(crate) struct NothingToFind;
-
-impl Search for NothingToFind {
-    fn search(&self, _query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
 }
 
 async fn list_tools(

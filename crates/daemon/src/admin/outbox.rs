@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use cairn_core::ids::{ChannelId, OutboxId, Seq, TurnId};
-use cairn_core::ports::{Archive, DeliveryState, OutboxItem, OutboxStore, StoreError};
+use cairn_core::ports::{DeliveryState, OutboxItem, Store as _, StoreError};
 use cairn_platforms::local::ApiError;
 use cairn_store::Store;
 use jiff::Timestamp;

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use cairn_core::erasure::check_person;
 use cairn_core::event::ErasureFigures;
 use cairn_core::pairing_store::Erasure;
-use cairn_core::ports::{RegistryStore, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use cairn_platforms::local::ApiError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -111,6 +111,6 @@ fn no_such_person(person: &str) -> ApiError {
 
 /// `GET /v1/people/erased`.
 pub(super) async fn erased(State(admin): State<Shared>) -> Result<Json<ErasuresRecord>, ApiError> {
-    let erasures = admin.store.pairing_store().await?.erasures;
+    let erasures = admin.store.registry().await?.erasures;
     Ok(Json(ErasuresRecord { pending: admin.store.is_erasure_pending(), erasures }))
 }

@@ -12,7 +12,6 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::admin::nothing::NothingToFind;
 use crate::clock::SystemClock;
 use crate::config::FixedEnvironment;
 
@@ -64,7 +63,7 @@ fn loaded(text: &str) -> Arc<Loaded> {
 fn agent_registry(loaded: &Arc<Loaded>) -> AgentRegistry {
     let clock = Arc::new(SystemClock);
     let tools = ToolRegistry::new(loaded, Path::new("/nowhere"), Pins::default(), Vec::new(), clock).unwrap();
-    AgentRegistry::new(Live::new(Arc::clone(loaded)), Arc::new(NothingToFind), Arc::new(tools))
+    AgentRegistry::new(Live::new(Arc::clone(loaded)), models::search_nowhere(), Arc::new(tools))
 }
 
 /// The window of the first agent, and who says so.

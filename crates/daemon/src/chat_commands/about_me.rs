@@ -7,7 +7,7 @@ use cairn_core::event::{Event, MemoryEvent};
 use cairn_core::ids::{AgentId, MemoryId, Seq};
 use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::pairing_store::Standing;
-use cairn_core::ports::{Archive, PairingStore};
+use cairn_core::ports::{PairingStore, Store as _};
 use jiff::Timestamp;
 
 use super::memories::listed;

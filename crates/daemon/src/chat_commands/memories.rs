@@ -7,7 +7,7 @@ use cairn_core::memory::{
     Memory, MemoryKind, MemorySave, Reach, Scope, Share, Source, TYPED, TYPED_BY_MEMBER, mint_id, subject_of,
 };
 use cairn_core::message::Author;
-use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
+use cairn_core::ports::{MemoryFilter, Store as _};
 
 use super::words::quoted;
 use super::{DaemonDesk, Trouble};
@@ -29,7 +29,7 @@ impl DaemonDesk {
     pub(super) async fn memory(&self, call: &CommandCall, query: Option<&str>) -> Result<String, Trouble> {
         let limit = if query.is_some() { SHOWN } else { LOOKED_THROUGH };
         let filter = MemoryFilter { query: query.map(str::to_owned), limit, ..MemoryFilter::default() };
-        let found = self.deps.store.list(&call.channel.agent(), &self.reach(call), filter).await?;
+        let found = self.deps.store.memories(&call.channel.agent(), &self.reach(call), filter).await?;
         if found.is_empty() {
             return Ok(match query {
                 Some(query) => format!("Nothing is remembered here about “{}”.", quoted(query)),
@@ -78,7 +78,7 @@ impl DaemonDesk {
         };
         let id = mint_id(&save.fingerprint());
         self.journal(vec![Event::Memory(MemoryEvent::Saved(save))]).await?;
-        let follows = self.deps.store.get(&id).await?.is_some_and(|memory| memory.follows().is_some());
+        let follows = self.deps.store.memory(&id).await?.is_some_and(|memory| memory.follows().is_some());
         let whose = match (self.share(call), scope) {
             (Share::Agent, _) => "for everybody who talks to me",
             (_, Scope::User { .. }) => "for you alone",
@@ -131,7 +131,7 @@ impl DaemonDesk {
             reach.retain(|one| *one != Reach::Scope(Scope::Agent));
         }
         let filter = MemoryFilter { limit: LOOKED_THROUGH, ..MemoryFilter::default() };
-        let all = self.deps.store.list(&call.channel.agent(), &reach, filter).await?;
+        let all = self.deps.store.memories(&call.channel.agent(), &reach, filter).await?;
         let meant: Vec<&Memory> = match all.iter().find(|memory| memory.id.as_str() == what.trim_matches('`'))
         {
             Some(memory) => vec![memory],
@@ -166,7 +166,7 @@ impl DaemonDesk {
     /// All memories of an agent within reach.
     pub(super) async fn memories_in(&self, agent: &AgentId, reach: &[Reach]) -> Result<Vec<Memory>, Trouble> {
         let filter = MemoryFilter { limit: LOOKED_THROUGH, ..MemoryFilter::default() };
-        Ok(self.deps.store.list(agent, reach, filter).await?)
+        Ok(self.deps.store.memories(agent, reach, filter).await?)
     }
 }
 

@@ -16,6 +16,7 @@ use super::*;
 use crate::agent_registry::AgentRegistry;
 use crate::clock::SystemClock;
 use crate::config::{Config, FixedEnvironment, Live};
+use crate::models::search_in;
 use crate::tool_registry::ToolRegistry;
 use crate::wiring;
 
@@ -54,7 +55,7 @@ async fn fixture(config: &str) -> Fixture {
     let tool_registry =
         ToolRegistry::new(&loaded, dir.path(), Pins::default(), Vec::new(), Arc::clone(&clock));
     let tools = Arc::new(tool_registry.unwrap());
-    let agent_registry = AgentRegistry::new(Live::new(Arc::clone(&loaded)), Arc::new(store.clone()), tools);
+    let agent_registry = AgentRegistry::new(Live::new(Arc::clone(&loaded)), search_in(&store), tools);
     let runtime = wiring::runtime(&store, &loaded, &agent_registry, &clock, &[]).await.unwrap();
     let pairing_store = Arc::new(wiring::pairing_store(&store, &clock).await.unwrap());
     let chat_commands = DaemonDesk::new(DeskDeps {

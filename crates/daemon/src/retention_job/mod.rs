@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cairn_core::event::{Event, MemoryEvent, NewRecord};
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::Reach;
-use cairn_core::ports::{Clock, Journal, MemoryFilter, MemoryStore, StoreError};
+use cairn_core::ports::{Clock, MemoryFilter, Store as _, StoreError};
 use cairn_core::retention::{Relief, RetentionSettings, SegmentFacts};
 use cairn_store::{Expired, Needs, Shrunk, Store};
 use futures::FutureExt;
@@ -152,7 +152,7 @@ impl RetentionJob {
         let now = self.clock.now();
         for agent in &self.agents {
             let filter = MemoryFilter { limit: usize::MAX, ..MemoryFilter::default() };
-            let memories = self.store.list(agent, &[Reach::All], filter).await?;
+            let memories = self.store.memories(agent, &[Reach::All], filter).await?;
             due.extend(self.settings.forgotten(&memories, now));
         }
         due.truncate(FORGOTTEN_MAX);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_core::event::{CompactionEvent, Event, NewRecord, TurnEvent};
 use cairn_core::ids::{ChannelId, Generation, Seq};
 use cairn_core::message::{Entry, Part};
-use cairn_core::ports::{Archive, Clock, Journal};
+use cairn_core::ports::{Clock, Store as _};
 use cairn_core::retention::RetentionSettings;
 use cairn_core::summary::{Marker, MarkerKind};
 use cairn_store::{Store, StoreOptions};

@@ -15,7 +15,7 @@ use futures::{FutureExt, StreamExt, stream};
 
 use cairn_core::message::ToolCall;
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose};
-use cairn_core::ports::{ChatModel, Search, Unanswered};
+use cairn_core::ports::{ChatModel, Hit, Query, StoreError, Unanswered};
 
 /// The id of the embedded model, in the configuration and in records.
 pub const OFFLINE_ID: &str = "offline";
@@ -23,9 +23,12 @@ pub const OFFLINE_ID: &str = "offline";
 /// Words of the answer come in pieces of about this many characters, as from any model.
 const PIECE_CHARS: usize = 24;
 
+/// Searches what was said in a channel: the store's search, or one that finds nothing.
+pub type HistorySearch = Arc<dyn Fn(Query) -> BoxFuture<'static, Result<Vec<Hit>, StoreError>> + Send + Sync>;
+
 pub struct Offline {
     info: ModelInfo,
-    search: Arc<dyn Search>,
+    search: HistorySearch,
 }
 
 impl fmt::Debug for Offline {
@@ -36,7 +39,7 @@ impl fmt::Debug for Offline {
 
 impl Offline {
     /// A model that finds old words through `search`. Memories reach it with the request, as they reach any model.
-    pub fn new(search: Arc<dyn Search>) -> Self {
+    pub fn new(search: HistorySearch) -> Self {
         let info = ModelInfo {
             id: OFFLINE_ID.to_owned(),
             context_window: None,
@@ -62,7 +65,7 @@ impl ChatModel for Offline {
         let said = async move {
             match &request.purpose {
                 Purpose::Reply { question } => {
-                    let said = reply::reply(&request, question, search.as_ref()).await;
+                    let said = reply::reply(&request, question, &search).await;
                     // What is not quoted is a set phrase: no search should find it, no digest keep it.
                     Ok(Said { quotes: true, ..said })
                 }

@@ -10,9 +10,10 @@ use cairn_core::ids::{Generation, Seq, TurnId};
 use cairn_core::memory::{DraftMemory, MemoryKind, extract};
 use cairn_core::message::{Author, Entry, Part, Role, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest};
-use cairn_core::ports::{Hit, Query, Search};
+use cairn_core::ports::{Hit, Query};
 use cairn_core::tokens::estimate;
 
+use super::HistorySearch;
 use super::summarise::{results_of_saves, save_calls};
 use super::{Said, quote, speech};
 
@@ -36,7 +37,7 @@ fn notice(request: &ChatRequest) -> &'static str {
     if request.messages.iter().any(said) { NO_MODEL_AGAIN } else { NO_MODEL }
 }
 
-pub(super) async fn reply(request: &ChatRequest, question: &str, search: &dyn Search) -> Said {
+pub(super) async fn reply(request: &ChatRequest, question: &str, search: &HistorySearch) -> Said {
     if let Some(saves) = results_of_saves(&request.messages) {
         return fit(confirmation(&saves), Vec::new(), request.max_output_tokens);
     }
@@ -67,7 +68,7 @@ pub(super) async fn reply(request: &ChatRequest, question: &str, search: &dyn Se
     fit(format!("{notice} {lead}"), quotes, request.max_output_tokens)
 }
 
-async fn old_words(request: &ChatRequest, question: &str, search: &dyn Search) -> Vec<Hit> {
+async fn old_words(request: &ChatRequest, question: &str, search: &HistorySearch) -> Vec<Hit> {
     let query = Query {
         channel: request.channel.clone(),
         text: question.to_owned(),
@@ -76,7 +77,7 @@ async fn old_words(request: &ChatRequest, question: &str, search: &dyn Search) -
         limit: SEARCH_LIMIT,
         settled: false,
     };
-    match search.search(query).await {
+    match search(query).await {
         Ok(hits) => hits,
         Err(error) => {
             tracing::warn!(channel = %request.channel, %error, "the offline model answers from the window alone");

@@ -4,7 +4,7 @@ use cairn_core::compaction::memory_save_tool;
 use cairn_core::ids::{AgentId, ChannelId, Generation, Seq, SummaryId, TurnId};
 use cairn_core::message::{Author, Entry, Part, Role};
 use cairn_core::model::ChatMessage;
-use cairn_core::ports::{Hit, HitKind, Query, StoreError};
+use cairn_core::ports::HitKind;
 use cairn_core::summary::Summary;
 use cairn_core::tokens::estimate;
 use parking_lot::Mutex;
@@ -18,11 +18,10 @@ struct FakeSearch {
     queries: Mutex<Vec<Query>>,
 }
 
-impl Search for FakeSearch {
-    fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
+impl FakeSearch {
+    fn search(&self, query: Query) -> Result<Vec<Hit>, StoreError> {
         self.queries.lock().push(query);
-        let answer = if self.fails { Err(StoreError::Closed) } else { Ok(self.hits.clone()) };
-        futures::future::ready(answer).boxed()
+        if self.fails { Err(StoreError::Closed) } else { Ok(self.hits.clone()) }
     }
 }
 
@@ -78,6 +77,7 @@ struct Answer {
 }
 
 async fn answer_by(search: Arc<FakeSearch>, request: ChatRequest) -> Answer {
+    let search: HistorySearch = Arc::new(move |query| futures::future::ready(search.search(query)).boxed());
     let events: Vec<ModelEvent> =
         Offline::new(search).stream(request).map(|event| event.unwrap()).collect().await;
     let Some((ModelEvent::Done { finish, usage, quotes }, said)) = events.split_last() else {

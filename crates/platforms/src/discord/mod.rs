@@ -55,7 +55,7 @@ const TYPING_EVERY: Duration = Duration::from_secs(8);
 /// Discord knows a nonce for some minutes; this is well inside.
 const REPEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 
-/// First and longest pause before the archive is asked again which channels there are.
+/// First and longest pause before the runtime is asked again which channels there are.
 const ARCHIVE_PAUSE: Duration = Duration::from_secs(1);
 const ARCHIVE_PAUSE_MAX: Duration = Duration::from_secs(30);
 
@@ -112,11 +112,11 @@ impl Discord {
         self.parts.chat.clone()
     }
 
-    /// By channel the last message that the runtime has. Waits while the archive cannot say.
+    /// By channel the last message that the runtime has. Waits while it cannot say.
     async fn taken(&self, ports: &AdapterPorts) -> HashMap<ChannelId, u64> {
         let mut pauses = Pauses::new(ARCHIVE_PAUSE, ARCHIVE_PAUSE_MAX);
         let rows = loop {
-            match ports.archive.channels().await {
+            match ports.intake.channels().await {
                 Ok(rows) => break rows,
                 Err(error) => {
                     tracing::warn!(platform = NAME, %error, "cannot tell what was taken in last; trying again");

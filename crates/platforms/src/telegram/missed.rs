@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use cairn_core::access::Verdict;
 use cairn_core::ids::ChannelId;
-use cairn_core::ports::{Archive, Seen};
+use cairn_core::ports::Intake;
 use jiff::{SignedDuration, Timestamp};
 
 use super::offset_tracker::{OffsetTracker, Said};
@@ -41,7 +41,7 @@ enum Came {
 pub(super) struct Reader<'a> {
     pub(super) telegram: &'a Telegram,
     pub(super) me: &'a User,
-    pub(super) archive: &'a dyn Archive,
+    pub(super) intake: &'a dyn Intake,
     pub(super) started: Timestamp,
 }
 
@@ -125,8 +125,8 @@ impl Reader<'_> {
         }
         let Some(channel) = self.channel(message) else { return false };
         let id = self.telegram.house_id(message.chat.id, message.message_id);
-        match self.archive.seen(&channel, &id).await {
-            Ok(seen) => seen != Seen::New,
+        match self.intake.has_seen(&channel, &id).await {
+            Ok(seen) => seen,
             Err(error) => {
                 // The runtime drops it if it has; it is only not known here.
                 tracing::debug!(%error, "cannot tell whether a telegram message was taken in before");

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::{AdapterFailure, AdapterPorts, Archive, LinkState};
+use cairn_core::ports::{AdapterFailure, AdapterPorts, Intake, LinkState};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -55,7 +55,7 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
         Err(failure) => return failure,
     };
     let (notices, queue) = Notices::queue();
-    let archive = ports.archive.clone();
+    let intake = ports.intake.clone();
     let host = Host { telegram: telegram.clone(), ports, notices, me: me.clone() };
     let start = move |work: Work, hold: Arc<Hold>, release: Release| -> BoxFuture<'static, ()> {
         Box::pin(host.clone().visit(work, hold, release))
@@ -63,7 +63,7 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
     let poller = Poller {
         telegram: &telegram,
         me,
-        archive,
+        intake,
         started,
         offset_tracker: OffsetTracker::default(),
         chat_queues: ChatQueues::new(start),
@@ -127,7 +127,7 @@ fn greet(telegram: &Telegram, me: &User) {
 struct Poller<'a, F> {
     telegram: &'a Telegram,
     me: Arc<User>,
-    archive: Arc<dyn Archive>,
+    intake: Arc<dyn Intake>,
     started: Timestamp,
     offset_tracker: OffsetTracker,
     chat_queues: ChatQueues<Work, F>,
@@ -268,7 +268,7 @@ where
         let reader = missed::Reader {
             telegram: self.telegram,
             me: &self.me,
-            archive: self.archive.as_ref(),
+            intake: self.intake.as_ref(),
             started: self.started,
         };
         let dues = reader.dues(&self.offset_tracker, &fresh).await;

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use cairn_core::event::ErasureFigures;
 use cairn_core::pairing_store::Erasure;
-use cairn_core::ports::{RegistryStore, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use jiff::Timestamp;
 use tokio::sync::OwnedMutexGuard;
 
@@ -112,7 +112,7 @@ pub async fn erase_dir(
         Ok(store) => store,
         Err(surveyed) => return Ok(surveyed),
     };
-    let erasures = store.pairing_store().await.map(|pairing_store| pairing_store.erasures);
+    let erasures = store.registry().await.map(|pairing_store| pairing_store.erasures);
     store.close().await;
     Ok(erasures?.into_iter().rfind(|erasure| erasure.at == at))
 }
@@ -123,7 +123,7 @@ pub async fn erase_dir(
 /// [`StoreError::InUse`], or the store cannot be opened.
 pub async fn erasures_dir(options: StoreOptions) -> Result<Vec<Erasure>, StoreError> {
     let store = blocking(move || Store::open(options)).await?;
-    let erasures = store.pairing_store().await.map(|pairing_store| pairing_store.erasures);
+    let erasures = store.registry().await.map(|pairing_store| pairing_store.erasures);
     store.close().await;
     erasures
 }

@@ -9,7 +9,7 @@ use cairn_core::event::{
 use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, fingerprint};
 use cairn_core::model::Usage;
-use cairn_core::ports::{Archive, ArtifactStore, Journal, Query, Search};
+use cairn_core::ports::{Query, Store as _};
 use cairn_core::provenance::Provenance;
 
 use super::request::{self, Request};
@@ -85,7 +85,7 @@ async fn talked(dir: &Path) {
             .unwrap();
         store.append(turn(&private(), n, (ANNA, "Anna Kowalska"), "a secret", "kept")).await.unwrap();
     }
-    store.artifacts().put(&private(), &"a1".into(), "of Zorblax".into()).await.unwrap();
+    store.put_artifact(&private(), &"a1".into(), "of Zorblax".into()).await.unwrap();
     store
         .append(vec![NewRecord {
             channel: None,
@@ -152,7 +152,7 @@ async fn check_erased(dir: &Path) {
     let (text, limit) = ("ferry".to_owned(), 9);
     let query = Query { channel: group(), text, kind: None, scopes: Vec::new(), limit, settled: true };
     assert!(!store.search(query).await.unwrap().is_empty(), "the index is there again");
-    let erasures = store.pairing_store().await.unwrap().erasures;
+    let erasures = store.registry().await.unwrap().erasures;
     assert_eq!(erasures.len(), 1);
     assert_eq!((erasures[0].figures.entries, erasures[0].figures.conversations), (12, 1));
     store.close().await;
@@ -277,8 +277,8 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
         expired_at: None,
     };
     let at = Timestamp::UNIX_EPOCH;
-    store.artifacts().put(&group(), &"a3".into(), "a street Kowalska".into()).await.unwrap();
-    store.artifacts().put(&group(), &"a4".into(), "a lane Kowalska".into()).await.unwrap();
+    store.put_artifact(&group(), &"a3".into(), "a street Kowalska".into()).await.unwrap();
+    store.put_artifact(&group(), &"a4".into(), "a lane Kowalska".into()).await.unwrap();
     let stored = |id: &str| {
         let event = Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id) });
         NewRecord { channel: Some(group()), at, event }

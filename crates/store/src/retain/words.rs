@@ -7,7 +7,7 @@ use cairn_core::event::{
     CompactionEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, Record, TurnEvent,
 };
 use cairn_core::ids::{ChannelId, Seq, SummaryId};
-use cairn_core::ports::{Archive, Journal, OutboxStore, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use cairn_core::retention::{InUse, Words, expire, ranges};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -8,14 +8,14 @@ use cairn_core::conversation::{amend, undo};
 use cairn_core::event::{CompactionEvent, Event};
 use cairn_core::ids::{MessageId, Seq};
 use cairn_core::message::{Amendment, Author, Change, DELETED_TEXT, Part};
-use cairn_core::ports::{Archive, Query, Search, Seen};
+use cairn_core::ports::{Query, Seen, Store as _};
 use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
 
 /// Takes a change in, as the runtime does it. False: it changes nothing.
 async fn change(chat: &mut Chat, id: &str, change: Change) -> bool {
     chat.secs += 1;
     let (channel, message) = (chat.state.channel.clone(), MessageId::from(id));
-    let said = chat.store.said(&channel, &message).await.unwrap();
+    let said = chat.store.entries_of(&channel, &message).await.unwrap();
     let amendment = Amendment { channel, message, at: at(chat.secs), change };
     let Some(event) = amend(&chat.state, &amendment, &said) else { return false };
     chat.append(vec![event]).await;
@@ -64,7 +64,7 @@ async fn a_message_that_was_edited_before_its_turn_shows_its_newest_words() {
     let mut chat = Chat::new(&store, "main");
     let turn = chat.accept("a", "ana", "the lighthouse is red").await;
     assert!(change(&mut chat, "a", edited("the lighthouse is green")).await);
-    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
     assert!(change(&mut chat, "a", edited("the lighthouse is blue")).await);
     assert!(!change(&mut chat, "a", edited("the lighthouse is blue")).await);
     let Seen::Open { fingerprint, .. } = store.seen(&channel("main"), &"a".into()).await.unwrap() else {
@@ -95,11 +95,11 @@ async fn a_deleted_message_and_its_corrections_are_shown_to_nobody() {
     let turn = chat.state.pending[0].turn.clone();
     chat.start(&turn, &[correction.as_str()]).await;
     chat.append(vec![Chat::end(&turn, Seq(9))]).await;
-    assert_eq!(store.said(&channel("main"), &"m2".into()).await.unwrap().len(), 2);
+    assert_eq!(store.entries_of(&channel("main"), &"m2".into()).await.unwrap().len(), 2);
     let hits = found(&store, "222").await;
     assert_eq!(hits.iter().filter(|text| text.contains("222")).count(), 2, "message and correction");
     assert!(hits.len() > 2, "neighbours are found by the words around them");
-    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
 
     assert!(change(&mut chat, "m2", Change::Deleted).await);
     assert!(!change(&mut chat, "m2", Change::Deleted).await, "it is deleted already");
@@ -116,7 +116,7 @@ async fn a_deleted_message_and_its_corrections_are_shown_to_nobody() {
     chat.compact(2, "A lighthouse was told of.", Vec::new()).await;
     let live = texts(&chat.state.live.iter().cloned().collect::<Vec<_>>());
     assert!(!live.iter().any(|text| text.contains("222") || text.contains("999")), "{live:?}");
-    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
     assert!(change(&mut chat, "m1", Change::Deleted).await, "also under a summary");
     assert_eq!(history(&store).await[0], DELETED_TEXT);
     check_restored(dir.path(), store, &chat).await.close().await;
@@ -131,10 +131,10 @@ async fn a_message_that_was_deleted_before_its_turn_says_nothing_in_it() {
     let mut chat = Chat::new(&store, "main");
     let turn = chat.accept("a", "ana", "the lighthouse is red").await;
     assert!(change(&mut chat, "a", Change::Deleted).await);
-    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
     chat.start(&turn, &["a"]).await;
     chat.append(vec![Chat::end(&turn, Seq(1))]).await;
-    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
     assert_eq!(history(&store).await, [DELETED_TEXT]);
     assert!(found(&store, "lighthouse").await.is_empty());
     assert!(!change(&mut chat, "a", Change::Deleted).await);
@@ -150,7 +150,7 @@ async fn an_undone_turn_stays_in_the_history_and_out_of_a_restored_window() {
     for n in 1..=3 {
         chat.turn(&format!("m{n}"), &format!("lighthouse number {n}"), "noted, thanks").await;
     }
-    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
     for _ in 0..2 {
         chat.append(vec![undo(&chat.state).unwrap()]).await;
     }
@@ -159,7 +159,7 @@ async fn an_undone_turn_stays_in_the_history_and_out_of_a_restored_window() {
     let store = check_restored(dir.path(), store, &chat).await;
     let mut chat = Chat { store: store.clone(), ..chat };
     chat.turn("m4", "lighthouse number 4", "noted").await;
-    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
     chat.append(vec![Event::Compaction(CompactionEvent::UsageSpent {
         model: "small".to_owned(),
         usage: Default::default(),

@@ -6,7 +6,7 @@ use crate::common::{Chat, at, channel, open, texts};
 use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEvent, TurnOutcome};
 use cairn_core::ids::{Generation, MessageId, Seq, TurnId};
 use cairn_core::message::Author;
-use cairn_core::ports::{Archive, DeliveryState, OutboxStore, Seen};
+use cairn_core::ports::{DeliveryState, Seen, Store as _};
 
 #[tokio::test]
 async fn a_restored_channel_is_the_one_that_was_left() {
@@ -21,7 +21,7 @@ async fn a_restored_channel_is_the_one_that_was_left() {
     assert_eq!(restored, chat.state);
     assert!(store.restore(&channel("other")).await.unwrap().is_none());
 
-    store.keep_head(Arc::new(restored)).await.unwrap();
+    store.keep_snapshot(Arc::new(restored)).await.unwrap();
     chat.append(vec![Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) })]).await;
     store.close().await;
     let store = open(dir.path());
@@ -39,7 +39,7 @@ async fn a_restore_from_a_head_equals_one_from_the_first_event() {
         chat.turn(&format!("m{i}"), &format!("message {i}"), "ok").await;
     }
     chat.accept("p", "ana", "pending at the head").await;
-    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
     assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
     let turn = chat.state.pending[0].turn.clone();
     chat.start(&turn, &["p"]).await;

@@ -8,18 +8,18 @@ use crate::common::{Chat, at, channel, open};
 use cairn_core::artifact::Artifact;
 use cairn_core::event::{ArtifactEvent, Event};
 use cairn_core::ids::{ArtifactId, ChannelId};
-use cairn_core::ports::{ArtifactLines, ArtifactStore as _, LineRange};
-use cairn_store::{Artifacts, StoreOptions, verify_dir};
+use cairn_core::ports::{ArtifactLines, LineRange, Store as _};
+use cairn_store::{Store, StoreOptions, verify_dir};
 
 const A1: &str = "a1";
 
-async fn put(artifacts: &Artifacts, channel: &ChannelId, id: &str, text: &str) {
-    artifacts.put(channel, &id.into(), Arc::from(text)).await.unwrap();
+async fn put(store: &Store, channel: &ChannelId, id: &str, text: &str) {
+    store.put_artifact(channel, &id.into(), Arc::from(text)).await.unwrap();
 }
 
-async fn lines(artifacts: &Artifacts, from: u64, offset: u64, count: u64, max_bytes: usize) -> ArtifactLines {
+async fn lines(store: &Store, from: u64, offset: u64, count: u64, max_bytes: usize) -> ArtifactLines {
     let range = LineRange { from, offset, count, max_bytes };
-    artifacts.lines(&channel("main"), &A1.into(), range).await.unwrap().unwrap()
+    store.artifact_lines(&channel("main"), &A1.into(), range).await.unwrap().unwrap()
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -36,8 +36,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 async fn lines_are_read_as_asked() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let artifacts = store.artifacts();
-    put(&artifacts, &channel("main"), A1, "one\ntwo\n\nfünf 語\n").await;
+    put(&store, &channel("main"), A1, "one\ntwo\n\nfünf 語\n").await;
     // From, offset, count, bytes: text, lines, bytes passed over, bytes left out.
     let cases = [
         ("two", (1, 0, 2, 100), ("one\ntwo", 2, 0, 0)),
@@ -56,7 +55,7 @@ async fn lines_are_read_as_asked() {
     ];
     for (what, (from, offset, count, max_bytes), (text, n_lines, passed, cut_bytes)) in cases {
         let expected = ArtifactLines { text: text.to_owned(), lines: n_lines, offset: passed, cut_bytes };
-        assert_eq!(lines(&artifacts, from, offset, count, max_bytes).await, expected, "{what}");
+        assert_eq!(lines(&store, from, offset, count, max_bytes).await, expected, "{what}");
     }
     store.close().await;
 }
@@ -65,12 +64,11 @@ async fn lines_are_read_as_asked() {
 async fn a_giant_line_is_read_whole_in_pieces() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let artifacts = store.artifacts();
     let giant: String = "語🪨é-".repeat(60_000);
-    put(&artifacts, &channel("main"), A1, &format!("first\n{giant}\nlast")).await;
+    put(&store, &channel("main"), A1, &format!("first\n{giant}\nlast")).await;
     let (mut read, mut offset) = (String::new(), 0);
     loop {
-        let piece = lines(&artifacts, 2, offset, u64::MAX, 49_999).await;
+        let piece = lines(&store, 2, offset, u64::MAX, 49_999).await;
         read.push_str(&piece.text);
         offset = piece.offset + piece.text.len() as u64;
         assert_eq!(piece.cut_bytes, (giant.len() as u64).saturating_sub(offset));
@@ -86,7 +84,6 @@ async fn a_giant_line_is_read_whole_in_pieces() {
 async fn files_are_private_whole_and_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let artifacts = store.artifacts();
     let long = "é".repeat(63);
     let names = [
         "main/local/main".to_owned(),
@@ -100,12 +97,12 @@ async fn files_are_private_whole_and_told_apart() {
         format!("main/net/{long}/{long}2"),
     ];
     for name in &names {
-        put(&artifacts, &name.parse().unwrap(), A1, name).await;
-        put(&artifacts, &name.parse().unwrap(), A1, name).await;
+        put(&store, &name.parse().unwrap(), A1, name).await;
+        put(&store, &name.parse().unwrap(), A1, name).await;
     }
     for name in &names {
         let range = LineRange { from: 1, offset: 0, count: 9, max_bytes: 9_999 };
-        let found = artifacts.lines(&name.parse().unwrap(), &A1.into(), range).await.unwrap();
+        let found = store.artifact_lines(&name.parse().unwrap(), &A1.into(), range).await.unwrap();
         assert_eq!(&found.unwrap().text, name);
     }
     let root = dir.path().join("artifacts");
@@ -118,10 +115,10 @@ async fn files_are_private_whole_and_told_apart() {
     }
     let [first, ..] = &names;
     let first: ChannelId = first.parse().unwrap();
-    artifacts.remove(&first, &A1.into()).await.unwrap();
-    artifacts.remove(&first, &A1.into()).await.unwrap();
+    store.remove_artifact(&first, &A1.into()).await.unwrap();
+    store.remove_artifact(&first, &A1.into()).await.unwrap();
     let range = LineRange { from: 1, offset: 0, count: 1, max_bytes: 10 };
-    assert_eq!(artifacts.lines(&first, &A1.into(), range).await.unwrap(), None);
+    assert_eq!(store.artifact_lines(&first, &A1.into(), range).await.unwrap(), None);
     store.close().await;
 }
 
@@ -129,14 +126,13 @@ async fn files_are_private_whole_and_told_apart() {
 async fn what_a_crash_cut_off_is_never_taken_for_the_artifact() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let artifacts = store.artifacts();
-    put(&artifacts, &channel("main"), "a2", "whole").await;
+    put(&store, &channel("main"), "a2", "whole").await;
     let folder = files(&dir.path().join("artifacts"))[0].parent().unwrap().to_owned();
     fs::write(folder.join("a1.new"), "ha").unwrap();
     let range = LineRange { from: 1, offset: 0, count: 1, max_bytes: 10 };
-    assert_eq!(artifacts.lines(&channel("main"), &A1.into(), range).await.unwrap(), None);
-    put(&artifacts, &channel("main"), A1, "half no more").await;
-    assert_eq!(lines(&artifacts, 1, 0, 1, 100).await.text, "half no more");
+    assert_eq!(store.artifact_lines(&channel("main"), &A1.into(), range).await.unwrap(), None);
+    put(&store, &channel("main"), A1, "half no more").await;
+    assert_eq!(lines(&store, 1, 0, 1, 100).await.text, "half no more");
     assert_eq!(files(&folder).len(), 2, "nothing is left of it");
     store.close().await;
 }
@@ -160,15 +156,15 @@ async fn verify_lists_files_that_are_missing_or_cut() {
     let store = open(dir.path());
     let mut chat = Chat::new(&store, "main");
     for (id, bytes) in [("a1", 5), ("a2", 5), ("a3", 5), ("a4", 5)] {
-        put(&store.artifacts(), &channel("main"), id, "words").await;
+        put(&store, &channel("main"), id, "words").await;
         chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id, bytes) })]).await;
     }
     chat.append(vec![Event::Artifact(ArtifactEvent::Expired { ids: vec!["a4".into()] })]).await;
-    store.artifacts().remove(&channel("main"), &"a4".into()).await.unwrap();
+    store.remove_artifact(&channel("main"), &"a4".into()).await.unwrap();
     let report = store.verify().await.unwrap();
     assert!(report.ok, "an expired one is not missing: {:?}", report.problems);
-    store.artifacts().remove(&channel("main"), &"a2".into()).await.unwrap();
-    put(&store.artifacts(), &channel("main"), "a3", "cut").await;
+    store.remove_artifact(&channel("main"), &"a2".into()).await.unwrap();
+    put(&store, &channel("main"), "a3", "cut").await;
     drop(chat);
     store.close().await;
     let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();

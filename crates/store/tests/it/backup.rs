@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::common::{Chat, at, channel};
 use cairn_core::artifact::Artifact;
 use cairn_core::event::{ArtifactEvent, Event};
-use cairn_core::ports::{Archive as _, ArtifactStore as _, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use cairn_store::{BackupError, Store, StoreOptions, restore_dir};
 
 /// A state of several segments, and room for backups beside it.
@@ -33,7 +33,7 @@ impl Home {
 }
 
 async fn store_artifact(store: &Store, chat: &mut Chat, id: &str) {
-    store.artifacts().put(&channel("main"), &id.into(), Arc::from(format!("words of {id}"))).await.unwrap();
+    store.put_artifact(&channel("main"), &id.into(), Arc::from(format!("words of {id}"))).await.unwrap();
     let bytes = format!("words of {id}").len() as u64;
     let artifact = Artifact {
         id: id.into(),

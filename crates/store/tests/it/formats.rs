@@ -14,7 +14,7 @@ use cairn_core::event::{
 };
 use cairn_core::ids::AgentId;
 use cairn_core::memory::Reach;
-use cairn_core::ports::{Archive as _, ArtifactStore as _, LineRange, MemoryFilter, MemoryStore as _};
+use cairn_core::ports::{LineRange, MemoryFilter, Store as _};
 use cairn_store::{StoreOptions, verify_dir};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -129,9 +129,10 @@ async fn every_format_opens_folds_and_verifies_to_the_same() {
             states.push(store.restore(&row.channel).await.unwrap().unwrap());
         }
         let filter = MemoryFilter { limit: 9, ..MemoryFilter::default() };
-        let memories = store.list(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap();
+        let memories =
+            store.memories(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap();
         let range = LineRange { from: 1, offset: 0, count: 1, max_bytes: 100 };
-        let artifact = store.artifacts().lines(&channel("main"), &"a1".into(), range).await.unwrap().unwrap();
+        let artifact = store.artifact_lines(&channel("main"), &"a1".into(), range).await.unwrap().unwrap();
         assert_eq!(artifact.text, "a line of a large result");
         let texts: Vec<&str> = memories.iter().map(|memory| memory.text.as_str()).collect();
         assert_eq!(texts, ["Anna looks for a flat in Lisbon.", "Anna likes black tea."]);

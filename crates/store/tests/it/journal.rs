@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{Chat, at, channel, open, texts};
 use cairn_core::event::{Event, MaintenanceEvent, NewRecord, TurnEvent};
 use cairn_core::ids::Seq;
-use cairn_core::ports::{Archive, Journal, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use cairn_store::{Store, StoreOptions, verify_dir};
 
 fn segments(dir: &Path) -> Vec<PathBuf> {

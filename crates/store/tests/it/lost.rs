@@ -8,7 +8,7 @@ use crate::common::{Chat, at, channel, texts};
 use cairn_core::event::{Event, MaintenanceEvent};
 use cairn_core::ids::Seq;
 use cairn_core::message::LOST_TEXT;
-use cairn_core::ports::{Archive as _, Seen, StoreError};
+use cairn_core::ports::{Seen, Store as _, StoreError};
 use cairn_store::{Store, StoreOptions, erase_dir, rebuild_dir, verify_dir};
 
 fn options(dir: &Path) -> StoreOptions {

@@ -7,7 +7,7 @@ use cairn_core::event::{Event, MemoryEvent, NewRecord};
 use cairn_core::ids::AgentId;
 use cairn_core::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER};
 use cairn_core::message::Author;
-use cairn_core::ports::{Journal, MemoryFilter, MemoryStore};
+use cairn_core::ports::{MemoryFilter, Store as _};
 use cairn_store::Store;
 
 async fn journal(store: &Store, events: Vec<Event>) {
@@ -21,7 +21,7 @@ async fn save(store: &Store, saves: Vec<MemorySave>) {
 
 async fn all(store: &Store) -> Vec<Memory> {
     let filter = MemoryFilter { limit: 100, ..MemoryFilter::default() };
-    store.list(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap()
+    store.memories(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap()
 }
 
 async fn recalled(store: &Store, scopes: &[Scope], question: &str) -> Vec<String> {
@@ -58,7 +58,7 @@ async fn a_forgotten_memory_stays_forgotten_until_a_person_asks_for_it() {
     journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id: id.clone() })]).await;
     save(&store, vec![memory("Ana likes tea", "later")]).await;
     assert!(all(&store).await.is_empty());
-    assert_eq!(store.get(&id).await.unwrap(), None);
+    assert_eq!(store.memory(&id).await.unwrap(), None);
     store.close().await;
     fs::remove_dir_all(dir.path().join("views")).unwrap();
     let store = open(dir.path());
@@ -87,7 +87,7 @@ async fn an_edited_memory_is_known_by_its_first_and_its_new_words() {
     let found = all(&store).await;
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].text.as_str(), found[0].sightings), ("Ana likes cocoa", 3));
-    assert_eq!(store.get(&id).await.unwrap(), Some(found[0].clone()));
+    assert_eq!(store.memory(&id).await.unwrap(), Some(found[0].clone()));
     store.close().await;
 }
 
@@ -128,7 +128,8 @@ async fn a_list_is_filtered_and_in_the_order_of_saving() {
     let list = |filter: MemoryFilter| {
         let store = store.clone();
         async move {
-            let found = store.list(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap();
+            let found =
+                store.memories(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap();
             found.into_iter().map(|memory| memory.text).collect::<Vec<_>>()
         }
     };
@@ -192,7 +193,7 @@ async fn without_an_index_memories_are_recalled_in_the_same_order() {
             found.push(recalled(store, &[Scope::Agent, scope()], question).await);
         }
         let filter = MemoryFilter { query: Some("likes".to_owned()), limit: 9, ..MemoryFilter::default() };
-        let listed = store.list(&AgentId::from("main"), &[Reach::All], filter).await.unwrap();
+        let listed = store.memories(&AgentId::from("main"), &[Reach::All], filter).await.unwrap();
         found.push(listed.into_iter().map(|memory| memory.text).collect());
         found
     };
@@ -275,7 +276,7 @@ async fn what_somebody_said_of_themselves_is_read_by_them_wherever_it_was_said()
     let store = open(dir.path());
     check(&store).await;
     let filter = MemoryFilter { limit: 9, ..MemoryFilter::default() };
-    let of_ana = store.list(&AgentId::from("main"), &own("1"), filter).await.unwrap();
+    let of_ana = store.memories(&AgentId::from("main"), &own("1"), filter).await.unwrap();
     journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id: of_ana[0].id.clone() })]).await;
     store.settle().await.unwrap();
     assert!(within(&store, &own("1"), "tea?").await.is_empty());

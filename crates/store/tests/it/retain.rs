@@ -6,7 +6,7 @@ use std::path::Path;
 use cairn_core::event::{Event, NewRecord, TurnEvent};
 use cairn_core::ids::{ChannelId, Generation, Seq};
 use cairn_core::message::{Entry, Part};
-use cairn_core::ports::{Archive, Journal};
+use cairn_core::ports::Store as _;
 use cairn_core::retention::RetentionSettings;
 use cairn_store::{Shrunk, Store, StoreOptions, rebuild_dir, verify_dir};
 use jiff::Timestamp;

@@ -6,7 +6,7 @@ use crate::common::{Chat, at, channel, memory, open, scope};
 use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
 use cairn_core::ids::Seq;
 use cairn_core::message::{Entry, Part};
-use cairn_core::ports::{Hit, HitKind, Journal, Query, Search};
+use cairn_core::ports::{Hit, HitKind, Query, Store as _};
 use cairn_store::Store;
 
 fn query(text: &str) -> Query {

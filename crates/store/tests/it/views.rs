@@ -14,7 +14,7 @@ use cairn_core::memory::{MemoryKind, Reach};
 use cairn_core::message::Author;
 use cairn_core::model::Usage;
 use cairn_core::pairing_store::Standing;
-use cairn_core::ports::{Archive, Journal, MemoryFilter, MemoryStore, OutboxStore, RegistryStore};
+use cairn_core::ports::{MemoryFilter, Store as _};
 use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
 
 /// All that the views show, for comparison.
@@ -28,11 +28,11 @@ async fn shown(store: &Store) -> String {
             store.channels().await.unwrap(),
             store.restore(&main).await.unwrap(),
             store.entries(&main, Seq(1), Seq(99), 99).await.unwrap(),
-            store.list(&agent, &[Reach::All], filter()).await.unwrap(),
+            store.memories(&agent, &[Reach::All], filter()).await.unwrap(),
             store.seen(&main, &"a".into()).await.unwrap(),
             store.seen(&main, &"command".into()).await.unwrap(),
             store.deliveries().await.unwrap(),
-            (store.pairing_store().await.unwrap(), store.usage_day().await.unwrap()),
+            (store.registry().await.unwrap(), store.usage_day().await.unwrap()),
         )
     )
 }
@@ -64,7 +64,7 @@ async fn lived_in(dir: &Path) -> String {
     assert_eq!(saved.len(), 1);
     let list = |store: Store| async move {
         let filter = MemoryFilter { limit: 100, ..MemoryFilter::default() };
-        store.list(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap()
+        store.memories(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap()
     };
     let memories = list(store.clone()).await;
     assert_eq!(memories.len(), 3);
@@ -97,7 +97,7 @@ async fn lived_in(dir: &Path) -> String {
     ])
     .await;
     chat.accept("c", "ana", "and now?").await;
-    store.keep_head(Arc::new(chat.state.clone())).await.unwrap();
+    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
     let before = shown(&store).await;
     store.close().await;
     before
@@ -126,7 +126,7 @@ async fn views_made_again_show_the_same() {
 async fn pairings_moves_and_usage_are_kept_whether_or_not_they_belong_to_a_channel() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    assert_eq!(store.pairing_store().await.unwrap(), Default::default());
+    assert_eq!(store.registry().await.unwrap(), Default::default());
     assert_eq!(store.usage_day().await.unwrap(), Default::default());
     let mut chat = Chat::new(&store, "main");
     let user = Author { id: "telegram/5".to_owned(), name: "ana".to_owned() };
@@ -159,7 +159,7 @@ async fn pairings_moves_and_usage_are_kept_whether_or_not_they_belong_to_a_chann
     })])
     .await;
     let check = async |store: &Store| {
-        let pairing_store = store.pairing_store().await.unwrap();
+        let pairing_store = store.registry().await.unwrap();
         assert_eq!(pairing_store.standing("telegram/5", at(9)), Standing::Paired);
         assert_eq!(pairing_store.home_of("telegram", "2"), "1");
         let day = store.usage_day().await.unwrap();

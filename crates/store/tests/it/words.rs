@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::common::{Chat, at, channel, memory, texts};
 use cairn_core::event::{CompactionEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, TurnEvent};
 use cairn_core::ids::Seq;
-use cairn_core::ports::{Archive as _, Journal as _, Query, Search as _, StoreError};
+use cairn_core::ports::{Query, Store as _, StoreError};
 use cairn_core::summary::{Marker, MarkerKind};
 use cairn_store::{Expired, Store, StoreOptions, erase_dir, rebuild_dir, restore_dir};
 
@@ -250,7 +250,7 @@ async fn what_is_damaged_is_not_written_again_and_keeps_nothing_else() {
     let mut chat = talked(&store).await;
     let head = Arc::new(chat.state.clone());
     // A store that is far behind takes none: it is only a cache.
-    while let Err(error) = store.keep_head(Arc::clone(&head)).await {
+    while let Err(error) = store.keep_snapshot(Arc::clone(&head)).await {
         assert!(error.to_string().contains("too busy"), "{error}");
         store.settle().await.unwrap();
     }

@@ -1,6 +1,5 @@
 //! The runtime over fakes of all ports, with tokio's clock paused.
 
-pub(crate) mod artifacts;
 pub(crate) mod model;
 pub(crate) mod net;
 pub(crate) mod store;
@@ -10,14 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::{
-    AgentRuntime, Candidate, EngineMaker, HouseLimits, Notice, Runtime, RuntimeDeps, all_tools, builtin_tools,
+    AgentRuntime, Candidate, EngineMaker, HouseLimits, Runtime, RuntimeDeps, RuntimeEvent, all_tools,
+    builtin_tools,
 };
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{CompactionEvent, Event, TurnEvent};
+use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, RunEnd, TurnEvent};
 use cairn_core::ids::{AgentId, ChannelId, MessageId, Seq};
 use cairn_core::limits::TalkLimits;
 use cairn_core::message::{Author, Inbound, Part};
+use cairn_core::model::ModelError;
 use cairn_core::ports::{Admission, Answer, Clock, Intake as _, Progress, Refusal, Tool};
 use cairn_core::tier::CompactionSettings;
 use futures::StreamExt as _;
@@ -25,9 +26,8 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use artifacts::MemArtifacts;
-use model::FakeModel;
-use net::FakeNet;
+use model::{FakeModel, Kind, words};
+use net::{Act, FakeNet};
 use store::MemStore;
 
 /// A clock that goes with tokio's, is as many seconds off as it was set, and panics once when its bomb is lit.
@@ -44,7 +44,6 @@ impl Clock for TokioClock {
 
 pub(crate) struct World {
     pub(crate) store: Arc<MemStore>,
-    pub(crate) artifacts: Arc<MemArtifacts>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) model: Arc<FakeModel>,
     /// Further models of the chain, with the settings on them.
@@ -93,7 +92,6 @@ impl World {
         };
         Self {
             store: MemStore::new(),
-            artifacts: Arc::default(),
             tools: Vec::new(),
             model: FakeModel::new(),
             others: Vec::new(),
@@ -150,12 +148,7 @@ impl World {
             agent = agent.with_engine(Arc::clone(maker));
         }
         let deps = RuntimeDeps {
-            journal: Arc::clone(&self.store) as _,
-            archive: Arc::clone(&self.store) as _,
-            search: Arc::clone(&self.store) as _,
-            memories: Arc::clone(&self.store) as _,
-            outbox: Arc::clone(&self.store) as _,
-            artifacts: Arc::clone(&self.artifacts) as _,
+            store: Arc::clone(&self.store) as _,
             tools: Arc::new(self.tools.clone()),
             arguments: Arc::new(AnyArguments),
             clock: Arc::new(TokioClock(Instant::now(), Arc::clone(&self.bomb), Arc::clone(&self.off))),
@@ -179,7 +172,6 @@ impl World {
     pub(crate) fn over(&self, store: Arc<MemStore>) -> Self {
         Self {
             store,
-            artifacts: Arc::clone(&self.artifacts),
             tools: self.tools.clone(),
             model: FakeModel::new(),
             others: self.others.clone(),
@@ -203,9 +195,16 @@ impl World {
     }
 }
 
+/// A world as [`World::new`] makes it, and a runtime in it.
+pub(crate) async fn started() -> (World, Live) {
+    let world = World::new();
+    let live = world.start().await;
+    (world, live)
+}
+
 pub(crate) struct Live {
     pub(crate) runtime: Runtime,
-    notices: broadcast::Receiver<Notice>,
+    notices: broadcast::Receiver<RuntimeEvent>,
 }
 
 impl Live {
@@ -223,6 +222,16 @@ impl Live {
         reply(self.say(id, text).await).await
     }
 
+    /// As [`Live::say`], in the chat of the group.
+    pub(crate) async fn say_in_group(&self, id: &str, text: &str) -> Admission {
+        self.submit(message(&group(), id, text)).await.unwrap()
+    }
+
+    /// As [`Live::ask`], in the chat of the group.
+    pub(crate) async fn ask_in_group(&self, id: &str, text: &str) -> String {
+        reply(self.say_in_group(id, text).await).await
+    }
+
     /// Chatters until a run has started, and returns how many messages that took.
     pub(crate) async fn fill_until_run(&self, world: &World) -> usize {
         let before = world.store.count(is_run_started);
@@ -236,7 +245,7 @@ impl Live {
         panic!("no run after 200 messages");
     }
 
-    pub(crate) async fn notice<T>(&mut self, pick: impl Fn(&Notice) -> Option<T>) -> T {
+    pub(crate) async fn notice<T>(&mut self, pick: impl Fn(&RuntimeEvent) -> Option<T>) -> T {
         loop {
             if let Some(found) = pick(&self.notices.recv().await.unwrap()) {
                 return found;
@@ -326,6 +335,36 @@ pub(crate) fn is_run_ended(event: &Event) -> bool {
 
 pub(crate) fn is_turn_ended(event: &Event) -> bool {
     matches!(event, Event::Turn(TurnEvent::Ended(_)))
+}
+
+pub(crate) fn is_settled(event: &Event) -> bool {
+    matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))
+}
+
+pub(crate) fn is_sent(act: &Act) -> bool {
+    matches!(act, Act::Sent { .. })
+}
+
+pub(crate) fn is_edited(act: &Act) -> bool {
+    matches!(act, Act::Edited { .. })
+}
+
+pub(crate) fn overloaded() -> ModelError {
+    ModelError::Overloaded { message: "busy".to_owned(), retry_after: None }
+}
+
+/// The words of the last request for a reply.
+pub(crate) fn last_request(world: &World) -> String {
+    words(world.model.requests(Kind::Reply).last().unwrap())
+}
+
+/// How the runs so far have ended.
+pub(crate) fn ends(world: &World) -> Vec<RunEnd> {
+    let ends = world.store.events().into_iter().filter_map(|event| match event {
+        Event::Compaction(CompactionEvent::RunEnded(end)) => Some(end),
+        _ => None,
+    });
+    ends.collect()
 }
 
 pub(crate) fn is_emergency(event: &Event) -> bool {

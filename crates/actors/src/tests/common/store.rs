@@ -1,6 +1,6 @@
 //! A store in memory: the journal is a list, everything else is folded from it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,13 +9,14 @@ use cairn_core::conversation::Conversation;
 use cairn_core::event::{
     CompactionEvent, Event, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, Seq, TurnId};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TurnId};
 use cairn_core::memory::{Change, Memory, MemorySave, Reach, merge};
 use cairn_core::message::Entry;
 use cairn_core::model::Usage;
+use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::{
-    Archive, ChannelRow, Hit, HitKind, Journal, MemoryFilter, MemoryStore, OutboxItem, OutboxStore, Query,
-    Search, Seen, StoreError,
+    ArtifactLines, ChannelRow, Hit, HitKind, LineRange, MemoryFilter, OutboxItem, Query, Seen, Store,
+    StoreError,
 };
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -24,14 +25,33 @@ use tokio::sync::{Semaphore, watch};
 /// By the paused clock: long after all retries. A test fails instead of hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
+/// The files of artifacts; they survive a kill.
+#[derive(Default)]
+pub(crate) struct MemArtifacts {
+    files: Mutex<BTreeMap<(String, String), Arc<str>>>,
+    pub(crate) full: AtomicBool,
+}
+
+impl MemArtifacts {
+    /// The files, as `CHANNEL ID`.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.files.lock().keys().map(|(channel, id)| format!("{channel} {id}")).collect()
+    }
+}
+
+fn key(channel: &ChannelId, id: &ArtifactId) -> (String, String) {
+    (channel.to_string(), id.to_string())
+}
+
 pub(crate) struct MemStore {
+    pub(crate) artifacts: Arc<MemArtifacts>,
     records: watch::Sender<Vec<Record>>,
     /// Answered by appends instead of writing, first in first out.
     faults: Mutex<Vec<StoreError>>,
     /// Appends wait for a permit while it is shut.
     gate: Mutex<Option<Arc<Semaphore>>>,
     pub(crate) appends: Mutex<Vec<usize>>,
-    pub(crate) heads: Mutex<Vec<ChannelId>>,
+    pub(crate) snapshots: Mutex<Vec<ChannelId>>,
     /// The next append panics.
     pub(crate) panics: AtomicBool,
     /// Set once the end of a turn is journalled.
@@ -44,16 +64,17 @@ pub(crate) struct MemStore {
 
 impl MemStore {
     pub(crate) fn new() -> Arc<Self> {
-        Self::with(Vec::new())
+        Self::with(Vec::new(), Arc::default())
     }
 
-    fn with(records: Vec<Record>) -> Arc<Self> {
+    fn with(records: Vec<Record>, artifacts: Arc<MemArtifacts>) -> Arc<Self> {
         Arc::new(Self {
+            artifacts,
             records: watch::Sender::new(records),
             faults: Mutex::default(),
             gate: Mutex::default(),
             appends: Mutex::default(),
-            heads: Mutex::default(),
+            snapshots: Mutex::default(),
             panics: AtomicBool::new(false),
             armed: Mutex::default(),
             behind: AtomicBool::new(false),
@@ -61,14 +82,14 @@ impl MemStore {
         })
     }
 
-    /// What a start after a kill finds: whatever is journalled now, and nothing of what the old house still does.
+    /// What a start after a kill finds: whatever is journalled now, and nothing of what the old runtime still does.
     pub(crate) fn after_kill(&self) -> Arc<Self> {
-        Self::with(self.records())
+        Self::with(self.records(), Arc::clone(&self.artifacts))
     }
 
     /// The same with only the first `n` records: a kill at an earlier moment.
     pub(crate) fn after_kill_at(&self, n: usize) -> Arc<Self> {
-        Self::with(self.records().into_iter().take(n).collect())
+        Self::with(self.records().into_iter().take(n).collect(), Arc::clone(&self.artifacts))
     }
 
     pub(crate) fn records(&self) -> Vec<Record> {
@@ -132,7 +153,7 @@ impl MemStore {
         entries
     }
 
-    pub(crate) fn memories(&self) -> Vec<Memory> {
+    pub(crate) fn saved_memories(&self) -> Vec<Memory> {
         let mut memories: Vec<Memory> = Vec::new();
         let mut sightings: BTreeSet<String> = BTreeSet::new();
         for record in self.records() {
@@ -159,7 +180,7 @@ impl MemStore {
     }
 }
 
-impl Journal for MemStore {
+impl Store for MemStore {
     fn append(&self, new: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         Box::pin(async move {
             let gate = self.gate.lock().clone();
@@ -186,9 +207,7 @@ impl Journal for MemStore {
             Ok(appended)
         })
     }
-}
 
-impl Archive for MemStore {
     fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
         let names: BTreeSet<ChannelId> =
             self.records().iter().filter_map(|record| record.channel.clone()).collect();
@@ -213,8 +232,8 @@ impl Archive for MemStore {
         })
     }
 
-    fn keep_head(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.heads.lock().push(conversation.channel.clone());
+    fn keep_snapshot(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.snapshots.lock().push(conversation.channel.clone());
         Box::pin(async { Ok(()) })
     }
 
@@ -231,7 +250,7 @@ impl Archive for MemStore {
         Box::pin(async { Ok(entries) })
     }
 
-    fn said(
+    fn entries_of(
         &self,
         channel: &ChannelId,
         message: &MessageId,
@@ -273,9 +292,7 @@ impl Archive for MemStore {
         }
         Box::pin(self.once_up_to_date(seen))
     }
-}
 
-impl Search for MemStore {
     fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
         let fits = |entry: &&Arc<Entry>| query.text.split(' ').any(|word| entry.text().contains(word));
         let hit = |entry: &Arc<Entry>| Hit {
@@ -290,16 +307,18 @@ impl Search for MemStore {
         let hits = self.history(&query.channel).iter().filter(fits).map(hit).take(query.limit).collect();
         Box::pin(async { Ok(hits) })
     }
-}
 
-impl MemoryStore for MemStore {
-    fn list(
+    fn unindexed(&self) -> u64 {
+        0
+    }
+
+    fn memories(
         &self,
         agent: &AgentId,
         reach: &[Reach],
         filter: MemoryFilter,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
-        let mut found = self.memories();
+        let mut found = self.saved_memories();
         found.retain(|memory| memory.agent == *agent && reach.iter().any(|reach| reach.holds(memory)));
         if let Some(query) = &filter.query {
             found.retain(|memory| query.split(' ').any(|word| memory.text.contains(word)));
@@ -308,7 +327,7 @@ impl MemoryStore for MemStore {
         Box::pin(async { Ok(found) })
     }
 
-    fn get(&self, _id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
+    fn memory(&self, _id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
         Box::pin(async { Ok(None) })
     }
 
@@ -320,12 +339,11 @@ impl MemoryStore for MemStore {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
         let query = Some(question.to_owned());
-        let found = self.list(agent, reach, MemoryFilter { query, limit, ..MemoryFilter::default() });
+        let found =
+            Store::memories(self, agent, reach, MemoryFilter { query, limit, ..MemoryFilter::default() });
         Box::pin(async { self.once_up_to_date(found.await?).await })
     }
-}
 
-impl OutboxStore for MemStore {
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
         let mut items: Vec<OutboxItem> = Vec::new();
         for record in self.records() {
@@ -333,5 +351,64 @@ impl OutboxStore for MemStore {
             items.extend(record.channel.as_ref().and_then(|channel| OutboxItem::intended(channel, &record)));
         }
         Box::pin(async { Ok(items) })
+    }
+
+    fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
+        Box::pin(async { Ok(RegistryState::default()) })
+    }
+
+    fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>> {
+        Box::pin(async { Ok(UsageDay::default()) })
+    }
+
+    fn put_artifact(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        text: Arc<str>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        if self.artifacts.full.load(Ordering::SeqCst) {
+            return Box::pin(async { Err(StoreError::DiskFull { path: "/state".to_owned() }) });
+        }
+        self.artifacts.files.lock().insert(key(channel, id), text);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn artifact_lines(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        range: LineRange,
+    ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
+        let text = self.artifacts.files.lock().get(&key(channel, id)).cloned();
+        let found = text.map(|text| {
+            let mut found =
+                ArtifactLines { text: String::new(), lines: 0, offset: range.offset, cut_bytes: 0 };
+            for line in text.lines().skip(range.from as usize - 1).take(range.count as usize) {
+                let line = if found.lines == 0 { &line[range.offset as usize..] } else { line };
+                let room = range.max_bytes - found.text.len().min(range.max_bytes);
+                if line.len() >= room && found.lines == 0 {
+                    found.text.push_str(&line[..room]);
+                    found.cut_bytes = (line.len() - room) as u64;
+                    found.lines = 1;
+                    break;
+                }
+                if line.len() >= room {
+                    break;
+                }
+                if found.lines > 0 {
+                    found.text.push('\n');
+                }
+                found.text.push_str(line);
+                found.lines += 1;
+            }
+            found
+        });
+        Box::pin(async { Ok(found) })
+    }
+
+    fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.artifacts.files.lock().remove(&key(channel, id));
+        Box::pin(async { Ok(()) })
     }
 }

@@ -6,7 +6,7 @@ use cairn_core::event::{
 use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::message::{Author, Part, Pending, fingerprint};
 use cairn_core::model::Usage;
-use cairn_core::ports::Journal;
+use cairn_core::ports::Store as _;
 use cairn_store::{Store, StoreOptions};
 use jiff::Timestamp;
 use serde_json::{Value, json};

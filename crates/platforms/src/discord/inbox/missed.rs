@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use cairn_core::ids::MessageId as HouseMessage;
-use cairn_core::ports::Seen;
 use jiff::SignedDuration;
 use serenity::all::ChannelId;
 
@@ -73,8 +72,8 @@ impl InboundHandler {
     /// Whether the runtime has never seen it.
     async fn is_new(&self, served: &Served) -> bool {
         let message = HouseMessage::new(served.said.id.to_string());
-        match self.ports.archive.seen(&served.channel, &message).await {
-            Ok(seen) => seen == Seen::New,
+        match self.ports.intake.has_seen(&served.channel, &message).await {
+            Ok(seen) => !seen,
             Err(error) => {
                 // The runtime drops it if it has; it is only not known here.
                 tracing::debug!(platform = "discord", %error, "cannot tell whether a message was taken in before");

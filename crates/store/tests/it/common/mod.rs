@@ -12,7 +12,7 @@ use cairn_core::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId, Turn
 use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
 use cairn_core::message::{Author, Entry, Part, Pending, Role};
 use cairn_core::model::Usage;
-use cairn_core::ports::{Journal, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use cairn_core::summary::Summary;
 use cairn_core::tier::Tier;
 use cairn_store::{Store, StoreOptions};

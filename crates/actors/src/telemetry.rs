@@ -1,15 +1,17 @@
-//! Metrics of turns, runs and tools. Labels have few values: what is configured or named in the program, never a channel, a
-//! person or a message, nor a name that a model made up.
+//! Metrics and log spans of turns, runs and tools. Labels of metrics have few values: what is configured or named in the
+//! program, never a channel, a person or a message, nor a name that a model made up. Spans are errors by level, so that they
+//! are there however little is logged.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_core::event::RunEnd;
-use cairn_core::model::Usage;
+use cairn_core::ids::{ChannelId, RunId, TurnId};
+use cairn_core::model::{ToolDef, Usage};
+use cairn_core::ports::OutboxItem;
 use cairn_core::tool::ToolUse;
 use tokio::time::Instant;
-
-use crate::handle::ChannelHandle;
+use tracing::{Span, error_span};
 
 /// Stands for a name that is not configured.
 const OTHER: &str = "other";
@@ -46,12 +48,12 @@ async fn counted<T>(sum: &AtomicU64, work: impl Future<Output = T>) -> T {
 
 /// A turn ended: how, how long it took and by whom, and how full the window is.
 pub(crate) fn turn(
-    handle: &ChannelHandle,
+    channel: &ChannelId,
     outcome: &'static str,
     times: Option<(Duration, &Times)>,
     usage_ratio: f64,
 ) {
-    let agent = agent(handle);
+    let agent = agent(channel);
     metrics::counter!("cairn_turns_total", "agent" => agent.clone(), "outcome" => outcome).increment(1);
     metrics::histogram!("cairn_usage_ratio", "agent" => agent.clone()).record(usage_ratio);
     // What nobody worked on took no time.
@@ -99,18 +101,18 @@ pub(crate) fn believed(model: &str, reported: Usage, ours: Usage, answer_max: u6
     believed
 }
 
-pub(crate) fn run(handle: &ChannelHandle, tier: &'static str, end: &RunEnd) {
+pub(crate) fn run(channel: &ChannelId, tier: &'static str, end: &RunEnd) {
     let (trigger, outcome) = (end.trigger.name(), end.outcome.name());
     metrics::counter!("cairn_runs_total", "tier" => tier, "trigger" => trigger, "outcome" => outcome)
         .increment(1);
     metrics::histogram!("cairn_run_seconds", "tier" => tier, "outcome" => outcome)
         .record(end.duration_ms as f64 / 1000.0);
-    memories(handle, "run", end.memories.len() as u64);
+    memories(channel, "run", end.memories.len() as u64);
 }
 
 /// Memories were saved by a run or by a tool.
-pub(crate) fn memories(handle: &ChannelHandle, by: &'static str, n: u64) {
-    metrics::counter!("cairn_memories_saved_total", "agent" => agent(handle), "by" => by).increment(n);
+pub(crate) fn memories(channel: &ChannelId, by: &'static str, n: u64) {
+    metrics::counter!("cairn_memories_saved_total", "agent" => agent(channel), "by" => by).increment(n);
 }
 
 pub(crate) fn tool_call(tool: &str, used: &ToolUse) {
@@ -126,12 +128,32 @@ pub(crate) fn error(place: &'static str, code: &str) {
 }
 
 /// The channel's agent, which is configured: else there would be no channel awake.
-pub(crate) fn agent(handle: &ChannelHandle) -> String {
-    handle.id.agent().to_string()
+pub(crate) fn agent(channel: &ChannelId) -> String {
+    channel.agent().to_string()
 }
 
-/// The name of a tool that the agent has. A model may name any other.
-pub(crate) fn tool(handle: &ChannelHandle, name: &str) -> String {
-    let is_known = handle.settings().tools.iter().any(|tool| tool.name == name);
+/// The name of a tool, where the agent has it. A model may name any other.
+pub(crate) fn tool(known: &[ToolDef], name: &str) -> String {
+    let is_known = known.iter().any(|tool| tool.name == name);
     if is_known { name.to_owned() } else { OTHER.to_owned() }
+}
+
+/// Around a turn: its task, its tools, what the chat sees of it.
+pub(crate) fn turn_span(channel: &ChannelId, turn: &TurnId) -> Span {
+    error_span!("turn", %turn, %channel, agent = %channel.agent())
+}
+
+pub(crate) fn run_span(channel: &ChannelId, run: &RunId) -> Span {
+    error_span!("run", %run, %channel, agent = %channel.agent())
+}
+
+/// Around a delivery, which belongs to the turn that it answers.
+pub(crate) fn delivery_span(item: &OutboxItem) -> Span {
+    let (turn, channel) = (&item.turn, &item.channel);
+    error_span!("delivery", delivery = %item.id, %turn, %channel, agent = %channel.agent())
+}
+
+/// Around a call of a tool; `tool` is one that there is.
+pub(crate) fn tool_span(tool: &str) -> Span {
+    error_span!("tool", tool)
 }

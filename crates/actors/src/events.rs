@@ -1,4 +1,4 @@
-//! Notices: what the runtime tells whoever watches (`GET /v1/events`, the progress bar of a replay).
+//! What the runtime tells those who watch it: `GET /v1/events`, the progress bar of a replay.
 
 use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::event::{RunOutcome, TurnOutcome};
@@ -10,16 +10,21 @@ use serde::Serialize;
 
 /// Something happened in a channel. Told after it is durable; a watcher that is too slow misses some.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RuntimeEvent {
+    pub channel: ChannelId,
+    #[serde(flatten)]
+    pub kind: RuntimeEventKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Notice {
+pub enum RuntimeEventKind {
     /// Messages were taken up into a turn.
     TurnStarted {
-        channel: ChannelId,
         turn: TurnId,
         messages: Vec<MessageId>,
     },
     TurnEnded {
-        channel: ChannelId,
         turn: TurnId,
         /// How; its fields stand beside these.
         #[serde(flatten)]
@@ -34,34 +39,29 @@ pub enum Notice {
         duration_ms: u64,
     },
     ToolStarted {
-        channel: ChannelId,
         call: String,
         tool: String,
     },
     /// A call of a tool ended, or was not made.
     ToolEnded {
-        channel: ChannelId,
         turn: TurnId,
         call: String,
         tool: String,
         outcome: ToolOutcome,
         duration_ms: u64,
     },
-    /// A call waits for a person's yes.
+    /// A call waits for an approval.
     ApprovalAsked {
-        channel: ChannelId,
         approval: Approval,
     },
-    /// A request for a yes came to its end.
+    /// A request for an approval came to its end.
     ApprovalSettled {
-        channel: ChannelId,
         approval: ApprovalId,
         outcome: ApprovalOutcome,
     },
     /// The channel is in another tier than before.
     #[serde(rename = "tier")]
     TierChanged {
-        channel: ChannelId,
         from: Tier,
         to: Tier,
         /// Tokens of the window, after correction.
@@ -70,7 +70,6 @@ pub enum Notice {
         usage_ratio: f64,
     },
     RunStarted {
-        channel: ChannelId,
         run: RunId,
         trigger: &'static str,
         tier: Tier,
@@ -81,7 +80,6 @@ pub enum Notice {
         tokens_before: u64,
     },
     RunEnded {
-        channel: ChannelId,
         run: RunId,
         trigger: &'static str,
         outcome: RunOutcome,
@@ -98,7 +96,6 @@ pub enum Notice {
     },
     /// Old results of tools are sent shorter from here on.
     Pruned {
-        channel: ChannelId,
         cause: &'static str,
         results: u64,
         scanned: u64,
@@ -109,7 +106,6 @@ pub enum Notice {
     },
     /// The oldest turns left the window of an agent whose context engine has no summaries.
     WindowSlid {
-        channel: ChannelId,
         messages: u64,
         /// Window tokens before, after correction.
         tokens_before: u64,
@@ -118,7 +114,6 @@ pub enum Notice {
     },
     /// The oldest part left the window at once.
     Emergency {
-        channel: ChannelId,
         messages: u64,
         /// Window tokens before, after correction.
         tokens_before: u64,
@@ -127,39 +122,22 @@ pub enum Notice {
     },
 }
 
-impl Notice {
+impl RuntimeEvent {
     /// The name of the server-sent event.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::TurnStarted { .. } => "turn_started",
-            Self::TurnEnded { .. } => "turn_ended",
-            Self::ToolStarted { .. } => "tool_started",
-            Self::ToolEnded { .. } => "tool_ended",
-            Self::ApprovalAsked { .. } => "approval_asked",
-            Self::ApprovalSettled { .. } => "approval_settled",
-            Self::TierChanged { .. } => "tier",
-            Self::RunStarted { .. } => "run_started",
-            Self::RunEnded { .. } => "run_ended",
-            Self::Pruned { .. } => "pruned",
-            Self::WindowSlid { .. } => "window_slid",
-            Self::Emergency { .. } => "emergency",
-        }
-    }
-
-    pub fn channel(&self) -> &ChannelId {
-        match self {
-            Self::TurnStarted { channel, .. }
-            | Self::TurnEnded { channel, .. }
-            | Self::ToolStarted { channel, .. }
-            | Self::ToolEnded { channel, .. }
-            | Self::ApprovalAsked { channel, .. }
-            | Self::ApprovalSettled { channel, .. }
-            | Self::TierChanged { channel, .. }
-            | Self::RunStarted { channel, .. }
-            | Self::RunEnded { channel, .. }
-            | Self::Pruned { channel, .. }
-            | Self::WindowSlid { channel, .. }
-            | Self::Emergency { channel, .. } => channel,
+        match self.kind {
+            RuntimeEventKind::TurnStarted { .. } => "turn_started",
+            RuntimeEventKind::TurnEnded { .. } => "turn_ended",
+            RuntimeEventKind::ToolStarted { .. } => "tool_started",
+            RuntimeEventKind::ToolEnded { .. } => "tool_ended",
+            RuntimeEventKind::ApprovalAsked { .. } => "approval_asked",
+            RuntimeEventKind::ApprovalSettled { .. } => "approval_settled",
+            RuntimeEventKind::TierChanged { .. } => "tier",
+            RuntimeEventKind::RunStarted { .. } => "run_started",
+            RuntimeEventKind::RunEnded { .. } => "run_ended",
+            RuntimeEventKind::Pruned { .. } => "pruned",
+            RuntimeEventKind::WindowSlid { .. } => "window_slid",
+            RuntimeEventKind::Emergency { .. } => "emergency",
         }
     }
 }

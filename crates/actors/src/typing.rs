@@ -1,6 +1,6 @@
 //! Showing that the bot is typing: a task of its own beside a turn and the delivery of its reply.
 //!
-//! Whoever ends it waits for the request that is on its way, so that none arrives after the last message.
+//! Ending it waits for the request that is on its way, so that none arrives after the last message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use cairn_core::ports::Platform;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-use crate::shared::Shared;
+use crate::tasks::Tasks;
 
 /// Longest that one request may take, and so that anybody waits for one.
 const REQUEST_LIMIT: Duration = Duration::from_secs(2);
@@ -40,10 +40,10 @@ pub(crate) struct Typing {
 
 impl Typing {
     /// Shows it at once, and again as often as the platform needs it.
-    pub(crate) fn begin(shared: &Shared, platform: Arc<dyn Platform>, channel: ChannelId) -> Self {
+    pub(crate) fn begin(tasks: &Tasks, platform: Arc<dyn Platform>, channel: ChannelId) -> Self {
         let (wanted, changes) = watch::channel(Wanted { mode: Mode::On, until: None });
         let busy = Arc::new(Mutex::new(()));
-        shared.tasks.spawn("show typing", show(platform, channel, changes, Arc::clone(&busy)));
+        tasks.spawn("show typing", show(platform, channel, changes, Arc::clone(&busy)));
         Self { wanted, busy }
     }
 

@@ -1,8 +1,8 @@
-//! Pauses between attempts at the same thing: growing, with jitter, and cut short when the runtime stops.
+//! Pauses between attempts at the same thing, and before an actor that failed is started again.
 
 use std::time::Duration;
 
-use cairn_core::backoff::{Backoff, jittered};
+use cairn_core::backoff::{Backoff, jittered, pause_after};
 use tokio::time::Instant;
 
 use crate::shared::Shared;
@@ -21,7 +21,7 @@ pub(crate) enum Paced {
     Stopping,
 }
 
-/// How long to wait after each failure.
+/// How long to wait after each failure: growing, with jitter, and cut short when the runtime stops.
 pub(crate) struct Pace(Backoff);
 
 impl Pace {
@@ -43,12 +43,38 @@ impl Pace {
         };
         let due = Instant::now() + pause;
         let mut stop = shared.stop_by.subscribe();
-        // A house that stops waits for nobody who does not say how long it takes.
+        // A runtime that stops waits for nobody who does not say how long it takes.
         let too_late = |by: &Option<Instant>| by.is_some_and(|by| asked.is_none() || by < due);
         tokio::select! {
             biased;
             _ = stop.wait_for(too_late) => Paced::Stopping,
             () = tokio::time::sleep_until(due) => Paced::Again,
         }
+    }
+}
+
+/// Failures further apart than that do not add up.
+const CALM_AFTER: Duration = Duration::from_secs(60);
+
+/// Longest pause before an actor is started again.
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// How often an actor failed of late.
+#[derive(Debug, Default)]
+pub(crate) struct Crashes {
+    n: u32,
+    last: Option<Instant>,
+}
+
+impl Crashes {
+    /// Counts a failure and says how long to pause.
+    pub(crate) fn pause(&mut self, base: Duration) -> Duration {
+        let now = Instant::now();
+        if self.last.is_none_or(|last| now - last > CALM_AFTER) {
+            self.n = 0;
+        }
+        self.last = Some(now);
+        self.n += 1;
+        pause_after(self.n, base, RESTART_PAUSE_MAX)
     }
 }

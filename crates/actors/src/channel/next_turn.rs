@@ -7,22 +7,22 @@ use cairn_core::message::Pending;
 const TURN_SHARE: u64 = 4;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Taken {
+pub(super) struct TurnBatch {
     /// The turn: that of its first message.
-    pub(crate) turn: TurnId,
+    pub(super) turn: TurnId,
     /// The messages, first in first out.
-    pub(crate) messages: Vec<MessageId>,
-    pub(crate) addressed: bool,
+    pub(super) messages: Vec<MessageId>,
+    pub(super) addressed: bool,
 }
 
 /// The next turn, if one is due. On the local platform each message is a turn of its own; elsewhere all that is
-/// pending, up to a quarter of the window, once somebody addresses the bot or too much has gathered.
-pub(crate) fn next_turn(
+/// pending, up to a quarter of the window, once the bot is addressed or too much has gathered.
+pub(super) fn next_turn(
     platform: &str,
     pending: &[&Pending],
     usable_tokens: u64,
     unaddressed_queue: usize,
-) -> Option<Taken> {
+) -> Option<TurnBatch> {
     let first = pending.first()?;
     let share = usable_tokens / TURN_SHARE;
     let batch = if platform == LOCAL_PLATFORM { &pending[..1] } else { fitting(pending, share) };
@@ -31,7 +31,7 @@ pub(crate) fn next_turn(
     if platform != LOCAL_PLATFORM && !awaited && !gathered {
         return None;
     }
-    Some(Taken {
+    Some(TurnBatch {
         turn: first.turn.clone(),
         messages: batch.iter().map(|message| message.message.clone()).collect(),
         addressed: batch.iter().any(|message| message.addressed),
@@ -78,10 +78,10 @@ mod tests {
     fn check(platform: &str, specs: &[(&str, u32)], expected: Option<(&str, &str, bool)>) {
         let pending = pending(specs);
         let pending: Vec<_> = pending.iter().collect();
-        let taken = next_turn(platform, &pending, 400, 3);
-        let shown = taken.as_ref().map(|taken| {
-            let messages: Vec<_> = taken.messages.iter().map(MessageId::as_str).collect();
-            (taken.turn.to_string(), messages.join(" "), taken.addressed)
+        let batch = next_turn(platform, &pending, 400, 3);
+        let shown = batch.as_ref().map(|batch| {
+            let messages: Vec<_> = batch.messages.iter().map(MessageId::as_str).collect();
+            (batch.turn.to_string(), messages.join(" "), batch.addressed)
         });
         let expected =
             expected.map(|(turn, messages, addressed)| (turn.to_owned(), messages.to_owned(), addressed));

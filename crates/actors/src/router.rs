@@ -1,7 +1,5 @@
-//! The router: knows which channels are awake, wakes them from the archive, lets idle ones sleep, and starts their
+//! The router: knows which channels are awake, wakes them from the store, lets idle ones sleep, and starts their
 //! actors again when they fail.
-
-mod recover;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,49 +9,20 @@ use cairn_core::conversation::Conversation;
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::StoreError;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, SupervisionEvent};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::channel::{Channel, ChannelArgs, ChannelMsg};
-use crate::compactor::CompactorMsg;
-use crate::failure;
+use crate::channel::{Channel, ChannelArgs};
+use crate::compactor::{Compactor, CompactorArgs};
+use crate::failure::{self, RuntimeError};
 use crate::handle::ChannelHandle;
-use crate::runtime::RuntimeError;
-use crate::shared::{Create, Phase, Shared};
-use crate::supervisor::Crashes;
+use crate::messages::{ChannelMsg, CompactorMsg, Create, Request, RouterMsg};
+use crate::pace::Crashes;
+use crate::shared::{Phase, Shared};
 use crate::tasks::Ended;
 
 /// Channels that are restored at once.
 const WAKING_AT_ONCE: usize = 16;
-
-pub(crate) enum RouterMsg {
-    /// Hand a message to a channel, waking it.
-    Deliver {
-        channel: ChannelId,
-        create: Create,
-        message: ChannelMsg,
-    },
-    /// Wake a channel that has something unfinished.
-    Wake(ChannelId),
-    /// A channel was read from the archive.
-    Woken {
-        channel: ChannelId,
-        /// What was read; `None` when it was never seen.
-        restored: Result<Option<Box<Conversation>>, StoreError>,
-    },
-    /// A channel has nothing to do and may sleep, when nothing is on its way to it.
-    Idle {
-        channel: ChannelId,
-        who: ActorId,
-        /// Messages from the router that the actor has taken.
-        received: u64,
-    },
-    /// The pause after a compactor's failure is over.
-    StartCompactor(ChannelId),
-    Ping {
-        reply: oneshot::Sender<()>,
-    },
-}
 
 pub(crate) struct RouterArgs {
     /// What all actors share.
@@ -63,7 +32,7 @@ pub(crate) struct RouterArgs {
 }
 
 struct Waking {
-    queue: Vec<(Create, ChannelMsg)>,
+    queue: Vec<(Create, Request)>,
     /// It has something unfinished: reading it is tried until it succeeds.
     must: bool,
     interrupted: bool,
@@ -79,6 +48,18 @@ struct Awake {
     compactor_crashes: Crashes,
     /// Cancels the tasks of this incarnation.
     token: CancellationToken,
+}
+
+impl Awake {
+    /// Hands a request to the actor. Given back: the actor has just failed, and its supervision event is on its way.
+    fn send(&mut self, request: Request) -> Option<Request> {
+        match self.channel.send_message(ChannelMsg::Request(request)) {
+            Ok(()) => self.sent += 1,
+            Err(MessagingErr::SendErr(ChannelMsg::Request(request))) => return Some(request),
+            Err(_) => {}
+        }
+        None
+    }
 }
 
 enum Slot {
@@ -100,7 +81,7 @@ pub(crate) struct RouterState {
     interrupted: bool,
     slots: HashMap<ChannelId, Slot>,
     who: HashMap<ActorId, (ChannelId, Part)>,
-    waking: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Actor for Router {
@@ -118,7 +99,7 @@ impl Actor for Router {
             interrupted: args.interrupted,
             slots: HashMap::new(),
             who: HashMap::new(),
-            waking: Arc::new(Semaphore::new(WAKING_AT_ONCE)),
+            permits: Arc::new(Semaphore::new(WAKING_AT_ONCE)),
         })
     }
 
@@ -143,8 +124,8 @@ impl Actor for Router {
         state: &mut RouterState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            RouterMsg::Deliver { channel, create, message } => {
-                state.deliver(&myself, channel, create, message);
+            RouterMsg::Deliver { channel, create, request } => {
+                state.deliver(&myself, channel, create, request);
             }
             RouterMsg::Wake(channel) => state.wake_unfinished(&myself, channel),
             RouterMsg::Woken { channel, restored } => state.woken(&myself, channel, restored).await,
@@ -179,7 +160,7 @@ impl Actor for Router {
 /// Reads the list of channels until it can be read, and has those woken that have something unfinished.
 async fn find_unfinished(shared: Arc<Shared>, router: ActorRef<RouterMsg>) {
     let rows = loop {
-        match shared.deps.archive.channels().await {
+        match shared.deps.store.channels().await {
             Ok(rows) => break rows,
             Err(error) => {
                 tracing::error!(%error, "cannot list the channels; trying again");
@@ -200,39 +181,28 @@ impl RouterState {
         myself: &ActorRef<RouterMsg>,
         channel: ChannelId,
         create: Create,
-        message: ChannelMsg,
+        request: Request,
     ) {
         // Receipts are journalled to the last.
-        let is_receipt = matches!(message, ChannelMsg::Post { .. });
+        let is_receipt = matches!(request, Request::NoteDelivery { .. });
         if self.shared.phase() == Phase::Stopping && !is_receipt {
-            return message.refuse(RuntimeError::Stopping);
+            return request.refuse(RuntimeError::Stopping);
         }
         if self.shared.agent(&channel.agent()).is_none() {
-            return message.refuse(RuntimeError::UnknownAgent(channel.agent()));
+            return request.refuse(RuntimeError::UnknownAgent(channel.agent()));
         }
         let back = match self.slots.get_mut(&channel) {
-            Some(Slot::Waking(waking)) => return waking.queue.push((create, message)),
-            Some(Slot::Awake(awake)) => match awake.channel.send_message(message) {
-                Ok(()) => {
-                    awake.sent += 1;
-                    return;
-                }
-                Err(MessagingErr::SendErr(message)) => message,
-                Err(MessagingErr::ChannelClosed | MessagingErr::InvalidActorType) => return,
+            Some(Slot::Waking(waking)) => return waking.queue.push((create, request)),
+            Some(Slot::Awake(awake)) => match awake.send(request) {
+                Some(back) => back,
+                None => return,
             },
             None => {
-                let waking = Waking {
-                    queue: vec![(create, message)],
-                    must: false,
-                    interrupted: self.interrupted,
-                    crashes: Crashes::default(),
-                    compactor: None,
-                };
+                let waking = self.waking(vec![(create, request)], false);
                 self.wake(myself, channel, waking, Duration::ZERO);
                 return;
             }
         };
-        // The actor has just failed and its supervision event is on its way.
         self.recover(myself, &channel, "it takes no messages");
         if let Some(Slot::Waking(waking)) = self.slots.get_mut(&channel) {
             waking.queue.push((create, back));
@@ -248,22 +218,20 @@ impl RouterState {
             Some(Slot::Waking(waking)) => waking.must = true,
             Some(Slot::Awake(_)) => {}
             None => {
-                let waking = Waking {
-                    queue: Vec::new(),
-                    must: true,
-                    interrupted: self.interrupted,
-                    crashes: Crashes::default(),
-                    compactor: None,
-                };
+                let waking = self.waking(Vec::new(), true);
                 self.wake(myself, channel, waking, Duration::ZERO);
             }
         }
     }
 
-    /// Reads the channel from the archive, after a pause.
+    fn waking(&self, queue: Vec<(Create, Request)>, must: bool) -> Waking {
+        Waking { queue, must, interrupted: self.interrupted, crashes: Crashes::default(), compactor: None }
+    }
+
+    /// Reads the channel from the store, after a pause.
     fn wake(&mut self, myself: &ActorRef<RouterMsg>, channel: ChannelId, waking: Waking, pause: Duration) {
         self.slots.insert(channel.clone(), Slot::Waking(waking));
-        let (shared, permits) = (Arc::clone(&self.shared), Arc::clone(&self.waking));
+        let (shared, permits) = (Arc::clone(&self.shared), Arc::clone(&self.permits));
         let (wanted, router) = (channel.clone(), myself.clone());
         let work = async move {
             tokio::time::sleep(pause).await;
@@ -272,7 +240,7 @@ impl RouterState {
                 drop(handle.writing().await);
             }
             let _permit = permits.acquire().await;
-            shared.deps.archive.restore(&wanted).await
+            shared.deps.store.restore(&wanted).await
         };
         self.shared.tasks.watch(self.shared.tasks.token(), work, move |ended| {
             let restored = match ended {
@@ -362,12 +330,8 @@ impl RouterState {
             token,
         };
         let mut back = Vec::new();
-        for (create, message) in waking.queue {
-            match awake.channel.send_message(message) {
-                Ok(()) => awake.sent += 1,
-                Err(MessagingErr::SendErr(message)) => back.push((create, message)),
-                Err(MessagingErr::ChannelClosed | MessagingErr::InvalidActorType) => {}
-            }
+        for (create, request) in waking.queue {
+            back.extend(awake.send(request).map(|request| (create, request)));
         }
         match &awake.compactor {
             Some(compactor) => drop(compactor.send_message(CompactorMsg::Resume)),
@@ -375,8 +339,8 @@ impl RouterState {
         }
         self.slots.insert(channel.clone(), Slot::Awake(awake));
         metrics::gauge!("cairn_channels_awake").set(self.slots.len() as f64);
-        for (create, message) in back {
-            self.deliver(myself, channel.clone(), create, message);
+        for (create, request) in back {
+            self.deliver(myself, channel.clone(), create, request);
         }
     }
 
@@ -399,10 +363,87 @@ impl RouterState {
         metrics::gauge!("cairn_channels_awake").set(self.slots.len() as f64);
         tracing::debug!(%channel, "channel falls asleep");
     }
+
+    /// Refuses what waits, and tries again when something is unfinished there.
+    fn put_off(
+        &mut self,
+        myself: &ActorRef<RouterMsg>,
+        channel: ChannelId,
+        mut waking: Waking,
+        error: RuntimeError,
+    ) {
+        refuse_all(std::mem::take(&mut waking.queue), &error);
+        if waking.must {
+            let pause = waking.crashes.pause(self.shared.limits().store_retry_pause);
+            self.wake(myself, channel, waking, pause);
+        }
+    }
+
+    /// Starts the compactor of a channel that is awake and has none.
+    async fn start_compactor(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId) {
+        let Some(Slot::Awake(awake)) = self.slots.get_mut(channel) else { return };
+        let Some(handle) = self.shared.handle(channel).filter(|_| awake.compactor.is_none()) else { return };
+        let args = CompactorArgs { shared: Arc::clone(&self.shared), handle };
+        match Compactor::spawn_linked(None, Compactor, args, myself.get_cell()).await {
+            Ok((compactor, _)) => {
+                self.who.insert(compactor.get_id(), (channel.clone(), Part::Compactor));
+                awake.compactor = Some(compactor);
+            }
+            Err(error) => {
+                let pause = awake.compactor_crashes.pause(self.shared.limits().restart_pause);
+                tracing::error!(%channel, %error, ?pause, "cannot start the compactor; trying again");
+                let channel = channel.clone();
+                myself.send_after(pause, || RouterMsg::StartCompactor(channel));
+            }
+        }
+    }
+
+    /// A channel's actor failed: it starts again from the archive, after a pause.
+    fn recover(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId, reason: &str) {
+        let Some(Slot::Awake(mut awake)) = self.slots.remove(channel) else { return };
+        awake.token.cancel();
+        self.who.remove(&awake.channel.get_id());
+        if self.shared.phase() == Phase::Stopping {
+            return;
+        }
+        let pause = awake.crashes.pause(self.shared.limits().restart_pause);
+        tracing::error!(%channel, reason, ?pause, "a channel failed; it starts again from the store");
+        self.shared.count_restart("channel");
+        let waking = Waking {
+            queue: Vec::new(),
+            must: true,
+            interrupted: true,
+            crashes: awake.crashes,
+            compactor: awake.compactor,
+        };
+        self.wake(myself, channel.clone(), waking, pause);
+    }
+
+    fn recover_compactor(
+        &mut self,
+        myself: &ActorRef<RouterMsg>,
+        who: ActorId,
+        channel: &ChannelId,
+        reason: &str,
+    ) {
+        self.who.remove(&who);
+        match self.slots.get_mut(channel) {
+            Some(Slot::Awake(awake)) => {
+                awake.compactor = None;
+                let pause = awake.compactor_crashes.pause(self.shared.limits().restart_pause);
+                tracing::error!(%channel, reason, ?pause, "a compactor failed; it starts again after a pause");
+                self.shared.count_restart("compactor");
+                let channel = channel.clone();
+                myself.send_after(pause, || RouterMsg::StartCompactor(channel));
+            }
+            Some(Slot::Waking(waking)) => waking.compactor = None,
+            None => {}
+        }
+    }
 }
 
-fn refuse_all(queue: Vec<(Create, ChannelMsg)>, error: &RuntimeError) {
-    for (_, message) in queue {
-        message.refuse(error.clone());
+fn refuse_all(queue: Vec<(Create, Request)>, error: &RuntimeError) {
+    for (_, request) in queue {
+        request.refuse(error.clone());
     }
 }

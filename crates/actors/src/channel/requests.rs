@@ -1,0 +1,514 @@
+//! What a channel is asked for from outside: messages taken in, each once and durable before it is acknowledged; changes of
+//! them; commands; and what becomes of deliveries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::compaction::{NothingToCompact, give_up, request_manual};
+use cairn_core::conversation::{Conversation, amend, undo};
+use cairn_core::engine::MakeRoom;
+use cairn_core::event::{
+    CompactionEvent, DeliveryEvent, Event, MessageEvent, RunOutcome, RunRequest, Trigger, TurnEnd, TurnEvent,
+    TurnOutcome,
+};
+use cairn_core::ids::{Generation, LOCAL_PLATFORM, MessageId, OutboxId, RunId, TurnId};
+use cairn_core::limits::Limited;
+use cairn_core::message::{Amendment, Author, Change, Entry, Inbound, Pending, fingerprint};
+use cairn_core::notice::long_messages;
+use cairn_core::ports::{Admission, Answer, Refusal, Seen, StoreError};
+use cairn_core::window::pending_tokens;
+
+use super::state::{ChannelState, Failed, answer};
+use super::turns::answer_of;
+use crate::failure::{self, BEHIND, ChannelFault, RuntimeError, refusal_of_store};
+use crate::messages::{Compaction, CompactorMsg, Request, RoomMade, RunTicket};
+use crate::subscribers::ended_stream;
+
+/// Seconds after which a full queue is worth another try.
+const BUSY_RETRY_SECS: u64 = 5;
+
+/// Longest that a channel waits for the views to say whether a message was seen: they may be on their way from the
+/// journal, which takes a while, and the open turn must not wait for that.
+const VIEWS_LIMIT: Duration = Duration::from_secs(5);
+
+/// Runs that may wait behind the one under way because people asked for them.
+const QUEUED_MAX: usize = 4;
+
+/// What the views say, unless they are too far behind: without them nobody knows whether a message is new, so it is
+/// refused, to be sent again.
+async fn in_time<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refusal> {
+    match tokio::time::timeout(VIEWS_LIMIT, work).await {
+        Ok(result) => result.map_err(refusal_of_store),
+        Err(_) => Err(Refusal::Unavailable(BEHIND)),
+    }
+}
+
+fn limited(limited: Limited) -> Refusal {
+    let Limited { retry_after_secs, words, tell } = limited;
+    Refusal::Limited { retry_after_secs, words, tell }
+}
+
+impl ChannelState {
+    /// Does what is asked, and answers. Who does not listen any more does not mind.
+    pub(super) async fn handle_request(&mut self, request: Request) -> Result<(), ChannelFault> {
+        match request {
+            Request::Accept { inbound, permit, reply } => {
+                let admitted = answer(self.accept(&inbound).await)?;
+                drop(permit);
+                drop(reply.send(admitted));
+            }
+            Request::Amend { amendment, permit, reply } => {
+                let amended = answer(self.amend(&amendment).await)?;
+                drop(permit);
+                drop(reply.send(amended));
+            }
+            Request::Claim { message, command, caller, permit, reply } => {
+                let claimed = answer(self.claim(message, command, caller).await)?;
+                drop(permit);
+                drop(reply.send(claimed));
+            }
+            Request::Compact { instruction, tell, reply } => {
+                drop(reply.send(answer(self.compact(instruction, tell).await)?));
+            }
+            Request::NewGeneration { reply } => drop(reply.send(answer(self.new_generation().await)?)),
+            Request::Stop { reply } => {
+                let stopped = self.stop_open_turn().await.map_err(Failed::from);
+                drop(reply.send(answer(stopped)?));
+            }
+            Request::Undo { reply } => drop(reply.send(answer(self.undo().await)?)),
+            Request::NoteDelivery { id, events, reply } => {
+                drop(reply.send(answer(self.note_delivery(&id, events).await)?));
+            }
+            Request::RetryDelivery { id, reply } => {
+                drop(reply.send(answer(self.retry_delivery(id).await)?));
+            }
+            Request::DropDelivery { id, reply } => drop(reply.send(answer(self.drop_delivery(id).await)?)),
+        }
+        Ok(())
+    }
+
+    /// Takes a message in: durable when this returns. A repeated id joins its turn or gets its stored answer.
+    async fn accept(&mut self, inbound: &Inbound) -> Result<Admission, Failed<Refusal>> {
+        if self.draining {
+            return Err(Refusal::Unavailable("stopping").into());
+        }
+        let print = fingerprint(&inbound.author, &inbound.parts);
+        match in_time(self.seen(&inbound.message)).await? {
+            // An adapter that sees the newer words of a message it has handed in before.
+            Seen::Open { fingerprint: known, .. } | Seen::Ended { fingerprint: known, .. }
+                if known != print && !known.is_empty() && self.is_chat() =>
+            {
+                self.newer_words(inbound).await
+            }
+            Seen::Open { fingerprint: known, .. } | Seen::Ended { fingerprint: known, .. }
+                if known != print && !self.is_chat() =>
+            {
+                Err(Refusal::Conflict(inbound.message.clone()).into())
+            }
+            Seen::Open { turn, .. } => {
+                Ok(Admission { turn, progress: self.handle.subscribers.join(&inbound.message) })
+            }
+            Seen::Ended { turn, end, .. } => {
+                match in_time(self.stored_answer(&inbound.message, &end)).await? {
+                    Some(answer) => Ok(Admission { turn, progress: ended_stream(answer) }),
+                    None => self.try_again_for(inbound, print, &turn).await,
+                }
+            }
+            Seen::New => self.take_in(inbound, print, None).await,
+        }
+    }
+
+    /// A chat network, where messages have words that change, and never run twice.
+    fn is_chat(&self) -> bool {
+        self.handle.id.platform() != LOCAL_PLATFORM
+    }
+
+    async fn newer_words(&mut self, inbound: &Inbound) -> Result<Admission, Failed<Refusal>> {
+        let change = Change::Edited {
+            author: inbound.author.clone(),
+            parts: inbound.parts.clone(),
+            addressed: inbound.addressed,
+        };
+        let (channel, message) = (inbound.channel.clone(), inbound.message.clone());
+        self.amend(&Amendment { channel, message, at: inbound.at, change }).await?;
+        let turn = self.handle.read(Conversation::next_turn);
+        Ok(Admission { turn, progress: ended_stream(Answer::Failed(failure::repeated())) })
+    }
+
+    /// A message whose turn ended without an answer is sent again: that turn is open again, or it begins another in its
+    /// place.
+    async fn try_again_for(
+        &mut self,
+        inbound: &Inbound,
+        print: String,
+        turn: &TurnId,
+    ) -> Result<Admission, Failed<Refusal>> {
+        let again = self.handle.read(|conversation| conversation.sent_again(turn, &inbound.message));
+        let Some(reopened @ Event::Turn(TurnEvent::Reopened { .. })) = again else {
+            return self.take_in(inbound, print, again).await;
+        };
+        if self.current.is_some() || self.unsaved.is_some() {
+            return Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }.into());
+        }
+        self.check_limit(inbound).await?;
+        self.journal_message(inbound, turn.clone(), vec![reopened]).await
+    }
+
+    /// A chat network may deliver what was refused again, after a restart that begins the hour again: it stays refused.
+    /// On the local platform its sender sends it again, and then it is let in.
+    async fn check_limit(&mut self, inbound: &Inbound) -> Result<(), Failed<Refusal>> {
+        if !inbound.addressed {
+            return Ok(());
+        }
+        let Err(over) = self.shared.admit(&self.handle.id, &inbound.author.id) else { return Ok(()) };
+        if self.is_chat() {
+            let refused = Event::Message(MessageEvent::Refused { message: inbound.message.clone() });
+            if let Err(error) = answer(self.commit(vec![refused]).await)? {
+                tracing::warn!(channel = %self.handle.id, %error, "that a limit kept a message out is not journalled");
+            }
+        }
+        Err(limited(over).into())
+    }
+
+    /// `before`: what is to be journalled before it.
+    async fn take_in(
+        &mut self,
+        inbound: &Inbound,
+        print: String,
+        before: Option<Event>,
+    ) -> Result<Admission, Failed<Refusal>> {
+        let (n_pending, turn) =
+            self.handle.read(|conversation| (conversation.pending.len(), conversation.next_turn()));
+        if n_pending >= self.shared.limits().channel_queue {
+            return Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }.into());
+        }
+        self.check_limit(inbound).await?;
+        let mut pending = Pending {
+            message: inbound.message.clone(),
+            turn: turn.clone(),
+            at: inbound.at,
+            author: inbound.author.clone(),
+            parts: inbound.parts.clone(),
+            addressed: inbound.addressed,
+            direct: inbound.direct,
+            provenance: inbound.provenance.clone(),
+            fingerprint: print,
+            tokens: 0,
+        };
+        pending.tokens = pending_tokens(&pending);
+        // An idle channel begins the turn in the same breath: one sync for both.
+        let begun = self.next_turn_events(Some(&pending));
+        let mut events: Vec<Event> = before.into_iter().collect();
+        events.push(Event::Message(MessageEvent::Accepted(pending)));
+        events.extend(begun);
+        self.journal_message(inbound, turn, events).await
+    }
+
+    /// Waiting begins before the turn can end.
+    async fn journal_message(
+        &mut self,
+        inbound: &Inbound,
+        turn: TurnId,
+        events: Vec<Event>,
+    ) -> Result<Admission, Failed<Refusal>> {
+        let progress = self.handle.subscribers.join(&inbound.message);
+        self.commit(events).await?;
+        metrics::counter!("cairn_accepted_total").increment(1);
+        self.go_on().await?;
+        Ok(Admission { turn, progress })
+    }
+
+    /// What is known of a message: here, else in the store.
+    async fn seen(&self, message: &MessageId) -> Result<Seen, StoreError> {
+        let open = self.handle.read(|conversation| {
+            if let Some(pending) = conversation.pending.iter().find(|pending| pending.message == *message) {
+                let (turn, fingerprint) = (pending.turn.clone(), pending.fingerprint.clone());
+                return Some(Seen::Open { turn, fingerprint });
+            }
+            let open = conversation.open_turn.as_ref().filter(|open| open.messages.contains(message))?;
+            let of_turn =
+                |entry: &&Arc<Entry>| entry.turn == open.id && entry.message.as_ref() == Some(message);
+            let entry = conversation.live.iter().rev().find(of_turn)?;
+            let fingerprint = fingerprint(entry.author.as_ref()?, &entry.parts);
+            Some(Seen::Open { turn: open.id.clone(), fingerprint })
+        });
+        if let Some(open) = open {
+            return Ok(open);
+        }
+        if let Some(recent) = self.recent.iter().rev().find(|recent| recent.message == *message) {
+            let (end, fingerprint) = (Box::new(recent.end.clone()), recent.fingerprint.clone());
+            return Ok(Seen::Ended { turn: end.turn.clone(), fingerprint, end });
+        }
+        match self.shared.deps.store.seen(&self.handle.id, message).await? {
+            // Open in the store but not here: a `/new` between its acceptance and now took its turn along.
+            Seen::New | Seen::Open { .. } => Ok(Seen::New),
+            ended @ Seen::Ended { .. } => Ok(ended),
+        }
+    }
+
+    /// What a message is answered with whose turn has ended; `None` when it is to run again.
+    async fn stored_answer(&self, message: &MessageId, end: &TurnEnd) -> Result<Option<Answer>, StoreError> {
+        let reply = match &end.outcome {
+            TurnOutcome::Failed { code, message } if self.is_chat() => {
+                return Ok(Some(Answer::Failed(failure::stored(code, message))));
+            }
+            TurnOutcome::Stopped if self.is_chat() => return Ok(Some(Answer::Failed(failure::stopped()))),
+            TurnOutcome::Failed { .. } | TurnOutcome::Stopped => return Ok(None),
+            TurnOutcome::DeadLettered => return Ok(Some(Answer::Failed(failure::dead_letter()))),
+            TurnOutcome::Unanswered => String::new(),
+            TurnOutcome::Answered { reply } => {
+                let entries = self.shared.deps.store.entries(&self.handle.id, *reply, *reply, 1).await?;
+                match entries.first() {
+                    Some(entry) if entry.is_expired() => return Ok(Some(Answer::Failed(failure::expired()))),
+                    Some(entry) => entry.text(),
+                    None if self.is_chat() => return Ok(Some(Answer::Failed(failure::lost()))),
+                    None => return Ok(None),
+                }
+            }
+        };
+        let settings = self.handle.settings();
+        let of_message = std::slice::from_ref(message);
+        let notice =
+            self.handle.read(|conversation| long_messages(conversation, &settings, of_message, false));
+        Ok(Some(answer_of(message, end, reply, notice)))
+    }
+
+    /// Takes a change of an earlier message in: durable when this returns.
+    async fn amend(&mut self, amendment: &Amendment) -> Result<(), Failed<Refusal>> {
+        if self.draining {
+            return Err(Refusal::Unavailable("stopping").into());
+        }
+        let entries = self.shared.deps.store.entries_of(&self.handle.id, &amendment.message);
+        let entries = in_time(entries).await?;
+        let Some(event) = self.handle.read(|conversation| amend(conversation, amendment, &entries)) else {
+            return Ok(());
+        };
+        self.check_edit_limit(&event, amendment)?;
+        let change = match amendment.change {
+            Change::Edited { .. } => "edited",
+            Change::Deleted => "deleted",
+        };
+        metrics::counter!("cairn_amendments_total", "change" => change).increment(1);
+        self.commit(vec![event]).await?;
+        // It may be addressed to the bot by now.
+        self.go_on().await?;
+        Ok(())
+    }
+
+    /// An edit that addresses the bot for the first time counts like a message that does.
+    fn check_edit_limit(&self, event: &Event, amendment: &Amendment) -> Result<(), Refusal> {
+        let Event::Message(MessageEvent::Edited { message, addressed: true, .. }) = event else {
+            return Ok(());
+        };
+        let Change::Edited { author, .. } = &amendment.change else { return Ok(()) };
+        let was_addressed = self.handle.read(|conversation| {
+            let pending = conversation.pending.iter().find(|pending| pending.message == *message);
+            pending.is_some_and(|pending| pending.addressed)
+        });
+        if was_addressed {
+            return Ok(());
+        }
+        self.shared.admit(&self.handle.id, &author.id).map_err(limited)
+    }
+
+    /// Notes that a command is about to be run. False: it was run before.
+    async fn claim(
+        &mut self,
+        message: MessageId,
+        command: &'static str,
+        caller: Author,
+    ) -> Result<bool, Failed<Refusal>> {
+        if self.draining {
+            return Err(Refusal::Unavailable("stopping").into());
+        }
+        if in_time(self.seen(&message)).await? != Seen::New {
+            return Ok(false);
+        }
+        let taken =
+            Event::Message(MessageEvent::CommandTaken { message, command: command.to_owned(), caller });
+        metrics::counter!("cairn_commands_total", "command" => command).increment(1);
+        self.commit(vec![taken]).await?;
+        Ok(true)
+    }
+
+    /// Starts a compaction, or queues one behind the run under way; when that run leaves nothing more to compact and has the
+    /// same instruction, it is the one that was asked for. An engine without runs makes room at once. `tell`: the chat is
+    /// told how it ends.
+    async fn compact(
+        &mut self,
+        instruction: Option<String>,
+        tell: bool,
+    ) -> Result<Compaction, Failed<RuntimeError>> {
+        if self.handle.engine.info().owns_compaction {
+            return self.make_room_now().await;
+        }
+        let now = self.shared.now();
+        let settings = &self.handle.settings();
+        self.shared.admit_spend().map_err(|limited| RuntimeError::Limited(limited.words))?;
+        if let Some(run) = self.handle.read(|conversation| queued_already(conversation, &instruction)) {
+            return Ok(Compaction::Run(self.ticket(run, true, true)));
+        }
+        if self.handle.read(|conversation| conversation.queued_runs.len()) >= QUEUED_MAX {
+            let words = format!("{QUEUED_MAX} compactions wait already; ask again when they are done");
+            return Err(RuntimeError::Limited(words).into());
+        }
+        let asked =
+            self.handle.read(|conversation| request_manual(conversation, settings, instruction, tell, now));
+        let Some(event) = asked else { return Ok(self.run_under_way(tell)) };
+        self.commit(vec![event]).await?;
+        // Queued runs of people come before all others, so that the id can be told already.
+        let (n_queued, run) = self.handle.read(|conversation| {
+            let n_queued = conversation.queued_runs.len() as u64;
+            (n_queued, RunId::from(format!("r{}", conversation.runs + n_queued)))
+        });
+        let ticket = self.ticket(run, n_queued > 0, false);
+        self.handle.tell_compactor(CompactorMsg::Look);
+        Ok(Compaction::Run(ticket))
+    }
+
+    fn ticket(&self, run: RunId, queued: bool, joined: bool) -> RunTicket {
+        let ended = self.handle.subscribers.join_run(&run);
+        RunTicket { run, queued, joined, ended }
+    }
+
+    fn run_under_way(&mut self, tell: bool) -> Compaction {
+        let run = self.handle.read(|conversation| conversation.run.as_ref().map(|run| run.id.clone()));
+        let Some(run) = run else { return self.nothing_to_compact() };
+        if tell {
+            self.told_of.insert(run.clone());
+        }
+        Compaction::Run(self.ticket(run, false, true))
+    }
+
+    async fn make_room_now(&mut self) -> Result<Compaction, Failed<RuntimeError>> {
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let conversation = self.handle.snapshot();
+        let events = self.handle.engine.compact(&conversation, &settings, MakeRoom::Manual, now);
+        drop(conversation);
+        let made = events.iter().find_map(|event| match event {
+            Event::Compaction(CompactionEvent::WindowSlid {
+                messages, tokens_before, tokens_after, ..
+            }) => Some(RoomMade {
+                messages: *messages,
+                tokens_before: *tokens_before,
+                tokens_after: *tokens_after,
+            }),
+            _ => None,
+        });
+        self.commit(events).await?;
+        Ok(made.map_or_else(|| self.nothing_to_compact(), Compaction::Made))
+    }
+
+    fn nothing_to_compact(&self) -> Compaction {
+        let settings = &self.handle.settings();
+        let why = self.handle.read(|conversation| NothingToCompact::of(conversation, settings));
+        Compaction::Nothing(why)
+    }
+
+    /// Archives everything and starts a new conversation.
+    async fn new_generation(&mut self) -> Result<Generation, Failed<RuntimeError>> {
+        if self.unsaved.is_some() {
+            self.try_again().await?;
+        }
+        if let Some(closing) = &self.unsaved {
+            tracing::debug!(channel = %self.handle.id, turn = %closing.turn(), "the store is not well yet");
+            return Err(RuntimeError::Interrupted(self.handle.id.clone()).into());
+        }
+        // Nothing new begins between the end of this generation and the next.
+        let was_draining = std::mem::replace(&mut self.draining, true);
+        let result = self.archive_all().await;
+        self.draining = was_draining;
+        let generation = answer(result)?;
+        self.go_on().await?;
+        Ok(generation?)
+    }
+
+    async fn archive_all(&mut self) -> Result<Generation, Failed<RuntimeError>> {
+        self.stop_open_turn().await?;
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (cancelled, generation) = self.handle.read(|conversation| {
+            let reason = "a new generation began";
+            let cancelled = give_up(conversation, &settings, RunOutcome::Cancelled, reason, now);
+            (cancelled, Generation(conversation.generation.0 + 1))
+        });
+        let mut events: Vec<Event> = cancelled.into_iter().collect();
+        events.push(Event::Turn(TurnEvent::SessionStarted { generation }));
+        self.commit(events).await?;
+        self.handle.subscribers.forget_runs();
+        self.handle.read(|conversation| self.handle.engine.reset(conversation));
+        self.handle.tell_compactor(CompactorMsg::Look);
+        tracing::info!(channel = %self.handle.id, generation = generation.0, "a new generation began");
+        Ok(generation)
+    }
+
+    /// Takes the last turn back: the open one, which is stopped first, or the one that ended last.
+    async fn undo(&mut self) -> Result<TurnId, Failed<RuntimeError>> {
+        if self.unsaved.is_some() {
+            return Err(RuntimeError::Interrupted(self.handle.id.clone()).into());
+        }
+        // What is pending begins when the last turn has left.
+        let was_draining = std::mem::replace(&mut self.draining, true);
+        let result = self.take_back().await;
+        self.draining = was_draining;
+        let turn = answer(result)?;
+        self.go_on().await?;
+        self.handle.tell_compactor(CompactorMsg::Look);
+        Ok(turn?)
+    }
+
+    async fn take_back(&mut self) -> Result<TurnId, Failed<RuntimeError>> {
+        self.stop_open_turn().await?;
+        let event = self.handle.read(undo).map_err(|error| RuntimeError::NothingToUndo(error.to_string()))?;
+        let Event::Turn(TurnEvent::Undone { turn, .. }) = &event else {
+            return Err(RuntimeError::NothingToUndo("there is no turn to take back".to_owned()).into());
+        };
+        let turn = turn.clone();
+        self.commit(vec![event]).await?;
+        tracing::info!(channel = %self.handle.id, %turn, "a turn was taken back");
+        Ok(turn)
+    }
+
+    async fn note_delivery(
+        &mut self,
+        id: &OutboxId,
+        events: Vec<Event>,
+    ) -> Result<bool, Failed<RuntimeError>> {
+        if !self.handle.read(|conversation| conversation.owed.contains(id)) {
+            return Ok(false);
+        }
+        self.commit(events).await?;
+        Ok(true)
+    }
+
+    async fn retry_delivery(&mut self, id: OutboxId) -> Result<bool, Failed<RuntimeError>> {
+        let (pending, failed) = self
+            .handle
+            .read(|conversation| (conversation.owed.contains(&id), conversation.undelivered.contains(&id)));
+        if pending {
+            return Ok(false);
+        }
+        if !failed {
+            return Err(RuntimeError::NoSuchDelivery(id).into());
+        }
+        self.commit(vec![Event::Delivery(DeliveryEvent::Retried { id })]).await?;
+        Ok(true)
+    }
+
+    async fn drop_delivery(&mut self, id: OutboxId) -> Result<(), Failed<RuntimeError>> {
+        let is_known = self
+            .handle
+            .read(|conversation| conversation.owed.contains(&id) || conversation.undelivered.contains(&id));
+        if !is_known {
+            return Err(RuntimeError::NoSuchDelivery(id).into());
+        }
+        Ok(self.commit(vec![Event::Delivery(DeliveryEvent::Dropped { id })]).await?)
+    }
+}
+
+/// The run that the same was asked of before, and that has not begun yet.
+fn queued_already(conversation: &Conversation, instruction: &Option<String>) -> Option<RunId> {
+    let is_same =
+        |queued: &RunRequest| queued.trigger == Trigger::Manual && queued.instruction == *instruction;
+    let idx = conversation.queued_runs.iter().position(is_same)?;
+    Some(RunId::from(format!("r{}", conversation.runs + idx as u64 + 1)))
+}

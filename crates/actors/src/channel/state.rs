@@ -1,0 +1,300 @@
+//! What a channel's actor knows beside the conversation, the one way to change a conversation (journal, then fold), and how
+//! a channel falls asleep and stops.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use cairn_core::compaction::Decision;
+use cairn_core::event::{Event, NewRecord, Record, TurnEnd};
+use cairn_core::ids::{MessageId, RunId, TurnId};
+use cairn_core::ports::{Refusal, StoreError, TurnFailure};
+use cairn_core::thrashing::ThrashingWatch;
+use cairn_core::tier::Tier;
+use ractor::ActorRef;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::failure::{self, ChannelFault, RuntimeError};
+use crate::handle::ChannelHandle;
+use crate::messages::{ChannelMsg, CompactorMsg, Reply, RouterMsg};
+use crate::shared::Shared;
+use crate::show::Show;
+use crate::tasks::Ended;
+use crate::telemetry::Times;
+
+/// Why something was not done.
+pub(super) enum Failed<E> {
+    /// Nothing was changed; the asker is told why.
+    Refused(E),
+    /// The actor cannot go on.
+    Fault(ChannelFault),
+}
+
+impl<E> From<ChannelFault> for Failed<E> {
+    fn from(fault: ChannelFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<RuntimeError> for Failed<RuntimeError> {
+    fn from(error: RuntimeError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Refusal> for Failed<Refusal> {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Failed<StoreError>> for Failed<RuntimeError> {
+    fn from(failed: Failed<StoreError>) -> Self {
+        match failed {
+            Failed::Refused(error) => Self::Refused(RuntimeError::Store(error)),
+            Failed::Fault(fault) => Self::Fault(fault),
+        }
+    }
+}
+
+impl From<Failed<StoreError>> for Failed<Refusal> {
+    fn from(failed: Failed<StoreError>) -> Self {
+        match failed {
+            Failed::Refused(error) => Self::Refused(Refusal::Store(error)),
+            Failed::Fault(fault) => Self::Fault(fault),
+        }
+    }
+}
+
+/// What the asker is told. A fault fails the actor instead, and they ask again.
+pub(super) fn answer<T, E>(result: Result<T, Failed<E>>) -> Result<Result<T, E>, ChannelFault> {
+    match result {
+        Ok(done) => Ok(Ok(done)),
+        Err(Failed::Refused(error)) => Ok(Err(error)),
+        Err(Failed::Fault(fault)) => Err(fault),
+    }
+}
+
+/// What a channel's actor starts with.
+pub(crate) struct ChannelArgs {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) handle: Arc<ChannelHandle>,
+    /// A turn found open was cut short by a crash.
+    pub(crate) interrupted: bool,
+    /// Cancels the tasks of this incarnation.
+    pub(crate) token: CancellationToken,
+}
+
+/// What the actor knows beside the conversation.
+pub(crate) struct ChannelState {
+    pub(super) shared: Arc<Shared>,
+    pub(super) handle: Arc<ChannelHandle>,
+    pub(super) myself: ActorRef<ChannelMsg>,
+    pub(super) interrupted: bool,
+    pub(super) token: CancellationToken,
+    /// A router that fails takes its channels down without their knowing: the tasks go with the state.
+    _cancel: DropGuard,
+    /// Requests that came by the router.
+    pub(super) received: u64,
+    /// The router was told that this channel may sleep: nothing new may begin meanwhile.
+    pub(super) falling: bool,
+    pub(super) last_active: Instant,
+    /// The turn under way.
+    pub(super) current: Option<Current>,
+    pub(super) attempts: u64,
+    /// The end of a turn that the store refused for now.
+    pub(super) unsaved: Option<Closing>,
+    /// Messages whose turns ended lately.
+    pub(super) recent: VecDeque<EndedMessage>,
+    pub(super) tier: Tier,
+    pub(super) thrashing: ThrashingWatch,
+    /// The tier at which the run under way began.
+    pub(super) run_tier: Option<Tier>,
+    pub(super) draining: bool,
+    pub(super) drained: Vec<Reply<()>>,
+    /// Runs that began by themselves and that people in the chat have asked for since.
+    pub(super) told_of: BTreeSet<RunId>,
+    /// Last record of the snapshot that was kept last.
+    pub(super) snapshot_n: u64,
+    pub(super) since_snapshot: usize,
+}
+
+/// The turn under way.
+pub(super) struct Current {
+    pub(super) attempt: u64,
+    pub(super) token: CancellationToken,
+    pub(super) started: Instant,
+    pub(super) times: Arc<Times>,
+    pub(super) authors: Vec<String>,
+    /// What the chat sees of it meanwhile.
+    pub(super) show: Option<Arc<Show>>,
+}
+
+/// The end of a turn on its way to the journal.
+pub(super) struct Closing {
+    pub(super) events: Vec<Event>,
+    pub(super) end: TurnEnd,
+    /// The words of the reply, or why there is none.
+    pub(super) answer: Result<String, TurnFailure>,
+    /// What is to be known about the reply.
+    pub(super) notice: Option<String>,
+    pub(super) messages: Vec<MessageId>,
+}
+
+impl Closing {
+    pub(super) fn turn(&self) -> &TurnId {
+        &self.end.turn
+    }
+}
+
+/// A message whose turn ended lately.
+pub(super) struct EndedMessage {
+    pub(super) message: MessageId,
+    pub(super) fingerprint: String,
+    pub(super) end: TurnEnd,
+}
+
+impl ChannelState {
+    pub(super) fn new(myself: ActorRef<ChannelMsg>, args: ChannelArgs) -> Self {
+        args.handle.set_channel(myself.clone());
+        let run_tier = args.handle.read(|conversation| conversation.run.as_ref().map(|run| run.tier));
+        Self {
+            snapshot_n: args.handle.read(|conversation| conversation.last_n),
+            shared: args.shared,
+            handle: args.handle,
+            myself,
+            interrupted: args.interrupted,
+            _cancel: args.token.clone().drop_guard(),
+            token: args.token,
+            received: 0,
+            falling: false,
+            last_active: Instant::now(),
+            current: None,
+            attempts: 0,
+            unsaved: None,
+            recent: VecDeque::new(),
+            tier: Tier::Calm,
+            thrashing: ThrashingWatch::default(),
+            run_tier,
+            draining: false,
+            drained: Vec::new(),
+            told_of: BTreeSet::new(),
+            since_snapshot: 0,
+        }
+    }
+
+    /// Journals the events together, folds them in once they are durable, and tells watchers. A store that refuses
+    /// leaves everything as it was.
+    pub(super) async fn commit(&mut self, events: Vec<Event>) -> Result<(), Failed<StoreError>> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let at = self.shared.now();
+        let channel = Some(&self.handle.id);
+        let records =
+            events.into_iter().map(|event| NewRecord { channel: channel.cloned(), at, event }).collect();
+        let records = self.append(records).await?.map_err(|error| {
+            tracing::error!(channel = %self.handle.id, %error, "the journal refused a change; nothing was changed");
+            Failed::Refused(error)
+        })?;
+        self.handle.apply(&records).map_err(ChannelFault::from)?;
+        self.report(&records);
+        Ok(())
+    }
+
+    /// Appends in a task of its own, which ends even if this actor is killed: the next one reads the store only
+    /// when it has, and so never misses what was written in its name.
+    async fn append(&self, records: Vec<NewRecord>) -> Result<Result<Vec<Record>, StoreError>, ChannelFault> {
+        let store = Arc::clone(&self.shared.deps.store);
+        let writing = self.handle.writing().await;
+        let (told, done) = oneshot::channel();
+        let work = async move {
+            let result = store.append(records).await;
+            drop(writing);
+            result
+        };
+        self.shared.tasks.watch(CancellationToken::new(), work, move |ended| drop(told.send(ended)));
+        match done.await {
+            Ok(Ended::Done(result)) => Ok(result),
+            Ok(Ended::Panicked(message)) => Err(ChannelFault::Journal(message)),
+            Ok(Ended::Cancelled) | Err(_) => Err(ChannelFault::Journal("its task is gone".to_owned())),
+        }
+    }
+
+    /// Something came: the channel stays awake.
+    pub(super) fn stir(&mut self) {
+        self.last_active = Instant::now();
+        if std::mem::take(&mut self.falling) {
+            // A run that was proposed meanwhile was not taken.
+            self.handle.tell_compactor(CompactorMsg::Look);
+        }
+    }
+
+    /// Asks the router to let the channel sleep when nothing happened for long and nothing is under way.
+    pub(super) fn tick(&mut self) {
+        let limit = self.shared.limits().idle_after;
+        let quiet = self.last_active.elapsed();
+        if quiet >= limit && self.may_sleep() {
+            self.falling = true;
+            let (channel, who, received) = (self.handle.id.clone(), self.myself.get_id(), self.received);
+            self.shared.tell_router(RouterMsg::Idle { channel, who, received });
+        }
+        let wait = if quiet < limit { limit - quiet } else { limit };
+        self.myself.send_after(wait, || ChannelMsg::Tick);
+    }
+
+    fn may_sleep(&self) -> bool {
+        if self.current.is_some() || self.unsaved.is_some() || self.handle.subscribers.is_awaited() {
+            return false;
+        }
+        let (now, settings) = (self.shared.now(), self.handle.settings());
+        self.handle.read(|conversation| {
+            conversation.open_turn.is_none()
+                && conversation.run.is_none()
+                && matches!(self.handle.due(conversation, &settings, now), Decision::Idle)
+        })
+    }
+
+    /// Starts no more turns; `done` is answered when none is open.
+    pub(super) fn drain(&mut self, done: Reply<()>) {
+        self.draining = true;
+        self.drained.push(done);
+        if self.current.is_none() && self.unsaved.is_none() {
+            self.tell_drained();
+        }
+    }
+
+    /// Answers who waits for the open turn to end.
+    pub(super) fn tell_drained(&mut self) {
+        if self.current.is_none() && self.unsaved.is_none() {
+            for done in self.drained.drain(..) {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// Drops the open turn's task; the turn stays open in the journal.
+    pub(super) fn abandon(&mut self) {
+        self.draining = true;
+        self.cancel_turn();
+        self.handle.subscribers.close(&failure::stopping());
+        self.tell_drained();
+    }
+
+    /// Keeps a snapshot, in a task of its own: it is only a cache.
+    pub(super) fn keep_snapshot(&mut self) {
+        let snapshot = Arc::new(self.handle.snapshot());
+        if snapshot.last_n == self.snapshot_n {
+            return;
+        }
+        self.snapshot_n = snapshot.last_n;
+        self.since_snapshot = 0;
+        let store = Arc::clone(&self.shared.deps.store);
+        self.shared.tasks.spawn("keep a snapshot", async move {
+            if let Err(error) = store.keep_snapshot(snapshot).await {
+                tracing::warn!(%error, "a conversation's snapshot was not kept; its next start takes longer");
+            }
+        });
+    }
+}

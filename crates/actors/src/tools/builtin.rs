@@ -1,0 +1,384 @@
+//! The built-in tools: they reach this channel, the memories that may be read in it, and nothing else.
+
+use std::sync::Arc;
+
+use cairn_core::artifact::{PAGE_FRAME_BYTES, READ_TOOL, page, readable};
+use cairn_core::compaction::{memory_save_tool, parse_memory};
+use cairn_core::event::{ArtifactEvent, Event, MemoryEvent};
+use cairn_core::ids::Seq;
+use cairn_core::memory::{MemorySave, Reach, Scope, Source, credit};
+use cairn_core::message::{Entry, Role, ToolCall};
+use cairn_core::model::ToolDef;
+use cairn_core::ports::{HitKind, LineRange, MemoryFilter, Query};
+use cairn_core::provenance::Provenance;
+use cairn_core::result_guard::Room;
+use cairn_core::settings::ResultGuardSettings;
+use cairn_core::tool::Effect;
+use cairn_core::window::{escape_name, memory_words, short_time};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+
+use crate::handle::ChannelHandle;
+use crate::shared::Shared;
+
+/// The tool by which memories are saved.
+pub(super) const MEMORY_SAVE: &str = "memory_save";
+
+const TIME: &str = "time";
+
+const HITS_MAX: usize = 10;
+
+/// Most entries that one `history_read` returns.
+const READ_MAX: usize = 50;
+
+/// A page of `history_read` ends with the entry that brings it over so many bytes.
+const PAGE_BYTES: usize = 200_000;
+
+/// An index that lacks more records of the journal is being made, not just a little behind.
+const UNINDEXED_MAX: u64 = 1_000;
+
+/// What a search in such an index says.
+const INCOMPLETE: &str = "\n(incomplete: the search index is being made; search again later)";
+
+/// Longest excerpt of a hit, in characters.
+const HIT_MAX_CHARS: usize = 1_500;
+
+/// The definitions of all built-in tools, for [`cairn_core::agent::AgentSettings::tools`].
+pub fn builtin_tools() -> Vec<ToolDef> {
+    let tool = |name: &str, description: &str, parameters: Value| ToolDef {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        parameters,
+    };
+    let query = json!({
+        "type": "object",
+        "properties": { "query": { "type": "string", "description": "words to look for, in any order" } },
+        "required": ["query"]
+    });
+    vec![
+        memory_save_tool(),
+        tool("memory_search", "Search what is remembered beyond this conversation.", query.clone()),
+        tool(
+            "history_search",
+            "Search the whole history of this channel, also what is only summarised or no longer shown. Results \
+             name the number of each message for history_read.",
+            query,
+        ),
+        tool(
+            "history_read",
+            "Read messages of this channel word for word, by their numbers.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "from": { "type": "integer", "minimum": 1, "description": "first message number" },
+                    "to": { "type": "integer", "minimum": 1, "description": "last message number" }
+                },
+                "required": ["from", "to"]
+            }),
+        ),
+        artifact_read_def(),
+        time_def(),
+    ]
+}
+
+/// Whether a tool of that name is built in.
+pub(super) fn is_builtin(name: &str) -> bool {
+    let names = [MEMORY_SAVE, "memory_search", "history_search", "history_read", READ_TOOL, TIME];
+    names.contains(&name)
+}
+
+/// What calling a built-in tool does.
+pub fn effect_of_builtin(name: &str) -> Effect {
+    if name == MEMORY_SAVE { Effect::Changes } else { Effect::Reads }
+}
+
+fn artifact_read_def() -> ToolDef {
+    ToolDef {
+        name: READ_TOOL.to_owned(),
+        description:
+            "Read on in a large result of a tool, or a large message, that is not shown whole: the note in it names \
+             the artifact and the line to read on from."
+                .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "id": { "type": "string", "description": "the artifact, such as a1" },
+                "from": { "type": "integer", "minimum": 1, "description": "first line; 1 when left out" },
+                "count": { "type": "integer", "minimum": 1, "description": "most lines; as many as fit when left out" },
+                "offset": { "type": "integer", "minimum": 0, "description": "bytes of the first line to pass over" }
+            },
+            "required": ["id"]
+        }),
+    }
+}
+
+fn time_def() -> ToolDef {
+    ToolDef {
+        name: TIME.to_owned(),
+        description: "The time now.".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "zone": { "type": "string", "description": "IANA time zone, such as Europe/Berlin" }
+            }
+        }),
+    }
+}
+
+pub(super) struct Output {
+    pub(super) text: String,
+    pub(super) provenance: Provenance,
+    pub(super) events: Vec<Event>,
+}
+
+impl Output {
+    fn own(text: String) -> Self {
+        Self { text, provenance: Provenance::default(), events: Vec::new() }
+    }
+}
+
+pub(super) struct Builtin {
+    pub(super) shared: Arc<Shared>,
+    pub(super) handle: Arc<ChannelHandle>,
+    reach: Vec<Reach>,
+}
+
+impl Builtin {
+    pub(super) fn new(shared: Arc<Shared>, handle: Arc<ChannelHandle>) -> Self {
+        let share = handle.settings().memory.share;
+        let reach =
+            handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
+        Self { reach, shared, handle }
+    }
+
+    /// Calls a built-in tool. `room`: what is free for its result.
+    pub(super) async fn call(
+        &self,
+        call: &ToolCall,
+        model: &str,
+        ordinal: usize,
+        room: &Room,
+    ) -> Result<Output, String> {
+        let settings = self.handle.settings();
+        let arguments = &call.arguments;
+        match call.name.as_str() {
+            MEMORY_SAVE => {
+                let save = self.memory_save(arguments, model, ordinal)?;
+                Ok(Output {
+                    events: vec![Event::Memory(MemoryEvent::Saved(save))],
+                    ..Output::own("saved".to_owned())
+                })
+            }
+            "memory_search" => self.memory_search(arguments).await,
+            "history_search" => self.history_search(arguments).await,
+            "history_read" => self.history_read(arguments).await,
+            TIME => time(arguments, self.shared.now(), &settings.timezone).map(Output::own),
+            READ_TOOL => self.artifact_read(arguments, &settings.result_guard, room).await,
+            name => Err(format!("`{name}` cannot be called any more; it is there no longer")),
+        }
+    }
+
+    fn memory_save(&self, arguments: &Value, model: &str, ordinal: usize) -> Result<MemorySave, String> {
+        let mut draft = parse_memory(arguments)?;
+        self.handle.read(|conversation| {
+            let live: Vec<_> = conversation.live.iter().cloned().collect();
+            credit(std::slice::from_mut(&mut draft), &live);
+            let open = conversation.open_turn.as_ref().ok_or("the turn has ended")?;
+            let last = Seq(conversation.next_seq.0 - 1);
+            Ok(MemorySave {
+                agent: self.handle.id.agent(),
+                scope: Scope::learnt_in(&self.handle.id, conversation.direct_with.as_deref()),
+                kind: draft.kind,
+                text: draft.text,
+                subject: draft.subject,
+                importance: draft.importance,
+                source: Source {
+                    channel: Some(self.handle.id.clone()),
+                    from_seq: Some(open.first_seq),
+                    to_seq: Some(last),
+                    summary: None,
+                    model: model.to_owned(),
+                    by: draft.by,
+                },
+                // The number of the entry that calls, and the place of the call in it.
+                sighting: format!("{}/{last}/{ordinal}", self.handle.id),
+                explicit: false,
+            })
+        })
+    }
+
+    async fn memory_search(&self, arguments: &Value) -> Result<Output, String> {
+        let query = text_argument(arguments, "query")?;
+        let filter = MemoryFilter { query: Some(query), limit: HITS_MAX, ..MemoryFilter::default() };
+        let agent = &self.handle.id.agent();
+        let found = self.shared.deps.store.memories(agent, &self.reach, filter).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let mut provenance = Provenance::default();
+        self.handle.read(|conversation| {
+            found.iter().for_each(|memory| provenance.join(&Provenance::of_memory(memory, conversation)));
+        });
+        let lines: Vec<String> = found
+            .iter()
+            .map(|memory| {
+                let (kind, at) = (memory.kind.name(), short_time(memory.created_at));
+                format!("[{kind} | {at}] {}", memory_words(memory))
+            })
+            .collect();
+        if lines.is_empty() {
+            return Ok(Output::own("nothing is remembered about that".to_owned()));
+        }
+        Ok(Output { text: lines.join("\n"), provenance, events: Vec::new() })
+    }
+
+    async fn history_search(&self, arguments: &Value) -> Result<Output, String> {
+        let query = Query {
+            channel: self.handle.id.clone(),
+            text: text_argument(arguments, "query")?,
+            kind: None,
+            scopes: Vec::new(),
+            limit: HITS_MAX,
+            settled: false,
+        };
+        let hits = self.shared.deps.store.search(query).await.map_err(|error| error.to_string())?;
+        let lines: Vec<String> = hits
+            .iter()
+            .filter(|hit| hit.kind != HitKind::Memory)
+            .map(|hit| {
+                let number = hit.seq.map_or_else(|| "summary".to_owned(), |seq| format!("#{seq}"));
+                let who = hit.author.as_ref().map_or_else(String::new, |author| escape_name(&author.name));
+                format!("[{number} | {} | {who}] {}", short_time(hit.at), shorten(&hit.text, HIT_MAX_CHARS))
+            })
+            .collect();
+        let is_incomplete = self.shared.deps.store.unindexed() > UNINDEXED_MAX;
+        let note = if is_incomplete { INCOMPLETE } else { "" };
+        if lines.is_empty() {
+            return Ok(Output::own(format!("nothing found{note}")));
+        }
+        // A hit quotes its neighbours, too.
+        let provenance = self.handle.read(|conversation| conversation.heard.clone());
+        Ok(Output { text: lines.join("\n") + note, provenance, events: Vec::new() })
+    }
+
+    /// Word for word: what is too large for the window is the result guard's.
+    async fn history_read(&self, arguments: &Value) -> Result<Output, String> {
+        let number = |name: &str| {
+            let value = arguments.get(name).and_then(Value::as_u64);
+            value.ok_or_else(|| format!("`{name}` is missing or not a message number"))
+        };
+        let (from, to) = (Seq(number("from")?), Seq(number("to")?));
+        if from > to {
+            return Err(format!("`from` = {from} is after `to` = {to}"));
+        }
+        let entries = self.shared.deps.store.entries(&self.handle.id, from, to, READ_MAX).await;
+        let entries = entries.map_err(|error| error.to_string())?;
+        let mut page: Vec<String> = Vec::new();
+        let mut bytes = 0;
+        for entry in &entries {
+            let line = line(entry);
+            bytes += line.len();
+            page.push(line);
+            if bytes > PAGE_BYTES {
+                break;
+            }
+        }
+        let Some(last) = page.len().checked_sub(1).and_then(|idx| entries.get(idx)) else {
+            return Ok(Output::own("no messages with these numbers".to_owned()));
+        };
+        let newest = self.handle.read(|conversation| Seq(conversation.next_seq.0.saturating_sub(1)));
+        if last.seq < to.min(newest) {
+            page.push(format!("[there are more: call history_read from {} on]", last.seq.next()));
+        }
+        // The model's own words may repeat anybody's.
+        let provenance = self.handle.read(|conversation| conversation.heard.clone());
+        Ok(Output { text: page.join("\n"), provenance, events: Vec::new() })
+    }
+
+    async fn artifact_read(
+        &self,
+        arguments: &Value,
+        settings: &ResultGuardSettings,
+        room: &Room,
+    ) -> Result<Output, String> {
+        let id = text_argument(arguments, "id")?;
+        let number = |name: &str, least: u64, default: u64| match arguments.get(name) {
+            None | Some(Value::Null) => Ok(default),
+            Some(value) => value
+                .as_u64()
+                .filter(|n| *n >= least)
+                .ok_or_else(|| format!("`{name}` is not a whole number from {least} on")),
+        };
+        let (from, count) = (number("from", 1, 1)?, number("count", 1, u64::MAX)?);
+        let offset = number("offset", 0, 0)?;
+        let artifact = self.handle.read(|conversation| readable(conversation, &id, from));
+        let artifact = artifact.map_err(|error| error.to_string())?;
+        let max_bytes = settings.max_bytes.saturating_sub(PAGE_FRAME_BYTES).max(PAGE_FRAME_BYTES);
+        let range = LineRange { from, offset, count, max_bytes };
+        let found = self.shared.deps.store.artifact_lines(&self.handle.id, &artifact.id, range).await;
+        let Some(found) = found.map_err(|error| error.to_string())? else {
+            tracing::error!(channel = %self.handle.id, artifact = %artifact.id,
+                "the file of an artifact is missing; its words are lost (`cairn store verify` lists what is)");
+            let other = match artifact.message {
+                Some(seq) => format!("read message {seq} with history_read"),
+                None => "call the tool again".to_owned(),
+            };
+            return Err(format!("the words of artifact {} are lost; {other}", artifact.id));
+        };
+        let used = Event::Artifact(ArtifactEvent::Used { id: artifact.id.clone() });
+        let text = page(&artifact, from, &found, room);
+        let provenance = match artifact.message {
+            Some(seq) => self.handle.read(|conversation| {
+                let said = conversation.live.iter().find(|entry| entry.seq == seq);
+                said.map_or_else(Provenance::of_strangers, |entry| Provenance::of_entry(entry))
+            }),
+            // Whoever wrote what the tool returned then.
+            None => Provenance::of_tools(),
+        };
+        Ok(Output { text, provenance, events: vec![used] })
+    }
+}
+
+fn line(entry: &Entry) -> String {
+    let who = match entry.role {
+        Role::User => entry.author.as_ref().map_or_else(String::new, |author| escape_name(&author.name)),
+        Role::Assistant => "assistant".to_owned(),
+        Role::Tool => "tool".to_owned(),
+    };
+    format!("[#{} | {} | {who}] {}", entry.seq, short_time(entry.at), entry.text())
+}
+
+fn shorten(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{} […]", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn text_argument(arguments: &Value, name: &str) -> Result<String, String> {
+    let text = arguments.get(name).and_then(Value::as_str).map(str::trim);
+    let text = text.filter(|text| !text.is_empty());
+    text.map(str::to_owned).ok_or_else(|| format!("`{name}` is missing or empty"))
+}
+
+/// The time in the zone that is asked for, else in the agent's.
+fn time(arguments: &Value, now: Timestamp, own_zone: &str) -> Result<String, String> {
+    let wanted = arguments.get("zone").and_then(Value::as_str).filter(|zone| !zone.trim().is_empty());
+    let name = wanted.unwrap_or(own_zone).trim();
+    let zone = TimeZone::get(name)
+        .map_err(|_| format!("`{name}` is no time zone; write an IANA name, such as Europe/Berlin or UTC"))?;
+    Ok(format!("{} ({name})", now.to_zoned(zone).strftime("%A, %Y-%m-%d %H:%M:%S, UTC%:z")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_told_in_any_zone() {
+        let now: Timestamp = "2026-07-01T12:00:00Z".parse().unwrap();
+        assert_eq!(time(&json!({}), now, "UTC").unwrap(), "Wednesday, 2026-07-01 12:00:00, UTC+00:00 (UTC)");
+        let berlin = time(&json!({ "zone": "Europe/Berlin" }), now, "UTC").unwrap();
+        assert_eq!(berlin, "Wednesday, 2026-07-01 14:00:00, UTC+02:00 (Europe/Berlin)");
+        assert!(time(&json!({ "zone": "Middle/Earth" }), now, "UTC").unwrap_err().contains("IANA"));
+    }
+}

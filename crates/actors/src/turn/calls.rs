@@ -1,0 +1,446 @@
+//! One round of tool calls: weighed, approved by a person where that is needed, made beside each other, journalled as they end.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use cairn_core::approval::{Approval, ApprovalOutcome, approval_id};
+use cairn_core::event::{ApprovalEvent, DeliveryEvent, Event, TurnEvent};
+use cairn_core::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, TurnId};
+use cairn_core::memory::{Grounds, Memory};
+use cairn_core::message::{Role, ToolCall};
+use cairn_core::ports::TurnFailure;
+use cairn_core::provenance::Provenance;
+use cairn_core::tool::{Effect, ToolOutcome, ToolUse, logged_arguments, logged_error};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use jiff::SignedDuration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::Turn;
+use crate::approvals::OpenRequest;
+use crate::events::RuntimeEventKind;
+use crate::messages::draft_entry;
+use crate::tools::guard::Guard;
+use crate::tools::{Toolbox, Used, Verdict, effect_of};
+
+const PARALLEL_MAX: usize = 16;
+
+/// Most calls of one answer; what is beyond is not made.
+const CALLS_MAX: usize = 64;
+
+/// A call, and what is known of it before it is made.
+struct PlannedCall<'a> {
+    ordinal: usize,
+    call: ToolCall,
+    effect: Effect,
+    refused: Option<String>,
+    asked: Option<AskedCall<'a>>,
+    /// The entry of `always_allow` by which nobody is asked.
+    allowed_by: Option<String>,
+}
+
+struct EndedCall {
+    call: ToolCall,
+    used: Used,
+    noted: ToolUse,
+}
+
+/// Most requests of one turn: a model that asks without end is no use to anybody.
+const ASKS_MAX: u32 = 8;
+
+/// Longest that an edit of a question may take.
+const EDIT_LIMIT: Duration = Duration::from_secs(10);
+
+fn question_id(channel: &ChannelId, turn: &TurnId, approval: &ApprovalId) -> OutboxId {
+    OutboxId::from(format!("{channel}:{turn}:ask:{approval}"))
+}
+
+/// Requests for approval in this turn so far. Behind a lock, since calls of one answer wait beside each other.
+#[derive(Debug, Default)]
+pub(super) struct ApprovalsSoFar {
+    asked: u32,
+    /// Requests that wait for an answer now.
+    open: u32,
+    unanswered: bool,
+    denied: BTreeSet<String>,
+}
+
+struct AskedCall<'a> {
+    approval: Approval,
+    request: OpenRequest<'a>,
+}
+
+impl Turn {
+    /// Calls the tools, beside each other, and journals each result as it comes, as the result guard leaves it.
+    pub(super) async fn use_tools(
+        &self,
+        tools: &Toolbox,
+        model: &str,
+        calls: Vec<ToolCall>,
+        recalled: &[Memory],
+    ) -> Result<(), TurnFailure> {
+        let planned = self.plan(tools, calls, recalled).await?;
+        let mut guard = Guard::new(tools, &self.settings, planned.len());
+        let room = guard.room.shared_by(planned.len());
+        let permits = Semaphore::new(PARALLEL_MAX);
+        let running: FuturesUnordered<_> = planned
+            .into_iter()
+            .map(|planned| async {
+                let call = self.carry_out(tools, model, planned, &room, &permits);
+                Box::pin(call).await
+            })
+            .collect();
+        let mut ended = running.ready_chunks(CALLS_MAX);
+        while let Some(batch) = ended.next().await {
+            let batch: Vec<EndedCall> = batch.into_iter().collect::<Result<_, _>>()?;
+            let share = guard.share(batch.iter().map(|done| (&done.call, &done.used)));
+            let mut events = Vec::new();
+            for EndedCall { call, used, noted } in batch {
+                events.push(Event::Turn(TurnEvent::ToolUsed(noted)));
+                events.extend(guard.admit(call, used, &share).await);
+            }
+            self.step(events).await?;
+            guard.journalled();
+        }
+        Ok(())
+    }
+
+    /// Notes that calls were not made, since no more are made in this turn.
+    pub(super) async fn refuse(&self, calls: Vec<ToolCall>) -> Result<(), TurnFailure> {
+        let reason = "no more tools are called in this turn";
+        let mut events = Vec::new();
+        for call in calls {
+            let effect = effect_of(&self.args.shared, &call.name);
+            let used = Used::not_made(ToolOutcome::Refused, reason.to_owned());
+            let mut entry = draft_entry(Role::Tool, self.args.shared.now());
+            entry.parts.clone_from(&used.output.parts);
+            entry.tool_call_id = Some(call.id.clone());
+            events.push(Event::Turn(TurnEvent::ToolUsed(self.noted(&call, effect, &used, 0))));
+            events.push(Event::Turn(TurnEvent::EntryAdded { entry }));
+        }
+        self.step(events).await
+    }
+
+    fn noted(&self, call: &ToolCall, effect: Effect, used: &Used, duration_ms: u64) -> ToolUse {
+        let turn =
+            self.args.handle.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
+        ToolUse {
+            turn: turn.unwrap_or_else(|| "t0".into()),
+            call: call.id.clone(),
+            tool: call.name.clone(),
+            effect,
+            caused_by: self.caused_by(),
+            arguments: logged_arguments(&call.arguments),
+            outcome: used.outcome,
+            error: used.error.as_deref().map(logged_error),
+            duration_ms,
+            bytes: used.output.words().len() as u64,
+            approval: None,
+            allowed_by: None,
+        }
+    }
+
+    /// Weighs the calls, and asks people about those that have to wait.
+    async fn plan(
+        &self,
+        tools: &Toolbox,
+        calls: Vec<ToolCall>,
+        recalled: &[Memory],
+    ) -> Result<Vec<PlannedCall<'_>>, TurnFailure> {
+        let (provenance, grounds) = self.args.handle.read(|conversation| {
+            let provenance = Provenance::of_window(conversation, recalled);
+            let grounds = Grounds::of(conversation.live.iter());
+            let grounds = if provenance.tools { grounds.with_unseen_tools() } else { grounds };
+            (provenance, grounds)
+        });
+        let mut reasons = Vec::new();
+        let mut planned: Vec<PlannedCall<'_>> = Vec::with_capacity(calls.len());
+        for (ordinal, call) in calls.into_iter().enumerate() {
+            let (effect, verdict) = tools.weigh(&call, &provenance, &grounds);
+            let mut allowed_by = None;
+            let refused = match verdict {
+                _ if ordinal >= CALLS_MAX => Some(format!("more than {CALLS_MAX} calls at once; make fewer")),
+                Verdict::Ready => None,
+                Verdict::Allowed(entry) => {
+                    allowed_by = Some(entry);
+                    None
+                }
+                Verdict::Refused(reason) => Some(reason),
+                Verdict::Asks(reason) => {
+                    reasons.push((ordinal, reason));
+                    None
+                }
+            };
+            planned.push(PlannedCall { ordinal, call, effect, refused, asked: None, allowed_by });
+        }
+        let asking: Vec<_> =
+            reasons.iter().map(|(ordinal, reason)| (&planned[*ordinal].call, reason.as_str())).collect();
+        let asked = self.ask(&asking).await?;
+        for ((ordinal, _), asked) in reasons.iter().zip(asked) {
+            match asked {
+                Ok(asked) => planned[*ordinal].asked = Some(asked),
+                Err(refusal) => planned[*ordinal].refused = Some(refusal),
+            }
+        }
+        Ok(planned)
+    }
+
+    /// One call, from the approval that it may need to its end.
+    async fn carry_out(
+        &self,
+        tools: &Toolbox,
+        model: &str,
+        planned: PlannedCall<'_>,
+        room: &cairn_core::result_guard::Room,
+        permits: &Semaphore,
+    ) -> Result<EndedCall, TurnFailure> {
+        let PlannedCall { ordinal, call, effect, refused, asked, allowed_by } = planned;
+        let approval = asked.as_ref().map(|asked| asked.approval.id.clone());
+        let mut refusal = refused.map(|reason| (ToolOutcome::Refused, reason));
+        if let Some(asked) = asked {
+            refusal = self.answer(asked).await?;
+        }
+        if let Some(entry) = &allowed_by {
+            tracing::info!(channel = %self.args.handle.id, tool = call.name, entry,
+                "a call that needs an approval is made by always_allow");
+            metrics::counter!("cairn_approvals_total", "outcome" => "always_allowed").increment(1);
+        }
+        let mut duration_ms = 0;
+        let used = match refusal {
+            Some((outcome, reason)) => Used::not_made(outcome, reason),
+            None => {
+                // It is never closed.
+                let _permit = permits.acquire().await;
+                self.tell_started(&call);
+                let begun = Instant::now();
+                let used = tools.call(&call, model, ordinal, room).await;
+                duration_ms = begun.elapsed().as_millis() as u64;
+                used
+            }
+        };
+        self.args.handle.subscribers.tool(&call.name, if used.error.is_some() { "failed" } else { "done" });
+        let noted = ToolUse { approval, allowed_by, ..self.noted(&call, effect, &used, duration_ms) };
+        Ok(EndedCall { call, used, noted })
+    }
+
+    fn tell_started(&self, call: &ToolCall) {
+        self.args.handle.subscribers.tool(&call.name, "started");
+        if let Some(show) = self.args.show.as_ref().filter(|_| !self.is_asking()) {
+            show.typing().go_on();
+        }
+        let started = RuntimeEventKind::ToolStarted { call: call.id.clone(), tool: call.name.clone() };
+        self.args.shared.notify(&self.args.handle.id, started);
+    }
+
+    /// Whose messages the turn approvals.
+    fn caused_by(&self) -> BTreeSet<String> {
+        self.args.handle.read(|conversation| {
+            let Some(open) = &conversation.open_turn else { return BTreeSet::new() };
+            let of_turn = conversation.live.iter().rev().take_while(|entry| entry.turn == open.id);
+            of_turn
+                .filter(|entry| entry.role == Role::User)
+                .filter_map(|entry| Some(entry.author.as_ref()?.id.clone()))
+                .collect()
+        })
+    }
+
+    /// Asks for the calls that have to wait, all of them at once. A call whose request makes no sense gets a reason to be
+    /// refused instead.
+    async fn ask(
+        &self,
+        calls: &[(&ToolCall, &str)],
+    ) -> Result<Vec<Result<AskedCall<'_>, String>>, TurnFailure> {
+        let mut out = Vec::with_capacity(calls.len());
+        let mut events = Vec::new();
+        for (call, reason) in calls {
+            if let Err(refusal) = self.may_ask(call) {
+                out.push(Err(refusal));
+                continue;
+            }
+            let approval = self.approval(call, reason, events.len() as u64 + 1);
+            events.push(Event::Approval(ApprovalEvent::Asked { approval: approval.clone() }));
+            let request = self.args.handle.approvals.expect(approval.id.clone());
+            out.push(Ok(AskedCall { approval, request }));
+        }
+        if events.is_empty() {
+            return Ok(out);
+        }
+        self.budget.hold();
+        if let Some(show) = &self.args.show {
+            show.typing().pause().await;
+        }
+        events.extend(out.iter().flatten().filter_map(|asked| self.question(&asked.approval)));
+        self.step(events).await?;
+        for asked in out.iter().flatten() {
+            self.args.handle.subscribers.approval(&asked.approval);
+        }
+        Ok(out)
+    }
+
+    fn is_asking(&self) -> bool {
+        self.approvals.lock().open > 0
+    }
+
+    fn may_ask(&self, call: &ToolCall) -> Result<(), String> {
+        let mut approvals = self.approvals.lock();
+        if approvals.denied.contains(&call.name) {
+            return Err("a person has said no to this tool in this turn; do not call it again".to_owned());
+        }
+        if approvals.unanswered {
+            return Err(
+                "it needs a person's approval, and nobody answered the last request; tell them, and go \
+                        on when they are there"
+                    .to_owned(),
+            );
+        }
+        if approvals.asked >= ASKS_MAX {
+            return Err(format!(
+                "people were asked {ASKS_MAX} times in this turn; tell them what is left to do"
+            ));
+        }
+        let chat = self.args.handle.id.platform() != LOCAL_PLATFORM;
+        if chat && self.settings.trust.approvers.is_empty() {
+            tracing::warn!(channel = %self.args.handle.id, tool = call.name,
+                "a call needs an approval, and nobody may give it here: name `approvers` of the agent, or `operators`");
+            return Err("it needs a person's approval, and nobody is named who may give it here".to_owned());
+        }
+        approvals.asked += 1;
+        approvals.open += 1;
+        Ok(())
+    }
+
+    fn approval(&self, call: &ToolCall, reason: &str, ordinal: u64) -> Approval {
+        let asked_at = self.args.shared.now();
+        let secs = i64::try_from(self.settings.trust.approval_secs).unwrap_or(i64::MAX / 2);
+        let (id, turn) = self.args.handle.read(|conversation| {
+            let turn = conversation.open_turn.as_ref().map(|open| open.id.clone());
+            (approval_id(&conversation.channel, conversation.approvals + ordinal), turn)
+        });
+        Approval {
+            id,
+            turn: turn.unwrap_or_else(|| "t0".into()),
+            call: call.id.clone(),
+            tool: call.name.clone(),
+            arguments: call.arguments.clone(),
+            caused_by: self.caused_by(),
+            reason: reason.to_owned(),
+            asked_at,
+            expires_at: asked_at.checked_add(SignedDuration::from_secs(secs)).unwrap_or(jiff::Timestamp::MAX),
+        }
+    }
+
+    /// What a chat is asked; a local channel is told by [`cairn_core::ports::Progress::Approval`].
+    fn question(&self, approval: &Approval) -> Option<Event> {
+        let handle = &self.args.handle;
+        if handle.id.platform() == LOCAL_PLATFORM {
+            return None;
+        }
+        handle.read(|conversation| {
+            let open = conversation.open_turn.as_ref()?;
+            Some(Event::Delivery(DeliveryEvent::Intended {
+                id: question_id(&handle.id, &open.id, &approval.id),
+                turn: open.id.clone(),
+                seq: Seq(conversation.next_seq.0.saturating_sub(1)),
+                note: Some(approval.question()),
+                approval: Some(approval.id.clone()),
+                reply_to: open.reply_to.clone(),
+                edits: None,
+                draft: false,
+            }))
+        })
+    }
+
+    /// Waits for the answer, and notes it before anything is done. `None`: the call is approved.
+    async fn answer(&self, mut asked: AskedCall<'_>) -> Result<Option<(ToolOutcome, String)>, TurnFailure> {
+        let id = asked.approval.id.clone();
+        let time = Duration::from_secs(self.settings.trust.approval_secs);
+        let decision = tokio::select! {
+            decision = tokio::time::timeout(time, asked.request.answer()) => decision.ok(),
+            () = self.stopping() => None,
+        };
+        let (outcome, by) = match &decision {
+            Some(decision) if decision.granted => (ApprovalOutcome::Granted, Some(decision.by.clone())),
+            Some(decision) => (ApprovalOutcome::Denied, Some(decision.by.clone())),
+            None => (ApprovalOutcome::Expired, None),
+        };
+        let settled = Event::Approval(ApprovalEvent::Settled { id: id.clone(), outcome, by: by.clone() });
+        self.step(vec![settled]).await?;
+        tracing::info!(channel = %self.args.handle.id, approval = %id, tool = asked.approval.tool,
+            outcome = outcome.name(), by, "a request for approval ended");
+        metrics::counter!("cairn_approvals_total", "outcome" => outcome.name()).increment(1);
+        if let Some(decision) = decision {
+            // Who answered may be gone.
+            let _ = decision.told.send(());
+        }
+        self.tell_outcome(&asked.approval, outcome, by.as_deref());
+        let last = {
+            let mut approvals = self.approvals.lock();
+            approvals.open -= 1;
+            approvals.open == 0
+        };
+        if last {
+            self.budget.go_on();
+            if let Some(show) = &self.args.show {
+                show.typing().go_on();
+            }
+        }
+        let mut approvals = self.approvals.lock();
+        Ok(match outcome {
+            ApprovalOutcome::Granted => None,
+            ApprovalOutcome::Denied => {
+                approvals.denied.insert(asked.approval.tool);
+                let by = by.unwrap_or_default();
+                Some((
+                    ToolOutcome::Denied,
+                    format!("{by} said no; do not try it in another way, and tell them so"),
+                ))
+            }
+            ApprovalOutcome::Expired | ApprovalOutcome::Void => {
+                approvals.unanswered = true;
+                Some((
+                    ToolOutcome::Expired,
+                    "it needs a person's approval, and nobody answered in time".to_owned(),
+                ))
+            }
+        })
+    }
+
+    /// Has the question in the chat say how it ended; its buttons go with that.
+    fn tell_outcome(&self, approval: &Approval, outcome: ApprovalOutcome, by: Option<&str>) {
+        let (shared, handle) = (&self.args.shared, &self.args.handle);
+        let Some(platform) = shared.platform(&handle.id) else { return };
+        let message = handle.read(|conversation| {
+            let open = conversation.open_turn.as_ref()?;
+            open.questions.get(&question_id(&handle.id, &open.id, &approval.id)).cloned().flatten()
+        });
+        let Some(message) = message else { return };
+        let told = match (outcome, by) {
+            (ApprovalOutcome::Granted, Some(by)) => format!("Yes, by {by}."),
+            (ApprovalOutcome::Denied, Some(by)) => format!("No, by {by}."),
+            _ => "Nobody answered in time: it was not done.".to_owned(),
+        };
+        let last = platform.split(&approval.question()).pop().unwrap_or_default();
+        let whole = format!("{last}\n\n{told}");
+        // Where there is no room for both, the outcome is what counts.
+        let words = if platform.split(&whole).len() == 1 { whole } else { told };
+        let channel = handle.id.clone();
+        shared.tasks.spawn("tell an approval's end", async move {
+            let edit = platform.edit(channel.clone(), message, words);
+            match tokio::time::timeout(EDIT_LIMIT, edit).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%channel, %error, "a question does not show how it ended"),
+                Err(_) => tracing::debug!(%channel, "a question does not show in time how it ended"),
+            }
+        });
+    }
+
+    /// Never returns: when the runtime stops, the turn stays open, and is taken up again at the next start.
+    async fn stopping(&self) {
+        let mut stop = self.args.shared.stop_by.subscribe();
+        if stop.wait_for(Option::is_some).await.is_ok() {
+            self.args.turn.give_way();
+        }
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,364 @@
+//! What the daemon keeps, and how it is read.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::conversation::Conversation;
+use crate::event::{DeliveryEvent, Event, NewRecord, Receipt, Record};
+use crate::ids::{AgentId, ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TurnId};
+use crate::memory::{Memory, MemoryKind, Reach, Scope};
+use crate::message::{Author, Entry};
+use crate::pairing_store::{RegistryState, UsageDay};
+
+/// What the daemon keeps: the journal, what is folded from it, and the artifacts. A read shows all that was durable when it
+/// was asked for; a search may lag behind that (see [`Query::settled`]).
+pub trait Store: Send + Sync + 'static {
+    /// Appends the records together, in order, and returns once they are durable, with their numbers and times:
+    /// all of them or, on error, none. Records of concurrent calls share a sync.
+    fn append(&self, records: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
+
+    /// All channels ever seen, by name.
+    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>>;
+
+    /// Restores a channel: its last snapshot, and the events since. `None` when it was never seen.
+    fn restore(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>>;
+
+    /// Keeps a conversation's snapshot, so that the next restore is quick. Only a cache: losing it loses nothing.
+    fn keep_snapshot(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Entries with `from <= seq <= to`, in order, at most `limit`, of all generations; pending ones excluded. Deleted
+    /// messages are without their words.
+    fn entries(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>>;
+
+    /// The entries that a message and its corrections became, in order: for [`crate::conversation::amend`]. None while
+    /// it is pending, and when its id is not remembered any more.
+    fn entries_of(
+        &self,
+        channel: &ChannelId,
+        message: &MessageId,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>>;
+
+    fn seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>>;
+
+    /// Searches raw words, summaries and memories.
+    fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>>;
+
+    /// Records of the journal whose words are not in the index yet: many, while it is made again.
+    fn unindexed(&self) -> u64;
+
+    /// Memories of an agent within reach, oldest first (best first with a query).
+    fn memories(
+        &self,
+        agent: &AgentId,
+        reach: &[Reach],
+        filter: MemoryFilter,
+    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>>;
+
+    /// One memory by its id, whatever its scope: for the operator.
+    fn memory(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>>;
+
+    /// The few memories that fit the question, for the tail of a window: best first, at most `limit`.
+    fn recall(
+        &self,
+        agent: &AgentId,
+        reach: &[Reach],
+        question: &str,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>>;
+
+    /// Deliveries neither confirmed nor dropped, whatever their state, oldest first; drafts excluded.
+    fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>>;
+
+    /// Pairings, moved chats and erasures.
+    fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>>;
+
+    /// Tokens used on the last day on which any were.
+    fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>>;
+
+    /// Keeps the words of an artifact, durable when it returns. An id that was used before is rewritten.
+    fn put_artifact(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        text: Arc<str>,
+    ) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Reads whole lines of an artifact, or the beginning of one that is larger than `max_bytes`; `None` when there is no
+    /// such file.
+    fn artifact_lines(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        range: LineRange,
+    ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>>;
+
+    /// Removes the words of an artifact. That they are gone already is fine.
+    fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+/// Why the store could not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The disk is full: intake pauses until there is room.
+    #[error("the disk that holds {path} is full; make room, the daemon goes on by itself")]
+    DiskFull { path: String },
+    /// A file could not be read or written.
+    #[error("{action} {path}: {message}")]
+    Io { action: &'static str, path: String, message: String },
+    /// Something in the state folder is damaged.
+    #[error("{file}, line {line}: {message}; `cairn store verify --quarantine` goes on without it")]
+    Damaged {
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        message: String,
+    },
+    /// Another process owns the state folder.
+    #[error("the state folder {path} is in use by another daemon (process {pid})")]
+    InUse { path: String, pid: String },
+    /// A view (sled or the search index) failed; the journal is intact.
+    #[error("the view `{view}` failed: {message}; `cairn store rebuild` makes it again from the journal")]
+    View { view: &'static str, message: String },
+    /// A newer version of this program wrote the state folder: nothing in it was touched.
+    #[error(
+        "{path} has format {format}, written by cairn {written_by}; this cairn knows formats up to {known}"
+    )]
+    Newer {
+        path: String,
+        format: u32,
+        written_by: String,
+        /// The newest format that this program knows.
+        known: u32,
+    },
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// How a message id stands with the channel.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Seen {
+    /// Never seen (or longer ago than ids are remembered).
+    New,
+    Open {
+        /// Its turn as announced when it was accepted.
+        turn: TurnId,
+        fingerprint: String,
+    },
+    Ended {
+        turn: TurnId,
+        fingerprint: String,
+        /// How it ended; a stored answer is read by its reply's `seq`.
+        end: Box<crate::event::TurnEnd>,
+    },
+}
+
+/// A line of the list of channels, from the views.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChannelRow {
+    pub channel: ChannelId,
+    /// When anything last happened in it.
+    pub last_at: Timestamp,
+    /// It has pending messages, an open turn or a run: it must be woken at start.
+    pub unfinished: bool,
+    /// The message or command that was taken in last; what a platform may have more of comes after it.
+    pub last_message: Option<MessageId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HitKind {
+    Entry,
+    Summary,
+    Memory,
+}
+
+/// One result of a search; the shape is the contract's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Hit {
+    /// The entry, or the first entry of a summary's or memory's range.
+    pub seq: Option<Seq>,
+    pub score: f64,
+    pub at: Timestamp,
+    pub author: Option<Author>,
+    pub text: String,
+    pub kind: HitKind,
+    /// Id of the summary or memory; of an entry, its platform message id or its `seq`.
+    pub id: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    /// The channel whose history is searched.
+    pub channel: ChannelId,
+    /// Words, in any order; all are optional (OR), stop words do not count.
+    pub text: String,
+    pub kind: Option<HitKind>,
+    /// Memories are found through these scopes alone; empty: no memories.
+    pub scopes: Vec<Scope>,
+    pub limit: usize,
+    /// Wait a little, until everything journalled so far can be found. The command line asks for it; the model does not.
+    pub settled: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MemoryFilter {
+    pub kind: Option<MemoryKind>,
+    pub subject: Option<String>,
+    /// Only those that match these words, best first.
+    pub query: Option<String>,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum DeliveryState {
+    Owed,
+    Dead {
+        reason: String,
+    },
+    /// Nobody knows whether its next part is there.
+    Unknown {
+        reason: String,
+    },
+}
+
+/// A delivery that a platform has not confirmed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutboxItem {
+    pub id: OutboxId,
+    pub channel: ChannelId,
+    pub turn: TurnId,
+    /// The entry that is the reply; of a note, the newest entry it is about.
+    pub seq: Seq,
+    pub at: Timestamp,
+    /// The words of a note, which is no entry; none for a reply.
+    pub note: Option<String>,
+    /// The approval that the note asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalId>,
+    /// The message that the first part answers.
+    pub reply_to: Option<MessageId>,
+    /// The message that shows a draft: the first part takes its place by an edit.
+    pub edits: Option<MessageId>,
+    pub sent: Vec<MessageId>,
+    /// When the next part was first attempted, if it was and nothing is known of it since.
+    pub attempted_at: Option<Timestamp>,
+    pub state: DeliveryState,
+}
+
+impl OutboxItem {
+    /// The delivery that a record of that channel says is owed; none for other events, and for drafts.
+    pub fn intended(channel: &ChannelId, record: &Record) -> Option<Self> {
+        let Event::Delivery(DeliveryEvent::Intended {
+            id,
+            turn,
+            seq,
+            note,
+            approval,
+            reply_to,
+            edits,
+            draft: false,
+        }) = &record.event
+        else {
+            return None;
+        };
+        Some(Self {
+            id: id.clone(),
+            channel: channel.clone(),
+            turn: turn.clone(),
+            seq: *seq,
+            at: record.at,
+            note: note.clone(),
+            approval: approval.clone(),
+            reply_to: reply_to.clone(),
+            edits: edits.clone(),
+            sent: Vec::new(),
+            attempted_at: None,
+            state: DeliveryState::Owed,
+        })
+    }
+
+    /// The delivery that an event of the outbox is about.
+    pub fn named_by(event: &Event) -> Option<&OutboxId> {
+        match event {
+            Event::Delivery(
+                DeliveryEvent::Intended { id, .. }
+                | DeliveryEvent::Attempted { id, .. }
+                | DeliveryEvent::PutOff { id, .. }
+                | DeliveryEvent::Sent { id, .. }
+                | DeliveryEvent::Settled { id, .. }
+                | DeliveryEvent::Retried { id }
+                | DeliveryEvent::Dropped { id },
+            ) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Folds a later record of its channel in; those of other deliveries change nothing. False: it is over,
+    /// delivered or dropped, and no longer listed.
+    pub fn apply(&mut self, record: &Record) -> bool {
+        if Self::named_by(&record.event) != Some(&self.id) {
+            return true;
+        }
+        match &record.event {
+            Event::Delivery(DeliveryEvent::Attempted { .. }) => {
+                self.attempted_at.get_or_insert(record.at);
+            }
+            Event::Delivery(DeliveryEvent::PutOff { .. }) => self.attempted_at = None,
+            Event::Delivery(DeliveryEvent::Sent { message, .. }) => {
+                self.attempted_at = None;
+                self.sent.push(message.clone());
+            }
+            Event::Delivery(DeliveryEvent::Settled { receipt, .. }) => match receipt {
+                Receipt::Delivered { .. } => return false,
+                Receipt::Dead { reason } => self.state = DeliveryState::Dead { reason: reason.clone() },
+                Receipt::Unknown { reason, .. } => {
+                    self.state = DeliveryState::Unknown { reason: reason.clone() };
+                }
+            },
+            Event::Delivery(DeliveryEvent::Retried { .. }) => {
+                self.state = DeliveryState::Owed;
+                self.attempted_at = None;
+            }
+            Event::Delivery(DeliveryEvent::Dropped { .. }) => return false,
+            _ => {}
+        }
+        true
+    }
+
+    pub fn is_owed(&self) -> bool {
+        self.state == DeliveryState::Owed
+    }
+}
+
+/// What is to be read of an artifact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LineRange {
+    /// First line, from 1.
+    pub from: u64,
+    /// Bytes of that line to pass over; within a character: up to its end.
+    pub offset: u64,
+    pub count: u64,
+    /// Most bytes.
+    pub max_bytes: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArtifactLines {
+    /// The lines, joined by line breaks, without one after the last.
+    pub text: String,
+    pub lines: u64,
+    /// Bytes of the first of them that were passed over.
+    pub offset: u64,
+    /// The only line did not fit into the bytes that were asked for: so many bytes of its end are left out.
+    pub cut_bytes: u64,
+}
