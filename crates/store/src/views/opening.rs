@@ -16,7 +16,7 @@ use super::archive::channel_of;
 use super::codec::{Key, Table, decode, trailing_number, view_error};
 use super::db::{Check, Db};
 use super::rows::{ChannelState, Meta};
-use crate::calls::Calls;
+use crate::disk::Calls;
 use crate::disk::{io_error, make_dir, move_aside, remove_dir};
 use crate::journal::open::{Shown, ShownChannel, holds, refuse_lost_end};
 
@@ -28,18 +28,18 @@ const OPEN_LIMIT: Duration = Duration::from_secs(60);
 const N_THREADS: usize = 9;
 
 /// What is found in the folder of closed views.
-pub(crate) struct Found {
+pub(crate) struct ClosedViews {
     /// What the rows show of the journal, sound or not: whether its end is lost is told by it.
     pub(crate) shown: Shown,
     pub(crate) rows: Result<(Db, Check), StoreError>,
 }
 
 /// Opens the views and reads every row.
-pub(crate) fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Found {
+pub(crate) fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> ClosedViews {
     let opened = can_start_threads().map_err(io_error("start the threads for", dir));
     let db = match opened.and_then(|()| guarded(|| Db::open(dir, cache_bytes, calls))) {
         Ok(db) => db,
-        Err(error) => return Found { shown: Shown::default(), rows: Err(error) },
+        Err(error) => return ClosedViews { shown: Shown::default(), rows: Err(error) },
     };
     // What cannot be read of them is not told.
     let shown = guarded(|| Ok(shown(&db))).unwrap_or_default();
@@ -48,14 +48,14 @@ pub(crate) fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Fou
         check.compare();
         Ok(check)
     });
-    Found { shown, rows: check.map(|check| (db, check)) }
+    ClosedViews { shown, rows: check.map(|check| (db, check)) }
 }
 
 /// The same for views that only the command line looks at; `None`: there are none.
 ///
 /// # Errors
 /// Whether there are any cannot be told; sled does not come back, or cannot be opened on this machine now.
-pub(crate) fn look_into_closed(dir: &Path, cache_bytes: u64) -> Result<Option<Found>, StoreError> {
+pub(crate) fn look_into_closed(dir: &Path, cache_bytes: u64) -> Result<Option<ClosedViews>, StoreError> {
     if !dir.try_exists().map_err(io_error("look into", dir))? {
         return Ok(None);
     }
@@ -80,7 +80,7 @@ pub(super) fn open(
     calls: &Arc<Calls>,
 ) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
-    let Found { shown, rows } = look_into(dir, cache_bytes, calls);
+    let ClosedViews { shown, rows } = look_into(dir, cache_bytes, calls);
     let (is_damaged, why) = match rows {
         Ok((db, check)) => {
             let is_damaged = !check.problems.is_empty();
@@ -108,9 +108,6 @@ pub(super) fn open(
 }
 
 /// Calls into sled from a thread of their own, which is left behind when they do not come back.
-///
-/// # Errors
-/// They do not, or what they say.
 pub(super) fn in_time<T: Send + 'static>(
     dir: &Path,
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
