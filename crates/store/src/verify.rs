@@ -16,7 +16,7 @@ use crate::journal::{line, quarantine, segment};
 use crate::lock::StateLock;
 use crate::store::{Store, StoreOptions};
 use crate::views::db::Check;
-use crate::views::opening::{self, ClosedViews};
+use crate::views::opening;
 
 /// Of sled, for a look at closed views.
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
@@ -132,16 +132,11 @@ pub async fn rebuild_dir(options: StoreOptions) -> Result<VerifyReport, StoreErr
 
 /// What views and index show of the journal, both closed. The lock is held.
 pub(crate) fn shown(layout: &Layout) -> Result<Shown, StoreError> {
-    let mut shown = match opening::look_into_closed(&layout.views, CACHE_BYTES)? {
-        Some(ClosedViews { shown, rows }) => {
-            if let Err(error) = rows {
-                tracing::warn!(%error, "the views cannot be read; what they show of the journal may not be told");
-            }
-            shown
-        }
-        None => Shown::default(),
-    };
-    shown.last.push(index::reach(&layout.index));
+    let mut report = VerifyReport::default();
+    let shown = check_closed(layout, &mut report)?;
+    for problem in report.problems {
+        tracing::warn!(problem, "the views are not sound; what they show of the journal may not be told");
+    }
     Ok(shown)
 }
 
@@ -167,8 +162,7 @@ fn verify_blocking(
     }
     let (mut report, end) = check_journal(&layout.journal, None)?;
     let is_whole = report.problems.is_empty();
-    let mut shown = check_closed_views(&layout.views, &options, &mut report)?;
-    shown.last.push(index::reach(&layout.index));
+    let shown = check_closed(&layout, &mut report)?;
     let lost = match refuse_lost_end(&layout.journal, &shown) {
         Ok(()) => None,
         Err(error @ StoreError::Damaged { .. }) if is_whole => Some(error.to_string()),
@@ -258,23 +252,20 @@ fn add(check: Check, report: &mut VerifyReport) {
     report.problems.extend(check.problems);
 }
 
-/// With what the views show of the journal; nothing, when there are none.
-fn check_closed_views(
-    dir: &Path,
-    options: &StoreOptions,
-    report: &mut VerifyReport,
-) -> Result<Shown, StoreError> {
-    let Some(ClosedViews { shown, rows }) = opening::look_into_closed(dir, options.sled_cache_bytes)? else {
-        return Ok(Shown::default());
-    };
-    let unsound = match rows {
-        Ok((_, check)) if check.is_old => Some("the views are of another version of this program".to_owned()),
-        Ok((_, check)) => {
-            add(check, report);
-            None
+/// The same, with what is wrong with the views.
+fn check_closed(layout: &Layout, report: &mut VerifyReport) -> Result<Shown, StoreError> {
+    let mut shown = Shown::default();
+    if let Some(views) = opening::look_into_closed(&layout.views, CACHE_BYTES)? {
+        shown = views.shown;
+        let mut check = views.check;
+        if check.is_old {
+            check.problems.push("the views are of another version of this program".to_owned());
         }
-        Err(error) => Some(error.to_string()),
-    };
-    report.problems.extend(unsound.map(|why| format!("{why}; the next start rebuilds the views")));
+        for problem in &mut check.problems {
+            problem.push_str("; the next start rebuilds the views");
+        }
+        add(check, report);
+    }
+    shown.last.push(index::reach(&layout.index));
     Ok(shown)
 }

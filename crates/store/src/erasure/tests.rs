@@ -24,6 +24,10 @@ fn private() -> ChannelId {
     "main/telegram/5550123".parse().unwrap()
 }
 
+fn asked() -> Request {
+    Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH }
+}
+
 fn options(dir: &Path) -> StoreOptions {
     StoreOptions { segment_bytes: 3000, ..StoreOptions::new(dir) }
 }
@@ -163,7 +167,7 @@ async fn an_erasure_that_is_cut_short_anywhere_is_ended_by_the_next_start() {
     loop {
         let dir = home.path().join(format!("cut-{n_steps}"));
         copy(&first, &dir);
-        Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH }.write(&dir).unwrap();
+        asked().write(&dir).unwrap();
         let mut left = n_steps;
         let cut = resume(&dir, &mut |_| {
             left -= 1;
@@ -183,7 +187,7 @@ async fn an_erasure_that_is_cut_short_anywhere_is_ended_by_the_next_start() {
 async fn the_one_who_is_erased_stands_in_no_request_once_it_is_decided() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
-    Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH }.write(home.path()).unwrap();
+    asked().write(home.path()).unwrap();
     let decided = resume(home.path(), &mut |step| match step {
         "decided" => Err(StoreError::Closed),
         _ => Ok(()),
@@ -217,7 +221,7 @@ async fn a_damaged_journal_is_not_written_again_and_the_request_stays() {
     let mut bytes = fs::read(&first).unwrap();
     bytes[300] ^= 1;
     fs::write(&first, bytes).unwrap();
-    Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH }.write(home.path()).unwrap();
+    asked().write(home.path()).unwrap();
     let store = Store::open(options(home.path())).unwrap();
     assert!(store.is_erasure_pending(), "what cannot be done keeps nobody from starting");
     store.close().await;
@@ -243,8 +247,7 @@ async fn an_erasure_is_not_asked_for_twice_nor_without_room_and_no_backup_begins
     assert!(store.ask_erasure(lease, ANNA, Timestamp::UNIX_EPOCH).await.unwrap());
     let lease = store.try_maintenance().unwrap();
     assert!(!store.ask_erasure(lease, "telegram/7", Timestamp::UNIX_EPOCH).await.unwrap());
-    let asked = Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH };
-    assert_eq!(Request::read(home.path()).unwrap(), Some(asked));
+    assert_eq!(Request::read(home.path()).unwrap(), Some(asked()));
     let to = tempfile::tempdir().unwrap();
     store.backup(to.path().join("b"), Timestamp::UNIX_EPOCH).await.unwrap_err();
     assert!(!to.path().join("b").exists());
@@ -284,7 +287,7 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
     store.close().await;
     let folder = home.path().join("artifacts").join(file_name(group().as_str()));
     fs::write(folder.join(file_name("a4")), b"a lane Kowalska \xff").unwrap();
-    Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH }.write(home.path()).unwrap();
+    asked().write(home.path()).unwrap();
     check_erased(home.path()).await;
     let left = all_bytes(&home.path().join("artifacts"));
     assert!(holds(&left, "a street ********") && holds(&left, "a lane ********"));

@@ -31,15 +31,22 @@ const N_THREADS: usize = 9;
 pub(crate) struct ClosedViews {
     /// What the rows show of the journal, sound or not: whether its end is lost is told by it.
     pub(crate) shown: Shown,
-    pub(crate) rows: Result<(Db, Check), StoreError>,
+    pub(crate) check: Check,
+    /// None: sled does not open.
+    db: Option<Db>,
 }
 
 /// Opens the views and reads every row.
-pub(crate) fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> ClosedViews {
-    let opened = can_start_threads().map_err(io_error("start the threads for", dir));
-    let db = match opened.and_then(|()| guarded(|| Db::open(dir, cache_bytes, calls))) {
+///
+/// # Errors
+/// They cannot be opened on this machine now, which says nothing of them.
+fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Result<ClosedViews, StoreError> {
+    can_start_threads().map_err(io_error("start the threads for", dir))?;
+    let damaged = |error: StoreError| Check { problems: vec![error.to_string()], ..Check::default() };
+    let db = match guarded(|| Db::open(dir, cache_bytes, calls)) {
         Ok(db) => db,
-        Err(error) => return ClosedViews { shown: Shown::default(), rows: Err(error) },
+        Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => return Err(error),
+        Err(error) => return Ok(ClosedViews { shown: Shown::default(), check: damaged(error), db: None }),
     };
     // What cannot be read of them is not told.
     let shown = guarded(|| Ok(shown(&db))).unwrap_or_default();
@@ -48,7 +55,7 @@ pub(crate) fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Clo
         check.compare();
         Ok(check)
     });
-    ClosedViews { shown, rows: check.map(|check| (db, check)) }
+    Ok(ClosedViews { shown, check: check.unwrap_or_else(damaged), db: Some(db) })
 }
 
 /// The same for views that only the command line looks at; `None`: there are none.
@@ -60,12 +67,7 @@ pub(crate) fn look_into_closed(dir: &Path, cache_bytes: u64) -> Result<Option<Cl
         return Ok(None);
     }
     let of = dir.to_owned();
-    let found = in_time(dir, move || Ok(look_into(&of, cache_bytes, &Arc::default())))?;
-    match found.rows {
-        // Nothing is wrong with them.
-        Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => Err(error),
-        _ => Ok(Some(found)),
-    }
+    in_time(dir, move || look_into(&of, cache_bytes, &Arc::default())).map(Some)
 }
 
 /// Opens the views. At the first doubt they are put out of the way, to be made again from the journal.
@@ -80,24 +82,19 @@ pub(super) fn open(
     calls: &Arc<Calls>,
 ) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
-    let ClosedViews { shown, rows } = look_into(dir, cache_bytes, calls);
-    let (is_damaged, why) = match rows {
-        Ok((db, check)) => {
-            let is_damaged = !check.problems.is_empty();
-            if !is_damaged && !check.is_old && holds(journal, &check.meta.checkpoint()) {
-                return Ok((db, check.meta));
-            }
-            calls.within(|| drop(db));
-            let why = match check.is_old {
-                true => "they are of another version of this program".to_owned(),
-                false if is_damaged => check.problems.join("; "),
-                false => format!("the journal has something else at record {}", check.meta.n),
-            };
-            (is_damaged, why)
-        }
-        Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => return Err(error),
-        Err(error) => (true, error.to_string()),
+    let ClosedViews { shown, mut check, db } = look_into(dir, cache_bytes, calls)?;
+    let is_damaged = !check.problems.is_empty();
+    if check.is_old {
+        check.problems.push("they are of another version of this program".to_owned());
+    } else if !holds(journal, &check.meta.checkpoint()) {
+        check.problems.push(format!("the journal has something else at record {}", check.meta.n));
+    }
+    let db = match db {
+        Some(db) if check.problems.is_empty() => return Ok((db, check.meta)),
+        db => db,
     };
+    calls.within(|| drop(db));
+    let why = check.problems.join("; ");
     refuse_lost_end(journal, &shown)?;
     let kept = if is_damaged { Some(move_aside(dir)?) } else { None };
     let kept = kept.map(|to| to.display().to_string());
