@@ -204,7 +204,8 @@ async fn a_backup_waits_for_the_lease_and_missing_artifacts_are_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_journal_is_not_backed_up_as_if_it_were_whole() {
-    let damages: [(&str, fn(&Path)); 2] = [
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 2] = [
         ("checksum", |path| {
             let text = fs::read_to_string(path).unwrap().replacen("some words", "same words", 1);
             fs::write(path, text).unwrap();
