@@ -381,7 +381,7 @@ pub(crate) async fn runtime(
         talk: limits.talk(),
         prices: loaded.config.prices(),
         usage_day: store.usage_day().await?,
-        clean_stop: store.stopped_cleanly()?,
+        clean_stop: store.stopped_cleanly(),
     })
     .await?;
     Ok(runtime)

@@ -14,7 +14,10 @@ use parking_lot::Mutex;
 use percent_encoding::percent_encode_byte;
 use sha2::{Digest as _, Sha256};
 
-use crate::disk::{io_error, make_dir, put_by, sync_dir};
+use crate::disk::{blocking, io_error, make_dir, put_by, remove_file, sync_dir};
+
+/// What fails when reading or writing one panics.
+const WORK: &str = "work on an artifact";
 
 /// Longest name of a folder; file systems take 255 bytes.
 const NAME_MAX: usize = 200;
@@ -28,15 +31,15 @@ pub(crate) struct Artifacts {
 }
 
 /// Holds the files of artifacts where they are until it is dropped.
-pub(crate) struct Held(Artifacts);
+pub(crate) struct RemovalHold(Artifacts);
 
-impl Drop for Held {
+impl Drop for RemovalHold {
     fn drop(&mut self) {
         // Locked to the end: what is stored again under a name waits until the old file is gone.
         let mut held = self.0.held.lock();
         for file in held.take().into_iter().flatten() {
             // The next start removes what is still there then.
-            if let Err(error) = remove(&file) {
+            if let Err(error) = remove_file(&file) {
                 tracing::warn!(%error, "an artifact that has expired is still there");
             }
         }
@@ -49,9 +52,9 @@ impl Artifacts {
     }
 
     /// Files that are removed from here on stay until what is returned is dropped. One at a time.
-    pub(crate) fn hold(&self) -> Held {
+    pub(crate) fn hold(&self) -> RemovalHold {
         *self.held.lock() = Some(Vec::new());
-        Held(self.clone())
+        RemovalHold(self.clone())
     }
 
     fn folder(&self, channel: &ChannelId) -> PathBuf {
@@ -84,7 +87,7 @@ impl Artifacts {
                 file.display()
             ))
         };
-        blocking(move || Ok(kept.filter_map(look).collect())).await
+        blocking(WORK, move || Ok(kept.filter_map(look).collect())).await
     }
 
     pub(crate) fn put(
@@ -97,7 +100,7 @@ impl Artifacts {
         if let Some(held) = self.held.lock().as_mut() {
             held.retain(|gone| *gone != file);
         }
-        Box::pin(blocking(move || put(&folder, &file, text.as_bytes())))
+        Box::pin(blocking(WORK, move || put(&folder, &file, text.as_bytes())))
     }
 
     pub(crate) fn lines(
@@ -107,7 +110,7 @@ impl Artifacts {
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
         let file = self.file(channel, id);
-        Box::pin(blocking(move || match File::open(&file) {
+        Box::pin(blocking(WORK, move || match File::open(&file) {
             Ok(open) => lines(open, range).map(Some).map_err(io_error("read", &file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io_error("open", &file)(error)),
@@ -124,7 +127,7 @@ impl Artifacts {
             held.push(file);
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(blocking(move || remove(&file)))
+        Box::pin(blocking(WORK, move || remove_file(&file)))
     }
 }
 
@@ -150,34 +153,15 @@ pub(crate) fn file_name(text: &str) -> String {
     name
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_panic| {
-        let message = "the work panicked; the log says where".to_owned();
-        Err(StoreError::View { view: "artifacts", message })
-    })
-}
-
-fn remove(file: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", file)(error)),
-        _ => Ok(()),
-    }
-}
-
 /// Removes what other writes of the same artifact have left: one that a crash cut off, or one that was given up and goes on,
 /// which then cannot take the place of this one.
-fn clear_leftovers(folder: &Path, file: &Path) -> io::Result<()> {
+fn clear_leftovers(folder: &Path, file: &Path) -> Result<(), StoreError> {
     let begins = format!("{}.", file.file_name().unwrap_or_default().to_string_lossy());
-    for found in fs::read_dir(folder)? {
-        let found = found?;
+    for found in fs::read_dir(folder).map_err(io_error("list", folder))? {
+        let found = found.map_err(io_error("list", folder))?;
         let name = found.file_name().to_string_lossy().into_owned();
         if name.starts_with(&begins) && name.ends_with(".new") {
-            match fs::remove_file(found.path()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            remove_file(&found.path())?;
         }
     }
     Ok(())
@@ -190,8 +174,8 @@ fn put(folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     make_dir(folder)?;
     // Of its own: a write that was given up may still be under way.
     let fresh = file.with_extension(format!("{}.new", WRITES.fetch_add(1, Ordering::Relaxed)));
-    let written = put_by(file, &fresh, |fresh| fresh.write_all(bytes));
-    written.and_then(|()| clear_leftovers(folder, file)).map_err(io_error("write", file))?;
+    put_by(file, &fresh, |fresh| fresh.write_all(bytes)).map_err(io_error("write", file))?;
+    clear_leftovers(folder, file)?;
     // The folder itself may be new.
     match folder.parent() {
         Some(above) => sync_dir(above).map_err(io_error("sync", above)),

@@ -1,12 +1,16 @@
-//! The few file operations that the journal is written with, behind a trait so that a full or failing disk can be
-//! played in tests.
+//! File operations. Those that the journal is written with are behind a trait, so that a full or failing disk can be played in
+//! tests; those that may never return are known while they last.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use cairn_core::ports::StoreError;
+use parking_lot::Mutex;
 
 /// So much must fit on a disk that was full before it counts as having room.
 const ROOM_BYTES: usize = 128 * 1024;
@@ -55,9 +59,40 @@ impl AppendFile for RealFile {
     }
 }
 
+/// The folders within the state folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub(crate) journal: PathBuf,
+    pub(crate) views: PathBuf,
+    pub(crate) index: PathBuf,
+    pub(crate) quarantine: PathBuf,
+}
+
+impl Layout {
+    pub(crate) fn of(dir: &Path) -> Self {
+        Self {
+            journal: dir.join("journal"),
+            views: dir.join("views"),
+            index: dir.join("index"),
+            quarantine: dir.join("quarantine"),
+        }
+    }
+}
+
 /// Makes new and renamed files of a folder durable.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
+}
+
+/// The same for it and all folders below it.
+pub(crate) fn sync_folders(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sync_folders(&path)?;
+        }
+    }
+    sync_dir(dir)
 }
 
 /// Writes a file (0600) beside its place and puts it there when it is whole and durable.
@@ -93,7 +128,7 @@ pub(crate) fn make_dir(dir: &Path) -> Result<(), StoreError> {
 }
 
 /// Moves a damaged folder out of the way, to `NAME.damaged`; one from an earlier time gives way.
-pub(crate) fn move_aside(dir: &Path) -> Result<std::path::PathBuf, StoreError> {
+pub(crate) fn move_aside(dir: &Path) -> Result<PathBuf, StoreError> {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     let to = dir.with_file_name(format!("{name}.damaged"));
     remove_dir(&to)?;
@@ -105,10 +140,33 @@ pub(crate) fn move_aside(dir: &Path) -> Result<std::path::PathBuf, StoreError> {
 
 /// Removes a folder with all in it; one that is not there is fine.
 pub(crate) fn remove_dir(dir: &Path) -> Result<(), StoreError> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", dir)(error)),
+    gone(fs::remove_dir_all(dir), dir)
+}
+
+/// Removes a file; one that is not there is fine.
+pub(crate) fn remove_file(path: &Path) -> Result<(), StoreError> {
+    gone(fs::remove_file(path), path)
+}
+
+fn gone(removed: io::Result<()>, path: &Path) -> Result<(), StoreError> {
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path)(error)),
         _ => Ok(()),
     }
+}
+
+/// Does blocking work on a thread for it; `what` says what has failed when it panics.
+pub(crate) async fn blocking<T, E>(
+    what: &'static str,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<StoreError> + Send + 'static,
+{
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(StoreError::View { view: "store", message: format!("{what} failed: {error}") }.into())
+    })
 }
 
 /// Whether some more can be written durably to a folder.
@@ -131,5 +189,53 @@ pub(crate) fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) 
             StoreError::DiskFull { path: path.clone() }
         }
         _ => StoreError::Io { action, path: path.clone(), message: error.to_string() },
+    }
+}
+
+/// Calls that may never return: into sled, into tantivy, into a disk. Who waits for one looks here how long it lasts.
+/// A thread is in one call at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Calls(Mutex<HashMap<ThreadId, Instant>>);
+
+impl Calls {
+    pub(crate) fn within<T>(&self, call: impl FnOnce() -> T) -> T {
+        let under_way = UnderWay(self, std::thread::current().id());
+        self.0.lock().insert(under_way.1, Instant::now());
+        call()
+    }
+
+    /// How long the longest of them has lasted.
+    pub(crate) fn longest(&self) -> Duration {
+        self.0.lock().values().map(Instant::elapsed).max().unwrap_or_default()
+    }
+}
+
+/// Also ends when the call panics.
+struct UnderWay<'a>(&'a Calls, ThreadId);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().remove(&self.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_known_until_it_returns_or_panics() {
+        let calls = Calls::default();
+        let wait = Duration::from_millis(2);
+        calls.within(|| {
+            while calls.longest() < wait {
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(calls.longest(), Duration::ZERO);
+        let panicked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| calls.within(|| panic!("no"))));
+        assert!(panicked.is_err());
+        assert_eq!(calls.longest(), Duration::ZERO);
     }
 }

@@ -15,12 +15,11 @@ use std::path::{Path, PathBuf};
 use cairn_core::ports::StoreError;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{io_error, make_dir, put, remove_dir, replace, sync_dir};
-use crate::journal::segment;
-use crate::store::Layout;
+use crate::disk::{Layout, io_error, make_dir, put, remove_dir, replace, sync_folders};
+use crate::journal::{line, segment};
 
 /// The format that this program writes, and the newest that it knows.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = line::VERSION;
 
 /// The format of states that have no marker.
 const UNMARKED: u32 = 1;
@@ -86,9 +85,6 @@ pub(crate) fn prepare(dir: &Path) -> Result<(), StoreError> {
 }
 
 /// The marker of a folder; none: the state is unmarked, or there is none.
-///
-/// # Errors
-/// It cannot be read, or is damaged.
 pub(crate) fn read(dir: &Path) -> Result<Option<Marker>, StoreError> {
     let path = dir.join(FILE);
     let bytes = match fs::read(&path) {
@@ -120,8 +116,8 @@ fn mark(dir: &Path, format: u32) -> Result<(), StoreError> {
     put(&path, |file| file.write_all(&bytes)).map_err(io_error("write", &path))
 }
 
-/// Keeps the journal as it is now in a folder of its own, with a list of the artifacts. Sealed segments are linked: no
-/// format changes a file in its place. One that is there already is whole, and stays.
+/// Keeps the journal as it is now in a folder of its own. Sealed segments are linked: no format changes a file in its place.
+/// One that is there already is whole, and stays.
 fn keep_copy(dir: &Path, to: u32) -> Result<PathBuf, StoreError> {
     let kept = dir.join(format!("{BEFORE}{to}"));
     if kept.exists() {
@@ -143,37 +139,12 @@ fn keep_copy(dir: &Path, to: u32) -> Result<PathBuf, StoreError> {
             copy().map_err(io_error("copy", &source))?;
         }
     }
-    let list = fresh.join("artifacts.txt");
-    fs::write(&list, artifacts(&dir.join("artifacts"))?).map_err(io_error("write", &list))?;
     let finish = || {
-        fs::File::open(&list)?.sync_all()?;
-        sync_dir(&into)?;
-        sync_dir(&fresh)?;
+        sync_folders(&fresh)?;
         replace(&kept, &fresh)
     };
     finish().map_err(io_error("make", &kept))?;
     Ok(kept)
-}
-
-/// A line for each artifact's file: its bytes and its name.
-fn artifacts(dir: &Path) -> Result<String, StoreError> {
-    let mut lines = Vec::new();
-    let list = |dir: &Path| match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(io_error("list", dir)),
-    };
-    for channel in list(dir)? {
-        if !channel.path().is_dir() {
-            continue;
-        }
-        for file in list(&channel.path())? {
-            let bytes = file.metadata().map_err(io_error("read", &file.path()))?.len();
-            let (folder, name) = (channel.file_name(), file.file_name());
-            lines.push(format!("{bytes} {}/{}\n", folder.display(), name.display()));
-        }
-    }
-    lines.sort();
-    Ok(lines.concat())
 }
 
 #[cfg(test)]
@@ -188,9 +159,6 @@ mod tests {
         fs::create_dir_all(&journal).unwrap();
         fs::write(segment::path(&journal, 1), "one\n").unwrap();
         fs::write(segment::path(&journal, 2), "two\n").unwrap();
-        let artifacts = dir.path().join("artifacts/main");
-        fs::create_dir_all(&artifacts).unwrap();
-        fs::write(artifacts.join("a1"), "words").unwrap();
         dir
     }
 
@@ -217,7 +185,6 @@ mod tests {
         let text = |first| fs::read_to_string(segment::path(&kept.join("journal"), first)).unwrap();
         assert_eq!((text(1), text(2)), ("one\n".to_owned(), "two\n".to_owned()));
         assert_eq!(fs::metadata(segment::path(&journal, 1)).unwrap().nlink(), 2, "sealed ones take no room");
-        assert_eq!(fs::read_to_string(kept.join("artifacts.txt")).unwrap(), "5 main/a1\n");
         assert!(!dir.path().join("before-format-2.new").exists());
     }
 

@@ -5,15 +5,12 @@
 
 mod artifacts;
 mod backup;
-mod calls;
-mod clean;
 mod disk;
 mod erasure;
 mod format;
 mod index;
 mod journal;
 mod lock;
-mod options;
 mod ports;
 mod recall;
 mod retain;
@@ -23,10 +20,9 @@ mod tests;
 mod verify;
 mod views;
 
-pub use backup::swap::is_begun;
-pub use backup::{BackupError, BackupReport, RestoreReport, restore_dir};
+pub use backup::restore::{is_begun, restore_dir};
+pub use backup::{BackupError, BackupReport, RestoreReport};
 pub use erasure::{erase_dir, erasures_dir};
-pub use options::StoreOptions;
 pub use retain::{Expired, Needs, Shrunk};
-pub use store::{Store, StoreStats, Stuck, StuckPart, check_free};
+pub use store::{Store, StoreOptions, StoreStats, Stuck, StuckPart, check_free};
 pub use verify::{JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir};

@@ -8,7 +8,7 @@ use std::path::Path;
 use cairn_core::ports::StoreError;
 use fs4::{FileExt, TryLockError};
 
-use crate::backup::swap;
+use crate::backup::restore;
 use crate::disk::io_error;
 use crate::format;
 
@@ -27,16 +27,8 @@ impl StateLock {
     pub(crate) fn take(dir: &Path) -> Result<Self, StoreError> {
         format::refuse_newer(dir)?;
         let lock = Self::take_any(dir)?;
-        swap::finish(dir)?;
+        restore::finish(dir)?;
         Ok(lock)
-    }
-
-    /// Whether the lock could be taken now. It is given back.
-    ///
-    /// # Errors
-    /// As [`Self::take_any`].
-    pub(crate) fn probe(dir: &Path) -> Result<(), StoreError> {
-        Self::take_any(dir).map(drop)
     }
 
     /// Takes the lock of a state whatever its format, to move it out of the way.

@@ -2,23 +2,19 @@
 //! the rows, which have the last word.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use cairn_core::ids::AgentId;
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::ports::{MemoryFilter, StoreError};
 
 use crate::index::{Asked, CANDIDATES};
-use crate::store::{Inner, Store};
+use crate::store::Inner;
 use crate::views::archive::Reads;
 use crate::views::memories;
 
 /// What scores less than this share of the best does not fit the question. On the observations of five conversations of LoCoMo,
 /// it leaves 8.5 of 10 memories, with 53.3 % of the evidence among the first 5; a share of 0.25 leaves 8.3 with 53.2 %.
 const FITTING_SHARE: f64 = 0.22;
-
-/// Longest that a question waits until the index has what changed last. The rows answer then.
-const SETTLE_LIMIT: Duration = Duration::from_millis(250);
 
 /// The best memories within reach for a question; none when none fits.
 pub(crate) fn recall(
@@ -100,17 +96,4 @@ fn within(reads: &Reads<'_>, agent: &AgentId, reach: &[Reach]) -> Result<Vec<Mem
     rows.sort_by_key(|row| row.made);
     rows.dedup_by(|a, b| a.memory.id == b.memory.id);
     Ok(rows.into_iter().map(|row| row.memory).collect())
-}
-
-impl Store {
-    /// Waits a little, until the index has all that is said in memories now.
-    pub(crate) async fn settle_memories(&self) {
-        let settled = async {
-            self.settle().await?;
-            let upto = self.inner.views.applied().borrow().memories_n;
-            if self.inner.index.reaches() < upto { self.settle_index(upto).await } else { Ok(()) }
-        };
-        // One that fails, is stuck, or is being made again: the rows answer, and what is wrong with it is told where it is met.
-        drop(tokio::time::timeout(SETTLE_LIMIT, settled).await);
-    }
 }

@@ -12,22 +12,16 @@ use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
 
 use crate::artifacts::Artifacts;
-use crate::disk::{Disk, RealDisk, has_room, io_error, make_dir};
+use crate::disk::{Disk, Layout, RealDisk, has_room, io_error, make_dir};
 use crate::format;
 use crate::index::{self, Indexer, SearchIndex, Task};
 use crate::journal::open::Shown;
 use crate::journal::reader::Reader;
 use crate::journal::{Appender, Durable, open, segment};
 use crate::lock::StateLock;
-use crate::options::StoreOptions;
 use crate::views::archive::Reads;
-use crate::views::aside::Aside;
 use crate::views::codec::{SLED, view_error};
-use crate::views::door::{self, Found};
-use crate::views::{Applied, Applier, Command, PATIENCE, Views};
-
-/// Of sled, for a look at closed views.
-const CACHE_BYTES: u64 = 8 * 1024 * 1024;
+use crate::views::{Applied, Applier, Command, JournalRows, PATIENCE, Views};
 
 /// Wake-ups and heads that may wait for the applier; a wake-up that finds it full is not needed.
 const COMMANDS: usize = 64;
@@ -41,6 +35,9 @@ const THREAD_PATIENCE: Duration = Duration::from_secs(4);
 /// Reads from sled at once. One that never comes back keeps its thread; the others are for everybody else.
 const READERS: usize = 4;
 
+/// Longest that a question waits until the index has what changed last in memories. The rows answer then.
+const MEMORY_LIMIT: Duration = Duration::from_millis(250);
+
 /// How often who waits looks whether sled is stuck.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -52,6 +49,31 @@ const TOLD_AFTER: Duration = Duration::from_secs(5);
 
 /// What does not come back for so long will not. Its thread cannot be ended: the process must be.
 const GIVEN_UP: Duration = Duration::from_secs(30);
+
+/// What a store is opened with.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// The state folder; made when it is not there.
+    pub dir: PathBuf,
+    /// A journal segment of at least this many bytes is followed by a new one.
+    pub segment_bytes: u64,
+    /// Most bytes of sled's cache.
+    pub sled_cache_bytes: u64,
+    /// Bytes of the search index's write buffer; tantivy takes no less than 15 MB.
+    pub index_heap_bytes: usize,
+}
+
+impl StoreOptions {
+    /// The usual sizes: segments of 64 MiB, 8 MiB of cache, the smallest write buffer.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            segment_bytes: 64 << 20,
+            sled_cache_bytes: 8 << 20,
+            index_heap_bytes: 15_000_000,
+        }
+    }
+}
 
 /// An open store. Clones share it.
 #[derive(Clone)]
@@ -67,7 +89,7 @@ pub(crate) struct Inner {
     readers: Arc<tokio::sync::Semaphore>,
     figures: Arc<tokio::sync::Mutex<()>>,
     /// Rows in memory, while the views on disk do not answer.
-    aside: Arc<tokio::sync::Mutex<Option<Aside>>>,
+    aside: Arc<tokio::sync::Mutex<Option<JournalRows>>>,
     is_aside: AtomicBool,
     pub(crate) index: Arc<SearchIndex>,
     pub(crate) tasks: SyncSender<Task>,
@@ -78,6 +100,7 @@ pub(crate) struct Inner {
     /// The store is about to be closed: work over whole segments breaks off.
     closing: AtomicBool,
     pub(crate) artifacts: Artifacts,
+    stopped_cleanly: bool,
     /// Segments of whose words nothing is left to be taken out.
     pub(crate) spent: Mutex<HashSet<u64>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -104,50 +127,12 @@ pub struct StoreStats {
     pub trouble: Option<StoreError>,
 }
 
-/// The folders within the state folder.
-#[derive(Debug, Clone)]
-pub(crate) struct Layout {
-    pub(crate) journal: PathBuf,
-    pub(crate) views: PathBuf,
-    pub(crate) index: PathBuf,
-    pub(crate) quarantine: PathBuf,
-}
-
-impl Layout {
-    pub(crate) fn of(dir: &std::path::Path) -> Self {
-        Self {
-            journal: dir.join("journal"),
-            views: dir.join("views"),
-            index: dir.join("index"),
-            quarantine: dir.join("quarantine"),
-        }
-    }
-
-    /// What views and index show of the journal, both closed. The lock is held.
-    ///
-    /// # Errors
-    /// Whether there are any cannot be told.
-    pub(crate) fn shown(&self) -> Result<Shown, StoreError> {
-        let mut shown = match door::look_into_closed(&self.views, CACHE_BYTES)? {
-            Some(Found { shown, rows }) => {
-                if let Err(error) = rows {
-                    tracing::warn!(%error, "the views cannot be read; what they show of the journal may not be told");
-                }
-                shown
-            }
-            None => Shown::default(),
-        };
-        shown.last.push(index::reach(&self.index));
-        Ok(shown)
-    }
-}
-
 /// Whether nobody has the store in that folder open.
 ///
 /// # Errors
 /// [`StoreError::InUse`], or the folder cannot be looked into.
 pub fn check_free(dir: &std::path::Path) -> Result<(), StoreError> {
-    if dir.join("lock").exists() { StateLock::probe(dir) } else { Ok(()) }
+    if dir.join("lock").exists() { StateLock::take_any(dir).map(drop) } else { Ok(()) }
 }
 
 impl Store {
@@ -192,6 +177,7 @@ impl Store {
         if views.are_open() {
             applier.catch_up()?;
         }
+        let stopped_cleanly = applier.stopped_cleanly();
         let applier = spawn("views", lock.clone(), move || applier.run(&queue))?;
 
         let (index, at) = SearchIndex::open(&layout.index, &layout.journal, options.index_heap_bytes);
@@ -215,6 +201,7 @@ impl Store {
             erasing: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             artifacts,
+            stopped_cleanly,
             spent: Mutex::default(),
             threads: Mutex::new(vec![writer, applier]),
             indexer: Mutex::new(Some(indexer)),
@@ -223,12 +210,33 @@ impl Store {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// The artifacts that belong to this store.
+    pub(crate) fn artifacts(&self) -> Artifacts {
+        self.inner.artifacts.clone()
+    }
+
+    /// Whether the daemon before this one stopped by itself, or there was none.
+    pub fn stopped_cleanly(&self) -> bool {
+        self.inner.stopped_cleanly
+    }
+
     /// Waits until the views show all that is durable now.
     ///
     /// # Errors
     /// The views cannot be written at present, or the store is closed.
     pub async fn settle(&self) -> Result<(), StoreError> {
         self.settle_to(self.inner.durable().tail.n).await
+    }
+
+    /// Waits a little, until the index has all that is said in memories now.
+    pub(crate) async fn settle_memories(&self) {
+        let settled = async {
+            self.settle().await?;
+            let upto = self.inner.views.applied().borrow().memories_n;
+            if self.inner.index.reaches() < upto { self.settle_index(upto).await } else { Ok(()) }
+        };
+        // One that fails, is stuck, or is being made again: the rows answer, and what is wrong with it is told where it is met.
+        drop(tokio::time::timeout(MEMORY_LIMIT, settled).await);
     }
 
     async fn settle_to(&self, target: u64) -> Result<(), StoreError> {
@@ -419,7 +427,7 @@ impl Store {
                     "the views do not answer; what is asked of them is read from the journal until they do"
                 );
             }
-            let rows = aside.get_or_insert_with(|| Aside::new(&Layout::of(&inner.options.dir).journal));
+            let rows = aside.get_or_insert_with(|| JournalRows::new(&Layout::of(&inner.options.dir).journal));
             let tail = inner.durable().tail;
             let result =
                 rows.up_to(&tail).and_then(|db| look(&inner, &Reads { db, journal: &inner.journal }));
@@ -549,9 +557,6 @@ impl Inner {
     }
 
     /// Whether work over whole segments may go on.
-    ///
-    /// # Errors
-    /// [`StoreError::Closed`]: it may not.
     pub(crate) fn goes_on(&self) -> Result<(), StoreError> {
         if self.closing.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cairn_core::event::{Event, MaintenanceEvent, NewRecord, Record};
 use cairn_core::ids::ChannelId;
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::ports::{ChannelRow, Store as _, StoreError};
 use jiff::Timestamp;
 
 use crate::disk::{AppendFile, Disk, RealDisk};
@@ -82,53 +82,66 @@ fn closed_views(dir: &Path) -> Db {
     Db::open(&dir.join("views"), 1 << 20, &Arc::default()).unwrap()
 }
 
+/// Spoils a row, as a flipped bit would. Returns what it was.
+fn garble(db: &Db, key: &Key) -> sled::IVec {
+    db.sled().insert(&key.0, b"garbled").unwrap().unwrap()
+}
+
 fn journal(dir: &Path) -> String {
     std::fs::read_to_string(dir.join("journal/00000000000000000001.jsonl")).unwrap()
 }
 
-#[tokio::test]
-async fn a_full_disk_refuses_what_waits_and_the_journal_goes_on_when_there_is_room() {
+async fn faulty() -> (tempfile::TempDir, FaultyDisk, Store) {
     let dir = tempfile::tempdir().unwrap();
     let disk = FaultyDisk::default();
     let store = Store::open_on(StoreOptions::new(dir.path()), Arc::new(disk.clone())).unwrap();
     append(&store, "one").await.unwrap();
-    let whole = journal(dir.path());
-    disk.set(FULL);
-    let error = append(&store, "lost").await.unwrap_err();
-    assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
-    append(&store, "lost too").await.unwrap_err();
-    assert!(journal(dir.path()).len() > whole.len(), "half a line is there for now");
-    disk.set(FINE);
-    assert_eq!(append(&store, "two").await.unwrap()[0].n, 2, "numbers go on without a gap");
-    let text = journal(dir.path());
-    assert!(text.starts_with(&whole) && !text.contains("lost"));
-    store.settle().await.unwrap();
-    store.close().await;
-    Store::open(StoreOptions::new(dir.path())).unwrap().close().await;
+    (dir, disk, store)
+}
+
+/// A store with one record, in a folder of its own; and its channels.
+async fn begun() -> (tempfile::TempDir, Store, Vec<ChannelRow>) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    append(&store, "one").await.unwrap();
+    let channels = store.channels().await.unwrap();
+    (dir, store, channels)
+}
+
+fn cut_behind_the_first_line(dir: &Path) {
+    let text = journal(dir);
+    let first = text.find('\n').unwrap() + 1;
+    std::fs::write(dir.join("journal/00000000000000000001.jsonl"), &text[..first]).unwrap();
 }
 
 #[tokio::test]
-async fn what_was_not_synced_is_taken_back() {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::default();
-    let store = Store::open_on(StoreOptions::new(dir.path()), Arc::new(disk.clone())).unwrap();
-    append(&store, "one").await.unwrap();
-    let whole = journal(dir.path());
-    disk.set(UNSYNCED);
-    let error = append(&store, "lost").await.unwrap_err();
-    assert!(matches!(error, StoreError::Io { .. }), "{error}");
-    assert_eq!(journal(dir.path()), whole);
-    disk.set(FINE);
-    assert_eq!(append(&store, "two").await.unwrap()[0].n, 2);
-    store.close().await;
+async fn a_disk_that_fails_refuses_what_waits_and_the_journal_goes_on_without_a_gap() {
+    for mode in [FULL, UNSYNCED] {
+        let (dir, disk, store) = faulty().await;
+        assert_eq!(store.stats().await.unwrap().trouble, None);
+        let whole = journal(dir.path());
+        disk.set(mode);
+        let error = append(&store, "lost").await.unwrap_err();
+        assert_eq!(matches!(error, StoreError::DiskFull { .. }), mode == FULL, "{error}");
+        // The true disk has room: that is found out without a write.
+        let trouble = store.stats().await.unwrap().trouble;
+        assert_eq!(matches!(trouble, Some(StoreError::Io { .. })), mode == UNSYNCED, "{trouble:?}");
+        append(&store, "lost too").await.unwrap_err();
+        assert_eq!(journal(dir.path()).len() > whole.len(), mode == FULL, "half a line is there for now");
+        disk.set(FINE);
+        assert_eq!(append(&store, "two").await.unwrap()[0].n, 2);
+        assert_eq!(store.stats().await.unwrap().trouble, None);
+        let text = journal(dir.path());
+        assert!(text.starts_with(&whole) && !text.contains("lost"));
+        store.settle().await.unwrap();
+        store.close().await;
+        Store::open(StoreOptions::new(dir.path())).unwrap().close().await;
+    }
 }
 
 #[tokio::test]
 async fn a_dead_writer_fails_later_appends_by_name() {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::default();
-    let store = Store::open_on(StoreOptions::new(dir.path()), Arc::new(disk.clone())).unwrap();
-    append(&store, "one").await.unwrap();
+    let (dir, disk, store) = faulty().await;
     disk.set(DEADLY);
     for _ in 0..2 {
         let error = append(&store, "lost").await.unwrap_err();
@@ -143,11 +156,8 @@ async fn a_dead_writer_fails_later_appends_by_name() {
 
 #[tokio::test]
 async fn a_bad_row_met_while_reading_has_the_views_made_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
-    append(&store, "one").await.unwrap();
-    let before = store.channels().await.unwrap();
-    store.inner.views.db().unwrap().garble(&Key::channel(&channel()));
+    let (dir, store, before) = begun().await;
+    garble(&store.inner.views.db().unwrap(), &Key::channel(&channel()));
     assert_eq!(store.channels().await.unwrap(), before, "the journal knows");
     // Wait for the repair itself: sled is closed, moved aside, and everything applied again.
     let mut applied = store.inner.views.applied();
@@ -169,7 +179,7 @@ async fn whoever_reads_while_the_views_are_made_again_gets_all_there_is() {
     }
     let before = store.channels().await.unwrap();
     assert_eq!(before.len(), 500);
-    store.inner.views.db().unwrap().garble(&Key::channel(&"main/local/c7".parse().unwrap()));
+    garble(&store.inner.views.db().unwrap(), &Key::channel(&"main/local/c7".parse().unwrap()));
     let mut applied = store.inner.views.applied();
     assert_eq!(store.channels().await.unwrap(), before);
     applied.wait_for(|applied| applied.error.is_some()).await.unwrap();
@@ -184,10 +194,7 @@ async fn whoever_reads_while_the_views_are_made_again_gets_all_there_is() {
 #[tokio::test]
 async fn what_is_asked_of_views_that_do_not_come_back_is_read_from_the_journal_and_a_close_leaves_them_behind()
  {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
-    append(&store, "one").await.unwrap();
-    let on_disk = store.channels().await.unwrap();
+    let (_dir, store, on_disk) = begun().await;
     let (hang, hanging) = std::sync::mpsc::sync_channel::<()>(0);
     let views = Arc::clone(&store.inner.views);
     let stuck = std::thread::spawn(move || views.hang(&hanging));
@@ -219,13 +226,10 @@ async fn what_is_asked_of_views_that_do_not_come_back_is_read_from_the_journal_a
 
 #[tokio::test]
 async fn views_that_are_still_read_when_they_are_opened_again_are_not_taken_for_damaged() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
-    append(&store, "one").await.unwrap();
-    let before = store.channels().await.unwrap();
+    let (dir, store, before) = begun().await;
     let reader = store.inner.views.db().unwrap();
     let key = Key::channel(&channel());
-    let value = reader.garble(&key);
+    let value = garble(&reader, &key);
     assert_eq!(store.channels().await.unwrap(), before, "the journal knows");
     let mut applied = store.inner.views.applied();
     let waits = |error: &StoreError| error.to_string().contains(STILL_READ);
@@ -236,7 +240,7 @@ async fn views_that_are_still_read_when_they_are_opened_again_are_not_taken_for_
             .expect("opened under the reader")
             .unwrap(),
     );
-    reader.mend(&key, value);
+    reader.sled().insert(&key.0, value).unwrap();
     drop(reader);
     applied.wait_for(|applied| applied.error.is_none()).await.unwrap();
     assert_eq!(store.channels().await.unwrap(), before);
@@ -246,10 +250,7 @@ async fn views_that_are_still_read_when_they_are_opened_again_are_not_taken_for_
 
 #[tokio::test]
 async fn views_of_another_version_are_made_again_and_not_taken_for_damaged() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
-    append(&store, "one").await.unwrap();
-    let before = store.channels().await.unwrap();
+    let (dir, store, before) = begun().await;
     store.close().await;
     let db = closed_views(dir.path());
     db.age();
@@ -285,35 +286,11 @@ async fn files_of_artifacts_that_expire_while_a_backup_is_made_go_when_it_is_don
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_until_there_is_room() {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::default();
-    let store = Store::open_on(StoreOptions::new(dir.path()), Arc::new(disk.clone())).unwrap();
-    append(&store, "one").await.unwrap();
-    assert_eq!(store.stats().await.unwrap().trouble, None);
-    disk.set(UNSYNCED);
-    append(&store, "lost").await.unwrap_err();
-    assert!(matches!(store.stats().await.unwrap().trouble, Some(StoreError::Io { .. })));
-    disk.set(FINE);
-    append(&store, "two").await.unwrap();
-    assert_eq!(store.stats().await.unwrap().trouble, None);
-    // The true disk has room: that is found out without a write.
-    disk.set(FULL);
-    append(&store, "lost").await.unwrap_err();
-    assert_eq!(store.stats().await.unwrap().trouble, None);
-    disk.set(FINE);
-    store.close().await;
-}
-
-#[tokio::test]
 async fn a_row_that_sled_has_lost_is_noticed_when_the_views_are_opened() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
-    append(&store, "one").await.unwrap();
-    let before = store.channels().await.unwrap();
+    let (dir, store, before) = begun().await;
     store.close().await;
     let db = closed_views(dir.path());
-    db.lose(&Key::channel(&channel()));
+    db.sled().remove(&Key::channel(&channel()).0).unwrap().unwrap();
     db.flush().unwrap();
     drop(db);
     let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
@@ -326,15 +303,12 @@ async fn a_row_that_sled_has_lost_is_noticed_when_the_views_are_opened() {
 
 #[tokio::test]
 async fn a_journal_that_loses_its_end_while_it_is_open_is_told() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
-    for version in ["one", "two", "three"] {
+    let (dir, store, _) = begun().await;
+    for version in ["two", "three"] {
         append(&store, version).await.unwrap();
     }
     assert!(store.verify().await.unwrap().ok);
-    let text = journal(dir.path());
-    let first = text.find('\n').unwrap() + 1;
-    std::fs::write(dir.path().join("journal/00000000000000000001.jsonl"), &text[..first]).unwrap();
+    cut_behind_the_first_line(dir.path());
     let report = store.verify().await.unwrap();
     assert!(!report.ok && report.problems[0].contains("records 2 to 3 are missing"), "{:?}", report.problems);
     store.close().await;
@@ -342,9 +316,7 @@ async fn a_journal_that_loses_its_end_while_it_is_open_is_told() {
 
 #[tokio::test]
 async fn views_of_another_version_prove_a_loss_too() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
-    append(&store, "one").await.unwrap();
+    let (dir, store, _) = begun().await;
     append(&store, "two").await.unwrap();
     store.close().await;
     let db = closed_views(dir.path());
@@ -352,9 +324,7 @@ async fn views_of_another_version_prove_a_loss_too() {
     db.flush().unwrap();
     drop(db);
     std::fs::remove_dir_all(dir.path().join("index")).unwrap();
-    let text = journal(dir.path());
-    let first = text.find('\n').unwrap() + 1;
-    std::fs::write(dir.path().join("journal/00000000000000000001.jsonl"), &text[..first]).unwrap();
+    cut_behind_the_first_line(dir.path());
     let error = Store::open(StoreOptions::new(dir.path())).err().unwrap();
     assert!(error.to_string().contains("record 2 is missing"), "{error}");
 }

@@ -7,16 +7,22 @@ use cairn_core::ids::ChannelId;
 use cairn_core::ports::{Store as _, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::backup::swap;
-use crate::disk::{io_error, move_aside, remove_dir};
+use crate::backup::restore;
+use crate::disk::{Layout, blocking, io_error, move_aside, remove_dir};
 use crate::index;
-use crate::journal::open::{Shown, Tail, lost_message, refuse_lost_end};
-use crate::journal::quarantine;
+use crate::journal::open::{Shown, Tail, last_n, lost_message, refuse_lost_end};
+use crate::journal::segment::{Lines, Piece};
+use crate::journal::{line, quarantine, segment};
 use crate::lock::StateLock;
-use crate::options::StoreOptions;
-use crate::store::{Layout, Store};
+use crate::store::{Store, StoreOptions};
 use crate::views::db::Check;
-use crate::views::door::{self, Found};
+use crate::views::opening;
+
+/// Of sled, for a look at closed views.
+const CACHE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// What fails when a check panics.
+const CHECKING: &str = "checking it";
 
 /// What `cairn store verify` shows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -58,7 +64,7 @@ impl Store {
                 let position = check.meta.checkpoint().position;
                 let len = if check.meta.n == 0 { 0 } else { position.end() };
                 let end = Tail { n: check.meta.n, segment: position.segment, len };
-                let mut report = walk_journal(&Layout::of(&inner.options.dir).journal, Some(end))?.0;
+                let mut report = check_journal(&Layout::of(&inner.options.dir).journal, Some(end))?.0;
                 add(check, &mut report);
                 Ok(report)
             })
@@ -92,8 +98,7 @@ impl Store {
 /// # Errors
 /// [`StoreError::InUse`], or something cannot be read or written at all.
 pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<VerifyReport, StoreError> {
-    let worker = move || verify_blocking(options, quarantine);
-    let (report, store) = tokio::task::spawn_blocking(worker).await.map_err(died)??;
+    let (report, store) = blocking(CHECKING, move || verify_blocking(options, quarantine)).await?;
     let Some(store) = store else { return Ok(report) };
     let mut found = store.verify().await;
     store.close().await;
@@ -110,23 +115,29 @@ pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<Verif
 /// [`StoreError::InUse`]; [`StoreError::Damaged`]: what is there is all that tells of what the journal has lost, and stays.
 /// Or the journal cannot be read.
 pub async fn rebuild_dir(options: StoreOptions) -> Result<VerifyReport, StoreError> {
-    let worker = move || {
+    let store = blocking(CHECKING, move || {
         let lock = StateLock::take(&options.dir)?;
         let layout = Layout::of(&options.dir);
-        refuse_lost_end(&layout.journal, &layout.shown()?)?;
+        refuse_lost_end(&layout.journal, &shown(&layout)?)?;
         remove_dir(&layout.views)?;
         remove_dir(&layout.index)?;
         drop(lock);
         Store::open(options)
-    };
-    let store = tokio::task::spawn_blocking(worker).await.map_err(died)??;
+    })
+    .await?;
     let report = store.verify().await;
     store.close().await;
     report
 }
 
-fn died(error: tokio::task::JoinError) -> StoreError {
-    StoreError::View { view: "store", message: format!("checking it failed: {error}") }
+/// What views and index show of the journal, both closed. The lock is held.
+pub(crate) fn shown(layout: &Layout) -> Result<Shown, StoreError> {
+    let mut report = VerifyReport::default();
+    let shown = check_closed(layout, &mut report)?;
+    for problem in report.problems {
+        tracing::warn!(problem, "the views are not sound; what they show of the journal may not be told");
+    }
+    Ok(shown)
 }
 
 /// The check that comes before opening: opening would mend views in silence, and refuses a damaged journal.
@@ -136,23 +147,22 @@ fn verify_blocking(
 ) -> Result<(VerifyReport, Option<Store>), StoreError> {
     let layout = Layout::of(&options.dir);
     let there = layout.journal.try_exists().map_err(io_error("look into", &options.dir))?;
-    if !there && !swap::is_pending(&options.dir) {
+    if !there && !restore::is_pending(&options.dir) {
         return Ok((VerifyReport { ok: true, ..VerifyReport::default() }, None));
     }
     let lock = StateLock::take(&options.dir)?;
     let mut done = Vec::new();
     if quarantine {
-        done = quarantine::quarantine(&layout.journal, &layout.quarantine, &layout.shown()?)?;
+        done = quarantine::quarantine(&layout.journal, &layout.quarantine, &shown(&layout)?)?;
         if !done.is_empty() {
             // What they show of the lost records stays until the next time.
             move_aside(&layout.views)?;
             remove_dir(&layout.index)?;
         }
     }
-    let (mut report, end) = walk_journal(&layout.journal, None)?;
+    let (mut report, end) = check_journal(&layout.journal, None)?;
     let is_whole = report.problems.is_empty();
-    let mut shown = check_closed_views(&layout.views, &options, &mut report)?;
-    shown.last.push(index::reach(&layout.index));
+    let shown = check_closed(&layout, &mut report)?;
     let lost = match refuse_lost_end(&layout.journal, &shown) {
         Ok(()) => None,
         Err(error @ StoreError::Damaged { .. }) if is_whole => Some(error.to_string()),
@@ -175,19 +185,65 @@ fn verify_blocking(
     Ok((report, Some(Store::open(options)?)))
 }
 
-fn walk_journal(dir: &Path, end: Option<Tail>) -> Result<(VerifyReport, Tail), StoreError> {
-    let mut channels = BTreeSet::new();
-    let walk = quarantine::walk(dir, end, |record| {
-        if let Some(channel) = &record.channel
-            && !channels.contains(channel)
-        {
-            channels.insert(channel.clone());
+/// Reads every line of every segment, up to `end` when one is given. A torn end, which is cut off at the next start, is no
+/// problem. Returns where the journal ends, too.
+fn check_journal(dir: &Path, end: Option<Tail>) -> Result<(VerifyReport, Tail), StoreError> {
+    let (mut report, mut last, mut channels) = (VerifyReport::default(), Tail::default(), BTreeSet::new());
+    let mut segments = segment::list(dir)?;
+    // The writer may have begun another one meanwhile.
+    segments.retain(|first| end.is_none_or(|end| *first <= end.segment));
+    report.journal.segments = segments.len() as u64;
+    for (idx, first) in segments.iter().enumerate() {
+        let path = segment::path(dir, *first);
+        let is_last = idx + 1 == segments.len();
+        let upto = end.filter(|end| end.segment == *first).map(|end| end.len);
+        let mut lines = Lines::open(&path, 0, upto)?;
+        let mut torn: Vec<String> = Vec::new();
+        let mut number = 0;
+        last = Tail { segment: *first, len: 0, ..last };
+        loop {
+            number += 1;
+            let (parsed, line_end) = match lines.next()? {
+                Piece::End => break,
+                Piece::Torn { .. } => {
+                    torn.push(problem(&path, number, "it has no end"));
+                    break;
+                }
+                Piece::Line { bytes, offset } => (line::parse(bytes), offset + bytes.len() as u64 + 1),
+            };
+            match parsed {
+                Ok(record) => {
+                    report.problems.append(&mut torn);
+                    let expected = last.n + 1;
+                    if record.n != expected {
+                        let message = format!("it has number {}, expected {expected}", record.n);
+                        report.problems.push(problem(&path, number, &message));
+                    }
+                    report.journal.events += 1;
+                    let n = last_n(&record.event, record.n);
+                    last = Tail { n, segment: *first, len: line_end };
+                    channels.extend(record.channel);
+                }
+                Err(message) => torn.push(problem(&path, number, &message)),
+            }
         }
-    })?;
-    let journal = JournalReport { segments: walk.segments, events: walk.events, last: walk.last.n };
-    let channels = channels.len() as u64;
-    let report = VerifyReport { journal, channels, problems: walk.problems, ..VerifyReport::default() };
-    Ok((report, walk.last))
+        // Up to an end that is known to be durable there is none that a crash left.
+        if !is_last || end.is_some() {
+            report.problems.append(&mut torn);
+        }
+    }
+    if let Some(end) = end.filter(|end| last.n < end.n) {
+        let path = segment::path(dir, end.segment);
+        let message = format!("records {} to {} are missing at its end", last.n + 1, end.n);
+        report.problems.push(format!("{}: {message}", path.display()));
+    }
+    report.journal.last = last.n;
+    report.channels = channels.len() as u64;
+    Ok((report, last))
+}
+
+fn problem(path: &Path, line: u64, message: &str) -> String {
+    format!("{}, line {line}: {message}", path.display())
 }
 
 fn add(check: Check, report: &mut VerifyReport) {
@@ -196,23 +252,20 @@ fn add(check: Check, report: &mut VerifyReport) {
     report.problems.extend(check.problems);
 }
 
-/// With what the views show of the journal; nothing, when there are none.
-fn check_closed_views(
-    dir: &Path,
-    options: &StoreOptions,
-    report: &mut VerifyReport,
-) -> Result<Shown, StoreError> {
-    let Some(Found { shown, rows }) = door::look_into_closed(dir, options.sled_cache_bytes)? else {
-        return Ok(Shown::default());
-    };
-    let unsound = match rows {
-        Ok((_, check)) if check.is_old => Some("the views are of another version of this program".to_owned()),
-        Ok((_, check)) => {
-            add(check, report);
-            None
+/// The same, with what is wrong with the views.
+fn check_closed(layout: &Layout, report: &mut VerifyReport) -> Result<Shown, StoreError> {
+    let mut shown = Shown::default();
+    if let Some(views) = opening::look_into_closed(&layout.views, CACHE_BYTES)? {
+        shown = views.shown;
+        let mut check = views.check;
+        if check.is_old {
+            check.problems.push("the views are of another version of this program".to_owned());
         }
-        Err(error) => Some(error.to_string()),
-    };
-    report.problems.extend(unsound.map(|why| format!("{why}; the next start rebuilds the views")));
+        for problem in &mut check.problems {
+            problem.push_str("; the next start rebuilds the views");
+        }
+        add(check, report);
+    }
+    shown.last.push(index::reach(&layout.index));
     Ok(shown)
 }

@@ -139,6 +139,7 @@ pub enum ArtifactEvent {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "most of these events are saves")]
 pub enum MemoryEvent {
     /// A memory was saved outside a run: by the model's tool or by a person.
     #[serde(rename = "memory_saved")]

@@ -101,6 +101,7 @@ async fn alone(surroundings: &Surroundings, dir: PathBuf) -> Result<BackupReport
 pub(crate) async fn restore(global: &Global, args: RestoreArgs) -> Result<(), Failure> {
     let dir = absolute(&args.dir)?;
     let surroundings = Surroundings::configured(global)?;
+    surroundings.may_do_without()?;
     let state = surroundings.state.path;
     let report = restore_dir(dir, state, args.force, SystemClock.now()).await.map_err(failure)?;
     if global.json { out::json(&report) } else { out::raw(drawn_restore(&report).as_bytes()) }

@@ -1,19 +1,26 @@
 //! The manifest of a backup: what it holds, and whether that is still so.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path};
 
+use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::BackupError;
+use crate::disk::io_error;
 
 /// The manifest's name in a backup.
 pub(crate) const FILE: &str = "manifest.json";
 
 /// The format of backups that this program writes, and the newest that it knows.
 const FORMAT: u32 = 1;
+
+/// Bytes read at a time.
+const CHUNK: usize = 256 * 1024;
 
 /// A manifest is far smaller, with artifacts by the ten thousand.
 const BYTES_MAX: u64 = 256 << 20;
@@ -42,7 +49,47 @@ pub(crate) struct Item {
     pub(crate) sha256: String,
 }
 
-pub(crate) fn hex(digest: &[u8]) -> String {
+impl Item {
+    /// Copies a file up to `end` (none: to its end) to `to`, durably, which must not be there yet; none: it is only read.
+    ///
+    /// # Errors
+    /// Reading or writing failed, or it ends before `end`.
+    pub(super) fn copy(
+        path: String,
+        from: &Path,
+        end: Option<u64>,
+        to: Option<&Path>,
+    ) -> Result<Self, StoreError> {
+        let mut source = File::open(from).map_err(io_error("open", from))?.take(end.unwrap_or(u64::MAX));
+        let fail = io_error("write", to.unwrap_or(from));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let mut out = to.map(|to| options.open(to)).transpose().map_err(&fail)?;
+        let (mut sum, mut bytes, mut buf) = (Sha256::new(), 0, vec![0; CHUNK]);
+        loop {
+            let n = match source.read(&mut buf) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(io_error("read", from)(error)),
+            };
+            sum.update(&buf[..n]);
+            bytes += n as u64;
+            out.as_mut().map_or(Ok(()), |out| out.write_all(&buf[..n])).map_err(&fail)?;
+        }
+        if let Some(end) = end.filter(|end| bytes < *end) {
+            return Err(StoreError::Io {
+                action: "read",
+                path: from.display().to_string(),
+                message: format!("it ends {} bytes too early", end - bytes),
+            });
+        }
+        out.map_or(Ok(()), |out| out.sync_all()).map_err(&fail)?;
+        Ok(Self { path, bytes, sha256: hex(&sum.finalize()) })
+    }
+}
+
+fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -61,9 +108,6 @@ impl Manifest {
     }
 
     /// Its bytes, with their checksum in them.
-    ///
-    /// # Errors
-    /// It cannot be encoded.
     pub(crate) fn encode(mut self) -> Result<Vec<u8>, serde_json::Error> {
         self.checksum = self.sum()?;
         serde_json::to_vec_pretty(&self)
@@ -96,7 +140,7 @@ impl Manifest {
         if there.len() > BYTES_MAX {
             return Err(damaged("it is too large to be a manifest"));
         }
-        let bytes = fs::read(&path).map_err(crate::disk::io_error("read", &path))?;
+        let bytes = fs::read(&path).map_err(io_error("read", &path))?;
         #[derive(Deserialize)]
         struct Head {
             format: u32,
@@ -105,7 +149,7 @@ impl Manifest {
         }
         let head: Head = serde_json::from_slice(&bytes)
             .map_err(|error| damaged(&format!("it cannot be read: {error}")))?;
-        let newer = |what: &str, format, known| cairn_core::ports::StoreError::Newer {
+        let newer = |what: &str, format, known| StoreError::Newer {
             path: format!("{what} in {}", dir.display()),
             format,
             written_by: head.version.clone(),

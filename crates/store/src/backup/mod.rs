@@ -5,22 +5,32 @@
 //! place (`NAME.partial`) and renamed when all of it is durable, so that one that was broken off never looks like a whole one.
 
 mod manifest;
-mod pass;
-mod place;
-mod restore;
-pub(crate) mod swap;
-mod work;
+pub(crate) mod restore;
+mod target;
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use cairn_core::event::{ArtifactEvent, Event, Record};
+use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use restore::restore_dir;
+use crate::disk::{Layout, blocking, io_error, make_dir, put};
+use crate::format;
+use crate::journal::open::Tail;
+use crate::journal::rewrite::records;
+use crate::journal::segment;
+use crate::store::{Inner, Store};
+use manifest::{Item, Manifest};
+use target::Target;
 
-use crate::store::Store;
+/// Artifacts that are named and not expired, by channel.
+type Named = BTreeMap<ChannelId, BTreeSet<ArtifactId>>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupReport {
@@ -121,12 +131,11 @@ impl Store {
             return Err(BackupError::refused("busy", message, "try again when the daemon has restarted"));
         }
         let inner = self.inner.clone();
-        let work = move || {
+        let outcome = blocking("a backup", move || {
             let _lease = lease;
-            work::back_up(&inner, &dir, at)
-        };
-        let done = tokio::task::spawn_blocking(work).await;
-        let outcome = done.unwrap_or_else(|error| Err(died(&error)));
+            back_up(&inner, &dir, at)
+        })
+        .await;
         let told = if outcome.is_ok() { "done" } else { "failed" };
         metrics::counter!("cairn_backups_total", "outcome" => told).increment(1);
         match &outcome {
@@ -140,6 +149,152 @@ impl Store {
     }
 }
 
-fn died(error: &tokio::task::JoinError) -> BackupError {
-    StoreError::View { view: "store", message: format!("the work failed: {error}") }.into()
+/// Copies the state of an open store to `dir`. The caller holds the lease.
+fn back_up(inner: &Inner, dir: &Path, at: Timestamp) -> Result<BackupReport, BackupError> {
+    let state = &inner.options.dir;
+    let target = Target::prepare(dir, state)?;
+    // From here on no artifact's file goes: all that the durable prefix names are there until they are copied.
+    let _held = inner.artifacts.hold();
+    let tail = inner.appender.durable().borrow().tail;
+    let mut copy =
+        BackupWriter { state, to: &target.partial, items: Vec::new(), named: Named::new(), records: 0 };
+    let made = copy.all(inner, &tail, at).and_then(|report| target.finish().map(|()| report));
+    match made {
+        Ok(report) => Ok(BackupReport { dir: dir.to_owned(), ..report }),
+        Err(error) => {
+            target.give_up();
+            Err(error)
+        }
+    }
+}
+
+struct BackupWriter<'a> {
+    state: &'a Path,
+    to: &'a Path,
+    items: Vec<Item>,
+    named: Named,
+    records: u64,
+}
+
+impl BackupWriter<'_> {
+    fn all(&mut self, inner: &Inner, tail: &Tail, at: Timestamp) -> Result<BackupReport, BackupError> {
+        self.journal(inner, tail)?;
+        let segments = self.items.len() as u64;
+        let missing = self.artifacts(inner)?;
+        let artifacts = self.items.len() as u64 - segments;
+        self.copy(&self.state.join(format::FILE), None)?;
+        let items = std::mem::take(&mut self.items);
+        let report = BackupReport {
+            dir: PathBuf::new(),
+            created_at: at,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            last_record: tail.n,
+            records: self.records,
+            segments,
+            artifacts,
+            files: items.len() as u64,
+            bytes: items.iter().map(|item| item.bytes).sum(),
+            missing,
+        };
+        let path = self.to.join(manifest::FILE);
+        let bytes = Manifest::new(at, tail.n, items).encode().map_err(|error| StoreError::Io {
+            action: "encode",
+            path: path.display().to_string(),
+            message: error.to_string(),
+        })?;
+        put(&path, |file| file.write_all(&bytes)).map_err(io_error("write", &path))?;
+        Ok(report)
+    }
+
+    /// The segments up to the tail, each line checked.
+    fn journal(&mut self, inner: &Inner, tail: &Tail) -> Result<(), BackupError> {
+        let from = Layout::of(self.state).journal;
+        make_dir(&self.to.join("journal"))?;
+        let mut last = 0;
+        for first in segment::list(&from)?.into_iter().filter(|first| tail.n > 0 && *first <= tail.segment) {
+            let path = segment::path(&from, first);
+            let end = (first == tail.segment).then_some(tail.len);
+            last = records_behind(last, &path, first, end, |record| {
+                inner.goes_on()?;
+                self.records += 1;
+                note(&mut self.named, record);
+                Ok(())
+            })?;
+            self.copy(&segment::file_of(&path), end)?;
+        }
+        if last != tail.n {
+            return Err(StoreError::Io {
+                action: "copy",
+                path: from.display().to_string(),
+                message: format!("it ends with record {last}, and record {} is durable", tail.n),
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    /// The artifacts that the copied journal names. Returns those that are gone.
+    fn artifacts(&mut self, inner: &Inner) -> Result<Vec<String>, BackupError> {
+        make_dir(&self.to.join("artifacts"))?;
+        let mut missing = Vec::new();
+        for (channel, ids) in std::mem::take(&mut self.named) {
+            for id in ids {
+                inner.goes_on()?;
+                let from = inner.artifacts.file(&channel, &id);
+                if matches!(fs::metadata(&from), Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
+                    missing.push(format!("channel {channel}: artifact {id} ({}) is missing", from.display()));
+                } else {
+                    self.copy(&from, None)?;
+                }
+            }
+        }
+        Ok(missing)
+    }
+
+    /// A file of the state, up to `end`.
+    fn copy(&mut self, from: &Path, end: Option<u64>) -> Result<(), BackupError> {
+        let within = from.strip_prefix(self.state).unwrap_or(from);
+        let to = self.to.join(within);
+        to.parent().map_or(Ok(()), make_dir)?;
+        self.items.push(Item::copy(within.display().to_string(), from, end, Some(&to))?);
+        Ok(())
+    }
+}
+
+/// Hands the records of the segment behind record `last` to `each`; returns the number of its last one.
+///
+/// # Errors
+/// [`StoreError::Damaged`] for a line that is not whole, and for records that are missing.
+fn records_behind(
+    last: u64,
+    path: &Path,
+    first: u64,
+    end: Option<u64>,
+    mut each: impl FnMut(&Record) -> Result<(), StoreError>,
+) -> Result<u64, StoreError> {
+    if first != last + 1 {
+        let missing = format!(
+            "records {} to {} are missing before it; see `cairn store verify`",
+            last + 1,
+            first.saturating_sub(1)
+        );
+        return Err(segment::damaged(path, 0, missing));
+    }
+    records(path, first, end, |record, _| each(&record))
+}
+
+fn note(named: &mut Named, record: &Record) {
+    let Some(channel) = &record.channel else { return };
+    match &record.event {
+        Event::Artifact(ArtifactEvent::Stored { artifact }) => {
+            named.entry(channel.clone()).or_default().insert(artifact.id.clone());
+        }
+        Event::Artifact(ArtifactEvent::Expired { ids }) => {
+            let there = named.entry(channel.clone()).or_default();
+            ids.iter().for_each(|id| {
+                there.remove(id);
+            });
+        }
+        _ => {}
+    }
 }

@@ -1,19 +1,42 @@
-//! Putting a backup in the place of a state.
+//! Putting a backup in the place of a state: checked, staged within the state folder, decided by one rename, then carried to its
+//! end, however often it is cut short.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use cairn_core::event::Record;
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 
-use super::manifest::Manifest;
-use super::pass::Pass;
-use super::{BackupError, RestoreReport, died, swap, work};
-use crate::disk::{io_error, make_dir, remove_dir, sync_dir};
-use crate::journal::open::last_n;
+use super::manifest::{Item, Manifest};
+use super::{BackupError, RestoreReport, records_behind};
+use crate::disk::{blocking, io_error, make_dir, put, remove_dir, replace, sync_dir, sync_folders};
+use crate::format;
+use crate::journal::segment;
 use crate::lock::StateLock;
+
+/// A state that is being put together.
+const STAGE: &str = "restore.new";
+
+/// The same, when it is whole: from then on it is the state.
+const READY: &str = "restore.ready";
+
+/// The file in it that names the folder for what was there before.
+const ASIDE: &str = "aside";
+
+/// Folders for what was there before begin so.
+const BEFORE: &str = "before-restore-";
+
+/// What a restored state has, each of them always.
+const NEW: [&str; 3] = ["journal", "artifacts", format::FILE];
+
+const DERIVED: [&str; 5] = ["views", "index", "quarantine", "views.damaged", "index.damaged"];
+
+/// Whether that entry of a state folder is part of the state; sockets, the lock and what others put there are not.
+fn belongs(name: &str) -> bool {
+    NEW.contains(&name) || DERIVED.contains(&name) || name.starts_with(format::BEFORE)
+}
 
 /// Puts the backup in `from` into the state folder `state`, which must be empty or not there; with `force` the state that
 /// is there is moved to a folder within, which the report names. All of the backup is checked first. A kill at any moment
@@ -27,8 +50,7 @@ pub async fn restore_dir(
     force: bool,
     at: Timestamp,
 ) -> Result<RestoreReport, BackupError> {
-    let work = move || restore(&from, &state, force, at);
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(died(&error)))
+    blocking("a restore", move || restore(&from, &state, force, at)).await
 }
 
 fn restore(from: &Path, state: &Path, force: bool, at: Timestamp) -> Result<RestoreReport, BackupError> {
@@ -36,8 +58,8 @@ fn restore(from: &Path, state: &Path, force: bool, at: Timestamp) -> Result<Rest
     let is_new = !state.exists();
     let lock = if is_new { None } else { Some(StateLock::take_any(state)?) };
     if lock.is_some() {
-        swap::finish(state)?;
-        if !force && swap::is_begun(state) {
+        finish(state)?;
+        if !force && is_begun(state) {
             return Err(BackupError::refused(
                 "state_exists",
                 format!("there is a state in {}", state.display()),
@@ -54,10 +76,10 @@ fn restore(from: &Path, state: &Path, force: bool, at: Timestamp) -> Result<Rest
             StateLock::take_any(state)?
         }
     };
-    let aside = swap::aside_name(state, at);
+    let aside = aside_name(state, at);
     stage(from, &manifest, state, &aside)?;
-    swap::decide(state)?;
-    let moved_to = swap::finish(state)?;
+    decide(state)?;
+    let moved_to = finish(state)?;
     Ok(RestoreReport {
         dir: from.to_owned(),
         state: state.to_owned(),
@@ -75,59 +97,49 @@ fn restore(from: &Path, state: &Path, force: bool, at: Timestamp) -> Result<Rest
 fn check(from: &Path, manifest: &Manifest) -> Result<u64, BackupError> {
     let damaged =
         |path: &Path, message: String| BackupError::Damaged { path: path.display().to_string(), message };
-    let listed: BTreeMap<&str, _> = manifest.files.iter().map(|item| (item.path.as_str(), item)).collect();
+    let told = |path: &Path, error| match error {
+        StoreError::Damaged { line, message, .. } => damaged(path, format!("line {line}: {message}")),
+        StoreError::Io { message, .. } => damaged(path, message),
+        error => error.into(),
+    };
     let journal = from.join("journal");
-    let mut order: Vec<String> = Vec::new();
-    if journal.is_dir() {
-        order.extend(work::segments(&journal)?.into_iter().map(|(_, name)| format!("journal/{name}")));
-    }
-    for name in &order {
-        if !listed.contains_key(name.as_str()) {
-            return Err(damaged(&from.join(name), "the manifest does not name it".to_owned()));
-        }
-    }
-    let rest = listed.keys().filter(|name| !order.iter().any(|known| known == *name));
-    let rest: Vec<String> = rest.map(|name| (*name).to_owned()).collect();
     let (mut last, mut records) = (0, 0);
-    for name in order.iter().chain(&rest) {
-        let Some(item) = listed.get(name.as_str()) else { continue };
-        let path = from.join(name);
-        let passed = Pass::open(&path, None, None).and_then(|pass| {
-            if !order.contains(name) {
-                return pass.bytes();
-            }
-            pass.records(|record| {
-                work::follows(record, last)?;
-                last = last_n(&record.event, record.n);
-                records += 1;
-                Ok(())
-            })
-        });
-        let passed = passed.map_err(|error| match error {
-            StoreError::Damaged { line, message, .. } => damaged(&path, format!("line {line}: {message}")),
-            StoreError::Io { message, .. } => damaged(&path, message),
-            error => error.into(),
-        })?;
-        if passed.bytes != item.bytes {
-            let told = format!("it has {} bytes instead of {}", passed.bytes, item.bytes);
-            return Err(damaged(&path, told));
+    let segments = if journal.is_dir() { segment::list(&journal)? } else { Vec::new() };
+    for first in segments {
+        let path = segment::path(&journal, first);
+        let file = segment::file_of(&path);
+        if !manifest.files.iter().any(|item| from.join(&item.path) == file) {
+            return Err(damaged(&file, "the manifest does not name it".to_owned()));
         }
-        if passed.sha256 != item.sha256 {
-            return Err(damaged(&path, "its checksum does not match".to_owned()));
-        }
+        let count = |_: &Record| {
+            records += 1;
+            Ok(())
+        };
+        last = records_behind(last, &path, first, None, count).map_err(|error| told(&file, error))?;
     }
     if last != manifest.last_record {
-        let told = format!("it ends with record {last} instead of {}", manifest.last_record);
-        return Err(damaged(&journal, told));
+        let message = format!("it ends with record {last} instead of {}", manifest.last_record);
+        return Err(damaged(&journal, message));
+    }
+    for item in &manifest.files {
+        let path = from.join(&item.path);
+        let found = Item::copy(item.path.clone(), &path, None, None).map_err(|error| told(&path, error))?;
+        if found.bytes != item.bytes {
+            let message = format!("it has {} bytes instead of {}", found.bytes, item.bytes);
+            return Err(damaged(&path, message));
+        }
+        if found.sha256 != item.sha256 {
+            return Err(damaged(&path, "its checksum does not match".to_owned()));
+        }
     }
     Ok(records)
 }
 
-/// Copies the backup to a folder within the state folder, durably.
+/// Copies the backup to a folder within the state folder, durably, with the name of the folder for what is there now.
 fn stage(from: &Path, manifest: &Manifest, state: &Path, aside: &str) -> Result<(), BackupError> {
-    let stage = swap::stage(state);
+    let stage = state.join(STAGE);
     remove_dir(&stage)?;
-    let filled = fill(from, manifest, &stage, aside).and_then(|()| Ok(give_to_owner(&stage, state)?));
+    let filled = fill(from, manifest, &stage, aside);
     if filled.is_err()
         && let Err(error) = remove_dir(&stage)
     {
@@ -141,36 +153,185 @@ fn fill(from: &Path, manifest: &Manifest, stage: &Path, aside: &str) -> Result<(
     make_dir(&stage.join("artifacts"))?;
     for item in &manifest.files {
         let (source, target) = (from.join(&item.path), stage.join(&item.path));
-        if let Some(folder) = target.parent() {
-            make_dir(folder)?;
-        }
-        let passed = Pass::open(&source, None, Some(&target))?.bytes()?;
-        if passed.sha256 != item.sha256 {
+        target.parent().map_or(Ok(()), make_dir)?;
+        if Item::copy(item.path.clone(), &source, None, Some(&target))? != *item {
             let message = "it changed while it was read".to_owned();
             return Err(BackupError::Damaged { path: source.display().to_string(), message });
         }
     }
-    let note = stage.join(swap::ASIDE);
-    fs::write(&note, aside).map_err(io_error("write", &note))?;
-    Ok(each(stage, &mut |path| work::sync(path)).map_err(io_error("sync", stage))?)
+    let note = stage.join(ASIDE);
+    put(&note, |file| file.write_all(aside.as_bytes())).map_err(io_error("write", &note))?;
+    Ok(sync_folders(stage).map_err(io_error("sync", stage))?)
 }
 
-/// What root restores belongs to whom the state folder belongs to: the daemon, who must be able to read it.
-fn give_to_owner(stage: &Path, state: &Path) -> Result<(), StoreError> {
-    let owner = fs::metadata(state).map_err(io_error("read", state))?;
-    if !rustix::process::geteuid().is_root() || owner.uid() == 0 {
-        return Ok(());
-    }
-    each(stage, &mut |path| chown(path, Some(owner.uid()), Some(owner.gid()))).map_err(io_error("own", stage))
+/// Whether a state was begun in that folder.
+pub fn is_begun(state: &Path) -> bool {
+    state.join("journal").exists() || is_pending(state)
 }
 
-/// Does something with a folder and all in it, the innermost first.
-fn each(path: &Path, work: &mut impl FnMut(&Path) -> std::io::Result<()>) -> std::io::Result<()> {
-    if path.is_dir() {
-        for entry in fs::read_dir(path)? {
-            each(&entry?.path(), work)?;
+/// Whether a restore is decided and not yet carried to its end.
+pub(crate) fn is_pending(state: &Path) -> bool {
+    state.join(READY).exists()
+}
+
+/// A name that is free, for what is there now.
+fn aside_name(state: &Path, at: Timestamp) -> String {
+    let name = format!("{BEFORE}{}", at.strftime("%Y%m%dT%H%M%SZ"));
+    let free = |name: &String| !state.join(name).exists();
+    let numbered = (2..).map(|n| format!("{name}-{n}"));
+    std::iter::once(name.clone()).chain(numbered).find(free).unwrap_or(name)
+}
+
+/// Decides: from here on the state is the new one.
+fn decide(state: &Path) -> Result<(), StoreError> {
+    let ready = state.join(READY);
+    replace(&ready, &state.join(STAGE)).map_err(io_error("rename", &ready))
+}
+
+/// Carries a restore that is decided to its end. Returns where the state before it is, when there was one. Whoever calls
+/// it holds the state's lock.
+///
+/// # Errors
+/// Something cannot be moved; the next call goes on.
+pub(crate) fn finish(state: &Path) -> Result<Option<PathBuf>, StoreError> {
+    carry(state, &mut |from, to| fs::rename(from, to))
+}
+
+/// How something is moved; another way in tests.
+type Move<'a> = &'a mut dyn FnMut(&Path, &Path) -> io::Result<()>;
+
+fn carry(state: &Path, rename: Move<'_>) -> Result<Option<PathBuf>, StoreError> {
+    let ready = state.join(READY);
+    let name = match fs::read_to_string(ready.join(ASIDE)) {
+        Ok(name) => name,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // The name is the last to go: nothing, or an empty folder, is left.
+            remove_dir(&ready)?;
+            return Ok(None);
         }
-        sync_dir(path)?;
+        Err(error) => return Err(io_error("read", &ready)(error)),
+    };
+    let aside = state.join(name.trim());
+    move_old(state, &ready, &aside, rename)?;
+    for name in NEW {
+        move_there(&ready.join(name), &state.join(name), rename)?;
     }
-    work(path)
+    let end = || {
+        sync_dir(state)?;
+        fs::remove_file(ready.join(ASIDE))?;
+        fs::remove_dir(&ready)?;
+        sync_dir(state)
+    };
+    end().map_err(io_error("remove", &ready))?;
+    let aside = aside.exists().then_some(aside);
+    let kept = aside.as_ref().map(|aside| aside.display().to_string());
+    tracing::warn!(kept, "a backup was put in the place of the state; views and index are rebuilt");
+    Ok(aside)
+}
+
+/// Moves what was there before out of the way. What is new is told from it by whether it still waits in `ready`.
+fn move_old(state: &Path, ready: &Path, aside: &Path, rename: Move<'_>) -> Result<(), StoreError> {
+    let fail = io_error("list", state);
+    for entry in fs::read_dir(state).map_err(&fail)? {
+        let name = entry.map_err(&fail)?.file_name();
+        let Some(name) = name.to_str().filter(|name| belongs(name)) else { continue };
+        let is_new = NEW.contains(&name) && !ready.join(name).exists();
+        if !is_new {
+            make_dir(aside)?;
+            move_there(&state.join(name), &aside.join(name), rename)?;
+        }
+    }
+    if aside.exists() {
+        sync_dir(aside).map_err(io_error("sync", aside))?;
+    }
+    sync_dir(state).map_err(io_error("sync", state))
+}
+
+/// Moves something, unless it was moved before.
+fn move_there(from: &Path, to: &Path, rename: Move<'_>) -> Result<(), StoreError> {
+    match rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("move", from)(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn put(dir: &Path, name: &str, words: &str) {
+        let path = dir.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, words).unwrap();
+    }
+
+    fn files(dir: &Path) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(dir).unwrap() {
+            let (path, name) = {
+                let entry = entry.unwrap();
+                (entry.path(), entry.file_name().into_string().unwrap())
+            };
+            if path.is_dir() {
+                found.extend(
+                    files(&path).into_iter().map(|(below, words)| (format!("{name}/{below}"), words)),
+                );
+            } else {
+                found.insert(name, fs::read_to_string(&path).unwrap());
+            }
+        }
+        found
+    }
+
+    fn decided() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for name in
+            ["journal/1", "journal/2", "artifacts/c/a1", "format", "views/db", "index/meta", "mine.txt"]
+        {
+            put(dir.path(), name, "old");
+        }
+        for name in ["journal/1", "format"] {
+            put(&dir.path().join(STAGE), name, "new");
+        }
+        fs::create_dir_all(dir.path().join(STAGE).join("artifacts")).unwrap();
+        put(&dir.path().join(STAGE), ASIDE, "before-restore-x");
+        decide(dir.path()).unwrap();
+        dir
+    }
+
+    #[test]
+    fn cut_short_after_any_move_it_comes_to_the_same_end() {
+        let whole = decided();
+        let moved = finish(whole.path()).unwrap();
+        assert_eq!(moved, Some(whole.path().join("before-restore-x")));
+        let after = files(whole.path());
+        let has =
+            |name: &str, words: &str| assert_eq!(after.get(name).map(String::as_str), Some(words), "{name}");
+        has("journal/1", "new");
+        has("format", "new");
+        has("mine.txt", "old");
+        for name in ["journal/1", "journal/2", "artifacts/c/a1", "format", "views/db", "index/meta"] {
+            has(&format!("before-restore-x/{name}"), "old");
+        }
+        assert_eq!(after.len(), 9, "{after:?}");
+        assert!(whole.path().join("artifacts").is_dir() && !is_pending(whole.path()));
+
+        for n_moves in 0..9 {
+            let cut = decided();
+            let mut left = n_moves;
+            let stopped = carry(cut.path(), &mut |from, to| {
+                if left == 0 {
+                    return Err(io::Error::other("killed"));
+                }
+                left -= 1;
+                fs::rename(from, to)
+            });
+            assert_eq!(stopped.is_err(), n_moves < 8, "{n_moves} moves");
+            assert!(is_begun(cut.path()), "what is there is never taken for nothing");
+            finish(cut.path()).unwrap();
+            assert_eq!(files(cut.path()), after, "cut short after {n_moves} moves");
+        }
+    }
 }

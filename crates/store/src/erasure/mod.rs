@@ -4,26 +4,89 @@
 //! files of artifacts and all that derives from the journal or was quarantined goes, and the new segments are renamed over
 //! the old ones. Until the first rename everything is begun again after a crash, from then on only ended.
 
-mod request;
 #[cfg(test)]
 mod tests;
-mod work;
 
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-use cairn_core::event::ErasureFigures;
+use cairn_core::erasure::{Eraser, Survey};
+use cairn_core::event::{ArtifactEvent, ErasureFigures, Event, NewRecord, Record};
+use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::pairing_store::Erasure;
 use cairn_core::ports::{Store as _, StoreError};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 
+use crate::artifacts::file_name;
+use crate::disk::{Layout, blocking, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
+use crate::journal::line;
+use crate::journal::open::{self, Checkpoint, Tail};
+use crate::journal::reader::Follower;
+use crate::journal::rewrite::{self, Fate, Rewriter};
+use crate::journal::segment;
 use crate::lock::StateLock;
-use crate::options::StoreOptions;
-use crate::store::{Layout, Store};
-use crate::views::codec::view_error;
-use request::Request;
+use crate::store::{Store, StoreOptions};
+use crate::verify::shown;
 
-pub(crate) use work::resume_or_wait;
+/// What is asked for, until it is done.
+const FILE: &str = "erasure.json";
+
+/// Beside the journal, what an erasure writes.
+const MARGIN_BYTES: u64 = 1024 * 1024;
+
+/// What is asked for, on disk until it is done: so that an erasure that was begun is ended, whatever comes between.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+enum Request {
+    /// Nothing has been changed yet, as far as anybody knows.
+    Asked {
+        /// Who, `PLATFORM/USER`.
+        person: String,
+        at: Timestamp,
+    },
+    /// The journal without them is whole beside the one with them, and only has to take its place. Who it was stands
+    /// here no more.
+    Staged,
+}
+
+impl Request {
+    /// What is asked for there.
+    ///
+    /// # Errors
+    /// It cannot be read: then nobody knows, and the store stays closed.
+    fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
+        let path = dir.join(FILE);
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| StoreError::Io {
+                action: "read",
+                path: path.display().to_string(),
+                message: format!(
+                    "{error}; it was written by another hand: ask for the erasure again and remove it"
+                ),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("read", &path)(error)),
+        }
+    }
+
+    fn write(&self, dir: &Path) -> Result<(), StoreError> {
+        make_dir(dir)?;
+        let path = dir.join(FILE);
+        put(&path, |file| file.write_all(&serde_json::to_vec(self)?)).map_err(io_error("write", &path))
+    }
+
+    fn remove(dir: &Path) -> Result<(), StoreError> {
+        remove_file(&dir.join(FILE))?;
+        remove_file(&dir.join("erasure.json.new"))?;
+        sync_dir(dir).map_err(io_error("sync", dir))
+    }
+}
 
 impl Store {
     /// Has a person erased when the store is opened next. Durable when it returns; no backup begins from then on. `lease`:
@@ -38,14 +101,14 @@ impl Store {
         at: Timestamp,
     ) -> Result<bool, StoreError> {
         let (inner, person) = (self.inner.clone(), person.to_owned());
-        blocking(move || {
+        blocking("an erasure", move || {
             let _lease = lease;
             let dir = &inner.options.dir;
-            if request::read(dir)?.is_some() {
+            if Request::read(dir)?.is_some() {
                 return Ok(false);
             }
-            work::room_for_another(dir, work::free(dir))?;
-            request::write(dir, &Request::Asked { person, at })?;
+            room_for_another(dir, free(dir))?;
+            Request::Asked { person, at }.write(dir)?;
             inner.erasing.store(true, Ordering::Release);
             Ok(true)
         })
@@ -54,7 +117,7 @@ impl Store {
 
     /// An erasure is asked for and not done.
     pub fn is_erasure_pending(&self) -> bool {
-        request::read(&self.inner.options.dir).map_or(true, |request| request.is_some())
+        Request::read(&self.inner.options.dir).map_or(true, |request| request.is_some())
     }
 
     /// What erasing a person would do; `None`: nobody knows them. Reads the whole journal, twice, beside everything
@@ -69,8 +132,8 @@ impl Store {
     ) -> Result<(OwnedMutexGuard<()>, Option<ErasureFigures>), StoreError> {
         let tail = self.inner.appender.durable().borrow().tail;
         let (dir, person) = (self.inner.options.dir.clone(), person.to_owned());
-        blocking(move || {
-            let surveyed = work::survey(&dir, &tail, &person)?;
+        blocking("an erasure", move || {
+            let surveyed = survey(&dir, &tail, &person)?;
             Ok((lease, surveyed))
         })
         .await
@@ -89,21 +152,20 @@ pub async fn erase_dir(
     dry_run: bool,
 ) -> Result<Option<Erasure>, StoreError> {
     let person = person.to_owned();
-    let store = blocking(move || {
+    let store = blocking("an erasure", move || {
         let lock = StateLock::take(&options.dir)?;
         // What was asked for before is done first.
-        work::resume_or_clear(&options.dir)?;
+        resume_or_clear(&options.dir)?;
         let layout = Layout::of(&options.dir);
-        let (journal, shown) = (&layout.journal, layout.shown()?);
-        let tail = crate::journal::open::open(journal, &layout.quarantine, &Default::default(), &shown)?;
-        let found = work::survey(&options.dir, &tail, &person)?;
-        let Some(figures) = found.filter(|_| !dry_run) else {
+        let (journal, shown) = (&layout.journal, shown(&layout)?);
+        let tail = open::open(journal, &layout.quarantine, &Default::default(), &shown)?;
+        let found = survey(&options.dir, &tail, &person)?;
+        if dry_run || found.is_none() {
             return Ok(Err(found.map(|figures| Erasure { pseudonym: String::new(), figures, at })));
-        };
-        tracing::debug!(?figures, "a person is erased");
-        work::room_for_another(&options.dir, work::free(&options.dir))?;
-        request::write(&options.dir, &Request::Asked { person, at })?;
-        work::resume_or_clear(&options.dir)?;
+        }
+        room_for_another(&options.dir, free(&options.dir))?;
+        Request::Asked { person, at }.write(&options.dir)?;
+        resume_or_clear(&options.dir)?;
         drop(lock);
         Store::open(options).map(Ok)
     })
@@ -112,9 +174,7 @@ pub async fn erase_dir(
         Ok(store) => store,
         Err(surveyed) => return Ok(surveyed),
     };
-    let erasures = store.registry().await.map(|pairing_store| pairing_store.erasures);
-    store.close().await;
-    Ok(erasures?.into_iter().rfind(|erasure| erasure.at == at))
+    Ok(erasures_of(store).await?.into_iter().rfind(|erasure| erasure.at == at))
 }
 
 /// The erasures that the state in a folder tells of, after what was asked for has been done. No daemon has it open.
@@ -122,15 +182,263 @@ pub async fn erase_dir(
 /// # Errors
 /// [`StoreError::InUse`], or the store cannot be opened.
 pub async fn erasures_dir(options: StoreOptions) -> Result<Vec<Erasure>, StoreError> {
-    let store = blocking(move || Store::open(options)).await?;
-    let erasures = store.registry().await.map(|pairing_store| pairing_store.erasures);
+    erasures_of(blocking("an erasure", move || Store::open(options)).await?).await
+}
+
+async fn erasures_of(store: Store) -> Result<Vec<Erasure>, StoreError> {
+    let erasures = store.registry().await.map(|registry| registry.erasures);
     store.close().await;
     erasures
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(view_error(format!("an erasure failed: {error}"))))
+/// Called after each step: a test lets the process die there.
+type Step<'a> = &'a mut dyn FnMut(&'static str) -> Result<(), StoreError>;
+
+/// Carries out what is asked for at a start, which nothing but a rename that has begun may keep from coming up: as long as
+/// nothing is decided, what could not be done is told and tried again at the next start.
+///
+/// # Errors
+/// It is decided, and cannot be ended: the journal is neither the one before nor the one after.
+pub(crate) fn resume_or_wait(dir: &Path) -> Result<(), StoreError> {
+    let Err(error) = resume_or_clear(dir) else { return Ok(()) };
+    if !matches!(Request::read(dir), Ok(Some(Request::Asked { .. }))) {
+        return Err(error);
+    }
+    metrics::counter!("cairn_erasures_failed_total").increment(1);
+    tracing::error!(%error, "a person could not be erased; they are still there, and it is tried again at the next start");
+    Ok(())
+}
+
+/// The same, with nothing left beside the journal when it fails before it is decided.
+///
+/// # Errors
+/// Something cannot be read or written; it is begun again, or ended, at the next call.
+fn resume_or_clear(dir: &Path) -> Result<(), StoreError> {
+    let outcome = resume(dir, &mut |_| Ok(()));
+    if outcome.is_err() && matches!(Request::read(dir), Ok(Some(Request::Asked { .. }))) {
+        let cleared = rewrite::clear(&Layout::of(dir).journal);
+        cleared.unwrap_or_else(
+            |error| tracing::warn!(%error, "what was written beside the journal is still there"),
+        );
+    }
+    outcome
+}
+
+/// Bytes that may be written to the disk of a folder; unknown: as many as one likes.
+fn free(dir: &Path) -> u64 {
+    rustix::fs::statvfs(dir).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Whether the journal fits a second time into so many free bytes, when an erasure is still to be staged.
+fn room_for_another(dir: &Path, free: u64) -> Result<(), StoreError> {
+    let journal = Layout::of(dir).journal;
+    let mut bytes = MARGIN_BYTES;
+    for first in segment::list(&journal)? {
+        bytes += segment::bytes(&segment::path(&journal, first))?;
+    }
+    if bytes <= free {
+        return Ok(());
+    }
+    tracing::warn!(needed = bytes, free, "there is no room for the journal to be rewritten");
+    Err(StoreError::DiskFull { path: journal.display().to_string() })
+}
+
+/// Carries out what is asked for in a state folder, or ends what was begun. The lock is held, views and index are closed.
+fn resume(dir: &Path, step: Step<'_>) -> Result<(), StoreError> {
+    match Request::read(dir)? {
+        None => return Ok(()),
+        Some(Request::Asked { person, at }) => {
+            room_for_another(dir, free(dir))?;
+            tracing::info!("erasing a person: the journal is rewritten");
+            if !stage(dir, &person, at, step)? {
+                tracing::warn!("nobody knows the person who was to be erased; nothing is changed");
+                return Request::remove(dir);
+            }
+        }
+        Some(Request::Staged) => tracing::info!("an erasure was cut short; it is ended now"),
+    }
+    let layout = Layout::of(dir);
+    rewrite::swap(&layout.journal, || step("renamed"))?;
+    step("swapped")?;
+    // Once more: should a process that was cut short have left any.
+    remove_derived(dir, &layout)?;
+    step("derived removed")?;
+    Request::remove(dir)?;
+    tracing::info!("a person has been erased; views and index are rebuilt");
+    metrics::counter!("cairn_erasures_total").increment(1);
+    Ok(())
+}
+
+/// Writes the journal without the person beside itself, and removes everything else that may hold something of theirs.
+/// False: nobody knows them.
+fn stage(dir: &Path, person: &str, at: Timestamp, step: Step<'_>) -> Result<bool, StoreError> {
+    let began = Instant::now();
+    let layout = Layout::of(dir);
+    // What proves that the journal has lost something must not be removed.
+    let shown = shown(&layout)?;
+    let tail = open::open(&layout.journal, &layout.quarantine, &Checkpoint::default(), &shown)?;
+    rewrite::clear(&layout.journal)?;
+    step("cleared")?;
+    let Some((survey, stored)) = surveyed(&layout.journal, &tail, person)? else { return Ok(false) };
+    let mut eraser = Eraser::new(survey);
+    for first in segment::list(&layout.journal)? {
+        let end = (first == tail.segment).then_some(tail.len);
+        stage_segment(&layout.journal, first, end, &mut eraser, (at, began))?;
+        step("segment staged")?;
+    }
+    sync_dir(&layout.journal).map_err(io_error("sync", &layout.journal))?;
+    step("journal staged")?;
+    remove_artifacts(dir, &eraser, &stored)?;
+    blank_artifacts(dir, &eraser, &stored)?;
+    step("artifacts removed")?;
+    remove_derived(dir, &layout)?;
+    step("derived removed")?;
+    tracing::info!(figures = ?eraser.figures(), "erased");
+    Request::Staged.write(dir)?;
+    step("decided")?;
+    Ok(true)
+}
+
+/// Writes a segment again beside it, unless it stays as it is. `end`: of the last segment, where it ends; what closes the
+/// erasure follows there.
+fn stage_segment(
+    dir: &Path,
+    first: u64,
+    end: Option<u64>,
+    eraser: &mut Eraser,
+    (at, began): (Timestamp, Instant),
+) -> Result<(), StoreError> {
+    let path = segment::path(dir, first);
+    let file = segment::file_of(&path);
+    let staged = rewrite::staged(&file);
+    let mut out = Rewriter::create(&staged, file != path)?;
+    let last = out.copy(&path, first, end, &mut |before, _| {
+        Ok(match eraser.erase(before.clone()) {
+            None => Fate::Goes,
+            Some(after) if after == before => Fate::Stays,
+            Some(after) => Fate::Becomes(line::of(after)?),
+        })
+    })?;
+    if end.is_some() {
+        let closing = eraser.closing(at, began.elapsed().as_secs_f64());
+        for (n, NewRecord { channel, at, event }) in (last + 1..).zip(closing) {
+            out.add(Record { n, at, channel, event })?;
+        }
+    }
+    if out.finish()? { Ok(()) } else { remove_file(&staged) }
+}
+
+/// An artifact that the journal names.
+type Stored = (ChannelId, ArtifactId);
+
+/// Hands every record up to the end to `each`.
+fn walk(journal: &Path, tail: &Tail, mut each: impl FnMut(&Record)) -> Result<(), StoreError> {
+    let mut follower = Follower::new(journal, Checkpoint::default());
+    while let Some((record, _)) = follower.next(tail)? {
+        each(&record);
+    }
+    Ok(())
+}
+
+/// What there is of a person, with the artifacts that the journal names; `None`: nobody knows the person.
+fn surveyed(journal: &Path, tail: &Tail, person: &str) -> Result<Option<(Survey, Vec<Stored>)>, StoreError> {
+    let mut survey = Survey::new(person);
+    let mut stored = Vec::new();
+    walk(journal, tail, |record| {
+        survey.hear(record);
+        if let (Some(channel), Event::Artifact(ArtifactEvent::Stored { artifact })) =
+            (&record.channel, &record.event)
+        {
+            stored.push((channel.clone(), artifact.id.clone()));
+        }
+    })?;
+    Ok(survey.is_known().then_some((survey, stored)))
+}
+
+/// What erasing a person would do; `None`: nobody knows them. Changes nothing.
+fn survey(dir: &Path, tail: &Tail, person: &str) -> Result<Option<ErasureFigures>, StoreError> {
+    let began = Instant::now();
+    let journal = Layout::of(dir).journal;
+    let Some((survey, _)) = surveyed(&journal, tail, person)? else { return Ok(None) };
+    let mut eraser = Eraser::new(survey);
+    walk(&journal, tail, |record| drop(eraser.erase(record.clone())))?;
+    Ok(Some(ErasureFigures { seconds: began.elapsed().as_secs_f64(), ..eraser.figures() }))
+}
+
+fn folder(dir: &Path, channel: &ChannelId) -> PathBuf {
+    dir.join("artifacts").join(file_name(channel.as_str()))
+}
+
+/// Blanks their names out of the files that stay; the record of each says how long it is.
+fn blank_artifacts(dir: &Path, eraser: &Eraser, stored: &[Stored]) -> Result<(), StoreError> {
+    for (channel, id) in stored {
+        let file = folder(dir, channel).join(file_name(id.as_str()));
+        let bytes = match fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(io_error("read", &file)(error)),
+        };
+        // Damaged bytes become one character each, so that the length stays.
+        let chunks = bytes.utf8_chunks();
+        let text: String =
+            chunks.flat_map(|chunk| [chunk.valid().to_owned(), "?".repeat(chunk.invalid().len())]).collect();
+        let Some(text) = eraser.blanked(&text) else { continue };
+        put(&file, |out| out.write_all(text.as_bytes())).map_err(io_error("write", &file))?;
+    }
+    Ok(())
+}
+
+/// Removes the files of artifacts that go, and those that nothing names: what is in them nobody knows.
+fn remove_artifacts(dir: &Path, eraser: &Eraser, stored: &[Stored]) -> Result<(), StoreError> {
+    let gone: HashSet<&Stored> = eraser.artifacts().collect();
+    let mut kept: HashMap<PathBuf, HashSet<String>> = HashMap::new();
+    for one in stored.iter().filter(|one| !gone.contains(one)) {
+        let (channel, id) = one;
+        if !eraser.is_dropped(channel) && !eraser.is_renamed(channel) {
+            kept.entry(folder(dir, channel)).or_default().insert(file_name(id.as_str()));
+        }
+    }
+    for folder in entries(&dir.join("artifacts"))? {
+        let Some(names) = kept.get(&folder) else {
+            remove(&folder)?;
+            continue;
+        };
+        for file in entries(&folder)? {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if !names.contains(&name) {
+                remove(&file)?;
+            }
+        }
+        sync_dir(&folder).map_err(io_error("sync", &folder))?;
+    }
+    Ok(())
+}
+
+/// Removes views and index, which are made again, and all that was quarantined: damaged views and lines, and what an earlier
+/// version or another state left.
+fn remove_derived(dir: &Path, layout: &Layout) -> Result<(), StoreError> {
+    for folder in [&layout.views, &layout.index, &layout.quarantine] {
+        remove_dir(folder)?;
+    }
+    for path in entries(dir)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.ends_with(".damaged") || name.starts_with("before-") || name.starts_with("restore.") {
+            remove(&path)?;
+        }
+    }
+    sync_dir(dir).map_err(io_error("sync", dir))
+}
+
+/// What is in a folder; nothing, when it is not there.
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let fail = io_error("list", dir);
+    match fs::read_dir(dir) {
+        Ok(found) => found.map(|entry| entry.map(|entry| entry.path()).map_err(&fail)).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(fail(error)),
+    }
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    if path.is_dir() { remove_dir(path) } else { remove_file(path) }
 }

@@ -12,8 +12,6 @@ use cairn_core::model::Usage;
 use cairn_core::ports::{Query, Store as _};
 use cairn_core::provenance::Provenance;
 
-use super::request::{self, Request};
-use super::work::resume_by_steps;
 use super::*;
 use crate::artifacts::file_name;
 use crate::verify_dir;
@@ -26,6 +24,10 @@ fn group() -> ChannelId {
 
 fn private() -> ChannelId {
     "main/telegram/5550123".parse().unwrap()
+}
+
+fn asked() -> Request {
+    Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH }
 }
 
 fn options(dir: &Path) -> StoreOptions {
@@ -139,7 +141,7 @@ fn holds(bytes: &[u8], word: &str) -> bool {
 async fn check_erased(dir: &Path) {
     let store = Store::open(options(dir)).unwrap();
     assert!(!store.is_erasure_pending());
-    assert!(store.stopped_cleanly().unwrap());
+    assert!(store.stopped_cleanly());
     let report = store.verify().await.unwrap();
     assert!(report.ok, "{report:?}");
     let channels: Vec<ChannelId> =
@@ -171,9 +173,9 @@ async fn an_erasure_that_is_cut_short_anywhere_is_ended_by_the_next_start() {
     loop {
         let dir = home.path().join(format!("cut-{n_steps}"));
         copy(&first, &dir);
-        request::write(&dir, &Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH }).unwrap();
+        asked().write(&dir).unwrap();
         let mut left = n_steps;
-        let cut = resume_by_steps(&dir, &mut |_| {
+        let cut = resume(&dir, &mut |_| {
             left -= 1;
             if left < 0 { Err(StoreError::Closed) } else { Ok(()) }
         });
@@ -191,14 +193,13 @@ async fn an_erasure_that_is_cut_short_anywhere_is_ended_by_the_next_start() {
 async fn the_one_who_is_erased_stands_in_no_request_once_it_is_decided() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
-    request::write(home.path(), &Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH })
-        .unwrap();
-    let decided = resume_by_steps(home.path(), &mut |step| match step {
+    asked().write(home.path()).unwrap();
+    let decided = resume(home.path(), &mut |step| match step {
         "decided" => Err(StoreError::Closed),
         _ => Ok(()),
     });
     decided.unwrap_err();
-    assert_eq!(request::read(home.path()).unwrap(), Some(Request::Staged));
+    assert_eq!(Request::read(home.path()).unwrap(), Some(Request::Staged));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,16 +227,15 @@ async fn a_damaged_journal_is_not_written_again_and_the_request_stays() {
     let mut bytes = fs::read(&first).unwrap();
     bytes[300] ^= 1;
     fs::write(&first, bytes).unwrap();
-    request::write(home.path(), &Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH })
-        .unwrap();
+    asked().write(home.path()).unwrap();
     let store = Store::open(options(home.path())).unwrap();
     assert!(store.is_erasure_pending(), "what cannot be done keeps nobody from starting");
     store.close().await;
     let left = fs::read_dir(home.path().join("journal")).unwrap();
     assert!(left.flatten().all(|file| file.path().extension().is_some_and(|end| end == "jsonl")));
-    assert!(request::read(home.path()).unwrap().is_some());
+    assert!(Request::read(home.path()).unwrap().is_some());
     assert!(verify_dir(options(home.path()), true).await.unwrap().problems.len() == 1);
-    assert!(request::read(home.path()).unwrap().is_none(), "quarantined, and then erased");
+    assert!(Request::read(home.path()).unwrap().is_none(), "quarantined, and then erased");
     assert!(!holds(&all_bytes(home.path()), "Zorblax"));
 }
 
@@ -243,8 +243,8 @@ async fn a_damaged_journal_is_not_written_again_and_the_request_stays() {
 async fn an_erasure_is_not_asked_for_twice_nor_without_room_and_no_backup_begins_behind_it() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
-    assert!(matches!(super::work::room_for_another(home.path(), 10), Err(StoreError::DiskFull { .. })));
-    super::work::room_for_another(home.path(), u64::MAX).unwrap();
+    assert!(matches!(room_for_another(home.path(), 10), Err(StoreError::DiskFull { .. })));
+    room_for_another(home.path(), u64::MAX).unwrap();
     let store = Store::open(options(home.path())).unwrap();
     let lease = store.try_maintenance().unwrap();
     assert!(store.try_maintenance().is_none());
@@ -253,8 +253,7 @@ async fn an_erasure_is_not_asked_for_twice_nor_without_room_and_no_backup_begins
     assert!(store.ask_erasure(lease, ANNA, Timestamp::UNIX_EPOCH).await.unwrap());
     let lease = store.try_maintenance().unwrap();
     assert!(!store.ask_erasure(lease, "telegram/7", Timestamp::UNIX_EPOCH).await.unwrap());
-    let asked = Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH };
-    assert_eq!(request::read(home.path()).unwrap(), Some(asked));
+    assert_eq!(Request::read(home.path()).unwrap(), Some(asked()));
     let to = tempfile::tempdir().unwrap();
     store.backup(to.path().join("b"), Timestamp::UNIX_EPOCH).await.unwrap_err();
     assert!(!to.path().join("b").exists());
@@ -294,8 +293,7 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
     store.close().await;
     let folder = home.path().join("artifacts").join(file_name(group().as_str()));
     fs::write(folder.join(file_name("a4")), b"a lane Kowalska \xff").unwrap();
-    request::write(home.path(), &Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH })
-        .unwrap();
+    asked().write(home.path()).unwrap();
     check_erased(home.path()).await;
     let left = all_bytes(&home.path().join("artifacts"));
     assert!(holds(&left, "a street ********") && holds(&left, "a lane ********"));

@@ -16,9 +16,9 @@ use cairn_core::ports::StoreError;
 use tantivy::{IndexWriter, Term};
 use tokio::sync::{oneshot, watch};
 
-use super::recent::{Recent, Write};
+use super::documents::{self, Recent, Write};
 use super::schema::Subject;
-use super::{FORMAT, Payload, SearchIndex, docs, index_error, index_failure, readable};
+use super::{FORMAT, Payload, SearchIndex, index_error, index_failure, readable};
 use crate::journal::Durable;
 use crate::journal::open::Checkpoint;
 use crate::journal::reader::{Follower, Reader};
@@ -224,7 +224,7 @@ impl Indexer {
                 if let (Some(summary), Some(channel)) = (&end.summary, channel)
                     && !summary.text.is_empty()
                 {
-                    self.write(docs::of_summary(&self.index.fields, channel, summary))?;
+                    self.write(documents::of_summary(&self.index.fields, channel, summary))?;
                 }
                 end.memories.iter().try_for_each(|save| self.take_save(save))
             }
@@ -320,7 +320,7 @@ impl Indexer {
     /// Writes a memory as the views show it now; gone there, it goes here.
     fn take_memory(&mut self, id: &MemoryId) -> Result<(), StoreError> {
         if let Some(memory) = memories::get(&*self.views.db()?, id)? {
-            return self.write(docs::of_memory(&self.index.fields, &memory));
+            return self.write(documents::of_memory(&self.index.fields, &memory));
         }
         self.delete_doc(&Subject::Memory(id.clone()))
     }

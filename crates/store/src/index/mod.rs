@@ -1,10 +1,8 @@
 //! The search index: tantivy over entries, summaries and memories. Derived from journal and views, rebuildable.
 
-mod docs;
+mod documents;
 mod indexer;
-mod recent;
 mod schema;
-mod score;
 mod search;
 
 use std::path::{Path, PathBuf};
@@ -22,7 +20,7 @@ pub(crate) use indexer::{Indexer, Task};
 use schema::Fields;
 pub(crate) use search::{Asked, CANDIDATES};
 
-use crate::calls::Calls;
+use crate::disk::Calls;
 use crate::disk::{make_dir, remove_dir};
 use crate::journal::open::{Checkpoint, holds};
 use crate::journal::segment::Position;
@@ -111,9 +109,6 @@ impl SearchIndex {
     }
 
     /// Whether work on it may go on.
-    ///
-    /// # Errors
-    /// [`StoreError::Closed`]: it may not.
     fn goes_on(&self) -> Result<(), StoreError> {
         let is_over = self.ends_at.read().is_some_and(|at| Instant::now() >= at);
         if is_over { Err(StoreError::Closed) } else { Ok(()) }

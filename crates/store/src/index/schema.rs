@@ -137,15 +137,15 @@ pub(crate) fn seconds(at: Timestamp) -> u64 {
     u64::try_from(at.as_second()).unwrap_or(0)
 }
 
-pub(crate) fn tokens(words: &[&str]) -> PreTokenizedString {
-    let token = |(position, word): (usize, &&str)| Token {
+pub(crate) fn tokens<'a>(words: impl IntoIterator<Item = &'a String>) -> PreTokenizedString {
+    let token = |(position, word): (usize, &String)| Token {
         offset_from: 0,
         offset_to: 0,
         position,
-        text: (*word).to_owned(),
+        text: word.clone(),
         position_length: 1,
     };
-    PreTokenizedString { text: String::new(), tokens: words.iter().enumerate().map(token).collect() }
+    PreTokenizedString { text: String::new(), tokens: words.into_iter().enumerate().map(token).collect() }
 }
 
 #[cfg(test)]

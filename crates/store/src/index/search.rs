@@ -1,4 +1,5 @@
-//! Searching: the user's words as optional terms, never as a query language.
+//! Searching: the user's words as optional terms, never as a query language. Scored by BM25 over the places that a search may
+//! see, with statistics of those places alone, so that what is said in other channels changes no order.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,12 +9,14 @@ use cairn_core::memory::{Memory, Reach};
 use cairn_core::ports::{Hit, HitKind, Query, StoreError};
 use cairn_core::retention::EXPIRED_TEXT;
 use tantivy::directory::RamDirectory;
-use tantivy::schema::Value;
-use tantivy::{DocAddress, Index, Searcher, TantivyDocument};
+use tantivy::postings::Postings;
+use tantivy::schema::{IndexRecordOption, Value};
+use tantivy::{DocAddress, DocId, DocSet, Index, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 
-use super::schema::{AT, Fields, Subject, entries_of, memories_of, memories_within, summaries_of, words_of};
-use super::score::score;
-use super::{SearchIndex, docs, index_error, readable, with_reader};
+use super::schema::{
+    AT, Fields, Subject, WEIGHT, entries_of, memories_of, memories_within, summaries_of, words_of,
+};
+use super::{SearchIndex, documents, index_error, readable, with_reader};
 use crate::views::archive::Reads;
 use crate::views::{PATIENCE, memories};
 
@@ -37,6 +40,13 @@ const NAMED_BOOST: f64 = 0.2;
 const DAY_WEIGHT: f64 = 0.2;
 const DAY_BEST: usize = 3;
 
+/// How soon a repeated word stops counting, and how much long texts are discounted: BM25's usual constants.
+const K1: f64 = 1.2;
+const B: f64 = 0.75;
+
+/// A document's own word counts as often as so many of its neighbourhood (`docs/design/figures.md`, "Search").
+const OWN_WEIGHT: f64 = 3.0;
+
 struct Candidate {
     score: f64,
     /// Seconds since 1970.
@@ -46,9 +56,6 @@ struct Candidate {
 
 impl SearchIndex {
     /// The best documents for a query, with their texts read from journal and views.
-    ///
-    /// # Errors
-    /// The index or what it points at cannot be read.
     pub(crate) fn search(&self, query: &Query, reads: &Reads<'_>) -> Result<Vec<Hit>, StoreError> {
         let words = question_words(&query.text);
         let places = places(query);
@@ -77,9 +84,6 @@ impl SearchIndex {
 
     /// Memories within reach that have words of a text, best first, with their scores. `upto`: the last record that may
     /// have changed one. `None`: the index does not have it yet, or does not answer.
-    ///
-    /// # Errors
-    /// The index cannot be read.
     pub(crate) fn memories(&self, asked: &Asked<'_>, upto: u64) -> Result<Option<Ranked>, StoreError> {
         let Some((_, reader)) = self.open.read().clone() else { return Ok(None) };
         // Looked at behind the reader: an index that is made again in between reaches nothing yet.
@@ -90,15 +94,12 @@ impl SearchIndex {
     }
 
     /// The same, ranked in an index in memory that has these alone.
-    ///
-    /// # Errors
-    /// It cannot be made.
     pub(crate) fn memories_among(&self, asked: &Asked<'_>, rows: &[Memory]) -> Result<Ranked, StoreError> {
         let make = || {
             let index = Index::builder().schema(self.fields.schema.clone());
             let mut writer = index.single_segment_index_writer(RamDirectory::create(), HEAP_BYTES)?;
             rows.iter()
-                .try_for_each(|memory| writer.add_document(docs::of_memory(&self.fields, memory).doc))?;
+                .try_for_each(|memory| writer.add_document(documents::of_memory(&self.fields, memory).doc))?;
             writer.finalize()
         };
         let (_, reader) = with_reader(make().map_err(|error| index_error(&error))?)?;
@@ -275,5 +276,104 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
             kind: HitKind::Memory,
             id: id.to_string(),
         })),
+    }
+}
+
+/// A segment's documents that a search may see, by their numbers; the rest have length zero.
+struct Visible {
+    /// Length in words plus one; zero: not seen.
+    lengths: Vec<u32>,
+}
+
+/// How often a word is in documents of a segment: document, weighted count.
+type Counts = Vec<(DocId, f64)>;
+
+/// Documents within the places that have any of the words, with their scores, in no order.
+fn score(
+    searcher: &Searcher,
+    fields: &Fields,
+    words: &BTreeSet<String>,
+    places: &[String],
+) -> tantivy::Result<Vec<(DocAddress, f64)>> {
+    let mut segments = Vec::new();
+    let mut with = vec![0; words.len()];
+    for segment in searcher.segment_readers() {
+        let visible = Visible::of(segment, fields, places)?;
+        let mut counts: Vec<Counts> = Vec::with_capacity(words.len());
+        for (word, with) in words.iter().zip(&mut with) {
+            let of_word = visible.count(segment, fields, word)?;
+            *with += of_word.len();
+            counts.push(of_word);
+        }
+        segments.push((visible, counts));
+    }
+    let lengths = || segments.iter().flat_map(|(visible, _)| &visible.lengths).filter(|len| **len > 0);
+    let n = lengths().count() as f64;
+    let mean = lengths().map(|len| f64::from(*len - 1)).sum::<f64>() / n.max(1.0);
+    let mut scores = Vec::new();
+    for (ord, (visible, counts)) in segments.iter().enumerate() {
+        let mut sums = vec![0.0; visible.lengths.len()];
+        for (of_word, with) in counts.iter().zip(&with) {
+            let with = *with as f64;
+            let rarity = (1.0 + (n - with + 0.5) / (with + 0.5)).ln();
+            for (doc, count) in of_word {
+                let len = f64::from(visible.lengths[*doc as usize] - 1);
+                let discount = K1 * (1.0 - B + B * len / mean.max(1.0));
+                sums[*doc as usize] += rarity * count * (K1 + 1.0) / (count + discount);
+            }
+        }
+        let weights = searcher.segment_reader(ord as u32).fast_fields().f64(WEIGHT)?;
+        let found = sums.into_iter().enumerate().filter(|(_, sum)| *sum > 0.0);
+        scores.extend(found.map(|(doc, sum)| {
+            let (doc, weight) = (doc as u32, weights.first(doc as u32).unwrap_or(1.0));
+            (DocAddress::new(ord as u32, doc), sum * weight)
+        }));
+    }
+    Ok(scores)
+}
+
+impl Visible {
+    fn of(segment: &SegmentReader, fields: &Fields, places: &[String]) -> tantivy::Result<Self> {
+        let own = segment.get_fieldnorms_reader(fields.own)?;
+        let near = segment.get_fieldnorms_reader(fields.near)?;
+        let mut lengths = vec![0; segment.max_doc() as usize];
+        for place in places {
+            let term = Term::from_field_text(fields.place, place);
+            let index = segment.inverted_index(fields.place)?;
+            let Some(mut postings) = index.read_postings(&term, IndexRecordOption::Basic)? else { continue };
+            while postings.doc() != TERMINATED {
+                let doc = postings.doc();
+                if !segment.is_deleted(doc) {
+                    lengths[doc as usize] = own.fieldnorm(doc) + near.fieldnorm(doc) + 1;
+                }
+                postings.advance();
+            }
+        }
+        Ok(Self { lengths })
+    }
+
+    /// The visible documents that have the word, each once.
+    fn count(&self, segment: &SegmentReader, fields: &Fields, word: &str) -> tantivy::Result<Counts> {
+        let mut counts = Counts::new();
+        for (field, weight) in [(fields.own, OWN_WEIGHT), (fields.near, 1.0)] {
+            let term = Term::from_field_text(field, word);
+            let index = segment.inverted_index(field)?;
+            let Some(mut postings) = index.read_postings(&term, IndexRecordOption::WithFreqs)? else {
+                continue;
+            };
+            while postings.doc() != TERMINATED {
+                if self.lengths[postings.doc() as usize] > 0 {
+                    counts.push((postings.doc(), weight * f64::from(postings.term_freq())));
+                }
+                postings.advance();
+            }
+        }
+        counts.sort_unstable_by_key(|(doc, _)| *doc);
+        counts.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            kept.1 += if same { next.1 } else { 0.0 };
+            same
+        });
+        Ok(counts)
     }
 }

@@ -12,9 +12,9 @@ use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The version of the format that this program writes: that of the state folder's format (`crate::format`), so that a
-/// program that does not know the one does not read the other. It reads all earlier ones.
-pub(crate) const VERSION: u32 = crate::format::FORMAT;
+/// The version of the format that this program writes, and of the state folder's (`crate::format`), so that a program that
+/// does not know the one does not read the other. It reads all earlier ones.
+pub(crate) const VERSION: u32 = 2;
 
 const CRC_AT: usize = 8;
 const REST_AT: usize = 18;
@@ -71,11 +71,17 @@ pub(crate) fn frame(out: &mut Vec<u8>, n: u64, left: u32, body: &str) {
     out.push(b'\n');
 }
 
+/// The line of a record that ends its append, without its line feed.
+pub(crate) fn of(record: Record) -> Result<Vec<u8>, StoreError> {
+    let Record { n, at, channel, event } = record;
+    let mut out = Vec::new();
+    frame(&mut out, n, 0, &body(&NewRecord { channel, at, event })?);
+    out.pop();
+    Ok(out)
+}
+
 /// The line of a record that stands in the place of a line without its line feed, just as long: what it is shorter is
 /// filled up with spaces, so that places in the segment stay. `None`: it would be longer.
-///
-/// # Errors
-/// The line cannot be read, or the record not be written.
 pub(crate) fn in_place_of(line: &[u8], record: Record) -> Result<Option<Vec<u8>>, String> {
     let (n, left) = number(line)?;
     let Record { n: _, at, channel, event } = record;

@@ -10,9 +10,9 @@ use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 
 use super::line;
-use super::rewrite::Sink;
+use super::rewrite::{Fate, Rewriter};
 use super::segment::{self, Lines, Piece, Position};
-use crate::disk::{Disk, RealDisk, io_error, make_dir, replace, sync_dir};
+use crate::disk::{Disk, RealDisk, io_error, make_dir, remove_file, replace, sync_dir};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tail {
@@ -174,10 +174,9 @@ pub(crate) fn lost_message(from_n: u64, to_n: u64, since: Option<Timestamp>, sho
     )
 }
 
-/// Walks from the checkpoint to the end. Every line must be whole and its number the next one; what is torn at the
-/// very end is cut off, and kept in `quarantine/`, unless views or index show it. What comes before the checkpoint in its
-/// segment must be whole, too, so that damage is told at the start and not when somebody asks for the words; segments
-/// before it are left to `verify`. What is there is durable when it returns, as everything must be that views are given.
+/// Walks from the checkpoint's segment to the end. Every line must be whole and its number the next one; what is torn at the
+/// very end is cut off, and kept in `quarantine/`, unless views or index show it. The lines of segments before are left to
+/// `verify`. What is there is durable when it returns, as everything must be that views are given.
 ///
 /// # Errors
 /// [`StoreError::Damaged`] for a bad line that is not at the end, and for an end that is lost; [`StoreError::Io`].
@@ -185,10 +184,9 @@ pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint, shown: &Shown) -
     make_dir(dir)?;
     let end = find_end(dir, from)?;
     end.refuse_lost(dir, shown)?;
-    let Some(last) = segment::list(dir)?.last().map(|first| segment::path(dir, *first)) else {
-        return Ok(end.tail);
-    };
-    unpack(dir, &last)?;
+    let Some(first) = segment::list(dir)?.pop() else { return Ok(end.tail) };
+    unpack(dir, first)?;
+    let last = segment::path(dir, first);
     match end.torn {
         Some(torn) => {
             let shown_n = shown.last.iter().chain([from]).map(|at| at.n).max();
@@ -201,61 +199,45 @@ pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint, shown: &Shown) -
     Ok(end.tail)
 }
 
-/// Walks from the checkpoint to the end, and changes nothing.
+/// Walks from the checkpoint's segment to the end, and changes nothing.
 fn find_end(dir: &Path, from: &Checkpoint) -> Result<End, StoreError> {
     let segments = segment::list(dir)?;
     check_sealed(dir, &segments, from.position.segment)?;
-    let mut tail = Tail { n: from.n, segment: from.position.segment, len: 0 };
-    if from.n > 0 {
-        tail.len = from.position.end();
-        check_until(&segment::path(dir, tail.segment), tail.len)?;
-    }
+    // All of the checkpoint's segment, so that damage is told at the start and not when somebody asks for the words.
+    let start = from.position.segment;
+    let mut tail = Tail { n: start.saturating_sub(1), segment: start, len: 0 };
     let mut torn = None;
-    let after: Vec<u64> = segments.iter().copied().filter(|first| *first >= tail.segment).collect();
+    let after: Vec<u64> = segments.into_iter().filter(|first| *first >= start).collect();
     for (idx, first) in after.iter().enumerate() {
         let path = segment::path(dir, *first);
         let is_last = idx + 1 == after.len();
-        if *first != tail.segment {
-            if *first != tail.n + 1 {
-                let message = format!("records {} to {} are missing before it", tail.n + 1, first - 1);
-                return Err(segment::damaged(&path, 0, message));
-            }
-            tail.segment = *first;
-            tail.len = 0;
+        if *first != tail.n + 1 {
+            let message = format!("records {} to {} are missing before it", tail.n + 1, first - 1);
+            return Err(segment::damaged(&path, 0, message));
         }
+        (tail.segment, tail.len) = (*first, 0);
         torn = walk(&path, &mut tail, is_last)?;
     }
     Ok(End { tail, torn })
 }
 
 /// The last segment is written on, so it must not be compressed: it was, when those behind it are gone.
-fn unpack(dir: &Path, path: &Path) -> Result<(), StoreError> {
+fn unpack(dir: &Path, first: u64) -> Result<(), StoreError> {
+    let path = &segment::path(dir, first);
     let packed = segment::packed_path(path);
     if path.exists() || !packed.exists() {
         return Ok(());
     }
     let beside = path.with_extension("jsonl.new");
-    let fail = io_error("write", &beside);
-    let write = || {
-        let mut out = Sink::create(&beside, false).map_err(&fail)?;
-        let mut lines = Lines::open(path, 0, None)?;
-        loop {
-            match lines.next()? {
-                Piece::End => return out.finish().map_err(&fail),
-                Piece::Torn { offset } => return Err(segment::damaged(path, offset, "it has no end")),
-                Piece::Line { offset, bytes } => {
-                    line::check(bytes).map_err(|why| segment::damaged(path, offset, why))?;
-                    out.line(bytes).and_then(|()| out.line(b"\n")).map_err(&fail)?;
-                }
-            }
-        }
-    };
-    if let Err(error) = write() {
+    let written = Rewriter::create(&beside, false).and_then(|mut out| {
+        out.copy(path, first, None, &mut |_, _| Ok(Fate::Stays)).and_then(|_| out.finish())
+    });
+    if let Err(error) = written {
         let _ = fs::remove_file(&beside);
         return Err(error);
     }
     replace(path, &beside).map_err(io_error("rename", &beside))?;
-    fs::remove_file(&packed).map_err(io_error("remove", &packed))?;
+    remove_file(&packed)?;
     sync_dir(dir).map_err(io_error("sync", dir))?;
     tracing::info!(file = %path.display(), "unpacked the last segment, which is written on");
     Ok(())
@@ -281,23 +263,9 @@ fn check_sealed(dir: &Path, segments: &[u64], end: u64) -> Result<(), StoreError
     Ok(())
 }
 
-/// Checks the lines of a segment up to `end`.
-fn check_until(path: &Path, end: u64) -> Result<(), StoreError> {
-    let mut lines = Lines::open(path, 0, Some(end))?;
-    loop {
-        match lines.next()? {
-            Piece::End => return Ok(()),
-            Piece::Torn { offset } => return Err(segment::damaged(path, offset, "it has no end")),
-            Piece::Line { offset, bytes } => {
-                line::check(bytes).map_err(|why| segment::damaged(path, offset, why))?;
-            }
-        }
-    }
-}
-
-/// Reads a segment from `tail.len` on and moves the tail along. Returns where its torn end begins.
+/// Reads a segment and moves the tail along. Returns where its torn end begins.
 fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, StoreError> {
-    let mut lines = Lines::open(path, tail.len, None)?;
+    let mut lines = Lines::open(path, 0, None)?;
     // Where the append begins whose records are not all there yet, and the record before it; how many are not.
     let mut open_append: Option<Tail> = None;
     let mut left = 0;

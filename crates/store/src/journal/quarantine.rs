@@ -1,10 +1,10 @@
-//! Checking the whole journal, and setting damaged lines aside.
+//! Setting damaged lines aside, with a record in their place that says what is lost.
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use cairn_core::event::{Event, MaintenanceEvent, NewRecord, Record};
+use cairn_core::event::{Event, MaintenanceEvent, Record};
 use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
@@ -14,16 +14,6 @@ use super::open::{Shown, ShownChannel, Tail, end_of_loss, last_n, lost_message};
 use super::segment::{self, Lines, Piece};
 use crate::disk::{io_error, make_dir, put};
 
-/// What a walk over the whole journal found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Walk {
-    pub(crate) segments: u64,
-    pub(crate) events: u64,
-    pub(crate) last: Tail,
-    /// What is wrong, each with file and line; a torn end, which is cut off at the next start, is not.
-    pub(crate) problems: Vec<String>,
-}
-
 /// A stretch of a segment that is not as it was written.
 struct Bad {
     /// Its bytes, with their line feeds.
@@ -31,66 +21,6 @@ struct Bad {
     /// Its first line, from 1.
     line: u64,
     message: String,
-}
-
-/// Reads every line of every segment, up to `end` when one is given, and hands good records to `each`.
-///
-/// # Errors
-/// A segment cannot be read, or `each` failed.
-pub(crate) fn walk(dir: &Path, end: Option<Tail>, mut each: impl FnMut(&Record)) -> Result<Walk, StoreError> {
-    let mut segments = segment::list(dir)?;
-    // The writer may have begun another one meanwhile.
-    segments.retain(|first| end.is_none_or(|end| *first <= end.segment));
-    let mut walk = Walk { segments: segments.len() as u64, ..Walk::default() };
-    for (idx, first) in segments.iter().enumerate() {
-        let path = segment::path(dir, *first);
-        let is_last = idx + 1 == segments.len();
-        let upto = end.filter(|end| end.segment == *first).map(|end| end.len);
-        let mut lines = Lines::open(&path, 0, upto)?;
-        let mut torn: Vec<String> = Vec::new();
-        let mut number = 0;
-        walk.last = Tail { segment: *first, len: 0, ..walk.last };
-        loop {
-            number += 1;
-            let (parsed, line_end) = match lines.next()? {
-                Piece::End => break,
-                Piece::Torn { .. } => {
-                    torn.push(problem(&path, number, "it has no end"));
-                    break;
-                }
-                Piece::Line { bytes, offset } => (line::parse(bytes), offset + bytes.len() as u64 + 1),
-            };
-            match parsed {
-                Ok(record) => {
-                    walk.problems.append(&mut torn);
-                    let expected = walk.last.n + 1;
-                    if record.n != expected {
-                        let message = format!("it has number {}, expected {expected}", record.n);
-                        walk.problems.push(problem(&path, number, &message));
-                    }
-                    walk.events += 1;
-                    let n = last_n(&record.event, record.n);
-                    walk.last = Tail { n, segment: *first, len: line_end };
-                    each(&record);
-                }
-                Err(message) => torn.push(problem(&path, number, &message)),
-            }
-        }
-        // Up to an end that is known to be durable there is none that a crash left.
-        if !is_last || end.is_some() {
-            walk.problems.append(&mut torn);
-        }
-    }
-    if let Some(end) = end.filter(|end| walk.last.n < end.n) {
-        let path = segment::path(dir, end.segment);
-        let message = format!("records {} to {} are missing at its end", walk.last.n + 1, end.n);
-        walk.problems.push(format!("{}: {message}", path.display()));
-    }
-    Ok(walk)
-}
-
-fn problem(path: &Path, line: u64, message: &str) -> String {
-    format!("{}, line {line}: {message}", path.display())
 }
 
 /// Moves damaged lines to `aside` and puts a record into each gap that says which numbers are lost, also behind the last
@@ -123,10 +53,7 @@ pub(crate) fn quarantine(dir: &Path, aside: &Path, shown: &Shown) -> Result<Vec<
             done: &mut done,
             changed: false,
         };
-        match segments.get(idx + 1) {
-            Some(next) => mender.mend(Behind::Segment(next - 1))?,
-            None => mender.mend(Behind::Nothing(shown))?,
-        }
+        mender.mend(segments.get(idx + 1).map(|next| next - 1), shown)?;
         let Mender { out, changed, end, at: new_at, .. } = mender;
         (last, at) = (end.n, new_at);
         if changed {
@@ -137,20 +64,24 @@ pub(crate) fn quarantine(dir: &Path, aside: &Path, shown: &Shown) -> Result<Vec<
     Ok(done)
 }
 
-enum Behind<'a> {
-    /// Another one: this one must reach that number.
-    Segment(u64),
-    /// Nothing, where something was shown perhaps. A torn end that was not is left to the start.
-    Nothing(&'a Shown),
+/// The line of a record that says that those numbers are lost.
+fn stand_in_line(
+    from_n: u64,
+    to_n: u64,
+    channel: Option<ChannelId>,
+    at: Timestamp,
+    next_seq: Option<Seq>,
+) -> Result<Vec<u8>, StoreError> {
+    let event = Event::Maintenance(MaintenanceEvent::LinesQuarantined { from_n, to_n, next_seq });
+    let mut line = line::of(Record { n: from_n, at, channel, event })?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// A segment that says that the records of those numbers are lost. Returns it, for people.
 fn stand_in(dir: &Path, from_n: u64, to_n: u64, at: Timestamp) -> Result<String, StoreError> {
     let path = segment::path(dir, from_n);
-    let event = Event::Maintenance(MaintenanceEvent::LinesQuarantined { from_n, to_n, next_seq: None });
-    let mut out = Vec::new();
-    line::frame(&mut out, from_n, 0, &line::body(&NewRecord { channel: None, at, event })?);
-    write(&path, &out)?;
+    write(&path, &stand_in_line(from_n, to_n, None, at, None)?)?;
     Ok(format!("{}: records {from_n} to {to_n} are lost", path.display()))
 }
 
@@ -167,7 +98,9 @@ struct Mender<'a> {
 }
 
 impl Mender<'_> {
-    fn mend(&mut self, behind: Behind<'_>) -> Result<(), StoreError> {
+    /// `to_n`: the number that it must reach, when another segment follows. When none does, it must reach what was `shown`;
+    /// a torn end that was not is left to the start.
+    fn mend(&mut self, to_n: Option<u64>, shown: &Shown) -> Result<(), StoreError> {
         let mut lines = Lines::open(self.path, 0, None)?;
         let mut bad: Option<Bad> = None;
         // The end of the last whole append, and how many records of the last one are not there.
@@ -210,15 +143,13 @@ impl Mender<'_> {
                 break;
             }
         }
-        match behind {
-            Behind::Segment(end) => self.close_gap(bad, end),
-            Behind::Nothing(shown) => match shown.behind(&whole) {
-                Some(last) => self.stand_in_for_end(bad, end_of_loss(last.n, self.end.n, left), shown),
-                None => {
-                    self.out.extend_from_slice(&bad.map(|bad| bad.bytes).unwrap_or_default());
-                    Ok(())
-                }
-            },
+        match (to_n, shown.behind(&whole)) {
+            (Some(to_n), _) => self.close_gap(bad, to_n),
+            (None, Some(last)) => self.stand_in_for_end(bad, end_of_loss(last.n, self.end.n, left), shown),
+            (None, None) => {
+                self.out.extend_from_slice(&bad.map(|bad| bad.bytes).unwrap_or_default());
+                Ok(())
+            }
         }
     }
 
@@ -226,7 +157,7 @@ impl Mender<'_> {
     fn stand_in_for_end(&mut self, bad: Option<Bad>, to_n: u64, shown: &Shown) -> Result<(), StoreError> {
         let from_n = self.end.n + 1;
         let since = (self.end.n > 0).then_some(self.at);
-        let moved = self.set_bad_aside(bad)?;
+        let moved = self.set_aside(bad)?;
         for ShownChannel { channel, n, at, next_seq } in shown.since(from_n) {
             self.stand_in(*n, Some(channel.clone()), *at, Some(*next_seq))?;
         }
@@ -251,7 +182,7 @@ impl Mender<'_> {
         if bad.is_none() && to_n < from_n {
             return Ok(());
         }
-        let moved = self.set_bad_aside(bad)?;
+        let moved = self.set_aside(bad)?;
         let told = if to_n >= from_n {
             self.stand_in(to_n, None, self.at, None)?;
             format!("records {from_n} to {to_n} are lost")
@@ -271,28 +202,21 @@ impl Mender<'_> {
         next_seq: Option<Seq>,
     ) -> Result<(), StoreError> {
         let from_n = self.end.n + 1;
-        let event = Event::Maintenance(MaintenanceEvent::LinesQuarantined { from_n, to_n, next_seq });
-        line::frame(&mut self.out, from_n, 0, &line::body(&NewRecord { channel, at, event })?);
+        self.out.extend(stand_in_line(from_n, to_n, channel, at, next_seq)?);
         self.end.n = to_n;
         self.changed = true;
         Ok(())
     }
 
-    /// Returns what was moved where, for people; nothing, when nothing is bad.
-    fn set_bad_aside(&mut self, bad: Option<Bad>) -> Result<String, StoreError> {
-        let Some(bad) = bad else { return Ok(String::new()) };
+    /// Moves bad lines aside. Returns what was moved where, for people; nothing, when nothing is bad.
+    fn set_aside(&mut self, bad: Option<Bad>) -> Result<String, StoreError> {
+        let Some(Bad { bytes, line, message }) = bad else { return Ok(String::new()) };
         self.changed = true;
-        let kept = self.set_aside(&bad)?;
-        let Bad { line, message, .. } = bad;
-        Ok(format!("line {line} and what follows ({message}) moved to {}; ", kept.display()))
-    }
-
-    fn set_aside(&self, bad: &Bad) -> Result<PathBuf, StoreError> {
         make_dir(self.aside)?;
         let name = self.path.file_stem().unwrap_or_default().to_string_lossy();
-        let kept = self.aside.join(format!("{name}-line-{}.jsonl", bad.line));
-        fs::write(&kept, &bad.bytes).map_err(io_error("write", &kept))?;
-        Ok(kept)
+        let kept = self.aside.join(format!("{name}-line-{line}.jsonl"));
+        fs::write(&kept, bytes).map_err(io_error("write", &kept))?;
+        Ok(format!("line {line} and what follows ({message}) moved to {}; ", kept.display()))
     }
 }
 

@@ -47,9 +47,6 @@ pub(crate) fn file_of(path: &Path) -> PathBuf {
 }
 
 /// Bytes of the file that a segment is in, whichever it is at that moment.
-///
-/// # Errors
-/// It is not there, or cannot be read.
 pub(crate) fn bytes(path: &Path) -> Result<u64, StoreError> {
     let of = |path: &Path| path.metadata().map(|metadata| metadata.len());
     let plain = of(path).or_else(|_| of(&packed_path(path)));

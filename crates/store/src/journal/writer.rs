@@ -1,7 +1,9 @@
-//! The one thread that writes the journal: group commit, rotation, and the way back after a failed write.
+//! The one thread that writes the journal: group commit, rotation, and the way back after a failed write. And the way to it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use cairn_core::event::{NewRecord, Record};
@@ -12,13 +14,15 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::line;
 use super::open::Tail;
 use super::segment;
-use crate::calls::Calls;
-use crate::disk::{AppendFile, Disk, io_error, sync_dir};
+use crate::disk::{AppendFile, Calls, Disk, io_error, sync_dir};
+
+/// Appends that may wait for the writer; more make their callers wait.
+const QUEUE: usize = 1024;
 
 /// Most bytes of one group; a larger single append is a group of its own.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
 
-pub(crate) enum Request {
+enum Request {
     /// Append records, all or none.
     Append {
         records: Vec<NewRecord>,
@@ -38,31 +42,32 @@ pub(crate) struct Durable {
     pub(crate) syncs: u64,
 }
 
-pub(crate) struct Writer {
-    pub(crate) dir: PathBuf,
-    pub(crate) disk: Arc<dyn Disk>,
+struct Writer {
+    dir: PathBuf,
+    disk: Arc<dyn Disk>,
     /// A segment of at least this many bytes is not written on.
-    pub(crate) segment_bytes: u64,
+    segment_bytes: u64,
     /// The open segment; none before the first append and after a failure.
-    pub(crate) file: Option<Box<dyn AppendFile>>,
-    pub(crate) durable: watch::Sender<Durable>,
+    file: Option<Box<dyn AppendFile>>,
+    durable: watch::Sender<Durable>,
     /// Called after each sync; must not wait.
-    pub(crate) on_durable: Box<dyn Fn() + Send>,
+    on_durable: Box<dyn Fn() + Send>,
     /// Why the last write failed; none: it did not.
-    pub(crate) trouble: Trouble,
-    pub(crate) calls: Arc<Calls>,
+    trouble: Trouble,
+    calls: Arc<Calls>,
 }
 
 /// Why the journal cannot be written at present.
-pub(crate) type Trouble = Arc<Mutex<Option<StoreError>>>;
+type Trouble = Arc<Mutex<Option<StoreError>>>;
 
-type Waiting = (Vec<NewRecord>, Vec<String>, oneshot::Sender<Result<Vec<Record>, StoreError>>);
+/// An append with whoever waits for it.
+type Append = (Vec<NewRecord>, Vec<String>, oneshot::Sender<Result<Vec<Record>, StoreError>>);
 
 impl Writer {
     /// Runs until it is closed or nobody is left who could append.
-    pub(crate) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+    fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         while let Some(first) = requests.blocking_recv() {
-            let mut group: Vec<Waiting> = Vec::new();
+            let mut group: Vec<Append> = Vec::new();
             let mut closing = None;
             let mut bytes = 0;
             let mut next = Some(first);
@@ -89,7 +94,7 @@ impl Writer {
     }
 
     /// Writes a group and answers everyone in it. An answer that nobody waits for any more is no error.
-    fn commit(&mut self, group: Vec<Waiting>, bytes: usize) {
+    fn commit(&mut self, group: Vec<Append>, bytes: usize) {
         if group.is_empty() {
             return;
         }
@@ -175,5 +180,99 @@ impl Writer {
             sync_dir(&self.dir).map_err(&fail)?;
         }
         Ok(file)
+    }
+}
+
+/// The way to the journal's writer.
+pub(crate) struct Appender {
+    requests: mpsc::Sender<Request>,
+    durable: watch::Receiver<Durable>,
+    closed: Arc<AtomicBool>,
+    trouble: Trouble,
+    calls: Arc<Calls>,
+}
+
+impl Appender {
+    /// Starts the writer behind a journal that ends at `tail`; `on_durable` is called after each sync and must not wait.
+    pub(crate) fn start(
+        dir: &Path,
+        disk: Arc<dyn Disk>,
+        segment_bytes: u64,
+        tail: Tail,
+        on_durable: Box<dyn Fn() + Send>,
+    ) -> Result<(Self, JoinHandle<()>), StoreError> {
+        let (requests, queue) = mpsc::channel(QUEUE);
+        let (publish, durable) = watch::channel(Durable { tail, ..Durable::default() });
+        let (trouble, calls) = (Trouble::default(), Arc::<Calls>::default());
+        let writer = Writer {
+            dir: dir.to_owned(),
+            disk,
+            segment_bytes,
+            file: None,
+            durable: publish,
+            on_durable,
+            trouble: trouble.clone(),
+            calls: Arc::clone(&calls),
+        };
+        let thread = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || writer.run(queue))
+            .map_err(io_error("start the writer of", dir))?;
+        Ok((Self { requests, durable, closed: Arc::default(), trouble, calls }, thread))
+    }
+
+    /// Why the last write failed, when it did.
+    pub(crate) fn trouble(&self) -> Option<StoreError> {
+        self.trouble.lock().clone()
+    }
+
+    /// The writer's calls into the disk.
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// What was in the way is known to be gone.
+    pub(crate) fn forget_trouble(&self) {
+        *self.trouble.lock() = None;
+    }
+
+    /// How far the journal is durable, now and from now on.
+    pub(crate) fn durable(&self) -> watch::Receiver<Durable> {
+        self.durable.clone()
+    }
+
+    /// Appends records, all or none, and returns once they are durable.
+    ///
+    /// # Errors
+    /// See [`StoreError`]; after an error none of them is in the journal.
+    pub(crate) async fn append(&self, records: Vec<NewRecord>) -> Result<Vec<Record>, StoreError> {
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bodies = records.iter().map(line::body).collect::<Result<Vec<_>, _>>()?;
+        let (reply, answer) = oneshot::channel();
+        let request = Request::Append { records, bodies, reply };
+        self.requests.send(request).await.map_err(|_| self.gone())?;
+        answer.await.map_err(|_| self.gone())?
+    }
+
+    /// Lets the writer finish what waits, then ends it. Later appends are refused.
+    pub(crate) async fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        let (reply, answer) = oneshot::channel();
+        if self.requests.send(Request::Close { reply }).await.is_ok() {
+            let _ = answer.await;
+        }
+    }
+
+    fn gone(&self) -> StoreError {
+        if self.closed.load(Ordering::SeqCst) {
+            return StoreError::Closed;
+        }
+        StoreError::Io {
+            action: "append to",
+            path: "the journal".to_owned(),
+            message: "its writer has died; restart the daemon, nothing acknowledged is lost".to_owned(),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The one thread that writes the views: applies the journal in its order, behind the appends and never in their way.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use super::codec::{Key, view_error};
 use super::db::{Changes, Db};
 use super::memories;
 use super::rows::Meta;
-use super::{Views, door};
+use super::{Views, opening};
 use crate::journal::Durable;
 use crate::journal::open::Tail;
 use crate::journal::reader::Follower;
@@ -124,7 +124,7 @@ impl Applier {
             return Err(view_error(STILL_READ));
         }
         let views = &self.views;
-        let (db, meta) = door::open(&views.dir, views.cache_bytes, &self.journal, &views.calls)?;
+        let (db, meta) = opening::open(&views.dir, views.cache_bytes, &self.journal, &views.calls)?;
         self.follower = Follower::new(&self.journal, meta.checkpoint());
         self.meta = meta;
         self.views.show(db, &self.meta);
@@ -135,9 +135,6 @@ impl Applier {
     }
 
     /// Applies all that is durable.
-    ///
-    /// # Errors
-    /// The journal is damaged, or the views cannot be written.
     pub(crate) fn catch_up(&mut self) -> Result<(), StoreError> {
         let db = self.views.db()?;
         loop {
@@ -149,6 +146,11 @@ impl Applier {
             self.views.publish(&self.meta, memories_n);
             (self.on_applied)();
         }
+    }
+
+    /// Whether the daemon before this one stopped, as far as it is known. To be asked before anything is appended.
+    pub(crate) fn stopped_cleanly(&self) -> bool {
+        self.meta.stopped.unwrap_or(true)
     }
 
     fn keep_head(&mut self, channel: &ChannelId, head: Vec<u8>) -> Result<(), StoreError> {
@@ -175,9 +177,6 @@ impl Applier {
 }
 
 /// Applies what follows, up to some number of rows. Returns the last record that may have changed what a memory says.
-///
-/// # Errors
-/// The journal is damaged, or the rows cannot be written.
 pub(crate) fn apply_next(
     db: &Db,
     follower: &mut Follower,
@@ -197,4 +196,27 @@ pub(crate) fn apply_next(
     changes.write(&mut next)?;
     *meta = next;
     Ok(memories_n)
+}
+
+/// Rows made in memory from the journal, beside sled, for as long as sled does not answer or lags far behind.
+pub(crate) struct JournalRows {
+    db: Db,
+    meta: Meta,
+    follower: Follower,
+}
+
+impl JournalRows {
+    pub(crate) fn new(journal: &Path) -> Self {
+        let meta = Meta::default();
+        let follower = Follower::new(journal, meta.checkpoint());
+        Self { db: Db::in_memory(), meta, follower }
+    }
+
+    /// The rows, which show the journal up to that end.
+    pub(crate) fn up_to(&mut self, tail: &Tail) -> Result<&Db, StoreError> {
+        while self.follower.checkpoint().n < tail.n {
+            apply_next(&self.db, &mut self.follower, &mut self.meta, tail)?;
+        }
+        Ok(&self.db)
+    }
 }

@@ -3,17 +3,17 @@
 
 use cairn_core::event::{
     ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent,
-    MessageEvent, Record, RegistryEvent, TurnEvent,
+    MessageEvent, Record, RegistryEvent, TurnEvent, TurnOutcome,
 };
 use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Entry, LOST_TURN, Pending};
-use cairn_core::ports::StoreError;
+use cairn_core::ports::{OutboxItem, StoreError};
 use jiff::{SignedDuration, Timestamp};
 
 use super::codec::{Key, encode, trailing_number};
 use super::db::Changes;
-use super::rows::{COMMAND, ChannelState, MessageRow, Meta, SeqRow, position_bytes};
-use super::{memories, outbox, pairing_store};
+use super::rows::{COMMAND, ChannelState, MessageRow, Meta, OutboxRow, SeqRow, position_bytes};
+use super::{memories, pairing_store};
 use crate::journal::open::{Checkpoint, last_n};
 use crate::journal::segment::Position;
 
@@ -27,9 +27,6 @@ const MESSAGES_KEPT: u64 = 100_000;
 const FORGOTTEN_AT_ONCE: usize = 3;
 
 /// Applies a record; one that is applied already changes nothing.
-///
-/// # Errors
-/// A row could not be read.
 pub(crate) fn apply(
     changes: &mut Changes<'_>,
     meta: &mut Meta,
@@ -56,8 +53,23 @@ pub(crate) fn apply(
         }
         _ => {}
     }
+    if !is_of_no_daemon(&record.event) {
+        meta.stopped = Some(matches!(record.event, Event::Maintenance(MaintenanceEvent::DaemonStopped)));
+    }
     meta.advance(Checkpoint { n: last_n(&record.event, record.n), position });
     Ok(())
+}
+
+/// What may be written while no daemon runs, behind the record of its stop: by an erasure, and by retention by hand.
+fn is_of_no_daemon(event: &Event) -> bool {
+    match event {
+        Event::Maintenance(MaintenanceEvent::PersonErased { .. })
+        | Event::Delivery(DeliveryEvent::Dropped { .. }) => true,
+        Event::Maintenance(MaintenanceEvent::WordsExpired { .. })
+        | Event::Memory(MemoryEvent::Forgotten { .. }) => true,
+        Event::Turn(TurnEvent::Ended(end)) => matches!(end.outcome, TurnOutcome::Stopped),
+        _ => false,
+    }
 }
 
 fn apply_run(
@@ -132,7 +144,7 @@ fn in_channel(
             | DeliveryEvent::Settled { .. }
             | DeliveryEvent::Retried { .. }
             | DeliveryEvent::Dropped { .. },
-        ) => outbox::apply(changes, state, channel, record)?,
+        ) => apply_delivery(changes, state, channel, record)?,
         Event::Maintenance(MaintenanceEvent::DaemonStarted { .. } | MaintenanceEvent::DaemonStopped)
         | Event::Turn(TurnEvent::UsageReported { .. } | TurnEvent::Interrupted { .. })
         | Event::Compaction(
@@ -416,4 +428,31 @@ fn fill_gap(
         state.next_seq = state.next_seq.next();
     }
     Ok(())
+}
+
+/// Applies an event of a delivery. A draft is none of those that are listed.
+fn apply_delivery(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+) -> Result<(), StoreError> {
+    let Some(id) = OutboxItem::named_by(&record.event) else { return Ok(()) };
+    let key = Key::outbox(channel, id);
+    let before = changes.get::<OutboxRow>(&key)?;
+    let was_owed = before.as_ref().is_some_and(|row| row.item.is_owed());
+    let after = match (OutboxItem::intended(channel, record), before) {
+        (Some(item), _) => Some(OutboxRow { item, n: record.n }),
+        (None, Some(mut row)) => row.item.apply(record).then_some(row),
+        (None, None) => return Ok(()),
+    };
+    let is_owed = after.as_ref().is_some_and(|row| row.item.is_owed());
+    state.owed = (state.owed + u64::from(is_owed)).saturating_sub(u64::from(was_owed));
+    match after {
+        Some(row) => changes.put(key, &row),
+        None => {
+            changes.remove(key);
+            Ok(())
+        }
+    }
 }

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::codec::{Key, decode, encode, seal, unseal, view_error};
 use super::rows::{FORMAT, Meta};
-use crate::calls::Calls;
+use crate::disk::Calls;
 use crate::disk::io_error;
 
 const META: &[u8] = b"\0meta";
@@ -70,10 +70,7 @@ impl Check {
 }
 
 impl Db {
-    /// Opens sled. [`super::door`] guards it: sled may panic, or not come back.
-    ///
-    /// # Errors
-    /// It does not open.
+    /// Opens sled. [`super::opening`] guards it: sled may panic, or not come back.
     pub(crate) fn open(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Result<Self, StoreError> {
         remove_half_made_snapshots(dir)?;
         let config = sled::Config::new()
@@ -237,17 +234,11 @@ impl Db {
     }
 
     #[cfg(test)]
-    fn sled(&self) -> &sled::Db {
+    pub(crate) fn sled(&self) -> &sled::Db {
         match &self.rows {
             Rows::Sled(sled) => sled,
             Rows::Memory(_) => panic!("these rows are in memory"),
         }
-    }
-
-    /// Spoils a row, as a flipped bit would. Returns what it was.
-    #[cfg(test)]
-    pub(crate) fn garble(&self, key: &Key) -> sled::IVec {
-        self.sled().insert(&key.0, b"garbled").unwrap().unwrap()
     }
 
     /// Makes the rows those of an earlier version.
@@ -255,18 +246,6 @@ impl Db {
     pub(crate) fn age(&self) {
         let meta = Meta { format: FORMAT - 1, ..self.meta().unwrap().unwrap() };
         self.sled().insert(META, seal(META, &encode(&meta).unwrap())).unwrap();
-    }
-
-    /// Loses a row.
-    #[cfg(test)]
-    pub(crate) fn lose(&self, key: &Key) {
-        self.sled().remove(&key.0).unwrap().unwrap();
-    }
-
-    /// Makes a spoiled row what it was.
-    #[cfg(test)]
-    pub(crate) fn mend(&self, key: &Key, value: sled::IVec) {
-        self.sled().insert(&key.0, value).unwrap();
     }
 
     /// Makes what was written durable. Returns the bytes written.

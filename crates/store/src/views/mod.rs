@@ -3,12 +3,10 @@
 mod applier;
 mod apply;
 pub(crate) mod archive;
-pub(crate) mod aside;
 pub(crate) mod codec;
 pub(crate) mod db;
-pub(crate) mod door;
 pub(crate) mod memories;
-mod outbox;
+pub(crate) mod opening;
 pub(crate) mod pairing_store;
 mod rows;
 
@@ -22,12 +20,12 @@ use tokio::sync::watch;
 
 #[cfg(test)]
 pub(crate) use applier::STILL_READ;
-pub(crate) use applier::{Applier, Command};
+pub(crate) use applier::{Applier, Command, JournalRows};
 use codec::view_error;
 use db::Db;
 pub(crate) use rows::Meta;
 
-use crate::calls::Calls;
+use crate::disk::Calls;
 
 /// A call into sled that lasts longer is not waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);
@@ -79,7 +77,7 @@ impl Views {
         let calls = Arc::default();
         let (of, from, known) = (dir.to_owned(), journal.to_owned(), Arc::clone(&calls));
         let (rows, meta, error, calls) =
-            match door::in_time(dir, move || door::open(&of, cache_bytes, &from, &known)) {
+            match opening::in_time(dir, move || opening::open(&of, cache_bytes, &from, &known)) {
                 Ok((db, meta)) => (Some(Arc::new(db)), meta, None, calls),
                 // Whatever does not come back now is not what the process should be ended for: the next one would fare the same.
                 Err(error @ StoreError::View { .. }) => {
@@ -117,9 +115,6 @@ impl Views {
     }
 
     /// The rows.
-    ///
-    /// # Errors
-    /// The store is closed, or sled is about to be reopened.
     pub(crate) fn db(&self) -> Result<Arc<Db>, StoreError> {
         self.applied.borrow().rows()
     }
@@ -128,7 +123,7 @@ impl Views {
     /// opened in their place only then.
     ///
     /// # Errors
-    /// The same, or they do not show as much: they were opened again since they were waited for.
+    /// They are closed, or they do not show as much: they were opened again since they were waited for.
     pub(crate) fn db_at(&self, n: u64) -> Result<Arc<Db>, StoreError> {
         let applied = self.applied.borrow();
         let rows = applied.rows()?;

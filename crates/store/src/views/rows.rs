@@ -30,6 +30,9 @@ pub(crate) struct Meta {
     /// Journal lines were quarantined: what they said is missing everywhere.
     #[serde(default)]
     pub(crate) quarantined: bool,
+    /// Whether a daemon's last record is that of its stop; not known, when an earlier version applied it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stopped: Option<bool>,
     /// Rows by the letter of their table.
     pub(crate) rows: BTreeMap<char, u64>,
 }

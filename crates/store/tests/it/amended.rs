@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::{Chat, at, channel, open, scope, texts};
+use crate::common::{Chat, at, channel, chatting, found, history, open, texts};
 use cairn_core::conversation::{amend, undo};
 use cairn_core::event::{CompactionEvent, Event};
 use cairn_core::ids::{MessageId, Seq};
 use cairn_core::message::{Amendment, Author, Change, DELETED_TEXT, Part};
-use cairn_core::ports::{Query, Seen, Store as _};
+use cairn_core::ports::{Seen, Store as _};
 use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
 
 /// Takes a change in, as the runtime does it. False: it changes nothing.
@@ -27,22 +27,6 @@ fn edited(text: &str) -> Change {
     Change::Edited { author, parts: vec![Part::text(text)], addressed: true }
 }
 
-async fn found(store: &Store, text: &str) -> Vec<String> {
-    let query = Query {
-        channel: channel("main"),
-        text: text.to_owned(),
-        kind: None,
-        scopes: vec![scope()],
-        limit: 20,
-        settled: true,
-    };
-    store.search(query).await.unwrap().into_iter().map(|hit| hit.text).collect()
-}
-
-async fn history(store: &Store) -> Vec<String> {
-    texts(&store.entries(&channel("main"), Seq(1), Seq(u64::MAX), 100).await.unwrap())
-}
-
 /// Whether a restore gives what the actor has: from what is kept, and after everything was made again.
 async fn check_restored(dir: &Path, store: Store, chat: &Chat) -> Store {
     assert_eq!(store.restore(&chat.state.channel).await.unwrap().as_ref(), Some(&chat.state));
@@ -59,9 +43,7 @@ async fn check_restored(dir: &Path, store: Store, chat: &Chat) -> Store {
 
 #[tokio::test]
 async fn a_message_that_was_edited_before_its_turn_shows_its_newest_words() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (dir, store, mut chat) = chatting();
     let turn = chat.accept("a", "ana", "the lighthouse is red").await;
     assert!(change(&mut chat, "a", edited("the lighthouse is green")).await);
     store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
@@ -83,9 +65,7 @@ async fn a_message_that_was_edited_before_its_turn_shows_its_newest_words() {
 
 #[tokio::test]
 async fn a_deleted_message_and_its_corrections_are_shown_to_nobody() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (dir, store, mut chat) = chatting();
     for n in 1..=4 {
         chat.turn(&format!("m{n}"), &format!("lighthouse number {n} is at Cape {n}{n}{n}"), "noted, thanks")
             .await;
@@ -126,9 +106,7 @@ async fn a_deleted_message_and_its_corrections_are_shown_to_nobody() {
 
 #[tokio::test]
 async fn a_message_that_was_deleted_before_its_turn_says_nothing_in_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (dir, store, mut chat) = chatting();
     let turn = chat.accept("a", "ana", "the lighthouse is red").await;
     assert!(change(&mut chat, "a", Change::Deleted).await);
     store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
@@ -144,9 +122,7 @@ async fn a_message_that_was_deleted_before_its_turn_says_nothing_in_it() {
 
 #[tokio::test]
 async fn an_undone_turn_stays_in_the_history_and_out_of_a_restored_window() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (dir, store, mut chat) = chatting();
     for n in 1..=3 {
         chat.turn(&format!("m{n}"), &format!("lighthouse number {n}"), "noted, thanks").await;
     }

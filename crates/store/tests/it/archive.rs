@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Chat, at, channel, open, texts};
+use crate::common::{Chat, at, channel, chatting, open, texts};
 use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEvent, TurnOutcome};
 use cairn_core::ids::{Generation, MessageId, Seq, TurnId};
 use cairn_core::message::Author;
@@ -10,9 +10,7 @@ use cairn_core::ports::{DeliveryState, Seen, Store as _};
 
 #[tokio::test]
 async fn a_restored_channel_is_the_one_that_was_left() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (dir, store, mut chat) = chatting();
     chat.turn("a", "hello", "hi").await;
     chat.turn("b", "the bike is blue", "noted").await;
     chat.compact(2, "They greeted.", Vec::new()).await;
@@ -32,9 +30,7 @@ async fn a_restored_channel_is_the_one_that_was_left() {
 
 #[tokio::test]
 async fn a_restore_from_a_head_equals_one_from_the_first_event() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     for i in 0..5 {
         chat.turn(&format!("m{i}"), &format!("message {i}"), "ok").await;
     }
@@ -49,9 +45,7 @@ async fn a_restore_from_a_head_equals_one_from_the_first_event() {
 
 #[tokio::test]
 async fn entries_are_read_by_number_across_generations_without_pending_ones() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     chat.turn("a", "one", "two").await;
     let before: Vec<_> = chat.state.live.iter().cloned().collect();
     chat.append(vec![Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) })]).await;
@@ -70,9 +64,7 @@ async fn entries_are_read_by_number_across_generations_without_pending_ones() {
 
 #[tokio::test]
 async fn a_message_id_is_new_then_open_then_ended() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     let (main, id) = (channel("main"), MessageId::from("a"));
     assert_eq!(store.seen(&main, &id).await.unwrap(), Seen::New);
     let turn = chat.accept("a", "ana", "hello").await;
@@ -92,9 +84,7 @@ async fn a_message_id_is_new_then_open_then_ended() {
 
 #[tokio::test]
 async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     let turn = chat.accept("a", "ana", "hello").await;
     let mut steps = vec![(chat.state.is_unfinished(), store.channels().await.unwrap())];
     chat.start(&turn, &["a"]).await;
@@ -124,9 +114,7 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
 
 #[tokio::test]
 async fn message_ids_are_forgotten_after_thirty_days_but_not_before_they_are_answered() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     chat.turn("answered", "hello", "hi").await;
     chat.accept("waiting", "ana", "and?").await;
     chat.secs += 31 * 86_400;
@@ -145,9 +133,7 @@ fn command(id: &str) -> Event {
 
 #[tokio::test]
 async fn a_command_and_what_was_refused_are_seen_and_ended_and_make_their_channel_known() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     let main = channel("main");
     for (id, event) in
         [("76", Event::Message(MessageEvent::Refused { message: "76".into() })), ("77", command("77"))]
@@ -172,9 +158,7 @@ async fn a_command_and_what_was_refused_are_seen_and_ended_and_make_their_channe
 
 #[tokio::test]
 async fn a_channel_knows_the_message_or_command_that_was_taken_in_last() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     chat.append(vec![Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) })]).await;
     let mut last = vec![store.channels().await.unwrap()[0].last_message.clone()];
     chat.turn("10", "hello", "hi").await;
@@ -190,9 +174,7 @@ async fn a_channel_knows_the_message_or_command_that_was_taken_in_last() {
 
 #[tokio::test]
 async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_that_are_owed() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     let turn = chat.turn("a", "hello", "hi").await;
     let intent = |id: &str, draft| {
         Event::Delivery(DeliveryEvent::Intended {

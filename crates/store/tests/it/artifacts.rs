@@ -4,10 +4,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::common::{Chat, at, channel, open};
-use cairn_core::artifact::Artifact;
+use crate::common::{artifact, channel, chatting, opened};
 use cairn_core::event::{ArtifactEvent, Event};
-use cairn_core::ids::{ArtifactId, ChannelId};
+use cairn_core::ids::ChannelId;
 use cairn_core::ports::{ArtifactLines, LineRange, Store as _};
 use cairn_store::{Store, StoreOptions, verify_dir};
 
@@ -34,8 +33,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 
 #[tokio::test]
 async fn lines_are_read_as_asked() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     put(&store, &channel("main"), A1, "one\ntwo\n\nfünf 語\n").await;
     // From, offset, count, bytes: text, lines, bytes passed over, bytes left out.
     let cases = [
@@ -62,8 +60,7 @@ async fn lines_are_read_as_asked() {
 
 #[tokio::test]
 async fn a_giant_line_is_read_whole_in_pieces() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     let giant: String = "語🪨é-".repeat(60_000);
     put(&store, &channel("main"), A1, &format!("first\n{giant}\nlast")).await;
     let (mut read, mut offset) = (String::new(), 0);
@@ -82,8 +79,7 @@ async fn a_giant_line_is_read_whole_in_pieces() {
 
 #[tokio::test]
 async fn files_are_private_whole_and_told_apart() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (dir, store) = opened();
     let long = "é".repeat(63);
     let names = [
         "main/local/main".to_owned(),
@@ -124,8 +120,7 @@ async fn files_are_private_whole_and_told_apart() {
 
 #[tokio::test]
 async fn what_a_crash_cut_off_is_never_taken_for_the_artifact() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (dir, store) = opened();
     put(&store, &channel("main"), "a2", "whole").await;
     let folder = files(&dir.path().join("artifacts"))[0].parent().unwrap().to_owned();
     fs::write(folder.join("a1.new"), "ha").unwrap();
@@ -137,24 +132,9 @@ async fn what_a_crash_cut_off_is_never_taken_for_the_artifact() {
     store.close().await;
 }
 
-fn artifact(id: &str, bytes: u64) -> Artifact {
-    Artifact {
-        id: ArtifactId::from(id),
-        tool: "flood".to_owned(),
-        message: None,
-        bytes,
-        lines: 1,
-        stored_at: at(0),
-        used_at: at(0),
-        expired_at: None,
-    }
-}
-
 #[tokio::test]
 async fn verify_lists_files_that_are_missing_or_cut() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (dir, store, mut chat) = chatting();
     for (id, bytes) in [("a1", 5), ("a2", 5), ("a3", 5), ("a4", 5)] {
         put(&store, &channel("main"), id, "words").await;
         chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id, bytes) })]).await;

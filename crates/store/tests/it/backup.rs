@@ -6,8 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::common::{Chat, at, channel};
-use cairn_core::artifact::Artifact;
+use crate::common::{Chat, artifact, at, channel, segments};
 use cairn_core::event::{ArtifactEvent, Event};
 use cairn_core::ports::{Store as _, StoreError};
 use cairn_store::{BackupError, Store, StoreOptions, restore_dir};
@@ -34,18 +33,8 @@ impl Home {
 
 async fn store_artifact(store: &Store, chat: &mut Chat, id: &str) {
     store.put_artifact(&channel("main"), &id.into(), Arc::from(format!("words of {id}"))).await.unwrap();
-    let bytes = format!("words of {id}").len() as u64;
-    let artifact = Artifact {
-        id: id.into(),
-        tool: "fetch".into(),
-        message: None,
-        bytes,
-        lines: 1,
-        stored_at: at(0),
-        used_at: at(0),
-        expired_at: None,
-    };
-    chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact })]).await;
+    let event = Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id, "words of a1".len() as u64) });
+    chat.append(vec![event]).await;
 }
 
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -213,17 +202,26 @@ async fn a_backup_waits_for_the_lease_and_missing_artifacts_are_told() {
     store.close().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_journal_is_not_backed_up_as_if_it_were_whole() {
-    let home = Home::new();
-    let (store, _chat) = lived_in(&home).await;
-    let first = home.path("state/journal/00000000000000000001.jsonl");
-    let text = fs::read_to_string(&first).unwrap().replacen("some words", "same words", 1);
-    fs::write(&first, text).unwrap();
-    let error = store.backup(home.path("backup"), at(1)).await.unwrap_err();
-    assert!(matches!(&error, BackupError::Store(StoreError::Damaged { line, .. }) if *line > 0), "{error}");
-    assert!(!home.path("backup").exists() && !home.path("backup.partial").exists());
-    store.close().await;
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 2] = [
+        ("checksum", |path| {
+            let text = fs::read_to_string(path).unwrap().replacen("some words", "same words", 1);
+            fs::write(path, text).unwrap();
+        }),
+        ("are missing", |path| fs::remove_file(path).unwrap()),
+    ];
+    for (told, damage) in damages {
+        let home = Home::new();
+        let (store, _chat) = lived_in(&home).await;
+        damage(&segments(&home.path("state"))[1]);
+        let error = store.backup(home.path("backup"), at(1)).await.unwrap_err();
+        assert!(matches!(&error, BackupError::Store(StoreError::Damaged { line: 1.., .. })), "{error}");
+        assert!(error.to_string().contains(told), "{error}");
+        assert!(!home.path("backup").exists() && !home.path("backup.partial").exists());
+        store.close().await;
+    }
 }
 
 #[tokio::test]
@@ -314,15 +312,4 @@ async fn a_newer_state_is_refused_everywhere_with_nothing_touched_and_gives_way_
     assert_eq!(files(&home.path("state")), before);
     restore_dir(home.path("backup"), home.path("state"), true, at(2)).await.unwrap();
     home.open("state").close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_journal_with_a_gap_is_not_backed_up_as_if_it_were_whole() {
-    let home = Home::new();
-    let (store, _chat) = lived_in(&home).await;
-    let second = store.segments().await.unwrap()[1].first;
-    fs::remove_file(home.path("state").join(format!("journal/{second:020}.jsonl"))).unwrap();
-    let error = store.backup(home.path("backup"), at(5)).await.unwrap_err().to_string();
-    assert!(error.contains("are missing") && !home.path("backup").exists(), "{error}");
-    store.close().await;
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{channel, open, scope};
+use crate::common::{channel, copy_dir, open, scope};
 use cairn_core::event::{
     ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, MaintenanceEvent, MemoryEvent,
     MessageEvent, Record, RegistryEvent, TurnEvent,
@@ -21,18 +21,6 @@ use serde_json::Value;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => assert!(fs::copy(entry.path(), target).is_ok()),
-        }
-    }
 }
 
 /// The journal lines of a fixture, each with its place.
@@ -106,7 +94,7 @@ async fn every_format_opens_folds_and_verifies_to_the_same() {
     for format in [1, 2] {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
-        copy(&fixtures().join(format!("format-{format}")), &state);
+        copy_dir(&fixtures().join(format!("format-{format}")), &state);
         let report = verify_dir(StoreOptions::new(&state), false).await.unwrap();
         assert!(report.ok, "format {format}: {:?}", report.problems);
         assert_eq!((report.journal.events, report.channels, report.memories), (90, 3, 2));

@@ -3,22 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Chat, at, channel, open, texts};
-use cairn_core::event::{Event, MaintenanceEvent, NewRecord, TurnEvent};
+use crate::common::{Chat, at, channel, chatting, open, opened, remove_derived, segments, texts};
+use cairn_core::event::{Event, MaintenanceEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome};
 use cairn_core::ids::Seq;
+use cairn_core::model::Usage;
 use cairn_core::ports::{Store as _, StoreError};
 use cairn_store::{Store, StoreOptions, verify_dir};
-
-fn segments(dir: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<_> = fs::read_dir(dir.join("journal")).unwrap().map(|e| e.unwrap().path()).collect();
-    paths.sort();
-    paths
-}
-
-fn delete_views(dir: &Path) {
-    fs::remove_dir_all(dir.join("views")).unwrap();
-    fs::remove_dir_all(dir.join("index")).unwrap();
-}
 
 async fn two_turns(dir: &Path) -> Chat {
     let store = open(dir);
@@ -29,6 +19,32 @@ async fn two_turns(dir: &Path) -> Chat {
     chat
 }
 
+/// Changes words of a line, so that its checksum is wrong.
+fn spoil(dir: &Path, words: &str, others: &str) -> PathBuf {
+    let file = segments(dir).remove(0);
+    let text = fs::read_to_string(&file).unwrap().replacen(words, others, 1);
+    fs::write(&file, text).unwrap();
+    file
+}
+
+fn small(dir: &Path) -> StoreOptions {
+    StoreOptions { segment_bytes: 600, ..StoreOptions::new(dir) }
+}
+
+/// Six turns over several segments.
+async fn six_turns(dir: &Path) -> Chat {
+    let store = Store::open(small(dir)).unwrap();
+    let mut chat = Chat::new(&store, "main");
+    for i in 0..6 {
+        chat.turn(&format!("m{i}"), "hello there", "hi").await;
+    }
+    let stats = store.stats().await.unwrap();
+    assert!(stats.segments > 4 && stats.last_n == chat.state.last_n, "{stats:?}");
+    store.close().await;
+    remove_derived(dir);
+    chat
+}
+
 #[tokio::test]
 async fn a_torn_last_line_is_cut_off_and_the_numbers_go_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -36,6 +52,7 @@ async fn a_torn_last_line_is_cut_off_and_the_numbers_go_on() {
     let file = &segments(dir.path())[0];
     let whole = fs::read(file).unwrap();
     fs::write(file, [&whole[..], br#"{"crc":"0123abcd","v":1,"n":99,"at":"20"#].concat()).unwrap();
+    assert!(verify_dir(StoreOptions::new(dir.path()), false).await.unwrap().ok);
     let store = open(dir.path());
     assert_eq!(fs::read(file).unwrap(), whole);
     assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
@@ -60,7 +77,7 @@ async fn an_append_that_a_crash_cut_in_two_is_gone_as_a_whole() {
     assert!(text[..cut].lines().last().unwrap().contains("\"left\":1"));
     fs::write(file, &text[..cut]).unwrap();
     // It was never synced, so nothing had been told of it.
-    delete_views(dir.path());
+    remove_derived(dir.path());
     let store = open(dir.path());
     let restored = store.restore(&chat.state.channel).await.unwrap().unwrap();
     assert_eq!(texts(&restored.live.into_iter().collect::<Vec<_>>()), ["hello", "hi", "the bike is blue"]);
@@ -69,32 +86,23 @@ async fn an_append_that_a_crash_cut_in_two_is_gone_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_bad_line_in_the_middle_stops_the_start_with_file_and_line() {
-    let dir = tempfile::tempdir().unwrap();
-    two_turns(dir.path()).await;
-    let file = &segments(dir.path())[0];
-    let text = fs::read_to_string(file).unwrap().replacen("the bike is blue", "the bike is grey", 1);
-    fs::write(file, text).unwrap();
-    delete_views(dir.path());
-    let error = Store::open(StoreOptions::new(dir.path())).err().unwrap();
-    let StoreError::Damaged { file: named, line, message } = error else { panic!("{error}") };
-    assert_eq!((named, line), (file.display().to_string(), 5));
-    assert!(message.contains("checksum"), "{message}");
+async fn a_bad_line_in_the_middle_stops_the_start_with_file_and_line_whether_or_not_the_views_show_it() {
+    for is_shown in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        two_turns(dir.path()).await;
+        let file = spoil(dir.path(), "the bike is blue", "the bike is grey");
+        if !is_shown {
+            remove_derived(dir.path());
+        }
+        let error = Store::open(StoreOptions::new(dir.path())).err().unwrap();
+        let StoreError::Damaged { file: named, line, message } = error else { panic!("{error}") };
+        assert_eq!((named, line), (file.display().to_string(), 5));
+        assert!(message.contains("checksum"), "{message}");
 
-    let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
-    assert!(!report.ok);
-    assert!(report.problems[0].contains("line 5"), "{:?}", report.problems);
-}
-
-#[tokio::test]
-async fn a_bad_line_that_the_views_show_already_stops_the_start_too() {
-    let dir = tempfile::tempdir().unwrap();
-    two_turns(dir.path()).await;
-    let file = &segments(dir.path())[0];
-    let text = fs::read_to_string(file).unwrap().replacen("the bike is blue", "the bike is grey", 1);
-    fs::write(file, text).unwrap();
-    let error = Store::open(StoreOptions::new(dir.path())).err().unwrap();
-    assert!(matches!(error, StoreError::Damaged { line: 5, .. }), "{error}");
+        let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
+        assert!(!report.ok);
+        assert!(report.problems[0].contains("line 5"), "{:?}", report.problems);
+    }
 }
 
 #[tokio::test]
@@ -108,10 +116,8 @@ async fn a_folder_that_cannot_be_looked_into_is_not_called_fine() {
 async fn quarantine_sets_a_bad_line_aside_and_shows_the_loss() {
     let dir = tempfile::tempdir().unwrap();
     let chat = two_turns(dir.path()).await;
-    let file = &segments(dir.path())[0];
-    let text = fs::read_to_string(file).unwrap().replacen("the bike is blue", "the bike is grey", 1);
-    fs::write(file, text).unwrap();
-    delete_views(dir.path());
+    spoil(dir.path(), "the bike is blue", "the bike is grey");
+    remove_derived(dir.path());
     let report = verify_dir(StoreOptions::new(dir.path()), true).await.unwrap();
     assert!(report.ok, "{:?}", report.problems);
     assert_eq!(report.journal.last, chat.state.last_n);
@@ -132,11 +138,8 @@ async fn quarantine_sets_a_bad_line_aside_and_shows_the_loss() {
 async fn a_lost_end_of_a_turn_does_not_lock_its_channel() {
     let dir = tempfile::tempdir().unwrap();
     two_turns(dir.path()).await;
-    let file = &segments(dir.path())[0];
-    let text =
-        fs::read_to_string(file).unwrap().replacen("\"type\":\"turn_ended\"", "\"type\":\"turn_endet\"", 1);
-    fs::write(file, text).unwrap();
-    delete_views(dir.path());
+    spoil(dir.path(), "\"type\":\"turn_ended\"", "\"type\":\"turn_endet\"");
+    remove_derived(dir.path());
     assert!(verify_dir(StoreOptions::new(dir.path()), true).await.unwrap().ok);
     let store = open(dir.path());
     let restored = store.restore(&channel("main")).await.unwrap().unwrap();
@@ -148,49 +151,62 @@ async fn a_lost_end_of_a_turn_does_not_lock_its_channel() {
 #[tokio::test]
 async fn a_missing_segment_is_noticed_and_can_be_quarantined() {
     let dir = tempfile::tempdir().unwrap();
-    let small = || StoreOptions { segment_bytes: 600, ..StoreOptions::new(dir.path()) };
-    let store = Store::open(small()).unwrap();
-    let mut chat = Chat::new(&store, "main");
-    for i in 0..6 {
-        chat.turn(&format!("m{i}"), "hello there", "hi").await;
-    }
-    store.close().await;
-    let paths = segments(dir.path());
-    assert!(paths.len() > 4, "{paths:?}");
-    fs::remove_file(&paths[2]).unwrap();
-    delete_views(dir.path());
-    let error = Store::open(small()).err().unwrap();
+    let chat = six_turns(dir.path()).await;
+    fs::remove_file(&segments(dir.path())[2]).unwrap();
+    let error = Store::open(small(dir.path())).err().unwrap();
     assert!(matches!(&error, StoreError::Damaged { message, .. } if message.contains("missing")), "{error}");
-    let report = verify_dir(small(), true).await.unwrap();
+    let report = verify_dir(small(dir.path()), true).await.unwrap();
     assert!(report.ok, "{:?}", report.problems);
     assert_eq!(report.journal.last, chat.state.last_n);
-    let store = Store::open(small()).unwrap();
-    store.close().await;
+    Store::open(small(dir.path())).unwrap().close().await;
 }
 
 #[tokio::test]
 async fn segments_follow_each_other_and_read_as_one() {
     let dir = tempfile::tempdir().unwrap();
-    let small = || StoreOptions { segment_bytes: 600, ..StoreOptions::new(dir.path()) };
-    let store = Store::open(small()).unwrap();
-    let mut chat = Chat::new(&store, "main");
-    for i in 0..6 {
-        chat.turn(&format!("m{i}"), "hello there", "hi").await;
-    }
-    let stats = store.stats().await.unwrap();
-    assert!(stats.segments > 4, "{stats:?}");
-    assert_eq!(stats.last_n, chat.state.last_n);
-    store.close().await;
-    delete_views(dir.path());
-    let store = Store::open(small()).unwrap();
+    let chat = six_turns(dir.path()).await;
+    let store = Store::open(small(dir.path())).unwrap();
     assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
     store.close().await;
 }
 
 #[tokio::test]
-async fn a_second_open_names_the_process_that_has_it() {
+async fn only_a_stop_at_the_very_end_is_clean() {
     let dir = tempfile::tempdir().unwrap();
+    let started = Event::Maintenance(MaintenanceEvent::DaemonStarted { version: "0.1.0".to_owned() });
+    let end = Event::Turn(TurnEvent::Ended(TurnEnd {
+        turn: "t1".into(),
+        outcome: TurnOutcome::Stopped,
+        model: None,
+        usage: Usage::default(),
+        recalled: Vec::new(),
+    }));
     let store = open(dir.path());
+    assert!(store.stopped_cleanly(), "nothing was begun yet");
+    store.close().await;
+    let cases = [
+        (started.clone(), false),
+        (Event::Maintenance(MaintenanceEvent::DaemonStopped), true),
+        (end, true),
+        (started, false),
+    ];
+    for (event, clean) in cases {
+        let store = open(dir.path());
+        store.append(vec![NewRecord { channel: None, at: at(0), event }]).await.unwrap();
+        store.close().await;
+        for _ in 0..2 {
+            let store = open(dir.path());
+            assert_eq!(store.stopped_cleanly(), clean);
+            store.close().await;
+            // It is the same when the views are made again.
+            remove_derived(dir.path());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_second_open_names_the_process_that_has_it() {
+    let (dir, store) = opened();
     let error = Store::open(StoreOptions::new(dir.path())).err().unwrap();
     let pid = std::process::id().to_string();
     assert_eq!(error, StoreError::InUse { path: dir.path().display().to_string(), pid });
@@ -200,8 +216,7 @@ async fn a_second_open_names_the_process_that_has_it() {
 
 #[tokio::test]
 async fn concurrent_appends_share_syncs_and_keep_their_groups_together() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     let appends = (0..200).map(|i| {
         let record = |k: u32| NewRecord {
             channel: Some(channel("main")),
@@ -226,8 +241,7 @@ async fn concurrent_appends_share_syncs_and_keep_their_groups_together() {
 
 #[tokio::test]
 async fn a_closed_store_refuses_by_name() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     let other = store.clone();
     store.close().await;
     let record =
@@ -238,9 +252,7 @@ async fn a_closed_store_refuses_by_name() {
 
 #[tokio::test]
 async fn a_message_of_a_megabyte_comes_back_whole() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     let long = "wörter und mehr ".repeat(64 * 1024);
     chat.turn("a", &long, "ok").await;
     let entries = store.entries(&channel("main"), Seq(1), Seq(1), 1).await.unwrap();

@@ -4,21 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Chat, at, channel, texts};
-use cairn_core::event::{Event, MaintenanceEvent};
+use crate::common::{Chat, at, channel, segments, texts};
 use cairn_core::ids::Seq;
 use cairn_core::message::LOST_TEXT;
-use cairn_core::ports::{Seen, Store as _, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use cairn_store::{Store, StoreOptions, erase_dir, rebuild_dir, verify_dir};
 
 fn options(dir: &Path) -> StoreOptions {
     StoreOptions { segment_bytes: 2000, ..StoreOptions::new(dir) }
-}
-
-fn segments(dir: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<_> = fs::read_dir(dir.join("journal")).unwrap().map(|e| e.unwrap().path()).collect();
-    paths.sort();
-    paths
 }
 
 fn bytes(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -238,20 +231,4 @@ async fn a_number_of_the_index_that_its_place_does_not_bear_out_proves_nothing()
     fs::write(&path, wrong).unwrap();
     let report = verify_dir(options(dir.path()), true).await.unwrap();
     assert_eq!((report.ok, report.journal.last, report.problems), (true, last, Vec::new()));
-}
-
-#[tokio::test]
-async fn what_nobody_was_shown_is_cut_off_as_before() {
-    let dir = tempfile::tempdir().unwrap();
-    let last = lived_in(dir.path()).await;
-    let (path, text) = last_segment(dir.path());
-    fs::write(&path, format!("{text}{}", r#"{"crc":"0123abcd","v":1,"n":99,"at":"20"#)).unwrap();
-    assert!(verify_dir(options(dir.path()), false).await.unwrap().ok);
-    let store = Store::open(options(dir.path())).unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap(), text);
-    let mut chat = Chat::new(&store, "third");
-    let record = chat.append(vec![Event::Maintenance(MaintenanceEvent::DaemonStopped)]).await;
-    assert_eq!(record[0].n, last + 1);
-    assert_eq!(store.seen(&channel("main"), &"none".into()).await.unwrap(), Seen::New);
-    store.close().await;
 }

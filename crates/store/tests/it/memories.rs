@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{at, memory, open, scope};
+use crate::common::{at, memory, open, opened, scope};
 use cairn_core::event::{Event, MemoryEvent, NewRecord};
 use cairn_core::ids::AgentId;
 use cairn_core::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER};
@@ -36,8 +36,7 @@ async fn within(store: &Store, reach: &[Reach], question: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn the_same_thing_again_is_a_sighting_and_the_same_sighting_counts_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     save(
         &store,
         vec![memory("Ana likes tea", "a"), memory("ana likes TEA!", "b"), memory("Ana likes tea", "b")],
@@ -51,8 +50,7 @@ async fn the_same_thing_again_is_a_sighting_and_the_same_sighting_counts_once() 
 
 #[tokio::test]
 async fn a_forgotten_memory_stays_forgotten_until_a_person_asks_for_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (dir, store) = opened();
     save(&store, vec![memory("Ana likes tea", "a")]).await;
     let id = all(&store).await[0].id.clone();
     journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id: id.clone() })]).await;
@@ -70,8 +68,7 @@ async fn a_forgotten_memory_stays_forgotten_until_a_person_asks_for_it() {
 
 #[tokio::test]
 async fn an_edited_memory_is_known_by_its_first_and_its_new_words() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     save(&store, vec![memory("Ana likes tea", "a")]).await;
     let id = all(&store).await[0].id.clone();
     let edit = |text: &str| {
@@ -93,8 +90,7 @@ async fn an_edited_memory_is_known_by_its_first_and_its_new_words() {
 
 #[tokio::test]
 async fn only_memories_that_fit_the_question_and_the_scope_are_recalled() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     let secret = Scope::User { platform: "discord".to_owned(), user: "ana".to_owned() };
     save(
         &store,
@@ -121,8 +117,7 @@ async fn only_memories_that_fit_the_question_and_the_scope_are_recalled() {
 
 #[tokio::test]
 async fn a_list_is_filtered_and_in_the_order_of_saving() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     let about_ana = MemorySave { subject: Some("local/ana".to_owned()), ..memory("Drinks tea", "b") };
     save(&store, vec![memory("Zebras are striped", "a"), about_ana, memory("Apples are red", "c")]).await;
     let list = |filter: MemoryFilter| {
@@ -149,8 +144,7 @@ async fn a_list_is_filtered_and_in_the_order_of_saving() {
 
 #[tokio::test]
 async fn a_question_behind_a_long_text_still_finds_its_memory() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     save(&store, vec![memory("Anna likes green tea", "s1"), memory("The word9000 is unimportant", "s2")])
         .await;
     let pasted: String = (0..20_000).map(|n| format!("word{n} ")).collect();
@@ -161,8 +155,7 @@ async fn a_question_behind_a_long_text_still_finds_its_memory() {
 
 #[tokio::test]
 async fn what_has_just_changed_is_recalled_as_it_is_now() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     for n in 0..5 {
         let (tea, cocoa) = (format!("Ana likes tea number{n}"), format!("Ana likes cocoa number{n}"));
         save(&store, vec![memory(&tea, &format!("s{n}"))]).await;
@@ -185,8 +178,7 @@ async fn what_has_just_changed_is_recalled_as_it_is_now() {
 
 #[tokio::test]
 async fn without_an_index_memories_are_recalled_in_the_same_order() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (dir, store) = opened();
     let ask = async |store: &Store| {
         let mut found = Vec::new();
         for question in ["Who likes green tea?", "tea", "Ben's bike"] {
@@ -219,8 +211,7 @@ async fn without_an_index_memories_are_recalled_in_the_same_order() {
 
 #[tokio::test]
 async fn of_two_that_fit_as_well_the_newer_is_recalled_first_and_its_day_finds_neither() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     save(&store, vec![memory("Ana lives in Lisbon", "a")]).await;
     let later = Event::Memory(MemoryEvent::Saved(memory("Ana lives in Madrid", "b")));
     store.append(vec![NewRecord { channel: None, at: at(86_400), event: later }]).await.unwrap();
@@ -247,8 +238,7 @@ fn typed(who: &str, name: &str, subject: &str, text: &str) -> MemorySave {
 
 #[tokio::test]
 async fn what_somebody_said_of_themselves_is_read_by_them_wherever_it_was_said() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (dir, store) = opened();
     let own = |who: &str| [Reach::Own(format!("discord/{who}"))];
     save(
         &store,
@@ -287,8 +277,7 @@ async fn what_somebody_said_of_themselves_is_read_by_them_wherever_it_was_said()
 
 #[tokio::test]
 async fn ones_own_word_comes_before_what_another_member_says_of_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = opened();
     let group = [Scope::Chat { platform: "discord".to_owned(), chat: "room".to_owned() }];
     save(
         &store,

@@ -3,8 +3,9 @@
 use std::io::Read;
 use std::path::Path;
 
+use crate::common::{channel, history, remove_derived, segments};
 use cairn_core::event::{Event, NewRecord, TurnEvent};
-use cairn_core::ids::{ChannelId, Generation, Seq};
+use cairn_core::ids::{Generation, Seq};
 use cairn_core::message::{Entry, Part};
 use cairn_core::ports::Store as _;
 use cairn_core::retention::RetentionSettings;
@@ -15,10 +16,6 @@ fn options(dir: &Path) -> StoreOptions {
     StoreOptions { segment_bytes: 20_000, ..StoreOptions::new(dir) }
 }
 
-fn channel() -> ChannelId {
-    "main/local/main".parse().unwrap()
-}
-
 fn day(day: u64) -> Timestamp {
     Timestamp::from_second(day as i64 * 86_400).unwrap()
 }
@@ -27,7 +24,7 @@ async fn add(store: &Store, seq: u64) {
     let mut entry = Entry::lost(Seq(seq), &"t1".into(), Generation(1), day(seq));
     entry.parts = vec![Part::text(format!("message {seq} {}", "of tea and bread ".repeat(40)))];
     let event = Event::Turn(TurnEvent::EntryAdded { entry });
-    store.append(vec![NewRecord { channel: Some(channel()), at: day(seq), event }]).await.unwrap();
+    store.append(vec![NewRecord { channel: Some(channel("main")), at: day(seq), event }]).await.unwrap();
 }
 
 /// Compresses what is due after so many days on day 300, or says what it would come to; how often it failed.
@@ -51,26 +48,23 @@ async fn compress(store: &Store, compress_days: u32, dry_run: bool) -> (Shrunk, 
 }
 
 fn names(dir: &Path) -> Vec<String> {
-    let list = std::fs::read_dir(dir.join("journal")).unwrap();
-    let mut names: Vec<String> =
-        list.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
+    segments(dir).iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
 }
 
-async fn said(store: &Store) -> Vec<String> {
-    let entries = store.entries(&channel(), Seq(1), Seq(u64::MAX), 1000).await.unwrap();
-    entries.iter().map(|entry| entry.text()).collect()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn old_segments_are_compressed_and_read_as_before() {
+/// A store of several segments, with its folder.
+async fn filled() -> (tempfile::TempDir, Store) {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(options(home.path())).unwrap();
     for seq in 1..=200 {
         add(&store, seq).await;
     }
-    let before = said(&store).await;
+    (home, store)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_segments_are_compressed_and_read_as_before() {
+    let (home, store) = filled().await;
+    let before = history(&store).await;
     let plain = names(home.path());
     assert!(plain.len() > 4, "{plain:?}");
     let bytes = async |store: &Store| store.stats().await.unwrap().journal_bytes;
@@ -91,12 +85,12 @@ async fn old_segments_are_compressed_and_read_as_before() {
     flate2::read::MultiGzDecoder::new(first).read_to_string(&mut text).unwrap();
     assert!(text.starts_with("{\"crc\":") && text.ends_with("}\n"));
 
-    assert_eq!(said(&store).await, before, "by a reader that had them open");
+    assert_eq!(history(&store).await, before, "by a reader that had them open");
     assert_eq!(compress(&store, 150, false).await.0.segments, 0, "once is enough");
     add(&store, 201).await;
     store.close().await;
     let store = Store::open(options(home.path())).unwrap();
-    assert_eq!(said(&store).await[..200], before);
+    assert_eq!(history(&store).await[..200], before);
     assert!(store.verify().await.unwrap().ok);
     store.close().await;
     assert!(rebuild_dir(options(home.path())).await.unwrap().ok);
@@ -104,11 +98,7 @@ async fn old_segments_are_compressed_and_read_as_before() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_cannot_be_compressed_stays_and_the_others_do_not_wait_for_it() {
-    let home = tempfile::tempdir().unwrap();
-    let store = Store::open(options(home.path())).unwrap();
-    for seq in 1..=200 {
-        add(&store, seq).await;
-    }
+    let (home, store) = filled().await;
     let plain = names(home.path());
     let second = home.path().join("journal").join(&plain[1]);
     let whole = std::fs::read(&second).unwrap();
@@ -124,38 +114,29 @@ async fn one_that_cannot_be_compressed_stays_and_the_others_do_not_wait_for_it()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compressed_segment_that_is_the_last_one_now_is_written_on() {
-    let home = tempfile::tempdir().unwrap();
-    let store = Store::open(options(home.path())).unwrap();
-    for seq in 1..=200 {
-        add(&store, seq).await;
-    }
+    let (home, store) = filled().await;
     compress(&store, 1, false).await;
     store.close().await;
     let before = names(home.path());
     std::fs::remove_file(home.path().join("journal").join(before.last().unwrap())).unwrap();
     // Nothing is left that would show what was in it.
-    std::fs::remove_dir_all(home.path().join("views")).unwrap();
-    std::fs::remove_dir_all(home.path().join("index")).unwrap();
+    remove_derived(home.path());
     assert!(rebuild_dir(options(home.path())).await.unwrap().ok);
     let store = Store::open(options(home.path())).unwrap();
-    let left = said(&store).await.len();
+    let left = history(&store).await.len();
     assert!(left > 100 && left < 200, "{left}");
     add(&store, left as u64 + 1).await;
     store.close().await;
     assert!(!names(home.path())[before.len() - 2].ends_with(".gz"), "{:?}", names(home.path()));
     let store = Store::open(options(home.path())).unwrap();
-    assert_eq!(said(&store).await.len(), left + 1);
+    assert_eq!(history(&store).await.len(), left + 1);
     assert!(store.verify().await.unwrap().ok);
     store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_in_a_compressed_segment_is_found_and_quarantined() {
-    let home = tempfile::tempdir().unwrap();
-    let store = Store::open(options(home.path())).unwrap();
-    for seq in 1..=200 {
-        add(&store, seq).await;
-    }
+    let (home, store) = filled().await;
     compress(&store, 150, false).await;
     store.close().await;
     let second = home.path().join("journal").join(&names(home.path())[1]);
@@ -169,6 +150,6 @@ async fn damage_in_a_compressed_segment_is_found_and_quarantined() {
     assert!(report.problems.iter().any(|problem| problem.contains("are lost")), "{report:?}");
     assert!(verify_dir(options(home.path()), false).await.unwrap().ok);
     let store = Store::open(options(home.path())).unwrap();
-    assert_eq!(said(&store).await.len(), 200, "the loss is shown, and numbers stay whole");
+    assert_eq!(history(&store).await.len(), 200, "the loss is shown, and numbers stay whole");
     store.close().await;
 }

@@ -2,33 +2,15 @@
 
 use std::fs;
 
-use crate::common::{Chat, at, channel, memory, open, scope};
+use crate::common::{Chat, at, channel, chatting, found, memory, open, query};
 use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
 use cairn_core::ids::Seq;
 use cairn_core::message::{Entry, Part};
 use cairn_core::ports::{Hit, HitKind, Query, Store as _};
-use cairn_store::Store;
-
-fn query(text: &str) -> Query {
-    Query {
-        channel: channel("main"),
-        text: text.to_owned(),
-        kind: None,
-        scopes: vec![scope()],
-        limit: 10,
-        settled: true,
-    }
-}
-
-async fn found(store: &Store, text: &str) -> Vec<String> {
-    store.search(query(text)).await.unwrap().into_iter().map(|hit| hit.text).collect()
-}
 
 #[tokio::test]
 async fn entries_summaries_and_memories_are_found_by_kind() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     chat.turn("a", "I adopted a greyhound named Pixel", "Lovely!").await;
     chat.turn("b", "the weather is fine", "It is.").await;
     chat.compact(2, "Ana adopted a greyhound.", vec![memory("Ana has a greyhound", "s1/0")]).await;
@@ -50,9 +32,7 @@ async fn entries_summaries_and_memories_are_found_by_kind() {
 
 #[tokio::test]
 async fn an_answer_is_found_by_the_words_of_the_question_before_it_and_after_a_restart() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (dir, store, mut chat) = chatting();
     chat.turn("a", "Where did you spend the holidays?", "Lisbon").await;
     assert!(found(&store, "holidays").await.contains(&"Lisbon".to_owned()));
     store.close().await;
@@ -71,9 +51,7 @@ async fn an_answer_is_found_by_the_words_of_the_question_before_it_and_after_a_r
 
 #[tokio::test]
 async fn quotations_are_not_found() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     let turn = chat.turn("a", "the password of the shed is rhubarb", "noted").await;
     let echo = Entry { quotes: true, ..chat.reply(&turn, "You said: the password of the shed is rhubarb") };
     chat.append(vec![Event::Turn(TurnEvent::EntryAdded { entry: echo })]).await;
@@ -83,9 +61,7 @@ async fn quotations_are_not_found() {
 
 #[tokio::test]
 async fn a_query_is_data_not_syntax() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     chat.turn("a", "meet me at the harbour", "ok").await;
     for text in ["harbour AND (", "\"harbour", "harbour~2 ^5 *:*", "place:x OR harbour", "+harbour -meet"] {
         assert!(found(&store, text).await.contains(&"meet me at the harbour".to_owned()), "{text}");
@@ -98,9 +74,7 @@ async fn a_query_is_data_not_syntax() {
 
 #[tokio::test]
 async fn words_in_scripts_without_gaps_and_dates_are_found() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     chat.turn("a", "我们明天去图书馆学习", "好").await;
     chat.turn("b", "저는 학교에서 공부해요", "네").await;
     assert!(found(&store, "图书馆").await.contains(&"我们明天去图书馆学习".to_owned()));
@@ -111,9 +85,7 @@ async fn words_in_scripts_without_gaps_and_dates_are_found() {
 
 #[tokio::test]
 async fn a_person_named_in_the_question_comes_first() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     for (id, user) in [("a", "ben"), ("b", "caroline")] {
         let turn = chat.accept(id, user, "I went to the art exhibition").await;
         chat.secs += 20_000;
@@ -129,9 +101,7 @@ async fn a_person_named_in_the_question_comes_first() {
 
 #[tokio::test]
 async fn a_changed_memory_is_found_as_it_is_and_a_forgotten_one_not_at_all() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (_dir, store, mut chat) = chatting();
     chat.append(vec![Event::Memory(MemoryEvent::Saved(memory("Ana plays the cello", "a")))]).await;
     let id = store.search(query("cello")).await.unwrap()[0].id.clone();
     let text = Some("Ana plays the viola".to_owned());
@@ -151,9 +121,7 @@ async fn a_changed_memory_is_found_as_it_is_and_a_forgotten_one_not_at_all() {
 
 #[tokio::test]
 async fn a_damaged_or_deleted_index_is_made_again_with_the_same_hits() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (dir, store, mut chat) = chatting();
     for i in 0..30 {
         chat.turn(&format!("m{i}"), &format!("tale {i} of the lighthouse"), "go on").await;
         if i % 7 == 0 {
@@ -188,9 +156,7 @@ const MANY: u64 = 20_000;
 
 #[tokio::test]
 async fn an_index_that_is_being_made_answers_with_what_it_has_says_what_it_lacks_and_holds_up_no_stop() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut chat = Chat::new(&store, "main");
+    let (dir, store, mut chat) = chatting();
     let turn = chat.accept("a", "ana", "tell me about the lighthouse").await;
     chat.start(&turn, &["a"]).await;
     let first = chat.reply(&turn, "");

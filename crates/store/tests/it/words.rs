@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::{Chat, at, channel, memory, texts};
+use crate::common::{Chat, at, channel, found, history, memory, segments};
 use cairn_core::event::{CompactionEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, TurnEvent};
 use cairn_core::ids::Seq;
-use cairn_core::ports::{Query, Store as _, StoreError};
+use cairn_core::ports::{Store as _, StoreError};
 use cairn_core::summary::{Marker, MarkerKind};
 use cairn_store::{Expired, Store, StoreOptions, erase_dir, rebuild_dir, restore_dir};
 
@@ -61,13 +61,6 @@ async fn talked(store: &Store) -> Chat {
     chat
 }
 
-fn segments(dir: &Path) -> Vec<PathBuf> {
-    let list = fs::read_dir(dir.join("journal")).unwrap();
-    let mut files: Vec<PathBuf> = list.map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    files
-}
-
 fn journal(dir: &Path) -> String {
     let mut text = String::new();
     for path in segments(dir) {
@@ -97,26 +90,13 @@ async fn expire(store: &Store, dry_run: bool) -> Expired {
 }
 
 async fn finds(store: &Store, text: &str) -> usize {
-    let query = Query {
-        channel: channel("main"),
-        text: text.to_owned(),
-        kind: None,
-        scopes: Vec::new(),
-        limit: 50,
-        settled: true,
-    };
-    let hits = store.search(query).await.unwrap();
-    hits.iter().filter(|hit| hit.text.contains(text)).count()
-}
-
-async fn said(store: &Store) -> Vec<String> {
-    texts(&store.entries(&channel("main"), Seq(1), Seq(u64::MAX), 1_000).await.unwrap())
+    found(store, text).await.iter().filter(|hit| hit.contains(text)).count()
 }
 
 /// Everything that an expiry leaves as it is to be.
 async fn check(store: &Store, chat: &Chat, dir: &Path) {
     let n_old = 2 * OLD as usize;
-    let said = said(store).await;
+    let said = history(store).await;
     assert_eq!(said.len(), n_old + 4 * NEW as usize);
     assert!(said[..n_old].iter().all(|text| text == "[expired]"), "{said:?}");
     assert!(!said[n_old..].iter().any(|text| text == "[expired]"), "{said:?}");
@@ -138,12 +118,12 @@ async fn words_that_nothing_needs_are_taken_out_of_closed_segments() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(options(home.path())).unwrap();
     let chat = talked(&store).await;
-    let before = (said(&store).await, segments(home.path()));
+    let before = (history(&store).await, segments(home.path()));
     assert!(before.1.len() > 20, "{}", before.1.len());
     assert!(finds(&store, "Zorblax").await > 10 && finds(&store, "Vexlor").await == 1);
 
     let dry = expire(&store, true).await;
-    assert_eq!((said(&store).await, segments(home.path())), before, "nothing was changed");
+    assert_eq!((history(&store).await, segments(home.path())), before, "nothing was changed");
     let done = expire(&store, false).await;
     assert_eq!((done, done.entries, done.summaries), (dry, 2 * OLD, 1), "it comes to what was said before");
     assert!(done.shrunk.bytes_after * 2 < done.shrunk.bytes_before, "{done:?}");
@@ -179,10 +159,10 @@ async fn the_window_and_what_came_in_since_keep_their_words() {
         let one = store.expire_segment(segment.first, needs.clone(), at(0), false).await.unwrap();
         assert_eq!(one, Expired::default(), "what came in since is not known to be needed or not");
     }
-    assert!(said(&store).await.iter().all(|text| text != "[expired]"));
+    assert!(history(&store).await.iter().all(|text| text != "[expired]"));
     chat.compact(100, "They talked about a parrot.", Vec::new()).await;
     assert!(expire(&store, false).await.entries > 80, "now it is not");
-    assert!(said(&store).await[100..].iter().all(|text| text != "[expired]"));
+    assert!(history(&store).await[100..].iter().all(|text| text != "[expired]"));
     store.close().await;
 }
 
@@ -201,7 +181,7 @@ async fn an_expiry_that_was_cut_short_is_made_whole_by_the_next() {
         summaries: Vec::new(),
     });
     store.append(vec![NewRecord { channel: None, at: at(0), event: told }]).await.unwrap();
-    assert_eq!(said(&store).await[..3], ["[expired]", "[expired]", "my parrot Zorblax eats 2 figs"]);
+    assert_eq!(history(&store).await[..3], ["[expired]", "[expired]", "my parrot Zorblax eats 2 figs"]);
     assert_eq!(expire(&store, false).await.entries, 2 * OLD - 2, "the rest");
     check(&store, &chat, home.path()).await;
     store.close().await;
@@ -209,7 +189,7 @@ async fn an_expiry_that_was_cut_short_is_made_whole_by_the_next() {
     fs::write(&first, plain).unwrap();
     fs::write(first.with_extension("jsonl.gz.new"), "half").unwrap();
     let store = Store::open(options(home.path())).unwrap();
-    assert_eq!(said(&store).await[0], "[expired]");
+    assert_eq!(history(&store).await[0], "[expired]");
     let again = expire(&store, false).await;
     assert_eq!((again.entries, again.shrunk.segments), (0, 1), "the views knew");
     check(&store, &chat, home.path()).await;
@@ -230,7 +210,7 @@ async fn a_person_is_erased_from_what_has_expired_too() {
     let erased = erase_dir(options(home.path()), "local/ana", at(0), false).await.unwrap().unwrap();
     assert_eq!(erased.figures.entries, OLD + 2 * NEW);
     let store = Store::open(options(home.path())).unwrap();
-    let said = said(&store).await;
+    let said = history(&store).await;
     assert!(said[..2 * OLD as usize].iter().all(|text| text == "[expired]"));
     assert_eq!(said[2 * OLD as usize], "[erased]");
     assert!(store.verify().await.unwrap().ok);
@@ -292,6 +272,6 @@ async fn a_stop_stays_clean_when_words_expire_by_hand() {
     assert!(expire(&store, false).await.entries > 0);
     store.close().await;
     let store = Store::open(options(home.path())).unwrap();
-    assert!(store.stopped_cleanly().unwrap());
+    assert!(store.stopped_cleanly());
     store.close().await;
 }

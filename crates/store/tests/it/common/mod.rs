@@ -1,8 +1,10 @@
-//! Builders for the store's tests.
+//! Builders for the store's tests, and what many of them look at.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_core::artifact::Artifact;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{
     CompactionEvent, Event, MessageEvent, NewRecord, Record, Run, RunEnd, RunOutcome, Trigger, TurnEnd,
@@ -12,7 +14,7 @@ use cairn_core::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId, Turn
 use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
 use cairn_core::message::{Author, Entry, Part, Pending, Role};
 use cairn_core::model::Usage;
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::ports::{Query, Store as _, StoreError};
 use cairn_core::summary::Summary;
 use cairn_core::tier::Tier;
 use cairn_store::{Store, StoreOptions};
@@ -29,6 +31,79 @@ pub(crate) fn channel(name: &str) -> ChannelId {
 
 pub(crate) fn open(dir: &Path) -> Store {
     Store::open(StoreOptions::new(dir)).unwrap()
+}
+
+/// A store in a folder of its own.
+pub(crate) fn opened() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    (dir, store)
+}
+
+/// The same with a channel in which nothing was said yet.
+pub(crate) fn chatting() -> (tempfile::TempDir, Store, Chat) {
+    let (dir, store) = opened();
+    let chat = Chat::new(&store, "main");
+    (dir, store, chat)
+}
+
+/// The journal's files, in order.
+pub(crate) fn segments(dir: &Path) -> Vec<PathBuf> {
+    let list = fs::read_dir(dir.join("journal")).unwrap();
+    let mut paths: Vec<PathBuf> = list.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Removes all that would show what was in the journal.
+pub(crate) fn remove_derived(dir: &Path) {
+    fs::remove_dir_all(dir.join("views")).unwrap();
+    fs::remove_dir_all(dir.join("index")).unwrap();
+}
+
+pub(crate) fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            // A store may go on meanwhile: a file that has gone since it was listed is one that a kill would not have left.
+            match fs::copy(entry.path(), target) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                copied => assert!(copied.is_ok(), "{copied:?}"),
+            }
+        }
+    }
+}
+
+/// A search of the chat `main` with its memories, when all is indexed.
+pub(crate) fn query(text: &str) -> Query {
+    let scopes = vec![scope()];
+    Query { channel: channel("main"), text: text.to_owned(), kind: None, scopes, limit: 50, settled: true }
+}
+
+pub(crate) async fn found(store: &Store, text: &str) -> Vec<String> {
+    store.search(query(text)).await.unwrap().into_iter().map(|hit| hit.text).collect()
+}
+
+/// What history shows of the chat `main`.
+pub(crate) async fn history(store: &Store) -> Vec<String> {
+    texts(&store.entries(&channel("main"), Seq(1), Seq(u64::MAX), 1_000).await.unwrap())
+}
+
+pub(crate) fn artifact(id: &str, bytes: u64) -> Artifact {
+    Artifact {
+        id: id.into(),
+        tool: "fetch".to_owned(),
+        message: None,
+        bytes,
+        lines: 1,
+        stored_at: at(0),
+        used_at: at(0),
+        expired_at: None,
+    }
 }
 
 /// A channel whose state is folded from what it appends, as an actor does it.

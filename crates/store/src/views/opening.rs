@@ -16,7 +16,7 @@ use super::archive::channel_of;
 use super::codec::{Key, Table, decode, trailing_number, view_error};
 use super::db::{Check, Db};
 use super::rows::{ChannelState, Meta};
-use crate::calls::Calls;
+use crate::disk::Calls;
 use crate::disk::{io_error, make_dir, move_aside, remove_dir};
 use crate::journal::open::{Shown, ShownChannel, holds, refuse_lost_end};
 
@@ -28,18 +28,25 @@ const OPEN_LIMIT: Duration = Duration::from_secs(60);
 const N_THREADS: usize = 9;
 
 /// What is found in the folder of closed views.
-pub(crate) struct Found {
+pub(crate) struct ClosedViews {
     /// What the rows show of the journal, sound or not: whether its end is lost is told by it.
     pub(crate) shown: Shown,
-    pub(crate) rows: Result<(Db, Check), StoreError>,
+    pub(crate) check: Check,
+    /// None: sled does not open.
+    db: Option<Db>,
 }
 
 /// Opens the views and reads every row.
-pub(crate) fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Found {
-    let opened = can_start_threads().map_err(io_error("start the threads for", dir));
-    let db = match opened.and_then(|()| guarded(|| Db::open(dir, cache_bytes, calls))) {
+///
+/// # Errors
+/// They cannot be opened on this machine now, which says nothing of them.
+fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Result<ClosedViews, StoreError> {
+    can_start_threads().map_err(io_error("start the threads for", dir))?;
+    let damaged = |error: StoreError| Check { problems: vec![error.to_string()], ..Check::default() };
+    let db = match guarded(|| Db::open(dir, cache_bytes, calls)) {
         Ok(db) => db,
-        Err(error) => return Found { shown: Shown::default(), rows: Err(error) },
+        Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => return Err(error),
+        Err(error) => return Ok(ClosedViews { shown: Shown::default(), check: damaged(error), db: None }),
     };
     // What cannot be read of them is not told.
     let shown = guarded(|| Ok(shown(&db))).unwrap_or_default();
@@ -48,24 +55,19 @@ pub(crate) fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Fou
         check.compare();
         Ok(check)
     });
-    Found { shown, rows: check.map(|check| (db, check)) }
+    Ok(ClosedViews { shown, check: check.unwrap_or_else(damaged), db: Some(db) })
 }
 
 /// The same for views that only the command line looks at; `None`: there are none.
 ///
 /// # Errors
 /// Whether there are any cannot be told; sled does not come back, or cannot be opened on this machine now.
-pub(crate) fn look_into_closed(dir: &Path, cache_bytes: u64) -> Result<Option<Found>, StoreError> {
+pub(crate) fn look_into_closed(dir: &Path, cache_bytes: u64) -> Result<Option<ClosedViews>, StoreError> {
     if !dir.try_exists().map_err(io_error("look into", dir))? {
         return Ok(None);
     }
     let of = dir.to_owned();
-    let found = in_time(dir, move || Ok(look_into(&of, cache_bytes, &Arc::default())))?;
-    match found.rows {
-        // Nothing is wrong with them.
-        Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => Err(error),
-        _ => Ok(Some(found)),
-    }
+    in_time(dir, move || look_into(&of, cache_bytes, &Arc::default())).map(Some)
 }
 
 /// Opens the views. At the first doubt they are put out of the way, to be made again from the journal.
@@ -80,24 +82,19 @@ pub(super) fn open(
     calls: &Arc<Calls>,
 ) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
-    let Found { shown, rows } = look_into(dir, cache_bytes, calls);
-    let (is_damaged, why) = match rows {
-        Ok((db, check)) => {
-            let is_damaged = !check.problems.is_empty();
-            if !is_damaged && !check.is_old && holds(journal, &check.meta.checkpoint()) {
-                return Ok((db, check.meta));
-            }
-            calls.within(|| drop(db));
-            let why = match check.is_old {
-                true => "they are of another version of this program".to_owned(),
-                false if is_damaged => check.problems.join("; "),
-                false => format!("the journal has something else at record {}", check.meta.n),
-            };
-            (is_damaged, why)
-        }
-        Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => return Err(error),
-        Err(error) => (true, error.to_string()),
+    let ClosedViews { shown, mut check, db } = look_into(dir, cache_bytes, calls)?;
+    let is_damaged = !check.problems.is_empty();
+    if check.is_old {
+        check.problems.push("they are of another version of this program".to_owned());
+    } else if !holds(journal, &check.meta.checkpoint()) {
+        check.problems.push(format!("the journal has something else at record {}", check.meta.n));
+    }
+    let db = match db {
+        Some(db) if check.problems.is_empty() => return Ok((db, check.meta)),
+        db => db,
     };
+    calls.within(|| drop(db));
+    let why = check.problems.join("; ");
     refuse_lost_end(journal, &shown)?;
     let kept = if is_damaged { Some(move_aside(dir)?) } else { None };
     let kept = kept.map(|to| to.display().to_string());
@@ -108,9 +105,6 @@ pub(super) fn open(
 }
 
 /// Calls into sled from a thread of their own, which is left behind when they do not come back.
-///
-/// # Errors
-/// They do not, or what they say.
 pub(super) fn in_time<T: Send + 'static>(
     dir: &Path,
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,

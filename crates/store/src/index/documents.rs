@@ -1,12 +1,16 @@
-//! The last entries of a channel, kept so that each is indexed with its two neighbours on each side.
+//! What is written to the index: a document for each entry with its two neighbours on each side, each summary, each memory.
 
 use std::collections::VecDeque;
 
 use cairn_core::ids::{ChannelId, Seq};
+use cairn_core::memory::Memory;
 use cairn_core::message::{Entry, Role};
+use cairn_core::summary::Summary;
 use jiff::{SignedDuration, Timestamp};
 
-use super::schema::{Fields, Subject, date_words, entries_of, seconds, tokens, words_of};
+use super::schema::{
+    Fields, Subject, date_words, entries_of, places_of, seconds, summaries_of, tokens, words_of,
+};
 
 /// Neighbours on each side (`docs/design/figures.md`, "Search").
 const NEIGHBOURS: usize = 2;
@@ -19,11 +23,18 @@ const TEXT_BYTES: usize = 64 * 1024;
 const TOOL_BYTES: usize = 4 * 1024;
 const LENT_WORDS: usize = 200;
 
+/// An important memory counts for up to this much more, and each further sighting for a little.
+const IMPORTANCE_BOOST: f64 = 0.3;
+const SIGHTING_BOOST: f64 = 0.1;
+
+/// Divides the weight, so that a memory of middling importance counts as much as an entry.
+const MIDDLING: f64 = 1.0 + IMPORTANCE_BOOST / 2.0;
+
 /// The index has it with some neighbours, nobody knows which.
 const UNKNOWN: usize = usize::MAX;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Spoken {
+struct Spoken {
     seq: Seq,
     at: Timestamp,
     author: String,
@@ -117,13 +128,10 @@ impl Recent {
             .filter(|other| entry.at.duration_since(other.at).abs() <= SITTING)
             .flat_map(|other| other.words.iter().take(LENT_WORDS));
         let date = date_words(entry.at);
-        let own = || entry.words.iter();
-        let near: Vec<&str> = lent.chain(&date).map(String::as_str).collect();
-        let own: Vec<&str> = own().map(String::as_str).collect();
         let subject = Subject::Entry(channel.clone(), entry.seq);
         let mut doc = document(fields, &subject, &[entries_of(channel)], entry.at, 1.0);
-        doc.add_pre_tokenized_text(fields.near, tokens(&near));
-        doc.add_pre_tokenized_text(fields.own, tokens(&own));
+        doc.add_pre_tokenized_text(fields.near, tokens(lent.chain(&date)));
+        doc.add_pre_tokenized_text(fields.own, tokens(&entry.words));
         doc.add_text(fields.author, &entry.author);
         if after == NEIGHBOURS {
             // It is written for good: from here on it only lends words.
@@ -155,7 +163,6 @@ fn tool_result(fields: &Fields, channel: &ChannelId, entry: &Entry) -> Option<Wr
     }
     let subject = Subject::Entry(channel.clone(), entry.seq);
     let mut doc = document(fields, &subject, &[entries_of(channel)], entry.at, 1.0);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     doc.add_pre_tokenized_text(fields.near, tokens(&words));
     Some(Write { key: subject.key(), replaces: false, doc })
 }
@@ -169,7 +176,7 @@ fn head(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-pub(crate) fn document(
+fn document(
     fields: &Fields,
     subject: &Subject,
     places: &[String],
@@ -182,4 +189,30 @@ pub(crate) fn document(
     doc.add_u64(fields.at, seconds(at));
     doc.add_f64(fields.weight, weight);
     doc
+}
+
+/// A summary's document, with the date that its range begins on.
+pub(crate) fn of_summary(fields: &Fields, channel: &ChannelId, summary: &Summary) -> Write {
+    let subject = Subject::Summary(channel.clone(), summary.id.clone());
+    let mut doc = document(fields, &subject, &[summaries_of(channel)], summary.from_at, 1.0);
+    let mut words = words_of(&summary.text);
+    words.extend(date_words(summary.from_at));
+    doc.add_pre_tokenized_text(fields.near, tokens(&words));
+    Write { key: subject.key(), replaces: false, doc }
+}
+
+/// A memory's document, with whom or what it is about. Not with its date: a number in a question would find all of a day.
+pub(crate) fn of_memory(fields: &Fields, memory: &Memory) -> Write {
+    let subject = Subject::Memory(memory.id.clone());
+    let further = f64::from(memory.sightings.max(1)).ln();
+    let boost = 1.0 + IMPORTANCE_BOOST * memory.importance + SIGHTING_BOOST * further;
+    let weight = boost * memory.weight() / MIDDLING;
+    let mut doc = document(fields, &subject, &places_of(memory), memory.created_at, weight);
+    let own = words_of(&memory.text);
+    // What is said in the first person is found by the name of whoever says it.
+    let speaker = memory.said_by().filter(|_| memory.is_of_speaker()).unwrap_or_default();
+    let near = words_of(&format!("{}\n{speaker}", memory.subject.as_deref().unwrap_or_default()));
+    doc.add_pre_tokenized_text(fields.near, tokens(&near));
+    doc.add_pre_tokenized_text(fields.own, tokens(&own));
+    Write { key: subject.key(), replaces: true, doc }
 }

@@ -1,4 +1,4 @@
-//! Where a backup goes: whether it may, and the folder beside that place in which it is made.
+//! Where a backup goes: whether it may, and the folder beside it in which it is made.
 
 use std::fs;
 use std::io;
@@ -6,26 +6,26 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::{BackupError, manifest};
-use crate::disk::{io_error, remove_dir, replace, sync_dir};
+use crate::disk::{io_error, remove_dir, replace, sync_folders};
 
-pub(super) struct Place {
+pub(super) struct Target {
     parent: PathBuf,
-    target: PathBuf,
+    dir: PathBuf,
     pub(super) partial: PathBuf,
 }
 
-impl Place {
+impl Target {
     /// Looks at the place, and makes an empty folder beside it.
     ///
     /// # Errors
     /// The place is taken, within the state folder, a mount of its own, or cannot be written.
     pub(super) fn prepare(dir: &Path, state: &Path) -> Result<Self, BackupError> {
-        let place = Self::look(dir, state)?;
-        let (partial, parent) = (&place.partial, &place.parent);
+        let target = Self::look(dir, state)?;
+        let (partial, parent) = (&target.partial, &target.parent);
         clear(partial)?;
         let made = fs::DirBuilder::new().mode(0o700).create(partial);
         made.map_err(|error| unwritable(parent, &error))?;
-        Ok(place)
+        Ok(target)
     }
 
     fn look(dir: &Path, state: &Path) -> Result<Self, BackupError> {
@@ -76,19 +76,16 @@ impl Place {
         let mut beside = name.to_owned();
         beside.push(".partial");
         let partial = parent.join(beside);
-        Ok(Self { parent, target, partial })
+        Ok(Self { parent, dir: target, partial })
     }
 
     /// Gives the backup its name; all in it is durable.
-    ///
-    /// # Errors
-    /// Something came into that place meanwhile.
     pub(super) fn finish(&self) -> Result<(), BackupError> {
         let finish = || {
-            sync_dir(&self.partial)?;
-            replace(&self.target, &self.partial)
+            sync_folders(&self.partial)?;
+            replace(&self.dir, &self.partial)
         };
-        Ok(finish().map_err(io_error("rename the backup to", &self.target))?)
+        Ok(finish().map_err(io_error("rename the backup to", &self.dir))?)
     }
 
     /// Removes what is there of a backup that is given up.

@@ -1,24 +1,45 @@
-//! Words that have expired, taken out of a closed segment: told in the journal first, then the segment is rewritten.
+//! Retention of the journal: old segments compressed, and expired words taken out of them, while everything goes on.
+//!
+//! Places in a segment stay as they are: whoever has one open reads on, whoever opens one reads the other. Words that expire are
+//! told in the journal first; then the segment is rewritten.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cairn_core::event::{
     CompactionEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, Record, TurnEvent,
 };
 use cairn_core::ids::{ChannelId, Seq, SummaryId};
 use cairn_core::ports::{Store as _, StoreError};
-use cairn_core::retention::{InUse, Words, expire, ranges};
+use cairn_core::retention::{InUse, SegmentFacts, Words, expire, ranges};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedMutexGuard;
 
-use super::{Closed, Shrunk, blocking, rewrite};
+use crate::disk::{Layout, blocking};
 use crate::journal::line;
+use crate::journal::rewrite::{Closed, Fate, Fates};
+use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
 
 /// Entries that one record tells of at the most: what is applied to the views at once.
 const ENTRIES_AT_ONCE: usize = 500;
+
+/// What writing segments again did, or would do, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shrunk {
+    pub segments: u64,
+    /// Bytes that they took.
+    pub bytes_before: u64,
+    /// Bytes that they take now, or would take.
+    pub bytes_after: u64,
+    /// Segments that could not be rewritten, and are as before: the log says which and why.
+    #[serde(default)]
+    pub failed: u64,
+}
 
 /// What taking words out did, or would do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,9 +60,9 @@ pub struct Needs {
     channels: HashMap<ChannelId, InUse>,
 }
 
-/// What a channel has in a segment that has expired.
+/// Entries and summaries of a channel whose words have expired.
 #[derive(Debug, Default)]
-struct Found {
+struct ExpiredWords {
     entries: BTreeSet<Seq>,
     summaries: Vec<SummaryId>,
 }
@@ -49,7 +70,7 @@ struct Found {
 /// What a walk through a segment found.
 #[derive(Debug, Default)]
 struct Walk {
-    found: BTreeMap<ChannelId, Found>,
+    found: BTreeMap<ChannelId, ExpiredWords>,
     /// Records with words that have expired.
     expired: u64,
     needed: u64,
@@ -59,6 +80,51 @@ struct Walk {
 type Taken = HashMap<ChannelId, HashMap<u64, Seq>>;
 
 impl Store {
+    /// The journal's segments, in their order.
+    ///
+    /// # Errors
+    /// The journal's folder cannot be read.
+    pub async fn segments(&self) -> Result<Vec<SegmentFacts>, StoreError> {
+        let tail = self.inner.appender.durable().borrow().tail;
+        let inner = self.inner.clone();
+        blocking("retention", move || {
+            let dir = Layout::of(&inner.options.dir).journal;
+            let firsts = segment::list(&dir)?;
+            let facts = |(idx, first): (usize, &u64)| {
+                let path = segment::path(&dir, *first);
+                let next = firsts.get(idx + 1);
+                Ok(SegmentFacts {
+                    first: *first,
+                    closed_at: next.and_then(|next| begun_at(&segment::path(&dir, *next))),
+                    is_open: *first >= tail.segment,
+                    bytes: segment::bytes(&path)?,
+                    is_packed: !path.exists(),
+                    is_spent: inner.spent.lock().contains(first),
+                })
+            };
+            firsts.iter().enumerate().map(facts).collect()
+        })
+        .await
+    }
+
+    /// Compresses a closed segment. A backup and an erasure wait meanwhile, and nothing else does. `dry_run`: only says
+    /// what it would come to.
+    ///
+    /// # Errors
+    /// It cannot be read or written; it stays as it was.
+    pub async fn compress_segment(&self, first: u64, dry_run: bool) -> Result<Shrunk, StoreError> {
+        let (lease, inner) = (self.lease().await?, self.inner.clone());
+        blocking("retention", move || {
+            let _lease = lease;
+            let segment = Closed::of(&Layout::of(&inner.options.dir).journal, first)?;
+            if segment.is_packed() {
+                return Ok(Shrunk::default());
+            }
+            pack(&inner, &segment, dry_run, &mut |_, _| Ok(Fate::Stays))
+        })
+        .await
+    }
+
     /// What of each channel is in use now.
     ///
     /// # Errors
@@ -108,14 +174,12 @@ impl Store {
             }
         }
         let inner = self.inner.clone();
-        done.shrunk = blocking(move || {
-            let (_lease, _lock) = (lease, inner.state_lock().ok_or(StoreError::Closed)?);
-            let segment = Closed::of(&inner, first)?;
-            let shrunk = rewrite::pack(&segment, dry_run, &mut |record, bytes| {
-                inner.goes_on().map(|()| without(record, bytes, &needs.channels, &taken))
-            });
-            inner.journal.forget(first);
-            shrunk
+        done.shrunk = blocking("retention", move || {
+            let _lease = lease;
+            let segment = Closed::of(&Layout::of(&inner.options.dir).journal, first)?;
+            pack(&inner, &segment, dry_run, &mut |record, bytes| {
+                Ok(without(record, bytes, &needs.channels, &taken).map_or(Fate::Stays, Fate::Becomes))
+            })
         })
         .await?;
         self.note_spent(first, &walk, dry_run);
@@ -128,12 +192,39 @@ impl Store {
             self.inner.spent.lock().insert(first);
         }
     }
+
+    /// The lease, unless an erasure was asked for, which writes all segments again itself.
+    async fn lease(&self) -> Result<OwnedMutexGuard<()>, StoreError> {
+        let lease = self.maintenance().await?;
+        if self.inner.erasing.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(lease) }
+    }
+}
+
+/// Writes a segment again, unless the store is closed, and has it read from the new file from then on.
+fn pack(inner: &Inner, segment: &Closed, dry_run: bool, fates: Fates<'_>) -> Result<Shrunk, StoreError> {
+    let _lock = inner.state_lock().ok_or(StoreError::Closed)?;
+    let packed = segment.pack(dry_run, &mut |record, bytes| {
+        inner.goes_on()?;
+        fates(record, bytes)
+    });
+    inner.journal.forget(segment.first);
+    let (bytes_before, bytes_after) = packed?;
+    Ok(Shrunk { segments: 1, bytes_before, bytes_after, failed: 0 })
+}
+
+/// When the first record of a segment was journalled.
+fn begun_at(path: &Path) -> Option<Timestamp> {
+    let mut lines = Lines::open(path, 0, None).ok()?;
+    match lines.next().ok()? {
+        Piece::Line { bytes, .. } => Some(line::parse(bytes).ok()?.at),
+        Piece::Torn { .. } | Piece::End => None,
+    }
 }
 
 /// The records that tell what has expired, a few entries each.
-fn told(found: &BTreeMap<ChannelId, Found>, at: Timestamp) -> Vec<NewRecord> {
+fn told(found: &BTreeMap<ChannelId, ExpiredWords>, at: Timestamp) -> Vec<NewRecord> {
     let mut records = Vec::new();
-    for (channel, Found { entries, summaries }) in found {
+    for (channel, ExpiredWords { entries, summaries }) in found {
         let entries: Vec<Seq> = entries.iter().copied().collect();
         let mut add = |entries: &[Seq], summaries: Vec<SummaryId>| {
             let entries = ranges(entries.iter().copied());
@@ -158,7 +249,7 @@ fn walk(
     first: u64,
     in_use: &HashMap<ChannelId, InUse>,
 ) -> Result<(Walk, Taken), StoreError> {
-    let segment = Closed::of(inner, first)?;
+    let segment = Closed::of(&Layout::of(&inner.options.dir).journal, first)?;
     let quarantined = inner.views.applied().borrow().quarantined;
     let mut taken = Taken::new();
     let mut walk = Walk::default();
@@ -187,7 +278,7 @@ fn walk(
 /// Notes what the views and the search index are to be told, unless they have been.
 fn note(
     reads: &Reads<'_>,
-    found: &mut BTreeMap<ChannelId, Found>,
+    found: &mut BTreeMap<ChannelId, ExpiredWords>,
     channel: ChannelId,
     event: &Event,
     seq: Option<Seq>,
