@@ -9,10 +9,9 @@ use super::{ERASED, Eraser};
 use crate::artifact::Artifact;
 use crate::event::{Checkpoint, Event, Receipt, Run, RunEnd, RunRequest, TurnEnd, TurnOutcome};
 use crate::ids::{ChannelId, MessageId, OutboxId, Seq};
-use crate::message::{Entry, Part, Pending, Role, fingerprint};
+use crate::message::{Entry, Part, Pending, Role, entry_tokens, fingerprint, pending_tokens};
 use crate::prune::PrunedResult;
-use crate::summary::Marker;
-use crate::window::{entry_tokens, marker_tokens, pending_tokens, summary_tokens};
+use crate::summary::{Marker, marker_tokens, summary_tokens};
 
 fn erased_parts() -> Vec<Part> {
     vec![Part::text(ERASED)]
