@@ -131,12 +131,6 @@ async fn a_malformed_summary_changes_nothing_and_the_next_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_of_something_else_changes_nothing_and_the_next_succeeds() {
-    let other = || Plan::Text("## Goal\n- Maria trains her dog Rex for the agility contest.".to_owned());
-    a_bad_attempt_changes_nothing(vec![other(), other()]).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_summary_that_frees_next_to_nothing_is_asked_for_again_and_never_committed() {
     let leaving = {
         let world = World::new();
