@@ -1,10 +1,9 @@
-//! How fast texts are estimated, digested and searched for memories: `cargo bench -p cairn-core --bench text`.
+//! How fast texts are estimated and digested: `cargo bench -p cairn-core --bench text`.
 
 use std::sync::Arc;
 
 use cairn_core::digest::digest;
 use cairn_core::ids::{Generation, Seq, TurnId};
-use cairn_core::memory::extract;
 use cairn_core::message::{Author, Entry, Part, Role};
 use cairn_core::tokens::estimate;
 use divan::Bencher;
@@ -63,10 +62,4 @@ fn digesting(bencher: Bencher<'_, '_>, n: u64) {
     let entries = entries(n);
     let budget = u32::try_from(n * 10).unwrap_or(u32::MAX);
     bencher.bench_local(|| digest(divan::black_box(&entries), budget));
-}
-
-#[divan::bench(args = [200, 2_000])]
-fn extracting(bencher: Bencher<'_, '_>, n: u64) {
-    let entries = entries(n);
-    bencher.bench_local(|| extract(divan::black_box(&entries)));
 }

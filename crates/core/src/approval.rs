@@ -118,7 +118,7 @@ pub fn shown_arguments(arguments: &Value) -> String {
 }
 
 fn is_hidden(c: char) -> bool {
-    (c.is_control() && !matches!(c, '\n' | '\t')) || crate::window::is_invisible(c)
+    (c.is_control() && !matches!(c, '\n' | '\t')) || crate::text::is_invisible(c)
 }
 
 /// A fence that is longer than any within the text.

@@ -8,7 +8,7 @@ use crate::ids::{ArtifactId, Seq};
 use crate::ports::ArtifactLines;
 use crate::result_guard::{Room, beginning};
 use crate::settings::ResultGuardSettings;
-use crate::window::short_date;
+use crate::text::short_date;
 
 #[cfg(test)]
 mod tests;

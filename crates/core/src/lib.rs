@@ -36,6 +36,9 @@ pub mod sentences;
 pub mod settings;
 pub mod sse;
 pub mod summary;
+#[cfg(test)]
+mod testing;
+mod text;
 pub mod thrashing;
 pub mod tier;
 pub mod tokens;

@@ -1,6 +1,7 @@
 //! What a conversation is made of: entries, their parts, tool calls, and messages not yet in a turn.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ids::{Generation, MessageId, Seq, TurnId};
 use crate::provenance::Provenance;
+use crate::text::{escape_name, escape_text, short_time};
+use crate::tokens::estimate;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -124,10 +127,104 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// An entry without a word.
+    pub fn new(seq: Seq, turn: &TurnId, generation: Generation, at: Timestamp, role: Role) -> Self {
+        Self {
+            seq,
+            turn: turn.clone(),
+            generation,
+            at,
+            role,
+            author: None,
+            message: None,
+            parts: Vec::new(),
+            reasoning: None,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            artifact: None,
+            provenance: Provenance::default(),
+            quotes: false,
+            tokens: 0,
+        }
+    }
+
     /// All its text parts, joined by line breaks; attachments by their names.
     pub fn text(&self) -> String {
         text_of(&self.parts)
     }
+}
+
+/// Tokens that a chat format spends on the frame of one message.
+pub(crate) const MESSAGE_OVERHEAD: u32 = 4;
+
+/// Tokens of a picture: what the large providers bill for a picture of a megapixel, rounded up.
+pub(crate) const IMAGE_TOKENS: u32 = 1_100;
+
+/// The words before a person's message: who, and when.
+pub(crate) fn header(author: Option<&Author>, at: Timestamp) -> String {
+    let name = author.map_or_else(|| "somebody".to_owned(), |author| escape_name(&author.name));
+    format!("[{name} | {}] ", short_time(at))
+}
+
+/// The parts of a person's message as the model gets them: header first, words escaped, text files inlined.
+pub(crate) fn user_parts(author: Option<&Author>, at: Timestamp, parts: &[Part]) -> Vec<Part> {
+    let mut text = header(author, at);
+    let mut out = Vec::new();
+    let mut n_words = 0;
+    for part in parts {
+        match part {
+            Part::Text { text: words } => {
+                if n_words > 0 {
+                    text.push('\n');
+                }
+                n_words += 1;
+                text.push_str(&escape_text(words));
+            }
+            Part::File { name, text: words, .. } => {
+                let _ = write!(text, "\n(file {})", escape_name(name));
+                if let Some(words) = words {
+                    let _ = write!(text, "\n{}", escape_text(words));
+                }
+            }
+            Part::Image { .. } => out.push(part.clone()),
+        }
+    }
+    out.insert(0, Part::Text { text });
+    out
+}
+
+/// Tokens of an entry as the window renders it, before correction.
+pub fn entry_tokens(entry: &Entry) -> u32 {
+    match entry.role {
+        Role::User => message_tokens(entry.author.as_ref(), entry.at, &entry.parts),
+        Role::Assistant | Role::Tool => {
+            let calls = entry
+                .tool_calls
+                .iter()
+                .map(|call| MESSAGE_OVERHEAD + estimate(&call.name) + estimate(&call.arguments.to_string()));
+            MESSAGE_OVERHEAD + parts_tokens(&entry.parts) + calls.sum::<u32>()
+        }
+    }
+}
+
+/// Tokens of a pending message as the window will render it, before correction.
+pub fn pending_tokens(pending: &Pending) -> u32 {
+    message_tokens(Some(&pending.author), pending.at, &pending.parts)
+}
+
+fn message_tokens(author: Option<&Author>, at: Timestamp, parts: &[Part]) -> u32 {
+    MESSAGE_OVERHEAD + parts_tokens(&user_parts(author, at, parts))
+}
+
+fn parts_tokens(parts: &[Part]) -> u32 {
+    parts
+        .iter()
+        .map(|part| match part {
+            Part::Text { text } => estimate(text),
+            Part::Image { .. } => IMAGE_TOKENS,
+            Part::File { name, text, .. } => estimate(name) + text.as_deref().map_or(0, estimate),
+        })
+        .fold(0, u32::saturating_add)
 }
 
 /// All text of the parts, joined by line breaks; attachments by their names.
@@ -222,21 +319,12 @@ impl Pending {
     /// The entry that this message becomes when a turn takes it up.
     pub fn to_entry(&self, seq: Seq, turn: &TurnId, generation: Generation) -> Entry {
         Entry {
-            seq,
-            turn: turn.clone(),
-            generation,
-            at: self.at,
-            role: Role::User,
             author: Some(self.author.clone()),
             message: Some(self.message.clone()),
             parts: self.parts.clone(),
-            reasoning: None,
-            tool_calls: Vec::new(),
-            tool_call_id: None,
-            artifact: None,
             provenance: self.provenance.clone(),
-            quotes: false,
             tokens: self.tokens,
+            ..Entry::new(seq, turn, generation, self.at, Role::User)
         }
     }
 }
@@ -257,7 +345,7 @@ impl Pending {
     pub fn delete(&mut self) {
         self.parts = vec![Part::text(DELETED_TEXT)];
         self.addressed = false;
-        self.tokens = crate::window::pending_tokens(self);
+        self.tokens = pending_tokens(self);
     }
 }
 
@@ -270,29 +358,14 @@ impl Entry {
     /// What is left of it when its message is deleted.
     pub fn deleted(&self) -> Self {
         let mut left = Self { parts: vec![Part::text(DELETED_TEXT)], ..self.clone() };
-        left.tokens = crate::window::entry_tokens(&left);
+        left.tokens = entry_tokens(&left);
         left
     }
 
     /// Stands for an entry whose journal line was damaged and quarantined: the loss is seen, and numbers stay whole.
     pub fn lost(seq: Seq, turn: &TurnId, generation: Generation, at: Timestamp) -> Self {
-        Self {
-            seq,
-            turn: turn.clone(),
-            generation,
-            at,
-            role: Role::User,
-            author: None,
-            message: None,
-            parts: vec![Part::text(LOST_TEXT)],
-            reasoning: None,
-            tool_calls: Vec::new(),
-            tool_call_id: None,
-            artifact: None,
-            provenance: Provenance::default(),
-            quotes: false,
-            tokens: LOST_TOKENS,
-        }
+        let parts = vec![Part::text(LOST_TEXT)];
+        Self { parts, tokens: LOST_TOKENS, ..Self::new(seq, turn, generation, at, Role::User) }
     }
 }
 

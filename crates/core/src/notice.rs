@@ -16,6 +16,7 @@ use crate::event::{CompactionEvent, DeliveryEvent, Event, Run, RunEnd, RunOutcom
 use crate::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use crate::message::Entry;
 use crate::summary::{MADE_BY_DIGEST, MarkerKind};
+pub use crate::text::grouped;
 
 /// How long a run over what an emergency took may last before the chat is told of it.
 const SOON: SignedDuration = SignedDuration::from_secs(60);
@@ -212,19 +213,6 @@ pub fn messages(n: u64, one: &str, many: &str) -> String {
         1 => format!("1 message {one}"),
         n => format!("{} messages {many}", grouped(n)),
     }
-}
-
-/// Thousands in groups: `12,345`.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (idx, digit) in digits.chars().enumerate() {
-        if idx > 0 && (digits.len() - idx).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// People are there to be told, and are to be.

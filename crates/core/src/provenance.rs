@@ -178,20 +178,15 @@ impl TrustSettings {
 mod tests {
     use std::sync::Arc;
 
-    use jiff::Timestamp;
     use rstest::rstest;
 
     use super::*;
-    use crate::ids::{Generation, Seq};
-    use crate::memory::{MemoryKind, Source};
-    use crate::message::Author;
+    use crate::ids::Seq;
+    use crate::testing;
 
     fn entry(role: Role, author: Option<&str>, provenance: Provenance) -> Arc<Entry> {
-        let mut entry = Entry::lost(Seq(1), &"t1".into(), Generation(1), Timestamp::UNIX_EPOCH);
-        entry.role = role;
-        entry.author = author.map(|id| Author { id: id.to_owned(), name: "somebody".to_owned() });
-        entry.provenance = provenance;
-        Arc::new(entry)
+        let author = author.map(|id| testing::author(id, "somebody"));
+        Arc::new(Entry { author, provenance, ..testing::entry(role, "x") })
     }
 
     fn conversation(entries: Vec<Arc<Entry>>) -> Conversation {
@@ -206,29 +201,7 @@ mod tests {
     }
 
     fn memory(scope: &str, learnt_in: Option<&str>) -> Memory {
-        Memory {
-            id: "m1".into(),
-            agent: "main".into(),
-            scope: scope.parse().unwrap(),
-            kind: MemoryKind::Fact,
-            text: "Rex is a dog.".to_owned(),
-            subject: None,
-            importance: 0.5,
-            sightings: 1,
-            source: Source {
-                channel: learnt_in.map(|channel| channel.parse().unwrap()),
-                from_seq: None,
-                to_seq: None,
-                summary: None,
-                model: String::new(),
-                by: None,
-            },
-            created_at: Timestamp::UNIX_EPOCH,
-            updated_at: Timestamp::UNIX_EPOCH,
-            recalled_at: None,
-            uses: 0,
-            superseded_by: None,
-        }
+        Memory { source: testing::source(learnt_in, ""), ..testing::memory(scope, "Rex is a dog.") }
     }
 
     #[rstest]

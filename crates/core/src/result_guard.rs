@@ -5,10 +5,11 @@ use crate::agent::AgentSettings;
 use crate::artifact::READ_TOOL;
 use crate::conversation::Conversation;
 use crate::ids::ArtifactId;
+use crate::message::IMAGE_TOKENS;
 use crate::prune::SHRUNK_NOTICE;
 use crate::settings::{ResultClass, ResultGuardSettings};
 use crate::tokens::{Correction, estimate};
-use crate::window::{IMAGE_TOKENS, measure};
+use crate::window::measure;
 
 #[cfg(test)]
 mod tests;

@@ -149,7 +149,8 @@ impl Default for ResultGuardSettings {
     }
 }
 
-/// What a summary does with identifiers: paths, addresses, ids, numbers with units, names of functions, error messages.
+/// What a summary does with identifiers: paths, addresses, ids, numbers of a shape of their own, names of functions, error
+/// messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdentifierPolicy {

@@ -210,11 +210,6 @@ impl Store {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The artifacts that belong to this store.
-    pub(crate) fn artifacts(&self) -> Artifacts {
-        self.inner.artifacts.clone()
-    }
-
     /// Whether the daemon before this one stopped by itself, or there was none.
     pub fn stopped_cleanly(&self) -> bool {
         self.inner.stopped_cleanly

@@ -86,7 +86,6 @@ fn bad_attempts() -> Vec<(&'static str, Vec<Plan>)> {
         ("says more than its source", twice(&"and then they went on to say ".repeat(500))),
         ("is cut off", vec![cut(), cut()]),
         ("writes a call", twice("<tool_call>memory_save</tool_call>")),
-        ("speaks of something else", twice("## Goal\n- Maria trains her dog Rex for the agility contest.")),
     ]
 }
 
@@ -244,7 +243,7 @@ async fn a_digest_stands_in_when_every_attempt_fails() {
     let end = &ends(&world)[0];
     assert_eq!(end.outcome, RunOutcome::Committed);
     assert_eq!(end.summary.as_ref().unwrap().made_by, "digest");
-    assert!(!end.memories.is_empty(), "memories are found by rule");
+    assert!(end.memories.is_empty(), "memories come when a model makes the summary again");
     check_coverage(&world.conversation());
 }
 

@@ -318,8 +318,7 @@ impl Job {
                 text = summary;
                 listed = if memories.is_empty() { listed } else { memories };
             }
-            let rejected =
-                if said.cut_off { Some(Rejection::Truncated) } else { rejection(&text, &source, most) };
+            let rejected = if said.cut_off { Some(Rejection::Truncated) } else { rejection(&text, most) };
             let faults = if rejected.is_some() { Vec::new() } else { review(&text, &source) };
             let words: Vec<String> = match &rejected {
                 Some(rejection) => vec![rejection.to_string()],
@@ -340,7 +339,7 @@ impl Job {
                 return Err(self.refused(candidate, &rejection));
             }
             let mended = mend(&text, &source).map_err(|error| self.refused(candidate, &error))?;
-            if let Some(rejection) = rejection(&mended, &source, most) {
+            if let Some(rejection) = rejection(&mended, most) {
                 return Err(self.refused(candidate, &rejection));
             }
             let model = &candidate.model.info().id;
@@ -370,7 +369,7 @@ struct Step<'a> {
     left_out: Vec<cairn_core::ids::Seq>,
 }
 
-fn rejection(text: &str, source: &Source, most: u64) -> Option<Rejection> {
+fn rejection(text: &str, most: u64) -> Option<Rejection> {
     let draft = Draft { text: text.to_owned(), ..Draft::default() };
-    check(&draft, source, most).err()
+    check(&draft, most).err()
 }

@@ -1,19 +1,17 @@
 //! Measurements that need data or a reference which the program itself does without.
 //!
 //! - `measure digest FILE [SHARE]`: what a digest keeps of conversations in the format of LoCoMo.
-//! - `measure memories FILE`: the memories that rules find in such conversations, in chunks of 100 turns.
 //! - `measure estimate [FILE…]`: errors of the token estimate by kind of text, before and after correction.
-//! - `measure fit [FILE…]`: weights of the estimate, fitted to the same kinds, as lines of `weights.rs`.
+//! - `measure fit [FILE…]`: weights of the estimate, fitted to the same kinds, as lines of `units.rs`.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use cairn_bench::estimate::{Errors, errors, from_files, kinds};
-use cairn_bench::locomo::{Kept, entries, kept_by_chance, kept_by_digest, load};
-use cairn_core::memory::extract;
-use cairn_core::tokens::weights;
+use cairn_bench::locomo::{Kept, kept_by_chance, kept_by_digest, load};
+use cairn_core::tokens::WEIGHTS;
 
-const USAGE: &str = "usage: measure digest FILE [SHARE] | memories FILE | estimate [FILE…] | fit [FILE…]";
+const USAGE: &str = "usage: measure digest FILE [SHARE] | estimate [FILE…] | fit [FILE…]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -24,7 +22,6 @@ fn main() -> ExitCode {
             Ok(share) => digest(Path::new(file), share),
             Err(_) => Err(USAGE.into()),
         },
-        ["memories", file] => memories(Path::new(file)),
         ["estimate", ref files @ ..] => estimate(files),
         ["fit", ref files @ ..] => fit(files),
         _ => Err(USAGE.into()),
@@ -53,15 +50,6 @@ fn digest(file: &Path, share: f64) -> Result<(), Box<dyn std::error::Error>> {
             percent(kept.evidence_kept as f64, kept.evidence as f64),
             percent(kept.answer_words_kept as f64, kept.answer_words as f64),
         );
-    }
-    Ok(())
-}
-
-fn memories(file: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    for conversation in load(file)? {
-        for memory in entries(&conversation).chunks(100).flat_map(extract) {
-            println!("{:<11} {:.1}  {}", memory.kind.name(), memory.importance, memory.text);
-        }
     }
     Ok(())
 }
@@ -103,7 +91,7 @@ fn row(name: &str, errors: &Errors) {
 fn fit(files: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     let mut kinds = kinds();
     kinds.extend(from_files(files)?);
-    let before = weights();
+    let before = WEIGHTS;
     let fitted = cairn_bench::estimate::fit(
         &kinds,
         tiktoken_rs::o200k_base_singleton(),

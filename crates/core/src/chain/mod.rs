@@ -3,18 +3,17 @@
 //! Whoever calls models keeps one [`Health`] for each, shared by all conversations: what one finds out, all know.
 
 mod bounds;
-mod guard;
 mod health;
 
 use jiff::Timestamp;
 
-use crate::agent::AgentSettings;
+use crate::agent::{AgentSettings, WindowSize, WindowSource};
 use crate::conversation::Conversation;
+use crate::settings::WindowGuard;
 use crate::tier::Tier;
 use crate::window::{has_room, measure};
 
 pub use bounds::Bounds;
-pub use guard::{Guarded, guard};
 pub use health::{CoolDowns, Health, Trouble, cools};
 
 #[cfg(test)]
@@ -73,4 +72,57 @@ pub fn pick(chain: &[Standing]) -> Option<Pick> {
     }
     let first_back = usable().min_by_key(|(_, standing)| (!standing.fits, standing.cooling_until));
     first_back.map(|(idx, _)| Pick::Cooling(idx))
+}
+
+/// What the window guard says of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Guarded {
+    Fine,
+    /// It is used; this is to be known about it.
+    Warned(String),
+    /// It is not used, for this reason.
+    PassedOver(String),
+}
+
+impl Guarded {
+    /// Why it is not used, if it is not.
+    pub fn passed_over(&self) -> Option<&str> {
+        match self {
+            Self::PassedOver(reason) => Some(reason),
+            Self::Fine | Self::Warned(_) => None,
+        }
+    }
+}
+
+/// What the window guard says of the models of a chain, in its order. A window that somebody set, and the last one of
+/// the chain that is left, are warned about and never refused.
+pub fn guard(chain: &[(&str, WindowSize)], guard: &WindowGuard) -> Vec<Guarded> {
+    let too_small = |window: &WindowSize| {
+        window.source == WindowSource::Server && window.window_tokens < guard.min_tokens
+    };
+    let last = chain.len().saturating_sub(1);
+    let all = chain.iter().enumerate().map(|(idx, (model, window))| {
+        let tokens = window.window_tokens;
+        if too_small(window) && idx < last {
+            return Guarded::PassedOver(format!(
+                "its server lists a window of {tokens} tokens, below window_guard.min_tokens = {}; set context_window \
+                 of `{model}` to use it all the same",
+                guard.min_tokens
+            ));
+        }
+        if tokens >= guard.warn_tokens {
+            return Guarded::Fine;
+        }
+        let why = match (too_small(window), last) {
+            (true, 0) => "; it is used since there is no other model",
+            (true, _) => "; it is used since it is the last of the chain",
+            (false, _) => "",
+        };
+        Guarded::Warned(format!(
+            "the window of `{model}` is small: {tokens} tokens ({}), below window_guard.warn_tokens = {}{why}",
+            window.source.origin(),
+            guard.warn_tokens
+        ))
+    });
+    all.collect()
 }

@@ -1,25 +1,28 @@
-//! What the result of a run is worth.
+//! How a run begins and ends: what its result is worth, what a commit writes, and merges at once where the stack is over
+//! its share.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::condense::condense;
-use super::extract::HEAD_TOKENS;
-use super::plan::BACKOFF_MAX;
+use super::extract::{HEAD_TOKENS, merge_draft};
 use super::sections::fit;
 use super::{Draft, Next, after};
 use crate::agent::AgentSettings;
 use crate::backoff::pause_after;
 use crate::conversation::Conversation;
-use crate::event::{CompactionEvent, Event, Run, RunEnd, RunOutcome, Work};
+use crate::event::{CompactionEvent, Event, Run, RunEnd, RunOutcome, RunRequest, Trigger, Work};
 use crate::ids::{RunId, Seq, SummaryId};
 use crate::memory::{DraftMemory, MemorySave, Scope, Source};
 use crate::message::Entry;
-use crate::summary::{MADE_BY_DIGEST, StackSizes, Summary};
+use crate::summary::{Lookup, MADE_BY_DIGEST, Merge, StackSizes, Summary, next_merge, summary_tokens};
 use crate::tokens::estimate;
-use crate::window::{Lookup, guide_tokens, measure, summary_tokens};
+use crate::window::{Gauge, guide_tokens, measure};
+
+/// Longest pause after failed runs.
+pub(super) const BACKOFF_MAX: Duration = Duration::from_mins(5);
 
 /// Share of what leaves the window that a run frees at the least: each commit costs the provider's cache.
 const FREED_SHARE: f64 = 0.1;
@@ -29,6 +32,74 @@ const LEAST_TOKENS: u64 = 64;
 
 /// Tokens of what leads the list of identifiers.
 const LIST_TOKENS: u64 = 8;
+
+/// Why merges are made without a model.
+const AT_ONCE: &str = "the summaries were over their share of the window: merged at once, without a model";
+
+/// Levels above the others' from which on provisional summaries are spared. Without it the generated conversations had
+/// texts that were cut 11 times within 295 entries.
+const SPARED_LEVELS: u32 = 2;
+
+/// A run that begins now. `gauge`: the window as it is.
+pub(super) fn new_run(
+    conversation: &Conversation,
+    gauge: &Gauge,
+    trigger: Trigger,
+    work: Work,
+    (from_seq, to_seq): (Seq, Seq),
+    now: Timestamp,
+) -> Run {
+    Run {
+        id: RunId::from(format!("r{}", conversation.runs + 1)),
+        trigger,
+        tier: gauge.tier,
+        work,
+        from_seq,
+        to_seq,
+        messages: conversation.count(from_seq, to_seq),
+        instruction: None,
+        started_at: now,
+        attempt: 1,
+        retry_at: None,
+        tokens_before: gauge.tokens,
+        checkpoint: None,
+        tell: false,
+        failure: None,
+        replaces: None,
+    }
+}
+
+pub(super) fn new_merge(
+    conversation: &Conversation,
+    gauge: &Gauge,
+    Merge { sources, level }: Merge,
+    now: Timestamp,
+) -> Option<Run> {
+    let stack = &conversation.stack;
+    let from_seq = stack.summary(sources.first()?)?.from_seq;
+    let to_seq = stack.summary(sources.last()?)?.to_seq;
+    let work = Work::Merge { sources, level };
+    Some(new_run(conversation, gauge, Trigger::Merge, work, (from_seq, to_seq), now))
+}
+
+/// The beginning and the end of a queued run that has nothing to do: its range is empty.
+pub(crate) fn end_queued(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    queued: &RunRequest,
+    outcome: RunOutcome,
+    reason: &str,
+    now: Timestamp,
+) -> Vec<Event> {
+    let nothing = (conversation.first_seq, Seq(conversation.first_seq.0 - 1));
+    let gauge = measure(conversation, agent);
+    let run = new_run(conversation, &gauge, queued.trigger, Work::Sealed, nothing, now);
+    let run = Run { instruction: queued.instruction.clone(), tell: queued.tell, ..run };
+    let mut events = vec![Event::Compaction(CompactionEvent::RunStarted { run })];
+    let begun = after(conversation, &events);
+    events.extend(give_up(&begun, agent, outcome, reason, now));
+    events
+}
 
 /// Why a draft is not fit to be a summary.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,9 +115,6 @@ pub enum Rejection {
         summary: u64,
         most: u64,
     },
-    /// It is about something else, or about nothing.
-    #[error("the summary shares next to no words with its source")]
-    Unrelated,
     #[error("the summary was cut off at the token limit")]
     Truncated,
     /// It is not a summary: a tool call written as text, bare headings, a bare code fence.
@@ -62,7 +130,6 @@ impl Rejection {
         match self {
             Self::Empty => "empty",
             Self::Grown { .. } => "grown",
-            Self::Unrelated => "unrelated",
             Self::Truncated => "truncated",
             Self::Malformed(_) => "malformed",
             Self::Invented(_) => "invented",
@@ -70,11 +137,11 @@ impl Rejection {
     }
 }
 
-/// Checks a draft against its source. `most`: tokens that it may take in the window, as [`most_tokens`] has them.
+/// Checks a draft. `most`: tokens that it may take in the window, as [`most_tokens`] has them.
 ///
 /// # Errors
 /// Why it is not fit.
-pub fn check(draft: &Draft, source: &super::Source, most: u64) -> Result<(), Rejection> {
+pub fn check(draft: &Draft, most: u64) -> Result<(), Rejection> {
     let text = bare(&draft.text);
     if text.trim().is_empty() {
         return Err(Rejection::Empty);
@@ -90,9 +157,6 @@ pub fn check(draft: &Draft, source: &super::Source, most: u64) -> Result<(), Rej
     }
     if text.lines().all(super::sections::is_hollow) {
         return Err(Rejection::Malformed("it has headings and nothing under them"));
-    }
-    if !source.shares_words(text) {
-        return Err(Rejection::Unrelated);
     }
     check_size(draft, most)
 }
@@ -177,7 +241,7 @@ pub fn commit(
     Some(events)
 }
 
-pub(super) fn end_with(
+fn end_with(
     conversation: &Conversation,
     agent: &AgentSettings,
     run: &RunId,
@@ -377,4 +441,50 @@ pub fn give_up(
     let run = conversation.run.as_ref()?;
     let end = ended(run, outcome, Some(reason.to_owned()), now);
     Some(weigh(conversation, agent, Event::Compaction(CompactionEvent::RunEnded(end))))
+}
+
+/// Merges that bring the stack under its cap, each a run that begins and ends at once. None while a run is under way: its end
+/// asks again. Words are cut to what fits; the merges are provisional.
+pub(super) fn condense(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Vec<Event> {
+    let mut then = Cow::Borrowed(conversation);
+    let mut events = Vec::new();
+    let sizes = StackSizes::of(agent, &conversation.correction(&agent.model));
+    while then.run.is_none() && then.stack.tokens() > sizes.cap {
+        let Some(merged) = merge_at_once(&then, agent, &sizes, now) else { break };
+        let next = after(&then, &merged);
+        if next.stack.tokens() >= then.stack.tokens() {
+            break;
+        }
+        then = Cow::Owned(next);
+        events.extend(merged);
+    }
+    events
+}
+
+fn merge_at_once(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    sizes: &StackSizes,
+    now: Timestamp,
+) -> Option<Vec<Event>> {
+    let stack = &conversation.stack;
+    let fan_out = agent.compaction.fan_out as usize;
+    // What is owed a run anyway goes first, nothing is lost by it: unless the same words were cut often before.
+    let owed = next_merge(stack, fan_out, |summary| summary.provisional);
+    let any = next_merge(stack, fan_out, |_| true);
+    let spares = |any: &Merge| owed.as_ref().is_none_or(|owed| owed.level > any.level + SPARED_LEVELS);
+    let merge = any.filter(spares).or(owed).or_else(|| {
+        // The window has shrunk: a correction that creeps up is no reason to cut a word.
+        let is_too_large = |summary: &&Summary| u64::from(summary.tokens) > sizes.item * 5 / 4;
+        let too_large = stack.summaries().find(is_too_large)?;
+        Some(Merge { sources: vec![too_large.id.clone()], level: too_large.level })
+    })?;
+    let sources: Vec<Summary> = merge.sources.iter().filter_map(|id| stack.summary(id)).cloned().collect();
+    let run = new_merge(conversation, &measure(conversation, agent), merge, now)?;
+    let id = run.id.clone();
+    let mut events = vec![Event::Compaction(CompactionEvent::RunStarted { run })];
+    let begun = after(conversation, &events);
+    let draft = Draft { reason: Some(AT_ONCE.to_owned()), ..merge_draft(agent, sizes, &sources) };
+    events.push(end_with(&begun, agent, &id, draft, now)?);
+    Some(events)
 }

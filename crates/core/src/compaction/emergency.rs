@@ -1,7 +1,13 @@
-//! The emergency: the oldest turns leave the window at once.
+//! Making room at once: results are sent shorter first, and only when that is not enough do the oldest turns leave the
+//! window.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
+use super::after;
+use super::commit::condense;
 use super::extract::entry_tokens;
 use super::plan::{closed_turns, unreserved};
 use crate::agent::AgentSettings;
@@ -10,6 +16,8 @@ use crate::digest::{digest, gist};
 use crate::event::{CompactionEvent, Event};
 use crate::ids::Seq;
 use crate::message::Entry;
+use crate::prune::{self, PruneCause};
+use crate::settings::PruneMode;
 use crate::summary::{DigestLine, Marker, MarkerKind, StackItem, StackSizes};
 use crate::tier::Tier;
 use crate::turn::Span;
@@ -27,10 +35,74 @@ const MARKER_TOKENS: u64 = 24;
 /// Tokens that a digest gets in any case, so that no range is without a word.
 const DIGEST_FLOOR: u64 = 24;
 
+/// What is due before a call of the model: the pruning of the agent's mode; at the emergency tier the stack keeps to its
+/// share, results shrink, and when that is not enough the emergency follows. Empty when nothing is due, or nothing can be done.
+pub fn relieve(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Vec<Event> {
+    let mut room = Relief::new(conversation, agent);
+    room.take(prune::before_call(conversation, agent, now));
+    let prunes = agent.pruning.mode != PruneMode::Off;
+    if room.is_full() {
+        room.take(condense(&room.then, agent, now));
+    }
+    if prunes && room.is_full() {
+        room.take(prune::shrink_seen(&room.then, agent, PruneCause::Emergency));
+    }
+    if room.is_full() {
+        room.take(emergency(&room.then, agent));
+        room.take(condense(&room.then, agent, now));
+    }
+    if prunes && room.is_full() {
+        room.take(prune::clear_seen(&room.then, agent, PruneCause::Emergency));
+    }
+    room.events
+}
+
+/// What is due when the model has refused a request as too large, by settings whose window is as small as the refusal
+/// says: results shrink; when that is not enough messages leave, whatever the usage by our own measure.
+pub fn relieve_on_overflow(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Vec<Event> {
+    let mut room = Relief::new(conversation, agent);
+    let most = prune::overflow_target(conversation, agent);
+    room.take(condense(conversation, agent, now));
+    room.take(prune::shrink_seen(&room.then, agent, PruneCause::Overflow));
+    if measure(&room.then, agent).tokens > most {
+        room.take(emergency_on_overflow(&room.then, agent, most));
+        room.take(condense(&room.then, agent, now));
+    }
+    if room.is_full() {
+        room.take(prune::clear_seen(&room.then, agent, PruneCause::Overflow));
+    }
+    room.events
+}
+
+struct Relief<'a> {
+    agent: &'a AgentSettings,
+    /// The conversation as it would be after the events.
+    then: Cow<'a, Conversation>,
+    events: Vec<Event>,
+}
+
+impl<'a> Relief<'a> {
+    fn new(conversation: &'a Conversation, agent: &'a AgentSettings) -> Self {
+        Self { agent, then: Cow::Borrowed(conversation), events: Vec::new() }
+    }
+
+    fn take(&mut self, events: impl IntoIterator<Item = Event>) {
+        let events: Vec<Event> = events.into_iter().collect();
+        if !events.is_empty() {
+            self.then = Cow::Owned(after(&self.then, &events));
+            self.events.extend(events);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        measure(&self.then, self.agent).tier == Tier::Emergency
+    }
+}
+
 /// The emergency that is due: the oldest turns leave, the sealed part first, until usage is below the aggressive threshold.
 /// The reserved tail goes last, and only until usage is below the emergency threshold. Empty when usage is below that, or
 /// nothing can leave.
-pub fn emergency(conversation: &Conversation, agent: &AgentSettings) -> Vec<Event> {
+fn emergency(conversation: &Conversation, agent: &AgentSettings) -> Vec<Event> {
     let before = measure(conversation, agent);
     if before.tier < Tier::Emergency {
         return Vec::new();
@@ -75,7 +147,7 @@ fn drop_oldest(
             tokens_before: before.tokens,
             tokens_after: 0,
         });
-        let tokens = measure(&super::after(conversation, std::slice::from_ref(&event)), agent).tokens;
+        let tokens = measure(&after(conversation, std::slice::from_ref(&event)), agent).tokens;
         let target = if n_turns < n_free { calm } else { full };
         if tokens < target || n_turns == turns.len() {
             return Some(vec![with_tokens_after(event, tokens)]);

@@ -9,11 +9,11 @@ use crate::agent::AgentSettings;
 use crate::digest::{digest, gist, render};
 use crate::event::{Checkpoint, Run, Work};
 use crate::ids::{ChannelId, Seq};
-use crate::memory::{DraftMemory, credit, extract};
+use crate::memory::{DraftMemory, credit};
 use crate::message::Entry;
 use crate::settings::IdentifierPolicy;
 use crate::summary::{MADE_BY_DIGEST, StackSizes, Summary};
-use crate::window::cut_middle;
+use crate::text::cut_middle;
 
 /// Share of its source that a digest takes: where evidence and answers were measured (`docs/design/figures.md`, "Digests").
 const DIGEST_SHARE: f64 = 0.2;
@@ -93,8 +93,8 @@ pub fn summary_tokens(sources: &[Summary]) -> u64 {
     sources.iter().map(|summary| u64::from(summary.tokens)).sum()
 }
 
-/// The draft that needs no model: the digest of the run's source, and memories by rule. What chunks have finished is
-/// kept, with the digest of the rest beneath.
+/// The draft that needs no model: the digest of the run's source. What chunks have finished is kept, memories included, with
+/// the digest of the rest beneath. Other memories come with the run that makes it again.
 pub fn digest_draft(
     channel: &ChannelId,
     agent: &AgentSettings,
@@ -115,10 +115,11 @@ pub fn digest_draft(
 pub(super) fn merge_draft(agent: &AgentSettings, sizes: &StackSizes, sources: &[Summary]) -> Draft {
     let tokens = summary_tokens(sources);
     let limit = text_limit(agent, sizes.merge(tokens)).min(tokens / 2);
-    let mut text = digest_by_sections(sources, limit as u32);
+    let texts: Vec<&str> = sources.iter().map(|source| source.text.as_str()).collect();
+    let mut text = digest_by_sections(&texts, limit as u32);
     if text.trim().is_empty() {
         // Not one line of them is short enough to be taken whole.
-        let texts: Vec<String> = sources.iter().map(|summary| cut_middle(&summary.text, 0.4)).collect();
+        let texts: Vec<String> = texts.iter().map(|text| cut_middle(text, 0.4)).collect();
         text = texts.join("\n");
     }
     Draft {
@@ -149,11 +150,6 @@ fn entries_draft(
     };
     let text = with_left_out(sizes, &text, entries, done.map_or(&[], |done| &done.left_out));
     let mut memories = done.map(|done| done.memories.clone()).unwrap_or_default();
-    for memory in extract(rest) {
-        if !memories.contains(&memory) {
-            memories.push(memory);
-        }
-    }
     credit(&mut memories, entries);
     let dates = entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at));
     let identifiers = identifiers_beside(agent, sizes, entries, &[], &text);

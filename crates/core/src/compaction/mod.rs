@@ -4,12 +4,10 @@
 //! then applies.
 
 mod commit;
-mod condense;
 mod emergency;
 mod extract;
 pub mod identifiers;
 mod plan;
-mod relief;
 mod review;
 mod save;
 pub mod sections;
@@ -23,9 +21,10 @@ use crate::event::{Event, Record};
 use crate::ids::Seq;
 use crate::memory::DraftMemory;
 
+pub(crate) use commit::end_queued;
 pub use commit::{Rejection, check, commit, fail_attempt, fit_identifiers, give_up, most_tokens};
 pub(crate) use emergency::fewest;
-pub use emergency::{emergency, emergency_on_overflow};
+pub use emergency::{emergency_on_overflow, relieve, relieve_on_overflow};
 pub(crate) use extract::HEAD_TOKENS;
 pub use extract::{
     digest_draft, entry_tokens, identifiers_beside, mask_for, masked, summary_tokens, text_limit,
@@ -33,7 +32,6 @@ pub use extract::{
 };
 pub use plan::{Decision, NothingToCompact, next_run, over_budget, request_manual};
 pub(crate) use plan::{closed_turns, compactable, compactable_by_number, compactable_on_request};
-pub use relief::{relieve, relieve_on_overflow};
 pub use review::{Fault, Source, mend, review};
 pub use save::{memory_save_tool, parse_memory, split_memories};
 pub use stages::{Room, next_chunk};

@@ -5,19 +5,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::commit::is_too_little;
-use super::condense::condense;
-use super::{after, give_up};
+use super::commit::{BACKOFF_MAX, condense, end_queued, is_too_little, new_merge, new_run};
 use crate::agent::AgentSettings;
 use crate::backoff::pause_after;
 use crate::conversation::{Conversation, Failures};
 use crate::event::{CompactionEvent, Event, Outcome, Run, RunOutcome, RunRequest, Trigger, Work};
-use crate::ids::{RunId, Seq, SummaryId};
+use crate::ids::{Seq, SummaryId};
 use crate::prune;
-use crate::summary::{MarkerKind, Merge, StackItem, StackSizes, Summary, due_merge};
+use crate::summary::{MarkerKind, StackItem, StackSizes, Summary, due_merge};
 use crate::tier::Tier;
 use crate::turn::{Span, spans};
-use crate::window::measure;
+use crate::window::{Gauge, measure};
 
 /// What the compactor should do now.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,9 +30,6 @@ pub enum Decision {
     Apply(Vec<Event>),
 }
 
-/// Longest pause after failed runs.
-pub(super) const BACKOFF_MAX: Duration = Duration::from_mins(5);
-
 /// First and longest pause after failed runs that can wait: what a model makes badly time and again costs little.
 const DEFERRED: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(1));
 
@@ -46,6 +41,9 @@ const KEPT_TURNS: usize = 1;
 
 /// Fewest messages of a run that only their number makes due: it costs a call of the model.
 const COUNTED_MIN: f64 = 4.0;
+
+/// Why a queued run ends at once.
+const NOTHING_LEFT: &str = "nothing is left to compact: what it was asked for has been dealt with otherwise";
 
 /// The run that is due, if any. Order: none while one is under way; the stack over its share; queued manual runs; pruning,
 /// and then it is measured again; a truncated marker's owed run; a merge that is pressing; the tier; the number of messages;
@@ -63,7 +61,10 @@ pub fn next_run(conversation: &Conversation, agent: &AgentSettings, now: Timesta
     if let Some(queued) = conversation.queued_runs.front() {
         return match planner.manual(queued.instruction.clone(), true) {
             Some(run) => Decision::Start(Box::new(Run { tell: queued.tell, ..run })),
-            None => Decision::Apply(planner.moot(queued)),
+            None => {
+                let outcome = RunOutcome::Superseded;
+                Decision::Apply(end_queued(conversation, agent, queued, outcome, NOTHING_LEFT, now))
+            }
         };
     }
     if let Some(event) = prune::pressure(conversation, agent) {
@@ -242,39 +243,20 @@ pub(super) fn unreserved(
     turns
 }
 
-pub(super) struct Planner<'a> {
+struct Planner<'a> {
     conversation: &'a Conversation,
     agent: &'a AgentSettings,
     now: Timestamp,
-    tokens_before: u64,
-    tier: Tier,
+    gauge: Gauge,
 }
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(conversation: &'a Conversation, agent: &'a AgentSettings, now: Timestamp) -> Self {
-        let gauge = measure(conversation, agent);
-        Self { conversation, agent, now, tokens_before: gauge.tokens, tier: gauge.tier }
+    fn new(conversation: &'a Conversation, agent: &'a AgentSettings, now: Timestamp) -> Self {
+        Self { conversation, agent, now, gauge: measure(conversation, agent) }
     }
 
     fn run(&self, trigger: Trigger, work: Work, from_seq: Seq, to_seq: Seq) -> Run {
-        Run {
-            id: RunId::from(format!("r{}", self.conversation.runs + 1)),
-            trigger,
-            tier: self.tier,
-            work,
-            from_seq,
-            to_seq,
-            messages: self.conversation.count(from_seq, to_seq),
-            instruction: None,
-            started_at: self.now,
-            attempt: 1,
-            retry_at: None,
-            tokens_before: self.tokens_before,
-            checkpoint: None,
-            tell: false,
-            failure: None,
-            replaces: None,
-        }
+        new_run(self.conversation, &self.gauge, trigger, work, (from_seq, to_seq), self.now)
     }
 
     /// The oldest of these turns, up to `target` messages, cut at the nearest turn boundary, at least one turn; more where
@@ -308,7 +290,7 @@ impl<'a> Planner<'a> {
     }
 
     fn threshold(&self) -> Option<Run> {
-        match self.tier {
+        match self.gauge.tier {
             Tier::Calm => None,
             tier => {
                 let target = self.n_live() * self.agent.compaction.fraction(tier);
@@ -405,18 +387,6 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The beginning and the end of a queued run for which nothing is left: its range is empty.
-    fn moot(&self, queued: &RunRequest) -> Vec<Event> {
-        let from_seq = self.conversation.first_seq;
-        let run = self.run(queued.trigger, Work::Sealed, from_seq, Seq(from_seq.0 - 1));
-        let run = Run { instruction: queued.instruction.clone(), tell: queued.tell, ..run };
-        let mut events = vec![Event::Compaction(CompactionEvent::RunStarted { run })];
-        let begun = after(self.conversation, &events);
-        let reason = "nothing is left to compact: what it was asked for has been dealt with otherwise";
-        events.extend(give_up(&begun, self.agent, RunOutcome::Superseded, reason, self.now));
-        events
-    }
-
     fn truncated(&self) -> Option<Run> {
         let owed = |kind| kind == MarkerKind::Truncated;
         let marker = self.conversation.stack.markers().find(|marker| owed(marker.kind))?;
@@ -425,26 +395,21 @@ impl<'a> Planner<'a> {
 
     fn merge(&self) -> Option<Run> {
         let stack = &self.conversation.stack;
-        self.merge_of(due_merge(stack, &self.sizes(), self.agent.compaction.fan_out)?)
+        let merge = due_merge(stack, &self.sizes(), self.agent.compaction.fan_out)?;
+        new_merge(self.conversation, &self.gauge, merge, self.now)
     }
 
     /// The merge, where the stack is near its share and the window is not: it must not wait behind runs that add to it.
     fn pressing_merge(&self) -> Option<Run> {
-        let presses = self.conversation.stack.tokens() > self.sizes().soft && self.tier < Tier::Aggressive;
+        let presses =
+            self.conversation.stack.tokens() > self.sizes().soft && self.gauge.tier < Tier::Aggressive;
         presses.then(|| self.merge())?
-    }
-
-    pub(super) fn merge_of(&self, Merge { sources, level }: Merge) -> Option<Run> {
-        let stack = &self.conversation.stack;
-        let from_seq = stack.summary(sources.first()?)?.from_seq;
-        let to_seq = stack.summary(sources.last()?)?.to_seq;
-        Some(self.run(Trigger::Merge, Work::Merge { sources, level }, from_seq, to_seq))
     }
 
     /// The oldest range that no model has summarised, made again from its entries while the window is calm. In journals of
     /// earlier versions also one that had left the window behind a marker.
     fn provisional(&self) -> Option<Run> {
-        if self.tier > Tier::Calm {
+        if self.gauge.tier > Tier::Calm {
             return None;
         }
         let is_owed = |item: &&StackItem| match item {

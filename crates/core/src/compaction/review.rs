@@ -1,6 +1,6 @@
 //! Whether a summary keeps what it must, and what is mended without a model where it does not.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::commit::Rejection;
@@ -9,7 +9,6 @@ use super::sections::{Section, Sections, fit};
 use crate::message::Entry;
 use crate::summary::Summary;
 use crate::tokens::estimate;
-use crate::words::topic_words;
 
 const NAMED_MAX: usize = 8;
 
@@ -20,8 +19,6 @@ const COUNTED_DIGITS: usize = 2;
 pub struct Source {
     /// All that its author was shown, without case and without commas between digits.
     text: String,
-    /// Bytes of it that are the source itself; what was shown beside it stands behind.
-    own: usize,
     /// It is made by extraction, without headings.
     is_plain: bool,
     /// Most estimated tokens.
@@ -56,12 +53,11 @@ impl Source {
 
     fn of<'a>(text: &str, beside: impl IntoIterator<Item = &'a str>) -> Self {
         let mut text = plain(text);
-        let own = text.len();
         for more in beside {
             text.push('\n');
             text.push_str(&plain(more));
         }
-        Self { text, own, ..Self::default() }
+        Self { text, ..Self::default() }
     }
 
     /// The same for a summary without headings.
@@ -164,64 +160,6 @@ impl Source {
                 self.text.contains(&plain(bare))
             }
         }
-    }
-}
-
-/// One word of a summary in so many stands in its source, at least.
-const SHARED_SHARE: usize = 10;
-
-/// So many shared words are enough for any summary: one in another language than its source has names and numbers.
-const SHARED_ENOUGH: usize = 3;
-
-/// Fewest words by which it is judged.
-const JUDGED_WORDS: usize = 3;
-
-/// Script in which a source is written: one of this share of its words, at least.
-const SCRIPT_SHARE: f64 = 0.1;
-
-impl Source {
-    /// The summary has words in common with what it is made of; headings do not count. What cannot be compared, for it
-    /// is short or written in another script, passes.
-    pub(super) fn shares_words(&self, summary: &str) -> bool {
-        if self.is_plain {
-            return true;
-        }
-        let is_said = |line: &&str| !line.trim_start().starts_with('#');
-        let summary = plain(summary);
-        let mut wanted: HashSet<String> = summary.lines().filter(is_said).flat_map(topic_words).collect();
-        let scripts: Vec<u32> = wanted.iter().filter_map(|word| script(word)).collect();
-        let enough = |n_words: usize| n_words.div_ceil(SHARED_SHARE).clamp(1, SHARED_ENOUGH);
-        let most = enough(scripts.len());
-        let (mut n_shared, mut n_words, mut by_script) = (0, 0_u32, HashMap::<u32, u32>::new());
-        for word in self.text[..self.own].lines().flat_map(topic_words) {
-            if let Some(script) = script(&word) {
-                n_words += 1;
-                *by_script.entry(script).or_default() += 1;
-            }
-            // A lone digit is in every text.
-            n_shared += usize::from(word.len() > 1 && wanted.remove(&word));
-            if n_shared >= most {
-                return true;
-            }
-        }
-        let is_written = |script: &&u32| {
-            f64::from(by_script.get(script).copied().unwrap_or(0)) > f64::from(n_words) * SCRIPT_SHARE
-        };
-        let n_judged = scripts.iter().filter(is_written).count();
-        n_judged < JUDGED_WORDS || n_shared >= enough(n_judged)
-    }
-}
-
-/// The script of a word, told from its first letter; numbers have none.
-fn script(word: &str) -> Option<u32> {
-    match word.chars().find(|c| c.is_alphabetic())? {
-        '\0'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => Some(0),
-        // Chinese and Japanese share theirs.
-        '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'.. => {
-            Some(1)
-        }
-        '\u{ac00}'..='\u{d7af}' => Some(2),
-        c => Some(u32::from(c) >> 8),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::digest::digest_summaries;
+use crate::digest::digest_texts;
 use crate::summary::Summary;
 use crate::tokens::estimate;
 
@@ -238,27 +238,22 @@ pub fn join(copied: &Sections, united: &str) -> String {
     whole.render()
 }
 
-/// Merges summaries without a model, section by section: extracts from the lines of each, in their order, up to
-/// `budget_tokens` together. Where no source has headings, neither has the merge.
-pub fn digest_by_sections(sources: &[Summary], budget_tokens: u32) -> String {
-    let parsed: Vec<Sections> = sources.iter().map(|source| Sections::parse(&source.text)).collect();
+/// Merges texts of summaries without a model, section by section: extracts from the lines of each, in their order, up to
+/// `budget_tokens` together. Where none has headings, neither has the merge.
+pub fn digest_by_sections(texts: &[&str], budget_tokens: u32) -> String {
+    let parsed: Vec<Sections> = texts.iter().map(|text| Sections::parse(text)).collect();
     if parsed.iter().all(|sections| !sections.headed) {
-        return digest_summaries(sources, budget_tokens);
+        return digest_texts(texts, budget_tokens);
     }
     let total: u64 = parsed.iter().flat_map(|sections| sections.parts.values()).map(|body| size(body)).sum();
     let mut merged = Sections::default();
     for section in Section::ALL {
-        let parts: Vec<Summary> = sources
-            .iter()
-            .zip(&parsed)
-            .filter_map(|(source, sections)| Some((source, sections.get(section)?)))
-            .map(|(source, body)| Summary { text: body.to_owned(), ..source.clone() })
-            .collect();
-        let own: u64 = parts.iter().map(|part| size(&part.text)).sum();
+        let parts: Vec<&str> = parsed.iter().filter_map(|sections| sections.get(section)).collect();
+        let own: u64 = parts.iter().map(|part| size(part)).sum();
         let heading = estimate(section.heading()) + 3;
         let share = (u64::from(budget_tokens) * own).checked_div(total).unwrap_or(0) as u32;
         if let Some(room) = share.checked_sub(heading).filter(|room| *room > 0) {
-            merged.add(section, &digest_summaries(&parts, room));
+            merged.add(section, &digest_texts(&parts, room));
         }
     }
     merged.render()
@@ -303,7 +298,7 @@ fn without_oldest(body: &str, tokens: u64) -> &str {
 
 /// One line, by its sentences, or else by its ends.
 fn shortened(line: &str, budget_tokens: u64) -> String {
-    let extract = digest_text(line, budget_tokens as u32);
+    let extract = digest_by_sections(&[line], budget_tokens as u32);
     if !extract.trim().is_empty() && size(&extract) <= budget_tokens {
         return extract;
     }
@@ -317,27 +312,6 @@ fn shortened(line: &str, budget_tokens: u64) -> String {
     let n_chars = line.chars().count() as u64;
     let keeps = n_chars * budget_tokens / size(line).max(1);
     line.chars().take(keeps.max(1) as usize).collect()
-}
-
-/// The digest of one summary, section by section.
-fn digest_text(text: &str, budget_tokens: u32) -> String {
-    let at = jiff::Timestamp::UNIX_EPOCH;
-    let seq = crate::ids::Seq(1);
-    let whole = Summary {
-        id: "s0".into(),
-        level: 0,
-        from_seq: seq,
-        to_seq: seq,
-        from_at: at,
-        to_at: at,
-        messages: 1,
-        tokens: 0,
-        made_by: String::new(),
-        text: text.to_owned(),
-        identifiers: Vec::new(),
-        provisional: false,
-    };
-    digest_by_sections(&[whole], budget_tokens)
 }
 
 fn size(text: &str) -> u64 {

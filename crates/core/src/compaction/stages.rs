@@ -98,4 +98,4 @@ pub fn next_chunk(entries: &[Arc<Entry>], sizes: &[u64], room: &Room) -> usize {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

@@ -4,7 +4,7 @@ use std::collections::BinaryHeap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::identifiers::{Mask, errors};
+use super::identifiers::Mask;
 use super::save::{LIST_PROMPT, memory_save_tool};
 use super::stages::Room;
 use crate::agent::AgentSettings;
@@ -14,43 +14,15 @@ use crate::ids::{ChannelId, Seq};
 use crate::message::{Entry, Part, Role, ToolCall, text_of};
 use crate::model::{ChatMessage, ChatRequest, Purpose};
 use crate::summary::Summary;
+use crate::text::{cut_middle, escape_name, escape_text, short_date, short_time};
 use crate::tokens::estimate;
-use crate::window::{cut_middle, escape_name, escape_text, short_date, short_time};
 
 /// What a transcript shows of a tool's result, in characters: its head and its tail, where outputs say how they ended.
-const RESULT_CHARS: (usize, usize) = (350, 250);
+const RESULT_CHARS: (usize, usize) = (350, 350);
 
-/// The same of a result with an error in it.
-const FAILED_CHARS: (usize, usize) = (450, 500);
-
-/// Error messages that are quoted from between the two.
-const QUOTED_ERRORS: usize = 2;
-
-/// What a transcript shows of a call's arguments, in characters.
+/// What a transcript shows of a call's arguments, in characters: of all of them, and of each.
 const CALL_CHARS: usize = 300;
-
-const ARGUMENT_CHARS: usize = 80;
-
-/// The same of one that says what the call was about.
-const TELLING_CHARS: usize = 200;
-
-/// Names of such arguments. They come first.
-const TELLING: [&str; 14] = [
-    "path",
-    "file",
-    "file_path",
-    "filename",
-    "command",
-    "cmd",
-    "query",
-    "url",
-    "pattern",
-    "name",
-    "id",
-    "from",
-    "to",
-    "title",
-];
+const ARGUMENT_CHARS: usize = 150;
 
 /// Longest instruction that a run takes, in characters.
 pub const INSTRUCTION_MAX_CHARS: usize = 4_000;
@@ -350,12 +322,10 @@ fn line(entry: &Entry) -> Option<String> {
 /// A call as the transcript shows it: its name and its arguments, on one line.
 fn called(call: &ToolCall) -> String {
     let mut text = escape_name(&call.name);
-    let mut fields = call.fields();
-    fields.sort_by_key(|(key, _)| TELLING.iter().position(|telling| telling == key).unwrap_or(TELLING.len()));
+    let fields = call.fields();
     let mut left = CALL_CHARS;
     for (idx, (key, value)) in fields.iter().enumerate() {
-        let most = if TELLING.contains(key) { TELLING_CHARS } else { ARGUMENT_CHARS };
-        let value = match ends(value, most * 2 / 3, most / 3) {
+        let value = match ends(value, ARGUMENT_CHARS * 2 / 3, ARGUMENT_CHARS / 3) {
             Some((head, tail, _)) => format!("{head} … {tail}"),
             None => value.to_string(),
         };
@@ -375,17 +345,15 @@ fn called(call: &ToolCall) -> String {
     text
 }
 
-/// A result as the transcript shows it: whole when it is short, else its head and its tail, with the errors between.
+/// A result as the transcript shows it: whole when it is short, else its head and its tail.
 fn result(text: &str) -> String {
-    let has_error = text.starts_with("error: ") || errors(text).next().is_some();
-    let (head, tail) = if has_error { FAILED_CHARS } else { RESULT_CHARS };
-    let Some((head, tail, between)) = ends(text, head, tail) else { return escape_text(text).into_owned() };
-    let between_text = &text[head.len()..text.len() - tail.len()];
-    let mut note = format!("[… {between} characters");
-    for error in errors(between_text).take(QUOTED_ERRORS) {
-        let _ = write!(note, "; {error}");
+    let (head, tail) = RESULT_CHARS;
+    match ends(text, head, tail) {
+        Some((head, tail, between)) => {
+            format!("{}\n[… {between} characters …]\n{}", escape_text(head), escape_text(tail))
+        }
+        None => escape_text(text).into_owned(),
     }
-    format!("{}\n{} …]\n{}", escape_text(head), note, escape_text(tail))
 }
 
 /// Head and tail of a text that has more characters than both, and how many stand between them.

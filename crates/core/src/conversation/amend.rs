@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::Conversation;
 use crate::event::{Event, MessageEvent, Run};
 use crate::ids::{MessageId, Seq};
-use crate::message::{Amendment, Author, Change, Entry, Part, Pending, fingerprint, text_of};
-use crate::window::pending_tokens;
+use crate::message::{Amendment, Author, Change, Entry, Part, Pending, fingerprint, pending_tokens, text_of};
 
 /// Characters of what a message said before that its correction quotes.
 const BEFORE_MAX_CHARS: usize = 200;

@@ -19,13 +19,13 @@ const SIZE: f64 = 0.8;
 /// How often what is left of the budget is spent again.
 const ROUNDS: usize = 4;
 
-pub(super) struct Source<'a> {
+pub(super) struct SourceLine<'a> {
     pub(super) day: Option<Date>,
     pub(super) speaker: Option<Cow<'a, str>>,
     pub(super) pieces: Vec<&'a str>,
 }
 
-impl Source<'_> {
+impl SourceLine<'_> {
     fn line(&self, taken: &[usize], day_before: Option<Date>) -> String {
         let mut line = String::new();
         if let Some(day) = self.day.filter(|day| day_before != Some(*day)) {
@@ -46,34 +46,34 @@ impl Source<'_> {
 }
 
 /// A piece that waits to be taken; its value may be out of date, then it was higher before.
-struct Waiting {
+struct PieceValue {
     value: f64,
     idx: usize,
 }
 
-impl Ord for Waiting {
+impl Ord for PieceValue {
     fn cmp(&self, other: &Self) -> Ordering {
         self.value.total_cmp(&other.value).then(other.idx.cmp(&self.idx))
     }
 }
 
-impl PartialOrd for Waiting {
+impl PartialOrd for PieceValue {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Waiting {
+impl PartialEq for PieceValue {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Waiting {}
+impl Eq for PieceValue {}
 
 /// The lines that cover most, each with the index of its source, in order. Joined by line breaks they are
 /// estimated at `budget` tokens at most.
-pub(super) fn cover(sources: &[Source<'_>], budget: u32) -> Vec<(usize, String)> {
+pub(super) fn cover(sources: &[SourceLine<'_>], budget: u32) -> Vec<(usize, String)> {
     let mut greedy = Greedy::new(sources);
     let mut limit = budget;
     // The sum of costs is no exact measure of the text as a whole: what is left over is spent in further rounds.
@@ -92,8 +92,8 @@ pub(super) fn cover(sources: &[Source<'_>], budget: u32) -> Vec<(usize, String)>
 
 /// Pieces, what they are worth, and those taken so far.
 struct Greedy<'a> {
-    sources: &'a [Source<'a>],
-    /// Source of each piece, and the number of the piece in it.
+    sources: &'a [SourceLine<'a>],
+    /// SourceLine of each piece, and the number of the piece in it.
     places: Vec<(usize, usize)>,
     weighed: Vec<Weighed>,
     costs: Vec<u32>,
@@ -102,7 +102,7 @@ struct Greedy<'a> {
     opening: Vec<u32>,
     /// What is left of each word's weight.
     remains: Vec<f64>,
-    heap: BinaryHeap<Waiting>,
+    heap: BinaryHeap<PieceValue>,
     spent: u32,
     taken: Vec<usize>,
     open: Vec<bool>,
@@ -110,7 +110,7 @@ struct Greedy<'a> {
 }
 
 impl<'a> Greedy<'a> {
-    fn new(sources: &'a [Source<'a>]) -> Self {
+    fn new(sources: &'a [SourceLine<'a>]) -> Self {
         let places: Vec<(usize, usize)> = sources
             .iter()
             .enumerate()
@@ -119,7 +119,8 @@ impl<'a> Greedy<'a> {
         let pieces: Vec<&str> =
             places.iter().map(|(source, piece)| sources[*source].pieces[*piece]).collect();
         let (weighed, n_words) = weigh(&pieces);
-        let opening = |source: &Source<'_>| 1 + source.speaker.as_ref().map_or(0, |name| 1 + estimate(name));
+        let opening =
+            |source: &SourceLine<'_>| 1 + source.speaker.as_ref().map_or(0, |name| 1 + estimate(name));
         let mut greedy = Self {
             sources,
             costs: pieces.iter().map(|piece| estimate(piece)).collect(),
@@ -141,7 +142,7 @@ impl<'a> Greedy<'a> {
         let mut known = HashSet::new();
         greedy.heap = (0..pieces.len())
             .filter(|idx| known.insert(pieces[*idx]))
-            .map(|idx| Waiting { value: greedy.value(idx), idx })
+            .map(|idx| PieceValue { value: greedy.value(idx), idx })
             .collect();
         greedy
     }
@@ -166,18 +167,18 @@ impl<'a> Greedy<'a> {
     /// Takes the best pieces until their costs reach the limit.
     fn take_up_to(&mut self, limit: u32) {
         let mut too_dear = Vec::new();
-        while let Some(Waiting { value: before, idx }) = self.heap.pop() {
+        while let Some(PieceValue { value: before, idx }) = self.heap.pop() {
             let value = self.value(idx);
             if value <= 0.0 {
                 continue;
             }
             if value < before {
-                self.heap.push(Waiting { value, idx });
+                self.heap.push(PieceValue { value, idx });
                 continue;
             }
             let spent = self.spent.saturating_add(self.price(idx));
             if spent > limit {
-                too_dear.push(Waiting { value, idx });
+                too_dear.push(PieceValue { value, idx });
                 continue;
             }
             let source = self.places[idx].0;

@@ -1,7 +1,7 @@
 //! The digest: a summary without a model, by greedy IDF coverage.
 //!
 //! Short texts are taken whole, long ones by sentences: one by one, always the one that adds most of what is rare and
-//! not yet covered for its size; names, numbers, dates and the first person weigh more.
+//! not yet covered for its size; names and numbers weigh more.
 
 mod cover;
 mod weigh;
@@ -14,10 +14,11 @@ use jiff::tz::TimeZone;
 
 use crate::message::{Entry, Role};
 use crate::sentences::sentences;
-use crate::summary::{DigestLine, Summary};
+use crate::summary::DigestLine;
+pub use crate::summary::digest_text as render;
+use crate::text::cut_middle;
 use crate::tokens::estimate;
-use crate::window::cut_middle;
-use cover::{Source, cover};
+use cover::{SourceLine, cover};
 
 /// Longest text that is taken as a whole, in bytes. On chats this keeps more of what is asked for later than
 /// sentences do (37 % of evidence turns against 31 %); longer sentences are cut between words.
@@ -36,9 +37,9 @@ pub fn digest(entries: &[Arc<Entry>], budget_tokens: u32) -> Vec<DigestLine> {
         .filter(|entry| entry.role != Role::Tool && !entry.quotes && !entry.is_deleted())
         .map(|entry| (&**entry, entry.text()))
         .collect();
-    let sources: Vec<Source<'_>> = said
+    let sources: Vec<SourceLine<'_>> = said
         .iter()
-        .map(|(entry, text)| Source {
+        .map(|(entry, text)| SourceLine {
             day: Some(entry.at.to_zoned(TimeZone::UTC).date()),
             speaker: Some(speaker(entry)),
             pieces: pieces(text),
@@ -66,22 +67,16 @@ pub fn gist(entries: &[Arc<Entry>], budget_tokens: u32) -> Option<DigestLine> {
 /// Fewest tokens of a gist.
 const GIST_MIN: u32 = 16;
 
-/// Renders digest lines as the text of a summary: one line each, with author and date where the day changes.
-pub fn render(lines: &[DigestLine]) -> String {
-    let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
-    texts.join("\n")
-}
-
-/// Merges summaries without a model: extracts from their lines up to `budget_tokens`, in their order.
-pub fn digest_summaries(sources: &[Summary], budget_tokens: u32) -> String {
+/// Merges texts of summaries without a model: extracts from their lines up to `budget_tokens`, in their order.
+pub fn digest_texts(texts: &[&str], budget_tokens: u32) -> String {
     let mut lines = Vec::new();
-    for summary in sources {
+    for text in texts {
         let mut day = None;
-        for line in summary.text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (dated, rest) = split_day(line);
             day = dated.or(day);
             let (speaker, rest) = split_speaker(rest);
-            lines.push(Source { day, speaker: speaker.map(Cow::from), pieces: pieces(rest) });
+            lines.push(SourceLine { day, speaker: speaker.map(Cow::from), pieces: pieces(rest) });
         }
     }
     let texts: Vec<String> = cover(&lines, budget_tokens).into_iter().map(|(_, text)| text).collect();

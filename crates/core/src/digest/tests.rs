@@ -1,32 +1,19 @@
 //! Tests of digests.
 
-use jiff::Timestamp;
 use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::ids::{Generation, Seq, SummaryId, TurnId};
-use crate::message::{Author, Part};
+use crate::ids::Seq;
+use crate::message::Part;
+use crate::testing::author;
 use crate::tokens::estimate;
 
 fn entry(seq: u64, role: Role, name: &str, at: &str, text: &str) -> Arc<Entry> {
-    Arc::new(Entry {
-        seq: Seq(seq),
-        turn: TurnId::new("t1"),
-        generation: Generation::default(),
-        at: at.parse::<Timestamp>().unwrap(),
-        role,
-        author: (role == Role::User).then(|| Author { id: "local/u".to_owned(), name: name.to_owned() }),
-        message: None,
-        parts: vec![Part::text(text)],
-        reasoning: None,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        artifact: None,
-        provenance: crate::provenance::Provenance::default(),
-        quotes: false,
-        tokens: 0,
-    })
+    let mut entry = crate::testing::entry(role, text);
+    (entry.seq, entry.at) = (Seq(seq), at.parse().unwrap());
+    entry.author = entry.author.map(|_| author("local/u", name));
+    Arc::new(entry)
 }
 
 fn conversation() -> Vec<Arc<Entry>> {
@@ -122,31 +109,13 @@ fn a_giant_sentence_is_cut_to_the_budget() {
     assert!(tokens <= 300 && tokens > 0, "{tokens}");
 }
 
-fn summary(ordinal: u64, text: &str) -> Summary {
-    let at = "2026-11-02T09:00:00Z".parse::<Timestamp>().unwrap();
-    Summary {
-        id: SummaryId::new(format!("s{ordinal}")),
-        level: 0,
-        from_seq: Seq(ordinal * 10),
-        to_seq: Seq(ordinal * 10 + 9),
-        from_at: at,
-        to_at: at,
-        messages: 10,
-        tokens: estimate(text),
-        made_by: "digest".to_owned(),
-        text: text.to_owned(),
-        identifiers: Vec::new(),
-        provisional: false,
-    }
-}
-
 #[test]
 fn merged_digests_keep_the_day_of_every_line() {
     let sources = [
-        summary(1, "[2026-11-02] Anna: Oh well.\nAnna: I booked the ferry to Ithaca for 14 May."),
-        summary(2, "[2026-11-03] Ben: Oh yes.\nBen: Mr. Popov raised the rent to 1,240 euros."),
+        "[2026-11-02] Anna: Oh well.\nAnna: I booked the ferry to Ithaca for 14 May.",
+        "[2026-11-03] Ben: Oh yes.\nBen: Mr. Popov raised the rent to 1,240 euros.",
     ];
-    let text = digest_summaries(&sources, 60);
+    let text = digest_texts(&sources, 60);
     assert!(text.contains("[2026-11-02] Anna: I booked the ferry to Ithaca for 14 May."), "{text}");
     assert!(text.contains("[2026-11-03] Ben: Mr. Popov raised the rent"), "{text}");
     assert!(estimate(&text) <= 60);
@@ -156,7 +125,7 @@ fn merged_digests_keep_the_day_of_every_line() {
 fn summaries_in_prose_are_merged_by_sentences() {
     let prose =
         "Anna plans a trip. She booked the ferry to Ithaca for 14 May.\n\n- Open: who feeds the cat Mimi?";
-    let text = digest_summaries(&[summary(1, prose)], 1000);
+    let text = digest_texts(&[prose], 1000);
     assert!(text.contains("ferry to Ithaca") && text.contains("cat Mimi"), "{text}");
 }
 

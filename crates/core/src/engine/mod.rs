@@ -6,22 +6,19 @@
 //! Actors ask [`due`], not the engine itself, what is to be done: it keeps runs away from an engine that owns compaction,
 //! so that an agent's engine may be changed from one start to the next.
 
-mod handover;
 mod sliding;
-mod standard;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::agent::AgentSettings;
-use crate::compaction::Decision;
+use crate::compaction::{Decision, after, end_queued, give_up, next_run, relieve, relieve_on_overflow};
 use crate::conversation::Conversation;
-use crate::event::{Event, Record};
+use crate::event::{Event, Record, RunOutcome};
 use crate::window::{AssembleError, Assembled, Tail, assemble};
 
 pub use sliding::Sliding;
-pub use standard::Standard;
 
 /// The engine that agents have who name none.
 pub const STANDARD: &str = "standard";
@@ -115,13 +112,61 @@ pub fn due(
     if !engine.info().owns_compaction {
         return engine.after_turn(conversation, agent, now);
     }
-    let ended = handover::end_runs(conversation, agent, now);
+    let ended = end_runs(conversation, agent, now);
     if !ended.is_empty() {
         return Decision::Apply(ended);
     }
     match engine.after_turn(conversation, agent, now) {
         Decision::Start(_) => Decision::Idle,
         decision => decision,
+    }
+}
+
+const NO_RUNS: &str = "this agent's context engine makes room by itself and has no runs";
+
+/// The end of the run under way and of all that are queued, as cancelled: what is sealed is live again, and whoever waits
+/// for a run is told. Empty when there is none.
+fn end_runs(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Vec<Event> {
+    if conversation.run.is_none() && conversation.queued_runs.is_empty() {
+        return Vec::new();
+    }
+    let cancelled = RunOutcome::Cancelled;
+    let mut events: Vec<Event> = give_up(conversation, agent, cancelled, NO_RUNS, now).into_iter().collect();
+    loop {
+        let then = after(conversation, &events);
+        let Some(queued) = then.queued_runs.front() else { return events };
+        events.extend(end_queued(&then, agent, queued, cancelled, NO_RUNS, now));
+    }
+}
+
+/// The standard engine: summaries in a levelled stack, made by runs in the background; the emergency. All it knows is in the
+/// conversation.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Standard;
+
+impl ContextEngine for Standard {
+    fn info(&self) -> EngineInfo {
+        let (name, version) = ("levelled summaries in the background", "1");
+        EngineInfo { id: STANDARD, name, version, owns_compaction: false }
+    }
+
+    fn compact(
+        &self,
+        conversation: &Conversation,
+        agent: &AgentSettings,
+        cause: MakeRoom,
+        now: Timestamp,
+    ) -> Vec<Event> {
+        match cause {
+            MakeRoom::Tier => relieve(conversation, agent, now),
+            MakeRoom::Overflow => relieve_on_overflow(conversation, agent, now),
+            // A run is asked for instead.
+            MakeRoom::Manual => Vec::new(),
+        }
+    }
+
+    fn after_turn(&self, conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Decision {
+        next_run(conversation, agent, now)
     }
 }
 

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use super::mask::Mask;
 use super::{NOTHING_LEFT, is_picture};
 use crate::compaction::identifiers;
-use crate::digest::{digest, digest_summaries, render};
+use crate::digest::{digest, digest_texts, render};
 use crate::event::{Run, RunEnd, Work};
 use crate::ids::{Generation, MessageId, OutboxId, Seq, SummaryId, TurnId};
 use crate::message::{Entry, Part, Pending, Role};
 use crate::sentences::sentences;
-use crate::summary::{MADE_BY_DIGEST, Summary};
-use crate::window::summary_tokens;
+use crate::summary::{MADE_BY_DIGEST, Summary, summary_tokens};
 
 /// Fewest tokens that a summary is made again within.
 const LEAST_TOKENS: u32 = 64;
@@ -198,7 +197,8 @@ impl ChannelErasure {
             summary.identifiers = identifiers::of_entries(&entries, &summary.text, of_identifiers);
         } else {
             let sources = self.sources(summary);
-            summary.text = digest_summaries(&sources, budget - of_identifiers);
+            let texts: Vec<&str> = sources.iter().map(|source| source.text.as_str()).collect();
+            summary.text = digest_texts(&texts, budget - of_identifiers);
             summary.identifiers = identifiers::of_summaries(&sources, &summary.text, of_identifiers);
         }
         summary.provisional = !has_expired;

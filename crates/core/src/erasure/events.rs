@@ -13,9 +13,8 @@ use crate::event::{
 };
 use crate::ids::{ChannelId, MemoryId, Seq};
 use crate::memory::{DraftMemory, MemorySave, Scope, mint_id};
-use crate::message::{Entry, Part, Pending, Role, fingerprint};
-use crate::summary::Marker;
-use crate::window::{entry_tokens, marker_tokens, pending_tokens, summary_tokens};
+use crate::message::{Entry, Part, Pending, Role, entry_tokens, fingerprint, pending_tokens};
+use crate::summary::{Marker, marker_tokens, summary_tokens};
 
 fn erased_parts() -> Vec<Part> {
     vec![Part::text(ERASED)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ToolPin;
-use crate::window::is_invisible;
+use crate::text::is_invisible;
 
 /// Why an operator should look twice before a tool is approved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::message::{Entry, Role};
 use crate::provenance::Provenance;
-use crate::window::{short_date, short_time};
+use crate::text::{short_date, short_time};
 use crate::words::{topic_terms, topic_words};
 
 /// Words of tools beside those of people, per memory, from which on it counts as taken from the tools: half of those that
@@ -93,22 +93,16 @@ impl Grounds {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use rstest::rstest;
 
     use super::*;
-    use crate::ids::{Generation, Seq};
-    use crate::message::{Author, Part};
+    use crate::testing::{self, author};
 
     fn entry(role: Role, words: &str) -> Arc<Entry> {
-        let mut entry =
-            Entry::lost(Seq(1), &"t1".into(), Generation(1), Timestamp::from_second(1_770_000_000).unwrap());
-        entry.role = role;
-        entry.parts = vec![Part::text(words)];
-        match role {
-            Role::User => entry.author = Some(Author { id: "local/anna".into(), name: "Anna".into() }),
-            Role::Tool => entry.provenance = Provenance::of_tools(),
-            Role::Assistant => {}
+        let mut entry = testing::entry(role, words);
+        entry.author = entry.author.map(|_| author("local/anna", "Anna"));
+        if role == Role::Tool {
+            entry.provenance = Provenance::of_tools();
         }
         Arc::new(entry)
     }

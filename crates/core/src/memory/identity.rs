@@ -149,7 +149,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::memory::{MemoryKind, Source};
+    use crate::memory::MemoryKind;
 
     fn chat(name: &str) -> Scope {
         Scope::Chat { platform: "local".to_owned(), chat: name.to_owned() }
@@ -199,14 +199,7 @@ mod tests {
             text: "Anna likes tea".to_owned(),
             subject: Some("Anna".to_owned()),
             importance,
-            source: Source {
-                channel: None,
-                from_seq: None,
-                to_seq: None,
-                summary: None,
-                model: "rules".to_owned(),
-                by: None,
-            },
+            source: crate::testing::source(None, "rules"),
             sighting: "main/local/room:s1:0".to_owned(),
             explicit,
         }

@@ -1,6 +1,5 @@
-//! Memories: what is worth more than its conversation. Their scope, their merging, their extraction by rule.
+//! Memories: what is worth more than its conversation. Their scope, their merging, whose word they are.
 
-mod extract;
 mod grounds;
 mod identity;
 mod person;
@@ -12,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
 use crate::message::Author;
 
-pub use extract::extract;
 pub use grounds::Grounds;
 pub use identity::{Change, Fingerprint, merge, mint_id};
 pub use person::{credit, speaker_of, subject_of};
@@ -86,7 +84,7 @@ pub struct Source {
     pub to_seq: Option<Seq>,
     /// The summary whose run extracted it.
     pub summary: Option<SummaryId>,
-    /// The model that wrote it; `rules` for extraction by rule, `operator` and `member` for what these typed themselves.
+    /// The model that wrote it; `operator` and `member` for what these typed themselves.
     pub model: String,
     /// Whose word it is: who typed it, or who is sure to have said it of themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -125,28 +125,23 @@ fn is_named(text: &str, person: &Author) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use rstest::rstest;
 
     use super::*;
-    use crate::ids::{Generation, Seq};
     use crate::memory::{MemoryKind, Source, TYPED_BY_MEMBER};
-    use crate::message::Part;
     use crate::provenance::Provenance;
+    use crate::testing;
 
     fn ann() -> Author {
-        Author { id: "telegram/7".into(), name: "Ann".into() }
+        testing::author("telegram/7", "Ann")
     }
 
     fn bob() -> Author {
-        Author { id: "telegram/80000".into(), name: "Bob Stone".into() }
+        testing::author("telegram/80000", "Bob Stone")
     }
 
     fn said(author: &Author, words: &str) -> Arc<Entry> {
-        let mut entry =
-            Entry::lost(Seq(1), &"t1".into(), Generation(1), Timestamp::from_second(1_770_000_000).unwrap());
-        entry.role = Role::User;
-        entry.parts = vec![Part::text(words)];
+        let mut entry = testing::entry(Role::User, words);
         entry.author = Some(author.clone());
         Arc::new(entry)
     }
@@ -214,29 +209,9 @@ mod tests {
     }
 
     fn typed(scope: &str, model: &str, by: Option<Author>, subject: Option<&str>, text: &str) -> Memory {
-        Memory {
-            id: "m1".into(),
-            agent: "main".into(),
-            scope: scope.parse().unwrap(),
-            kind: MemoryKind::Fact,
-            text: text.into(),
-            subject: subject.map(ToOwned::to_owned),
-            importance: 0.8,
-            sightings: 1,
-            source: Source {
-                channel: "main/telegram/-100".parse().ok(),
-                from_seq: None,
-                to_seq: None,
-                summary: None,
-                model: model.into(),
-                by,
-            },
-            created_at: Timestamp::UNIX_EPOCH,
-            updated_at: Timestamp::UNIX_EPOCH,
-            recalled_at: None,
-            uses: 0,
-            superseded_by: None,
-        }
+        let source = Source { by, ..testing::source(Some("main/telegram/-100"), model) };
+        let subject = subject.map(ToOwned::to_owned);
+        Memory { subject, importance: 0.8, source, ..testing::memory(scope, text) }
     }
 
     const GROUP: &str = "chat:telegram/-100";

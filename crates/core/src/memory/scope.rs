@@ -141,12 +141,11 @@ impl From<Scope> for String {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use rstest::rstest;
 
     use super::*;
-    use crate::memory::{MemoryKind, Source, TYPED_BY_MEMBER};
-    use crate::message::Author;
+    use crate::memory::{Source, TYPED_BY_MEMBER};
+    use crate::testing;
 
     const GROUP: &str = "main/telegram/-100";
     const TOPIC: &str = "main/telegram/-100/5";
@@ -163,30 +162,10 @@ mod tests {
     }
 
     fn learnt(text: &str, scope: Scope, by: Option<&str>, subject: Option<&str>) -> Memory {
-        let by = by.map(|id| Author { id: id.to_owned(), name: "somebody".to_owned() });
-        Memory {
-            id: text.into(),
-            agent: "main".into(),
-            scope,
-            kind: MemoryKind::Fact,
-            text: text.to_owned(),
-            subject: subject.map(ToOwned::to_owned),
-            importance: 0.5,
-            sightings: 1,
-            source: Source {
-                channel: GROUP.parse().ok(),
-                from_seq: None,
-                to_seq: None,
-                summary: None,
-                model: TYPED_BY_MEMBER.to_owned(),
-                by,
-            },
-            created_at: Timestamp::UNIX_EPOCH,
-            updated_at: Timestamp::UNIX_EPOCH,
-            recalled_at: None,
-            uses: 0,
-            superseded_by: None,
-        }
+        let by = by.map(|id| testing::author(id, "somebody"));
+        let source = Source { by, ..testing::source(Some(GROUP), TYPED_BY_MEMBER) };
+        let subject = subject.map(ToOwned::to_owned);
+        Memory { subject, source, ..testing::memory(&scope.to_string(), text) }
     }
 
     fn canaries() -> Vec<Memory> {

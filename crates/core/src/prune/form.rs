@@ -1,10 +1,11 @@
 //! How a pruned result reads: what is left of it, and a notice that says what is gone and where the whole of it is.
 
-use super::message::words;
-use super::{PruneForm, PrunedResult};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ArtifactId, Seq};
 use crate::message::{Entry, Part, Role, text_of};
 use crate::result_guard::message_edges;
-use crate::window::escape_name;
+use crate::text::{escape_name, grouped};
 
 /// How the notice within a shrunk result begins.
 pub const SHRUNK_NOTICE: &str = "[truncated: output exceeded context limit]";
@@ -14,6 +15,69 @@ pub const CLEARED_NOTICE: &str = "[compacted: tool output removed to free contex
 
 /// How the notice in the place of a middle that was cut out begins.
 pub const CUT_NOTICE: &str = "[...truncated...]";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PruneCause {
+    /// The background threshold was reached.
+    Pressure,
+    /// The provider's cache has gone cold.
+    CacheTtl,
+    /// The window would be too full without.
+    Emergency,
+    /// The model refused a request as too large.
+    Overflow,
+    /// A message is larger than what the window takes.
+    Message,
+}
+
+impl PruneCause {
+    /// The cause's name in records, logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pressure => "pressure",
+            Self::CacheTtl => "cache_ttl",
+            Self::Emergency => "emergency",
+            Self::Overflow => "overflow",
+            Self::Message => "message",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "form", rename_all = "snake_case")]
+pub enum PruneForm {
+    /// Head and tail around a notice, so many bytes together.
+    Shrunk {
+        /// Most bytes of all of it.
+        bytes: usize,
+    },
+    /// So many characters of head and as many of tail around a notice.
+    Edges {
+        /// Characters of each.
+        chars: usize,
+    },
+    Cleared,
+}
+
+/// A result, or a message, that is sent shorter than it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrunedResult {
+    pub seq: Seq,
+    #[serde(flatten)]
+    pub form: PruneForm,
+    /// Estimated tokens as it is sent, before correction. Always fewer than before.
+    pub tokens: u32,
+    /// The tool whose result it is; empty for a message.
+    #[serde(default)]
+    pub tool: String,
+    /// Bytes of the whole result: of the artifact, where it is one.
+    #[serde(default)]
+    pub whole_bytes: u64,
+    /// For a message: the artifact in which the model can read on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<ArtifactId>,
+}
 
 /// The entry as it is sent. Its call, its number and its artifact stay.
 pub fn as_sent(entry: &Entry, pruned: &PrunedResult) -> Entry {
@@ -30,21 +94,11 @@ pub fn as_sent(entry: &Entry, pruned: &PrunedResult) -> Entry {
         sent.push_str(&format!("\n{SHRUNK_NOTICE} its pictures are left out"));
     }
     Entry {
-        seq: entry.seq,
-        turn: entry.turn.clone(),
-        generation: entry.generation,
-        at: entry.at,
-        role: entry.role,
-        author: entry.author.clone(),
-        message: entry.message.clone(),
         parts: vec![Part::text(sent)],
         reasoning: None,
         tool_calls: Vec::new(),
-        tool_call_id: entry.tool_call_id.clone(),
-        artifact: entry.artifact.clone(),
-        provenance: entry.provenance.clone(),
-        quotes: entry.quotes,
         tokens: pruned.tokens,
+        ..entry.clone()
     }
 }
 
@@ -56,6 +110,13 @@ fn message(entry: &Entry, pruned: &PrunedResult, bytes: usize) -> Entry {
     sent.parts.insert(0, Part::text(words));
     sent.tokens = pruned.tokens;
     sent
+}
+
+/// All words of a message: pictures have none.
+pub(super) fn words(entry: &Entry) -> String {
+    let words: Vec<Part> =
+        entry.parts.iter().filter(|part| !matches!(part, Part::Image { .. })).cloned().collect();
+    text_of(&words)
 }
 
 /// Pictures of a result are sent with the whole of it, or not at all.
@@ -103,17 +164,4 @@ fn edges(entry: &Entry, pruned: &PrunedResult, text: &str, chars: usize) -> Stri
 
 fn cleared(entry: &Entry, pruned: &PrunedResult) -> String {
     format!("{CLEARED_NOTICE} {}", whole(entry, pruned))
-}
-
-/// A number with commas between its thousands.
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (idx, digit) in digits.chars().enumerate() {
-        if idx > 0 && (digits.len() - idx).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }

@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
+use super::form::{PruneCause, PruneForm, PrunedResult, as_sent, words};
 use super::plan::Batch;
-use super::{PruneCause, PruneForm, PrunedResult, as_sent};
 use crate::agent::AgentSettings;
 use crate::artifact::{Artifact, READ_TOOL};
 use crate::conversation::Conversation;
 use crate::event::{ArtifactEvent, Event};
 use crate::ids::ArtifactId;
-use crate::message::{Entry, Part, Role, text_of};
+use crate::message::{Entry, Role, entry_tokens};
 use crate::result_guard::Room;
 use crate::tier::Tier;
 use crate::tokens::Correction;
-use crate::window::{entry_tokens, frame_tokens, measure, stack_tokens};
+use crate::window::{frame_tokens, measure, stack_tokens};
 
 /// Bytes of a shortened message at the least: the note with a few words before and after it. What has no room for that is
 /// left to the last resort, which cuts the request.
@@ -45,13 +45,6 @@ impl TooLarge {
     pub fn words(&self) -> String {
         words(&self.entry)
     }
-}
-
-/// All words of a message: pictures have none.
-pub(super) fn words(entry: &Entry) -> String {
-    let words: Vec<Part> =
-        entry.parts.iter().filter(|part| !matches!(part, Part::Image { .. })).cloned().collect();
-    text_of(&words)
 }
 
 /// The messages of the open turn that are to be sent shorter, since the emergency would not make enough room for them: with

@@ -2,17 +2,18 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::scan::{Found, scan};
-use super::{PruneCause, PruneForm, PrunedResult};
+use super::form::{PruneCause, PruneForm, PrunedResult, as_sent, has_pictures};
 use crate::agent::AgentSettings;
 use crate::compaction::after;
 use crate::conversation::Conversation;
 use crate::event::{CompactionEvent, Event};
-use crate::message::Role;
-use crate::settings::{PruneMode, PruningSettings};
+use crate::ids::{Seq, TurnId};
+use crate::message::{Entry, Role, ToolCall, entry_tokens, text_of};
+use crate::settings::{PruneMode, PruningSettings, ResultClass};
 use crate::tier::Tier;
 use crate::window::{Gauge, measure};
 
@@ -53,8 +54,9 @@ pub fn pressure(conversation: &Conversation, agent: &AgentSettings) -> Option<Ev
     let min_win = scaled(settings.min_win_tokens, agent).max(1);
     let protected = scaled(settings.protect_tokens, agent);
     let found = scan(conversation, agent);
-    let shrinks =
-        |result: &&Found<'_>| result.seen && result.newer_messages >= MESSAGES_SPARED && !result.kept_recent;
+    let shrinks = |result: &&ToolResult<'_>| {
+        result.seen && result.newer_messages >= MESSAGES_SPARED && !result.kept_recent
+    };
     let mut pruned: BTreeMap<_, _> = found
         .iter()
         .filter(shrinks)
@@ -65,7 +67,7 @@ pub fn pressure(conversation: &Conversation, agent: &AgentSettings) -> Option<Ev
     if shrunk.as_ref().is_some_and(|event| won(event) >= min_win && batch.calms(event)) {
         return shrunk;
     }
-    let clears = |result: &&Found<'_>| {
+    let clears = |result: &&ToolResult<'_>| {
         result.seen
             && result.newer_messages >= MESSAGES_SPARED
             && result.newer_turns >= TURNS_SPARED
@@ -95,7 +97,7 @@ fn cache_ttl(conversation: &Conversation, agent: &AgentSettings, now: Timestamp)
     }
     let clears = settings.hard_clear.enabled && usage >= settings.hard_ratio;
     let found = scan(conversation, agent);
-    let is_old = |result: &&Found<'_>| {
+    let is_old = |result: &&ToolResult<'_>| {
         result.seen
             && result.newer_replies >= settings.keep_replies
             && now.duration_since(result.entry.at) >= OLD
@@ -126,7 +128,7 @@ pub fn shrink_seen(conversation: &Conversation, agent: &AgentSettings, cause: Pr
 /// usage is below the emergency threshold or all are cleared. `None` when none can.
 pub fn clear_seen(conversation: &Conversation, agent: &AgentSettings, cause: PruneCause) -> Option<Event> {
     let found = scan(conversation, agent);
-    let clears = |result: &&Found<'_>| result.seen && result.newer_messages >= MESSAGES_SPARED;
+    let clears = |result: &&ToolResult<'_>| result.seen && result.newer_messages >= MESSAGES_SPARED;
     let pruned = found.iter().filter(clears).map(|result| (result, PruneForm::Cleared));
     Batch::new(conversation, agent, cause).until_calmer(pruned, found.len())
 }
@@ -229,7 +231,7 @@ impl<'a> Batch<'a> {
     /// Takes results in their order until usage is below the emergency threshold.
     fn until_calmer<'f>(
         &self,
-        results: impl Iterator<Item = (&'f Found<'f>, PruneForm)>,
+        results: impl Iterator<Item = (&'f ToolResult<'f>, PruneForm)>,
         scanned: usize,
     ) -> Option<Event> {
         let correction = self.conversation.correction(&self.agent.model);
@@ -256,3 +258,128 @@ const OVERFLOW_SHARE: f64 = 0.7;
 
 /// By how much the sum of rounded regions may exceed the rounded sum.
 const ROUNDING: u64 = 7;
+
+/// A result of a tool in the live history.
+struct ToolResult<'a> {
+    entry: &'a Arc<Entry>,
+    /// The tool, by the call that it answers.
+    tool: &'a str,
+    /// How it is sent so far, when it is pruned.
+    pruned: Option<&'a PrunedResult>,
+    /// Bytes of the whole of it.
+    bytes: u64,
+    /// Estimated tokens as it is sent so far, before correction.
+    weight: u64,
+    /// A model call has seen it: the model has spoken since.
+    seen: bool,
+    /// Assistant messages with results that are newer than its own.
+    newer_messages: usize,
+    /// Turns that are newer than its own.
+    newer_turns: usize,
+    /// Replies of turns that are newer than its own.
+    newer_replies: usize,
+    /// Tokens of newer results as they are sent so far, after correction.
+    newer_tokens: u64,
+    /// The newest result of a tool whose newest result stays whole.
+    kept_recent: bool,
+}
+
+/// The results of the live history, oldest first.
+fn scan<'a>(conversation: &'a Conversation, agent: &AgentSettings) -> Vec<ToolResult<'a>> {
+    let tools = tools_of(conversation);
+    let correction = conversation.correction(&agent.model);
+    let mut results = Vec::new();
+    let (mut seen, mut newer_messages, mut newer_turns, mut newer_replies) = (false, 0, 0, 0);
+    let (mut newer_tokens, mut has_results, mut has_reply) = (0, false, false);
+    let mut turn: Option<&TurnId> = None;
+    let mut kept: Vec<&str> = Vec::new();
+    for entry in conversation.live.iter().rev() {
+        if turn.is_some_and(|turn| *turn != entry.turn) {
+            newer_turns += 1;
+            newer_replies += usize::from(std::mem::take(&mut has_reply));
+        }
+        turn = Some(&entry.turn);
+        match entry.role {
+            Role::User => {}
+            Role::Assistant => {
+                seen = true;
+                newer_messages += usize::from(std::mem::take(&mut has_results));
+                has_reply |= entry.tool_calls.is_empty();
+            }
+            Role::Tool => {
+                has_results = true;
+                let tool = tools.get(&entry.seq).copied().unwrap_or("tool");
+                let class = agent.result_guard.class(tool).unwrap_or_default();
+                let kept_recent = class == ResultClass::KeepRecent && !kept.contains(&tool);
+                if kept_recent {
+                    kept.push(tool);
+                }
+                let artifact = entry.artifact.as_ref().and_then(|id| conversation.artifacts.get(id));
+                let bytes =
+                    artifact.map_or_else(|| text_of(&entry.parts).len() as u64, |artifact| artifact.bytes);
+                let (pruned, weight) = (conversation.pruned.get(&entry.seq), conversation.weight(entry));
+                results.push(ToolResult {
+                    entry,
+                    tool,
+                    pruned,
+                    bytes,
+                    weight,
+                    seen,
+                    newer_messages,
+                    newer_turns,
+                    newer_replies,
+                    newer_tokens,
+                    kept_recent,
+                });
+                newer_tokens += correction.apply(weight);
+            }
+        }
+    }
+    results.reverse();
+    results
+}
+
+/// The tools of the results, by the calls that they answer.
+fn tools_of(conversation: &Conversation) -> BTreeMap<Seq, &str> {
+    let mut calls: &[ToolCall] = &[];
+    let mut tools = BTreeMap::new();
+    for entry in &conversation.live {
+        match entry.role {
+            Role::User => {}
+            Role::Assistant => calls = &entry.tool_calls,
+            Role::Tool => {
+                let call = calls.iter().find(|call| entry.tool_call_id.as_ref() == Some(&call.id));
+                tools.extend(call.map(|call| (entry.seq, call.name.as_str())));
+            }
+        }
+    }
+    tools
+}
+
+impl ToolResult<'_> {
+    /// The result in that form; `None` when that would win nothing, or when it is sent in that form or a shorter one.
+    fn pruned_to(&self, form: PruneForm) -> Option<PrunedResult> {
+        match self.pruned.map(|pruned| pruned.form) {
+            Some(PruneForm::Cleared) => return None,
+            Some(now) if now == form => return None,
+            Some(_) | None => {}
+        }
+        let fits = match form {
+            PruneForm::Shrunk { bytes } => text_of(&self.entry.parts).len() <= bytes,
+            PruneForm::Edges { chars } => self.chars() <= chars * 2,
+            PruneForm::Cleared => false,
+        };
+        if fits && !has_pictures(self.entry) {
+            return None;
+        }
+        let (seq, tool) = (self.entry.seq, self.tool.to_owned());
+        let mut pruned = PrunedResult { seq, form, tokens: 0, tool, whole_bytes: self.bytes, artifact: None };
+        pruned.tokens = entry_tokens(&as_sent(self.entry, &pruned));
+        (u64::from(pruned.tokens) < self.weight).then_some(pruned)
+    }
+
+    /// Characters of it as it is kept.
+    fn chars(&self) -> usize {
+        text_of(&self.entry.parts).chars().count()
+    }
+}

@@ -3,10 +3,14 @@
 mod levels;
 mod stack;
 
+use std::fmt::Write as _;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Seq, SummaryId};
+use crate::text::{escape_text, short_date};
+use crate::tokens::estimate;
 
 pub(crate) use levels::next_merge;
 pub use levels::{Merge, StackSizes, due_merge, stack_cap};
@@ -43,7 +47,7 @@ impl Summary {
     fn narrowed(&self, from_seq: Seq, to_seq: Seq) -> Self {
         let messages = to_seq.0 + 1 - from_seq.0;
         let mut rest = Self { from_seq, to_seq, messages, ..self.clone() };
-        rest.tokens = crate::window::summary_tokens(&rest);
+        rest.tokens = summary_tokens(&rest);
         rest
     }
 
@@ -63,6 +67,12 @@ pub const MADE_BY_DIGEST: &str = "digest";
 pub struct DigestLine {
     pub seq: Seq,
     pub text: String,
+}
+
+/// Digest lines as the text of a summary: one line each, with author and date where the day changes.
+pub fn digest_text(lines: &[DigestLine]) -> String {
+    let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+    texts.join("\n")
 }
 
 /// Why a range left the window without a summary in it.
@@ -93,14 +103,14 @@ impl Marker {
     pub fn new(kind: MarkerKind, from_seq: Seq, to_seq: Seq, digest: Vec<DigestLine>) -> Self {
         let messages = to_seq.0 + 1 - from_seq.0;
         let mut marker = Self { kind, from_seq, to_seq, messages, digest, tokens: 0 };
-        marker.tokens = crate::window::marker_tokens(&marker);
+        marker.tokens = marker_tokens(&marker);
         marker
     }
 
     /// The same over so many messages, weighed again.
     pub(crate) fn counting(&self, messages: u64) -> Self {
         let mut marker = Self { messages, ..self.clone() };
-        marker.tokens = crate::window::marker_tokens(&marker);
+        marker.tokens = marker_tokens(&marker);
         marker
     }
 
@@ -163,4 +173,64 @@ impl StackItem {
             Self::Marker(marker) => Some(marker.narrowed(from_seq, to_seq).into()),
         }
     }
+}
+
+/// By which tools an agent looks into what has left the window: texts of the stack name no tool that it lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lookup {
+    /// `history_read`: message by message.
+    pub reads: bool,
+    /// `history_search`: by words.
+    pub searches: bool,
+}
+
+impl Lookup {
+    /// By all tools: as things of the stack are weighed, so that no weight is too small.
+    pub const ALL: Self = Self { reads: true, searches: true };
+}
+
+/// A summary as the window shows it: `[Compaction Summary]: …` with its range, its dates and the number of messages that it
+/// stands for, and below it the text. How to read them stands before the stack, once.
+pub fn summary_text(summary: &Summary) -> String {
+    let Summary { from_seq, to_seq, messages, .. } = summary;
+    let (from, to) = (short_date(summary.from_at), short_date(summary.to_at));
+    let days = if from == to { from } else { format!("{from} to {to}") };
+    let plural = if *messages == 1 { "" } else { "s" };
+    let mut text =
+        format!("[Compaction Summary]: messages {from_seq} to {to_seq} ({messages} message{plural}), {days}");
+    text.push('\n');
+    text.push_str(&escape_text(&summary.text));
+    if let Some(identifiers) = summary.identifier_line() {
+        let _ = write!(text, "\n{identifiers}");
+    }
+    text
+}
+
+/// Tokens of a summary in the window, before correction.
+pub fn summary_tokens(summary: &Summary) -> u32 {
+    estimate(&summary_text(summary)) + 1
+}
+
+/// A marker as the window and `cairn context` show it: `[System: N older messages …]` and the digest.
+pub fn marker_text(marker: &Marker, lookup: Lookup) -> String {
+    let n = marker.messages;
+    match marker.kind {
+        MarkerKind::Truncated => {
+            let mut text = format!("[System: {n} older messages were truncated due to context limits]");
+            if !marker.digest.is_empty() {
+                let digest = digest_text(&marker.digest);
+                let _ = write!(text, "\n{}", escape_text(&digest));
+            }
+            text
+        }
+        MarkerKind::Retired if lookup.searches => {
+            format!("[System: {n} older messages have left the window; history_search finds them]")
+        }
+        MarkerKind::Retired => format!("[System: {n} older messages have left the window]"),
+    }
+}
+
+/// Tokens of a marker in the window, before correction.
+pub fn marker_tokens(marker: &Marker) -> u32 {
+    estimate(&marker_text(marker, Lookup::ALL)) + 1
 }

@@ -86,7 +86,7 @@ impl Stack {
                     let messages = count(from, to);
                     if summary.messages != messages {
                         summary.messages = messages;
-                        summary.tokens = crate::window::summary_tokens(summary);
+                        summary.tokens = super::summary_tokens(summary);
                     }
                 }
                 StackItem::Summary(_) => {}

@@ -3,8 +3,7 @@
 //! The cuts are those of o200k: a word takes the space or the one mark before it along, a capital after a small
 //! letter begins a new word, digits go in threes, punctuation takes the line breaks behind it along.
 
-use super::pairs;
-use super::script::{Class, class_of, is_not_russian, is_traditional};
+use super::script::{Class, class_of, is_common, is_not_russian, is_traditional, letter_number, odd_end};
 use super::units::{Counts, Unit};
 
 /// Strings at least this long are looked at for being code (base64, hashes, ids).
@@ -150,8 +149,8 @@ impl Scan {
             }
             _ => {
                 word.ascii += 1;
-                let letter = pairs::letter(c);
-                word.odd += u32::from(word.letter.is_some_and(|before| !pairs::is_common(before, letter)));
+                let letter = letter_number(c);
+                word.odd += u32::from(word.letter.is_some_and(|before| !is_common(before, letter)));
                 word.letter = Some(letter);
             }
         }
@@ -248,7 +247,7 @@ impl Scan {
                 1,
                 word.ascii.saturating_sub(4),
                 u32::from(word.marked),
-                word.odd + word.letter.map_or(0, pairs::odd_end),
+                word.odd + word.letter.map_or(0, odd_end),
             ];
             for (slot, (unit, n)) in TAKEN_BACK.into_iter().zip(numbers).enumerate() {
                 self.counts.add(unit, n);

@@ -1,7 +1,6 @@
 //! Candidates, and which of them is best.
 
-use super::Outcome;
-use super::sim::frame_tokens;
+use super::sim::{Outcome, frame_tokens};
 use crate::agent::{AgentSettings, WindowSize};
 use crate::tier::CompactionSettings;
 
@@ -94,7 +93,7 @@ pub fn choose(outcomes: &[Outcome]) -> Option<Choice> {
     let current = outcomes.first()?;
     let equal = |other: &&(usize, &Outcome)| {
         other.1.retention >= current.retention - RETENTION_TOLERANCE
-            && other.1.emergencies.len() <= current.emergencies.len()
+            && other.1.emergencies <= current.emergencies
     };
     let cost = |outcome: &Outcome| outcome.billed_per_turn();
     let candidates: Vec<(usize, &Outcome)> = outcomes.iter().enumerate().collect();

@@ -7,20 +7,15 @@
 
 mod billing;
 mod candidate;
-mod filler;
-mod outcome;
 mod retention;
-mod runs;
 mod script;
 mod sim;
 
 pub use billing::{Billing, Caching, Item, PrefixCache, Rates};
 pub use candidate::{Candidate, Choice, RETENTION_TOLERANCE, choose, presets};
-pub use outcome::{Mark, Outcome, Point};
 pub use retention::HALF_LIFE_TOKENS;
-pub use runs::{ASSUMED_RUN_MS, Runs};
-pub use script::{Script, ScriptTurn, Step};
-pub use sim::{SimError, simulate};
+pub use script::{ASSUMED_RUN_MS, Runs, Script, ScriptTurn, Step};
+pub use sim::{Outcome, SimError, simulate};
 
 #[cfg(test)]
 mod tests;

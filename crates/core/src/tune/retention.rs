@@ -21,13 +21,13 @@ const EXTRACT_POWER: f64 = 0.35;
 
 /// Tokens said so far, by entry: what retention is measured against.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(super) struct SpokenTokens {
     first: Seq,
     /// Tokens up to and with each entry.
     sums: Vec<u64>,
 }
 
-impl Said {
+impl SpokenTokens {
     /// Nothing yet; the first entry will be that one.
     pub(super) fn from(first: Seq) -> Self {
         Self { first, sums: Vec::new() }

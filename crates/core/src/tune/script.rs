@@ -1,6 +1,12 @@
-//! A conversation reduced to its sizes.
+//! A conversation reduced to its sizes, and how its runs went.
 
 use jiff::{SignedDuration, Timestamp};
+
+use crate::agent::AgentSettings;
+use crate::compaction::HEAD_TOKENS;
+use crate::event::{Outcome, RunOutcome, SummarySize};
+use crate::summary::StackSizes;
+use crate::tokens::Correction;
 
 /// What happens within a turn, in order. All sizes are estimated tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,4 +65,74 @@ impl Script {
         };
         self.turns.iter().flat_map(|turn| &turn.steps).map(step).sum()
     }
+}
+
+/// Milliseconds that a run takes where none has been measured.
+pub const ASSUMED_RUN_MS: u64 = 20_000;
+
+/// How long runs take, and how large their summaries are.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Runs {
+    /// Runs whose durations are known; 0: [`ASSUMED_RUN_MS`] is taken.
+    pub measured: usize,
+    /// The median of their durations.
+    pub run_ms: u64,
+    /// Summaries whose sizes are known; 0: they are taken to be as large as they are asked to be.
+    pub summaries: usize,
+    /// Size of a summary beside the size that it is asked to have, the median.
+    pub summary_share: f64,
+    pub merges: usize,
+    /// Size of a merge beside the size that it is asked to have, the median.
+    pub merge_share: f64,
+}
+
+impl Runs {
+    /// Where nothing has been measured.
+    pub const ASSUMED: Self = Self {
+        measured: 0,
+        run_ms: ASSUMED_RUN_MS,
+        summaries: 0,
+        summary_share: 1.0,
+        merges: 0,
+        merge_share: 1.0,
+    };
+
+    /// As the ends of a conversation's runs say; what none of them tells is assumed. `agent`: the settings in force.
+    pub fn of(outcomes: &[Outcome], agent: &AgentSettings) -> Self {
+        // A replay has nothing to correct.
+        let asked = StackSizes::of(agent, &Correction::default());
+        let committed = || outcomes.iter().filter(|end| end.outcome == RunOutcome::Committed);
+        let shares = |merge: bool| -> Vec<f64> {
+            let sizes = committed().filter_map(|end| end.summary_size).filter(|size| size.merge == merge);
+            let share = |size: SummarySize| {
+                // A replay puts the head of its own before the text.
+                let text = u64::from(size.tokens).saturating_sub(HEAD_TOKENS).max(1);
+                let most =
+                    if merge { asked.merge(size.source_tokens) } else { asked.summary(size.source_tokens) };
+                text as f64 / most as f64
+            };
+            sizes.map(share).collect()
+        };
+        let durations: Vec<f64> = committed().map(|end| end.duration_ms as f64).collect();
+        let (summaries, merges) = (shares(false), shares(true));
+        Self {
+            measured: durations.len(),
+            summaries: summaries.len(),
+            merges: merges.len(),
+            run_ms: median(durations).map_or(ASSUMED_RUN_MS, |ms| ms as u64),
+            summary_share: median(summaries).unwrap_or(1.0),
+            merge_share: median(merges).unwrap_or(1.0),
+        }
+    }
+
+    /// The share of a summary, or of a merge.
+    pub(super) fn share(&self, merge: bool) -> f64 {
+        if merge { self.merge_share } else { self.summary_share }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len().checked_sub(1)? / 2;
+    values.get(middle).copied()
 }

@@ -1,13 +1,12 @@
 //! The replay: the runtime's own decisions over entries that have a size and no words.
 
+use std::sync::LazyLock;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::billing::{Billing, Item, PrefixCache};
-use super::filler;
-use super::outcome::{Mark, Outcome, Point};
-use super::retention::Said;
-use super::runs::Runs;
-use super::script::{Script, ScriptTurn, Step};
+use super::retention::SpokenTokens;
+use super::script::{Runs, Script, ScriptTurn, Step};
 use crate::agent::AgentSettings;
 use crate::compaction::{Decision, Draft, commit};
 use crate::conversation::Conversation;
@@ -18,9 +17,9 @@ use crate::event::{
 use crate::ids::{ChannelId, Generation, MessageId, Seq};
 use crate::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use crate::model::Usage;
-use crate::provenance::Provenance;
 use crate::summary::{DigestLine, Marker, StackItem, StackSizes};
 use crate::tier::Tier;
+use crate::tokens::estimate;
 use crate::window::{leaves_room, measure, system_tokens, tools_tokens};
 
 /// Tokens of a result in a run's transcript, at most: tool mechanics are cut short there.
@@ -52,6 +51,71 @@ pub enum SimError {
     Unfit(String),
 }
 
+/// What became of a replay.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    pub turns: usize,
+    /// Requests for replies.
+    pub requests: usize,
+    /// Tokens of the largest of them.
+    pub max_tokens: u64,
+    pub compactions: usize,
+    pub merges: usize,
+    pub emergencies: usize,
+    pub prunings: usize,
+    /// Tokens of all replies' requests, as they fit, and of the answers.
+    pub replies: Usage,
+    /// Tokens of it all, runs included, that a plain price would have bought.
+    pub billed: f64,
+    pub billed_runs: f64,
+    /// Mean over the turns of what the window retains, 0 to 1.
+    pub retention: f64,
+    /// Highest level that a summary reached: times that a text was rewritten, less one.
+    pub highest_level: Option<u32>,
+    /// Tokens of all requests for replies.
+    pub tokens: u64,
+}
+
+impl Outcome {
+    /// Mean tokens of a request.
+    pub fn mean_tokens(&self) -> f64 {
+        self.tokens as f64 / self.requests.max(1) as f64
+    }
+
+    /// Share of the replies' requests that came from the cache, 0 to 1.
+    pub fn cached_share(&self) -> f64 {
+        self.replies.cached_tokens as f64 / self.replies.input_tokens.max(1) as f64
+    }
+
+    /// Billed-equivalent tokens of a turn, runs included.
+    pub fn billed_per_turn(&self) -> f64 {
+        self.billed / self.turns.max(1) as f64
+    }
+}
+
+/// Few characters weigh more, so that little is scanned.
+const HEAVY: &str = "\u{1f642}";
+
+/// As many bytes for a token as most results of tools.
+const PLAIN: &str = "abc ";
+
+static HEAVY_TOKENS: LazyLock<f64> = LazyLock::new(|| tokens_of(HEAVY));
+static PLAIN_TOKENS: LazyLock<f64> = LazyLock::new(|| tokens_of(PLAIN));
+
+fn tokens_of(unit: &str) -> f64 {
+    f64::from(estimate(&unit.repeat(1_000))) / 1_000.0
+}
+
+/// A text of about so many tokens, as short as can be.
+fn short_text(tokens: u64) -> String {
+    HEAVY.repeat((tokens as f64 / *HEAVY_TOKENS).floor().max(1.0) as usize)
+}
+
+/// A text of about so many tokens, with as many bytes as a tool's result of that size.
+fn result_text(tokens: u32) -> String {
+    PLAIN.repeat((f64::from(tokens) / *PLAIN_TOKENS).round().max(1.0) as usize)
+}
+
 /// Tokens of system prompt and tools.
 pub(super) fn frame_tokens(agent: &AgentSettings) -> u64 {
     system_tokens(agent) + tools_tokens(&agent.tools)
@@ -73,8 +137,7 @@ pub fn simulate(
         return Err(SimError::NoRoom { frame, usable });
     }
     let mut sim = Sim::new(agent, billing, *runs)?;
-    for (idx, turn) in script.turns().iter().enumerate() {
-        sim.turn_idx = idx;
+    for turn in script.turns() {
         sim.turn(turn)?;
     }
     sim.outcome.turns = script.turns().len();
@@ -89,12 +152,11 @@ struct Sim<'a> {
     engine: std::sync::Arc<dyn ContextEngine>,
     conversation: Conversation,
     cache: PrefixCache,
-    said: Said,
+    spoken: SpokenTokens,
     now: Timestamp,
     /// When the run under way will be done.
     done_at: Option<Timestamp>,
     look_at: Option<Timestamp>,
-    turn_idx: usize,
     n_calls: u64,
     outcome: Outcome,
 }
@@ -105,7 +167,7 @@ impl<'a> Sim<'a> {
         let unfit = |error: &dyn std::fmt::Display| SimError::Unfit(error.to_string());
         let channel = ChannelId::local(&agent.id, "tune").map_err(|error| unfit(&error))?;
         // Weighed at every look: the same size in few characters.
-        let frame = filler::text(frame_tokens(agent));
+        let frame = short_text(frame_tokens(agent));
         let agent = AgentSettings {
             system_prompt: frame,
             tools: Vec::new(),
@@ -118,11 +180,10 @@ impl<'a> Sim<'a> {
             runs,
             conversation: Conversation::new(channel),
             cache: PrefixCache::new(billing),
-            said: Said::from(Seq(1)),
+            spoken: SpokenTokens::from(Seq(1)),
             now: Timestamp::MIN,
             done_at: None,
             look_at: None,
-            turn_idx: 0,
             n_calls: 0,
             outcome: Outcome::default(),
             agent,
@@ -138,14 +199,6 @@ impl<'a> Sim<'a> {
         self.conversation.apply(&record).map_err(|error| SimError::Unfit(error.to_string()))?;
         self.engine.ingest(&self.conversation, &record);
         Ok(())
-    }
-
-    fn tokens(&self) -> u64 {
-        measure(&self.conversation, &self.agent).tokens
-    }
-
-    fn mark(&self) -> Mark {
-        Mark { turn: self.turn_idx, tokens: self.tokens() }
     }
 
     fn turn(&mut self, turn: &ScriptTurn) -> Result<(), SimError> {
@@ -170,7 +223,7 @@ impl<'a> Sim<'a> {
         }
         self.end()?;
         self.look()?;
-        self.outcome.retention += self.said.retention(&self.conversation);
+        self.outcome.retention += self.spoken.retention(&self.conversation);
         Ok(())
     }
 
@@ -191,7 +244,7 @@ impl<'a> Sim<'a> {
 
     fn new_generation(&mut self, generation: u32) -> Result<(), SimError> {
         (self.done_at, self.look_at) = (None, None);
-        self.said = Said::from(self.conversation.next_seq);
+        self.spoken = SpokenTokens::from(self.conversation.next_seq);
         let tokens = self.conversation.recalled_tokens;
         if self.conversation.next_seq > Seq(1) {
             self.engine.reset(&self.conversation);
@@ -208,7 +261,7 @@ impl<'a> Sim<'a> {
             let Step::Message { tokens } = step else { continue };
             let message = MessageId::from(format!("m{}", self.conversation.accepted + 1));
             messages.push(message.clone());
-            self.said.push(*tokens);
+            self.spoken.push(*tokens);
             self.journal(Event::Message(MessageEvent::Accepted(Pending {
                 message,
                 turn: id.clone(),
@@ -246,7 +299,9 @@ impl<'a> Sim<'a> {
         self.outcome.billed += self.billing.billed(usage);
         // Whatever is larger is cut to fit.
         let tokens = gauge.tokens.min(self.agent.window.usable_tokens());
-        self.outcome.points.push(Point { turn: self.turn_idx, tokens });
+        self.outcome.requests += 1;
+        self.outcome.tokens += tokens;
+        self.outcome.max_tokens = self.outcome.max_tokens.max(tokens);
         let model = self.agent.model.clone();
         self.journal(Event::Turn(TurnEvent::UsageReported {
             model,
@@ -283,15 +338,15 @@ impl<'a> Sim<'a> {
                     tokens_before,
                     tokens_after,
                 }))?;
-                self.outcome.emergencies.push(self.mark());
+                self.outcome.emergencies += 1;
             }
             Event::Compaction(CompactionEvent::WindowSlid { .. }) => {
                 self.journal(event)?;
-                self.outcome.compactions.push(self.mark());
+                self.outcome.compactions += 1;
             }
             Event::Compaction(CompactionEvent::ResultsPruned { .. }) => {
                 self.journal(event)?;
-                self.outcome.prunings.push(self.mark());
+                self.outcome.prunings += 1;
             }
             event => self.journal(event)?,
         }
@@ -300,11 +355,11 @@ impl<'a> Sim<'a> {
 
     /// The marker with a digest as large as one of words would be.
     fn digested(&self, marker: &Marker) -> Marker {
-        let source = self.said.tokens(marker.from_seq, marker.to_seq) as f64;
+        let source = self.spoken.tokens(marker.from_seq, marker.to_seq) as f64;
         let (share, cap) = DIGEST_SHARES;
         let most = cap * self.agent.window.usable_tokens() as f64;
         let n_lines = ((source * share).min(most) as u64 / DIGEST_LINE).max(1);
-        let line = DigestLine { seq: marker.to_seq, text: filler::text(DIGEST_LINE) };
+        let line = DigestLine { seq: marker.to_seq, text: short_text(DIGEST_LINE) };
         let digest = vec![line; n_lines as usize];
         Marker::new(marker.kind, marker.from_seq, marker.to_seq, digest).counting(marker.messages)
     }
@@ -321,7 +376,7 @@ impl<'a> Sim<'a> {
         self.add(entry)?;
         for (n, tokens) in (first..).zip(results) {
             let mut entry = self.entry(Role::Tool, *tokens);
-            entry.parts = vec![Part::text(filler::result(*tokens))];
+            entry.parts = vec![Part::text(result_text(*tokens))];
             entry.tool_call_id = Some(id(n));
             self.add(entry)?;
         }
@@ -330,30 +385,14 @@ impl<'a> Sim<'a> {
 
     fn entry(&self, role: Role, tokens: u32) -> Entry {
         let conversation = &self.conversation;
-        Entry {
-            seq: conversation.next_seq,
-            turn: conversation
-                .open_turn
-                .as_ref()
-                .map_or_else(|| conversation.next_turn(), |open| open.id.clone()),
-            generation: conversation.generation,
-            at: self.now,
-            role,
-            author: None,
-            message: None,
-            parts: Vec::new(),
-            reasoning: None,
-            tool_calls: Vec::new(),
-            tool_call_id: None,
-            artifact: None,
-            provenance: Provenance::default(),
-            quotes: false,
-            tokens,
-        }
+        let open = conversation.open_turn.as_ref().map(|open| open.id.clone());
+        let turn = open.unwrap_or_else(|| conversation.next_turn());
+        let (seq, generation) = (conversation.next_seq, conversation.generation);
+        Entry { tokens, ..Entry::new(seq, &turn, generation, self.now, role) }
     }
 
     fn add(&mut self, entry: Entry) -> Result<(), SimError> {
-        self.said.push(entry.tokens);
+        self.spoken.push(entry.tokens);
         self.journal(Event::Turn(TurnEvent::EntryAdded { entry }))
     }
 
@@ -419,28 +458,23 @@ impl<'a> Sim<'a> {
         let asked = if merge { sizes.merge(source) } else { sizes.summary(source) };
         let tokens = (asked as f64 * self.runs.share(merge)).round() as u64;
         let tokens = tokens.clamp(1, source.max(1));
-        let prompt = u64::from(crate::tokens::estimate(&self.agent.compactor_prompt));
+        let prompt = u64::from(estimate(&self.agent.compactor_prompt));
         let usage = Usage { input_tokens: prompt + read, output_tokens: tokens, ..Usage::default() };
-        self.outcome.runs += usage;
         self.outcome.billed += self.billing.billed(usage);
         self.outcome.billed_runs += self.billing.billed(usage);
         self.journal(Event::Compaction(CompactionEvent::UsageSpent {
             model: self.agent.model.clone(),
             usage,
         }))?;
-        let draft = Draft { text: filler::text(tokens), made_by: "tune".to_owned(), ..Draft::default() };
+        let draft = Draft { text: short_text(tokens), made_by: "tune".to_owned(), ..Draft::default() };
         let events = commit(&self.conversation, &self.agent, &run.id, draft, self.now);
         for event in events.into_iter().flatten() {
             self.journal(event)?;
         }
         let level = self.conversation.stack.summaries().map(|summary| summary.level).max();
         self.outcome.highest_level = self.outcome.highest_level.max(level);
-        let mark = self.mark();
-        if merge {
-            self.outcome.merges.push(mark)
-        } else {
-            self.outcome.compactions.push(mark)
-        }
+        self.outcome.merges += usize::from(merge);
+        self.outcome.compactions += usize::from(!merge);
         Ok(())
     }
 
@@ -453,7 +487,7 @@ impl<'a> Sim<'a> {
                 (tokens, tokens)
             }
             Work::Truncated => {
-                let tokens = self.said.tokens(run.from_seq, run.to_seq);
+                let tokens = self.spoken.tokens(run.from_seq, run.to_seq);
                 (tokens, tokens)
             }
             Work::Sealed => {

@@ -3,17 +3,16 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::fit::{self, Draft};
+use super::fit::{self, RequestDraft};
 use super::measure::{stack_tokens, system_tokens, tools_tokens};
-use super::render::{
-    escape_result, guide_text, marker_text, summary_text, tail_text, tail_tokens, user_parts,
-};
-use super::{Assembled, Lookup, Tail};
+use super::render::{guide_text, tail_text};
+use super::{Assembled, Tail};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::message::{Entry, Part, Role, text_of};
+use crate::message::{Entry, Part, Role, text_of, user_parts};
 use crate::model::{ChatMessage, ChatRequest, Purpose};
-use crate::summary::StackItem;
+use crate::summary::{Lookup, StackItem, marker_text, summary_text};
+use crate::text::escape_result;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssembleError {
@@ -54,7 +53,7 @@ pub fn assemble(
     }
     let lookup = Lookup::of(&agent.tools);
     let items = conversation.stack.items().iter();
-    let mut draft = Draft {
+    let mut draft = RequestDraft {
         frame,
         stack: items.map(|item| (render_item(item, lookup), item.tokens())).collect(),
         stack_overhead: stack_tokens(conversation, agent) - conversation.stack.tokens(),
@@ -90,16 +89,6 @@ pub fn assemble(
 /// Whether prompt and tools of so many tokens, after correction, leave room for a conversation.
 pub(crate) fn leaves_room(frame: u64, usable: u64) -> bool {
     frame as f64 <= usable as f64 * (1.0 - ROOM_NEEDED)
-}
-
-impl Draft {
-    /// Estimated tokens of the whole request, before correction.
-    pub(super) fn tokens(&self) -> u64 {
-        let stack: u64 = self.stack.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
-        let overhead = if self.stack.is_empty() { 0 } else { self.stack_overhead };
-        let entries: u64 = self.entries.iter().map(|entry| u64::from(entry.tokens)).sum();
-        self.frame + stack + overhead + entries + u64::from(tail_tokens(&self.tail))
-    }
 }
 
 fn render_item(item: &StackItem, lookup: Lookup) -> String {

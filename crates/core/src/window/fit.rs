@@ -5,15 +5,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Tail;
-use super::render::{entry_tokens, header};
+use super::render::tail_tokens;
 use crate::conversation::Conversation;
 use crate::ids::Seq;
-use crate::message::{Entry, Part, Role, text_of};
+use crate::message::{Entry, Part, Role, entry_tokens, header, text_of};
 use crate::prune;
+use crate::text::{CUT_NOTE, cut_around};
 use crate::tokens::{Correction, estimate};
 
 /// A request before it is put together.
-pub(super) struct Draft {
+pub(super) struct RequestDraft {
     /// Tokens of system prompt and tools.
     pub(super) frame: u64,
     /// The stack's items, rendered, with their tokens.
@@ -27,19 +28,31 @@ pub(super) struct Draft {
     pub(super) shortened: Vec<Seq>,
 }
 
-/// The note in the place of what was cut out of the middle.
-const CUT_NOTE: &str = "\n[...truncated...]\n";
-
 /// Tokens that a shortened tool result keeps at the least.
 const RESULT_FLOOR: u64 = 120;
 
 /// Tokens that a message cut in the middle keeps at the least.
 const MESSAGE_FLOOR: u64 = 64;
 
+impl RequestDraft {
+    /// Estimated tokens of the whole request, before correction.
+    pub(super) fn tokens(&self) -> u64 {
+        let stack: u64 = self.stack.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
+        let overhead = if self.stack.is_empty() { 0 } else { self.stack_overhead };
+        let entries: u64 = self.entries.iter().map(|entry| u64::from(entry.tokens)).sum();
+        self.frame + stack + overhead + entries + u64::from(tail_tokens(&self.tail))
+    }
+}
+
 /// Makes the draft fit into `usable` tokens after correction: memories out, tool results shortened, the turn
 /// reduced to its latest user message, the oldest of the stack left out, the message cut in the middle.
-pub(super) fn fit(draft: &mut Draft, conversation: &Conversation, correction: &Correction, usable: u64) {
-    let excess = |draft: &Draft| correction.apply(draft.tokens()).saturating_sub(usable);
+pub(super) fn fit(
+    draft: &mut RequestDraft,
+    conversation: &Conversation,
+    correction: &Correction,
+    usable: u64,
+) {
+    let excess = |draft: &RequestDraft| correction.apply(draft.tokens()).saturating_sub(usable);
     if excess(draft) == 0 {
         return;
     }
@@ -73,12 +86,12 @@ pub(super) fn fit(draft: &mut Draft, conversation: &Conversation, correction: &C
     }
 }
 
-fn stack_is_over_a_quarter(draft: &Draft, correction: &Correction, usable: u64) -> bool {
+fn stack_is_over_a_quarter(draft: &RequestDraft, correction: &Correction, usable: u64) -> bool {
     let stack: u64 = draft.stack.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
     correction.apply(stack) > usable / 4
 }
 
-fn shorten_results(draft: &mut Draft, excess: &impl Fn(&Draft) -> u64) {
+fn shorten_results(draft: &mut RequestDraft, excess: &impl Fn(&RequestDraft) -> u64) {
     let mut results: Vec<usize> =
         (0..draft.entries.len()).filter(|idx| draft.entries[*idx].role == Role::Tool).collect();
     results.sort_by_key(|idx| std::cmp::Reverse(draft.entries[*idx].tokens));
@@ -95,7 +108,7 @@ fn shorten_results(draft: &mut Draft, excess: &impl Fn(&Draft) -> u64) {
 }
 
 /// Leaves the latest user entry of the open turn alone.
-fn reduce_to_latest(draft: &mut Draft, conversation: &Conversation) {
+fn reduce_to_latest(draft: &mut RequestDraft, conversation: &Conversation) {
     let open = conversation.open_turn.as_ref().map(|open| &open.id);
     let is_latest = |entry: &&Arc<Entry>| entry.role == Role::User && open.is_none_or(|id| entry.turn == *id);
     if let Some(latest) = draft.entries.iter().rev().find(is_latest).cloned() {
@@ -141,19 +154,4 @@ fn cut(entry: &Entry, keep: u64) -> Entry {
         share *= 0.8;
     }
     shorter
-}
-
-/// The head and the tail of a text that together make up `share` of its bytes, around a note.
-pub(crate) fn cut_middle(text: &str, share: f64) -> String {
-    cut_around(text, share, CUT_NOTE)
-}
-
-fn cut_around(text: &str, share: f64, note: &str) -> String {
-    if share >= 1.0 {
-        return text.to_owned();
-    }
-    let side = (text.len() as f64 * share / 2.0) as usize;
-    let head = text.floor_char_boundary(side);
-    let tail = text.ceil_char_boundary(text.len() - side);
-    format!("{}{note}{}", &text[..head], &text[tail..])
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::render::guide_tokens;
-use super::{Gauge, Lookup, Region, Regions, entry_tokens, leaves_room};
+use super::{Gauge, Region, Regions, leaves_room};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::message::{Entry, Part, Role};
+use crate::message::{Entry, Part, Role, entry_tokens};
 use crate::model::ToolDef;
+use crate::summary::Lookup;
 use crate::tokens::{Correction, estimate};
 
 /// Tokens of the tail without any memory: the clock, always there.

@@ -13,14 +13,14 @@ use crate::tier::Tier;
 
 pub(crate) use assemble::leaves_room;
 pub use assemble::{AssembleError, assemble, question};
-pub(crate) use fit::cut_middle;
 pub(crate) use measure::{frame_tokens, stack_tokens, system_tokens, tools_tokens};
 pub use measure::{has_room, least_tokens, measure};
-pub(crate) use render::{IMAGE_TOKENS, guide_tokens};
-pub use render::{
-    Lookup, entry_tokens, escape_name, escape_text, guide_text, is_invisible, marker_text, marker_tokens,
-    memory_words, pending_tokens, short_date, short_time, summary_text, summary_tokens, tail_tokens,
-};
+pub(crate) use render::guide_tokens;
+pub use render::{guide_text, memory_words, tail_tokens};
+
+pub use crate::message::{entry_tokens, pending_tokens};
+pub use crate::summary::{Lookup, marker_text, marker_tokens, summary_text, summary_tokens};
+pub use crate::text::{escape_name, escape_text, is_invisible, short_date, short_time};
 
 /// Tokens and entries of one region of the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, serde::Deserialize)]

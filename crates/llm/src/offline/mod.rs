@@ -1,6 +1,7 @@
 //! The embedded model: no network, no key, no weights. It answers by quoting, summarises by extraction, and says so.
 //! The same request gets the same answer.
 
+mod memories;
 mod quote;
 mod reply;
 mod speech;

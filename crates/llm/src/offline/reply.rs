@@ -7,7 +7,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use cairn_core::ids::{Generation, Seq, TurnId};
-use cairn_core::memory::{DraftMemory, MemoryKind, extract};
+use cairn_core::memory::{DraftMemory, MemoryKind};
 use cairn_core::message::{Author, Entry, Part, Role, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest};
 use cairn_core::ports::{Hit, Query};
@@ -15,7 +15,7 @@ use cairn_core::tokens::estimate;
 
 use super::HistorySearch;
 use super::summarise::{results_of_saves, save_calls};
-use super::{Said, quote, speech};
+use super::{Said, memories, quote, speech};
 
 /// How many results of the search are looked at.
 const SEARCH_LIMIT: usize = 12;
@@ -86,11 +86,11 @@ async fn old_words(request: &ChatRequest, question: &str, search: &HistorySearch
     }
 }
 
-/// What somebody asked to be remembered: as the rules read it, or in their own words.
+/// What a person asked to be remembered: as it is found, or else in their own words.
 fn wanted(request: &ChatRequest, question: &str, words: &str) -> DraftMemory {
     let entry = spoken(request, question);
     let author = entry.author.as_ref().map(|author| author.name.clone());
-    if let Some(found) = extract(&[entry]).into_iter().next() {
+    if let Some(found) = memories::find(&[entry]).into_iter().next() {
         return DraftMemory { importance: found.importance.max(ASKED_IMPORTANCE), ..found };
     }
     let text = match &author {
@@ -114,28 +114,17 @@ fn spoken(request: &ChatRequest, question: &str) -> Arc<Entry> {
     let at = DateTime::strptime("%Y-%m-%d %H:%M", time).ok();
     let at =
         at.and_then(|at| at.to_zoned(TimeZone::UTC).ok()).map_or(Timestamp::UNIX_EPOCH, |at| at.timestamp());
+    let turn = TurnId::new("t1");
     Arc::new(Entry {
-        seq: Seq(1),
-        turn: TurnId::new("t1"),
-        generation: Generation::default(),
-        at,
-        role: Role::User,
         author: name.map(|name| Author { id: name.clone(), name }),
-        message: None,
         parts: vec![Part::text(question)],
-        reasoning: None,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        artifact: None,
-        provenance: cairn_core::provenance::Provenance::default(),
-        quotes: false,
-        tokens: estimate(question),
+        ..Entry::new(Seq(1), &turn, Generation::default(), at, Role::User)
     })
 }
 
 fn acknowledgement(request: &ChatRequest, question: &str) -> Said {
     let notice = notice(request);
-    let found = extract(&[spoken(request, question)]);
+    let found = memories::find(&[spoken(request, question)]);
     let named: Vec<String> =
         found.iter().take(MAX_NAMED).map(|memory| format!("“{}”", memory.text)).collect();
     if named.is_empty() {

@@ -1,4 +1,4 @@
-//! Summaries by extraction, memories by rule.
+//! Summaries by extraction, with the memories of their source.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use serde_json::json;
 
 use cairn_core::compaction::sections::digest_by_sections;
 use cairn_core::digest::{digest, gist, render};
-use cairn_core::memory::{DraftMemory, extract};
+use cairn_core::memory::DraftMemory;
 use cairn_core::message::{Entry, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
 use cairn_core::summary::Summary;
 
-use super::Said;
+use super::{Said, memories};
 
 /// The tool by which memories are saved.
 pub(super) const SAVE: &str = "memory_save";
@@ -29,8 +29,11 @@ const FLOOR: u64 = 24;
 pub(super) fn summarise(request: &ChatRequest) -> Said {
     match &request.purpose {
         Purpose::Summarise { entries, target_tokens } => {
-            let saves =
-                if saved_already(request) { Vec::new() } else { save_calls(request, extract(entries)) };
+            let saves = if saved_already(request) {
+                Vec::new()
+            } else {
+                save_calls(request, memories::find(entries))
+            };
             if saves.is_empty() {
                 Said {
                     text: of_entries(entries, request.max_output_tokens.min(*target_tokens)),
@@ -62,7 +65,8 @@ fn of_entries(entries: &[Arc<Entry>], limit: u64) -> String {
 
 fn of_summaries(sources: &[Summary], limit: u64) -> String {
     let source: u64 = sources.iter().map(|summary| u64::from(summary.tokens)).sum();
-    let text = digest_by_sections(sources, budget(source, MERGE_SHARE, limit));
+    let texts: Vec<&str> = sources.iter().map(|summary| summary.text.as_str()).collect();
+    let text = digest_by_sections(&texts, budget(source, MERGE_SHARE, limit));
     if text.trim().is_empty() {
         format!("{} summaries without words worth keeping.", sources.len())
     } else {

@@ -253,22 +253,12 @@ async fn the_same_request_gets_the_same_answer() {
 }
 
 fn entry(n: u64, text: &str) -> Arc<Entry> {
+    let (turn, at) = (TurnId::new(format!("t{n}")), "2026-03-04T10:00:00Z".parse().unwrap());
     Arc::new(Entry {
-        seq: Seq(n),
-        turn: TurnId::new(format!("t{n}")),
-        generation: Generation::default(),
-        at: "2026-03-04T10:00:00Z".parse().unwrap(),
-        role: Role::User,
         author: Some(Author { id: "local/ana".to_owned(), name: "Ana".to_owned() }),
-        message: None,
         parts: vec![Part::text(text)],
-        reasoning: None,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        artifact: None,
-        provenance: cairn_core::provenance::Provenance::default(),
-        quotes: false,
         tokens: estimate(text) + 10,
+        ..Entry::new(Seq(n), &turn, Generation::default(), at, Role::User)
     })
 }
 
@@ -350,4 +340,45 @@ async fn a_merge_extracts_from_its_sources_and_saves_nothing() {
         "{}",
         answer.text
     );
+}
+
+fn found(text: &str) -> Vec<String> {
+    super::memories::find(&[entry(1, text)]).into_iter().map(|memory| memory.text).collect()
+}
+
+#[rstest::rstest]
+#[case("My name is Anna Schmidt and I live in Graz.")]
+#[case("hi bot, my name is anna")]
+#[case("I'm a software engineer from Graz, by the way.")]
+#[case("But I prefer dark mode in my editor.")]
+#[case("I don’t eat meat.")]
+#[case("My dog is called Bruno.")]
+#[case("We decided to use Postgres for the archive.")]
+#[case("Please remember that the spare key is under the blue pot.")]
+#[case("Don't forget to water the ficus.")]
+#[case("Bonjour, je m'appelle Anne.")]
+fn statements_become_memories_in_the_words_of_their_speaker(#[case] said: &str) {
+    let texts = found(said);
+    assert!(texts.len() == 1 && texts[0].ends_with(&format!(" said: {said}")), "{texts:?}");
+}
+
+#[rstest::rstest]
+#[case::a_question("Do I prefer tea?")]
+#[case::a_question_without_a_mark("what if I like tea")]
+#[case::a_condition("If my name is on the list, I like that list.")]
+#[case::quoted("\"My name is Olga\" is a song.")]
+#[case::a_citation("> I live in Rome")]
+#[case::code("```\nI like this = 1\nmy name is x\n```")]
+#[case::vague("I like it. I love that idea! I like your style.")]
+#[case::a_mood("I'm a bit tired. I need to go.")]
+#[case::in_the_middle("Most people think I like tea")]
+fn what_is_no_statement_is_left_alone(#[case] said: &str) {
+    assert_eq!(found(said), Vec::<String>::new(), "{said}");
+}
+
+#[test]
+fn a_page_does_not_fill_the_store() {
+    let many: String = (0..50).map(|n| format!("I like dish number {n}. ")).collect();
+    assert_eq!(found(&many).len(), 3);
+    assert_eq!(found(&"i like ".repeat(100_000)), Vec::<String>::new());
 }

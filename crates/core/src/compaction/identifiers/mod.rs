@@ -13,7 +13,7 @@ use crate::summary::Summary;
 use crate::tokens::estimate;
 
 pub use mask::Mask;
-pub(crate) use scan::{errors, find};
+pub(crate) use scan::find;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
@@ -90,14 +90,14 @@ pub(crate) fn words(entry: &Entry) -> String {
 
 /// Where an identifier stands in its source.
 #[derive(Clone, Copy)]
-struct Standing {
+struct Occurrences {
     first: usize,
     /// The last text that has it, and how many have it.
     last: usize,
     n_texts: u32,
 }
 
-impl Standing {
+impl Occurrences {
     /// Rare and late ones go first: what is said often a summary names by itself, and what is said last is needed next.
     fn worth(&self, n_texts: usize) -> f64 {
         f64::from(self.n_texts).recip() + self.last as f64 / n_texts as f64
@@ -105,23 +105,24 @@ impl Standing {
 }
 
 fn best(texts: &[Vec<&str>], summary: &str, budget_tokens: u32) -> Vec<String> {
-    let mut standings: HashMap<&str, Standing> = HashMap::new();
+    let mut found: HashMap<&str, Occurrences> = HashMap::new();
     let n_texts = texts.len();
     let each = texts.iter().enumerate().flat_map(|(idx, text)| text.iter().map(move |found| (idx, *found)));
     for (first, (idx, text)) in each.enumerate() {
-        let standing = standings.entry(text).or_insert(Standing { first, last: idx, n_texts: 1 });
-        standing.n_texts += u32::from(standing.last != idx);
-        standing.last = idx;
+        let occurrences = found.entry(text).or_insert(Occurrences { first, last: idx, n_texts: 1 });
+        occurrences.n_texts += u32::from(occurrences.last != idx);
+        occurrences.last = idx;
     }
-    let mut ranked: Vec<(&str, Standing)> = standings.into_iter().collect();
+    let mut ranked: Vec<(&str, Occurrences)> = found.into_iter().collect();
     ranked.retain(|(text, _)| text.chars().nth(LISTED_CHARS).is_none() && !stands_in(summary, text));
     let cost = |text: &str| estimate(text) + 1;
     // A long one has to be worth more, but not by as much as it is longer.
-    let weight = |(text, standing): &(&str, Standing)| standing.worth(n_texts) / f64::from(cost(text)).sqrt();
+    let weight =
+        |(text, occurrences): &(&str, Occurrences)| occurrences.worth(n_texts) / f64::from(cost(text)).sqrt();
     ranked.sort_by_cached_key(|found| (Reverse((weight(found) * 1e6) as u64), Reverse(found.1.first)));
     let mut left = budget_tokens;
-    let mut kept: Vec<(&str, Standing)> = Vec::new();
-    for (text, standing) in ranked {
+    let mut kept: Vec<(&str, Occurrences)> = Vec::new();
+    for (text, occurrences) in ranked {
         // What an error message names stands there already.
         if cost(text) > left || kept.iter().any(|(other, _)| stands_in(other, text)) {
             continue;
@@ -132,9 +133,9 @@ fn best(texts: &[Vec<&str>], summary: &str, budget_tokens: u32) -> Vec<String> {
             left += if is_within { cost(within) } else { 0 };
             !is_within
         });
-        kept.push((text, standing));
+        kept.push((text, occurrences));
     }
-    kept.sort_unstable_by_key(|(_, standing)| standing.first);
+    kept.sort_unstable_by_key(|(_, occurrences)| occurrences.first);
     kept.into_iter().map(|(text, _)| text.to_owned()).collect()
 }
 

@@ -26,22 +26,6 @@ const EXTENSIONS: [&str; 48] = [
     "mp4", "wasm", "proto",
 ];
 
-/// Units that make a number worth keeping to the letter.
-const UNITS: [&str; 72] = [
-    "%", "b", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "bytes", "ns", "us", "ms", "s", "sec", "secs",
-    "seconds", "min", "mins", "minutes", "h", "hours", "hour", "days", "weeks", "months", "years", "mm",
-    "cm", "m", "km", "miles", "mi", "ft", "mg", "g", "kg", "lb", "lbs", "tons", "ml", "l", "litres",
-    "liters", "w", "kw", "kwh", "v", "ma", "hz", "khz", "mhz", "ghz", "eur", "euro", "euros", "usd",
-    "dollars", "gbp", "pounds", "chf", "francs", "yen", "cny", "tokens", "requests", "px", "fps", "rpm",
-    "people", "percent", "degrees",
-];
-
-/// Units of Chinese and Japanese, which stand behind a number without a gap; dates are none.
-const GAPLESS_UNITS: [&str; 22] = [
-    "元", "块", "万", "亿", "公里", "千米", "厘米", "毫米", "米", "公斤", "千克", "克", "吨", "度", "分钟",
-    "小时", "天", "周", "个月", "円", "キロ", "秒",
-];
-
 /// All identifiers of a text, in the order of their beginnings. An error message may have others within it.
 pub(crate) fn find(text: &str) -> Vec<Found<'_>> {
     let mut found = Vec::new();
@@ -59,11 +43,6 @@ pub(crate) fn find(text: &str) -> Vec<Found<'_>> {
     }
     found.sort_by_key(|found| (found.at, std::cmp::Reverse(found.text.len())));
     found
-}
-
-/// The error messages of a text, a line each.
-pub(crate) fn errors(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(error).map(|(_, message)| message)
 }
 
 /// The error message of a line, and where it begins.
@@ -187,43 +166,44 @@ fn word(rest: &str, in_code: bool) -> Taken {
     (kind_of(trimmed, in_code), trimmed.len())
 }
 
-/// A number with its unit, or with a currency before it.
+/// A number that is told from others by its shape: with a currency or a sign behind it, with letters right behind it
+/// (`16GB`), or with a separator in it (`1,450`, `3.5`).
 fn number(rest: &str) -> Option<Taken> {
     let digits_at = rest.strip_prefix(['$', '€', '£', '¥']).map_or(0, |tail| rest.len() - tail.len());
     let bytes = rest.as_bytes();
     bytes.get(digits_at).filter(|b| b.is_ascii_digit())?;
     let mut end = digits_at;
+    let (mut n_points, mut n_commas) = (0, 0);
     while let Some(b) = bytes.get(end) {
         let next_is_digit = bytes.get(end + 1).is_some_and(u8::is_ascii_digit);
-        let inside = b.is_ascii_digit() || (matches!(b, b',' | b'.') && next_is_digit);
-        if !inside {
+        let is_separator = matches!(b, b',' | b'.') && next_is_digit;
+        if !b.is_ascii_digit() && !is_separator {
             break;
         }
+        n_points += usize::from(*b == b'.');
+        n_commas += usize::from(*b == b',');
         end += 1;
     }
-    if rest[digits_at..end].bytes().filter(|b| *b == b'.').count() > 1 {
+    if n_points > 1 {
         return None;
     }
     let tail = &rest[end..];
     let gap = usize::from(tail.starts_with(' '));
-    let behind = &tail[gap..];
-    if let Some(unit) = GAPLESS_UNITS.iter().find(|unit| behind.starts_with(**unit)) {
-        return Some((Some(Kind::Number), end + gap + unit.len()));
+    let signs = ["%", "°C", "°F", "€", "£", "¥", "$", "µs"];
+    if let Some(sign) = signs.iter().find(|sign| tail[gap..].starts_with(**sign)) {
+        return Some((Some(Kind::Number), end + gap + sign.len()));
     }
-    let symbol = ["°C", "°F", "€", "£", "¥", "µs"].iter().find(|unit| behind.starts_with(**unit));
-    let letters = behind.find(|c: char| !c.is_ascii_alphabetic() && c != '%').unwrap_or(behind.len());
-    let unit = match symbol {
-        Some(unit) => unit.len(),
-        None if UNITS.contains(&behind[..letters].to_ascii_lowercase().as_str()) => letters,
-        None if digits_at > 0 => return Some((Some(Kind::Number), end)),
-        None => return None,
-    };
-    // `5 m/s` and `3 h-long` are left alone, `16GB_disk` is a name.
-    let next = behind[unit..].chars().next();
-    if gap == 0 && next.is_some_and(|c| c == '_' || c == '-' || c == '/') {
-        return None;
+    let letters = tail.bytes().take_while(u8::is_ascii_alphabetic).count();
+    let goes_on =
+        tail[letters..].starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'));
+    let is_ordinal = matches!(&tail[..letters], "st" | "nd" | "rd" | "th");
+    match letters {
+        1..=3 if !goes_on && !is_ordinal && !is_hex(&rest[..end + letters]) => {
+            Some((Some(Kind::Number), end + letters))
+        }
+        0 if !goes_on && (digits_at > 0 || n_points + n_commas > 0) => Some((Some(Kind::Number), end)),
+        _ => None,
     }
-    Some((Some(Kind::Number), end + gap + unit))
 }
 
 fn kind_of(text: &str, in_code: bool) -> Option<Kind> {

@@ -4,8 +4,9 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::ids::{ChannelId, Generation, Seq};
-use crate::message::{Part, Role, ToolCall};
+use crate::ids::ChannelId;
+use crate::message::{Role, ToolCall};
+use crate::testing::{self, said};
 
 fn found(text: &str) -> String {
     let list: Vec<String> =
@@ -35,9 +36,9 @@ fn found(text: &str) -> String {
 #[case::dates("on 2026-11-21 at 10:30, room 12", "")]
 #[case::units(
     "1,450 euros, 16GB, 3.5 km, 30%, $20, 20 °C",
-    "number=1,450 euros number=16GB number=3.5 km number=30% number=$20 number=20 °C"
+    "number=1,450 number=16GB number=3.5 number=30% number=$20 number=20 °C"
 )]
-#[case::no_units("3 cats and 2 dogs", "")]
+#[case::no_units("3 cats and 2 dogs, the 3rd of 12", "")]
 #[case::functions(
     "call parse_memory() or Vec::new, set MAX_LEN",
     "function=parse_memory() function=Vec::new function=MAX_LEN"
@@ -57,10 +58,7 @@ fn found(text: &str) -> String {
 #[case::no_message("an error: none", "")]
 #[case::json(r#"{"path":"/var/log/a.log","id":"PROJ-7","n":3}"#, "path=/var/log/a.log id=PROJ-7")]
 #[case::code("```\nlet x = loadConfig(path);\n```", "function=loadConfig")]
-#[case::chinese(
-    "请看/var/log/app.log文件,版本v2.1,价格450元,共3公里",
-    "path=/var/log/app.log id=v2.1 number=450元 number=3公里"
-)]
+#[case::chinese("请看/var/log/app.log文件,版本v2.1,价格450元,共3公里", "path=/var/log/app.log id=v2.1")]
 #[case::chinese_url("地址是https://example.com/页面。", "url=https://example.com/")]
 #[case::chinese_date("2026年11月21日见", "")]
 fn identifiers_are_found_by_their_shape(#[case] text: &str, #[case] expected: &str) {
@@ -73,15 +71,10 @@ fn entry(role: Role, text: &str, calls: &[(&str, serde_json::Value)]) -> Arc<Ent
         name: (*name).to_owned(),
         arguments: arguments.clone(),
     };
-    let mut entry = Entry::lost(Seq(1), &"t1".into(), Generation::default(), jiff::Timestamp::UNIX_EPOCH);
-    (entry.role, entry.parts) = (role, vec![Part::text(text)]);
-    entry.tool_calls = calls.iter().map(call).collect();
+    let tool_calls = calls.iter().map(call).collect();
+    let mut entry = Entry { tool_calls, ..testing::entry(role, text) };
     entry.tokens = crate::window::entry_tokens(&entry);
     Arc::new(entry)
-}
-
-fn said(texts: &[&str]) -> Vec<Arc<Entry>> {
-    texts.iter().map(|text| entry(Role::User, text, &[])).collect()
 }
 
 #[test]

@@ -77,17 +77,14 @@ fn plain_sources_are_merged_as_they_are() {
     assert!(plan.copied.is_empty());
     assert_eq!(plan.asked, sources);
     assert_eq!(join(&plan.copied, "Ann greets."), "Ann greets.");
-    assert!(!digest_by_sections(&sources, 50).contains('#'));
+    assert!(!digest_by_sections(&[&sources[0].text, &sources[1].text], 50).contains('#'));
 }
 
 #[test]
 fn sections_are_merged_without_a_model_each_by_itself() {
     let sources = [
-        summary(
-            1,
-            "## Goal\n- Ann wants to build a shed of larch\n\n## Critical context\n- the key is under the pot",
-        ),
-        summary(2, "Ann: the roses need water on Friday"),
+        "## Goal\n- Ann wants to build a shed of larch\n\n## Critical context\n- the key is under the pot",
+        "Ann: the roses need water on Friday",
     ];
     let text = digest_by_sections(&sources, 200);
     assert!(text.starts_with("## Goal\n") && text.contains("larch"), "{text}");

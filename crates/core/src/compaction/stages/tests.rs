@@ -4,31 +4,9 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::agent::{WindowSize, WindowSource};
-use crate::ids::{AgentId, Generation, Seq, TurnId};
-use crate::message::{Part, ToolCall};
-
-pub(in crate::compaction) fn agent(window_tokens: u64, output_reserve_tokens: u64) -> AgentSettings {
-    AgentSettings {
-        id: AgentId::from("main"),
-        system_prompt: String::new(),
-        compactor_prompt: String::new(),
-        window: WindowSize { window_tokens, output_reserve_tokens, source: WindowSource::Agent },
-        compaction: crate::tier::CompactionSettings::default(),
-        pruning: crate::settings::PruningSettings::default(),
-        result_guard: crate::settings::ResultGuardSettings::default(),
-        window_guard: crate::settings::WindowGuard::default(),
-        engine: crate::engine::STANDARD.to_owned(),
-        model: "m".to_owned(),
-        cache_ttl_secs: 300,
-        tools: Vec::new(),
-        recall_limit: 0,
-        memory: crate::settings::MemorySettings::default(),
-        trust: crate::provenance::TrustSettings::default(),
-        max_rounds: 8,
-        timezone: "UTC".to_owned(),
-    }
-}
+use crate::ids::{Seq, TurnId};
+use crate::message::ToolCall;
+use crate::testing::{self, agent};
 
 fn room(window: u64, reserve: u64, frame: u64) -> Room {
     Room::new(&agent(window, reserve), frame, 1.0)
@@ -68,23 +46,9 @@ fn a_message_over_half_the_window_is_left_out() {
 fn entries(turns: &[(usize, usize)]) -> Vec<Arc<Entry>> {
     let mut entries = Vec::new();
     let mut push = |turn: usize, role: Role, calls: Vec<ToolCall>| {
-        let entry = Entry {
-            seq: Seq(entries.len() as u64 + 1),
-            turn: TurnId::from(format!("t{turn}")),
-            generation: Generation::default(),
-            at: jiff::Timestamp::UNIX_EPOCH,
-            role,
-            author: None,
-            message: None,
-            parts: vec![Part::text("x")],
-            reasoning: None,
-            tool_calls: calls,
-            tool_call_id: None,
-            artifact: None,
-            provenance: crate::provenance::Provenance::default(),
-            quotes: false,
-            tokens: 1,
-        };
+        let mut entry = testing::entry(role, "x");
+        (entry.seq, entry.turn) = (Seq(entries.len() as u64 + 1), TurnId::from(format!("t{turn}")));
+        (entry.author, entry.tool_calls, entry.tokens) = (None, calls, 1);
         entries.push(Arc::new(entry));
     };
     for (turn, (n_rounds, n_results)) in turns.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The rules of compaction, one by one.
 
-use cairn_core::compaction::{self, Decision, Draft, Rejection, Source, check};
+use cairn_core::compaction::{self, Decision, Draft, Rejection, check};
 use cairn_core::event::{
     CompactionEvent, Event, MaintenanceEvent, Record, Run, RunOutcome, Trigger, TurnEvent, Work,
 };
@@ -367,16 +367,16 @@ fn a_lost_end_is_seen_as_lost_messages_and_its_numbers_are_not_given_again() {
 #[case("## Goal\n\n## Progress\n- None", Rejection::Malformed("it has headings and nothing under them"))]
 #[case("<tool_call>x</tool_call>", Rejection::Malformed("it has a tool call written as text"))]
 fn a_summary_that_is_none_is_rejected(#[case] text: &str, #[case] rejection: Rejection) {
-    assert_eq!(check(&Sim::draft(text), &Source::default(), 1_000), Err(rejection));
+    assert_eq!(check(&Sim::draft(text), 1_000), Err(rejection));
 }
 
 #[test]
 fn a_summary_that_takes_more_than_it_may_is_rejected() {
-    let grown = check(&Sim::draft(LONG), &Source::default(), 20);
+    let grown = check(&Sim::draft(LONG), 20);
     assert!(matches!(grown, Err(Rejection::Grown { most: 20, .. })), "{grown:?}");
-    assert_eq!(check(&Sim::draft(LONG), &Source::default(), 400), Ok(()));
+    assert_eq!(check(&Sim::draft(LONG), 400), Ok(()));
     let listed = Draft { identifiers: vec!["/srv/plans/lake.md".to_owned(); 60], ..Sim::draft(LONG) };
-    let grown = check(&listed, &Source::default(), 400);
+    let grown = check(&listed, 400);
     assert!(matches!(grown, Err(Rejection::Grown { .. })), "the list of identifiers counts: {grown:?}");
 }
 

@@ -108,11 +108,11 @@ impl Report {
             output_reserve_tokens: candidate.settings.window.output_reserve_tokens,
             settings: keys(&candidate.settings.compaction).into_iter().collect(),
             mean_tokens: outcome.mean_tokens(),
-            max_tokens: outcome.max_tokens(),
-            compactions: outcome.compactions.len(),
-            merges: outcome.merges.len(),
-            prunings: outcome.prunings.len(),
-            emergencies: outcome.emergencies.len(),
+            max_tokens: outcome.max_tokens,
+            compactions: outcome.compactions,
+            merges: outcome.merges,
+            prunings: outcome.prunings,
+            emergencies: outcome.emergencies,
             highest_level: outcome.highest_level,
             cached_share: outcome.cached_share(),
             billed_per_turn: outcome.billed_per_turn(),
@@ -177,9 +177,9 @@ impl Report {
             table.row(vec![
                 if idx == self.choice.best { "*" } else { "" }.to_owned(),
                 grouped(outcome.mean_tokens().round() as u64),
-                grouped(outcome.max_tokens()),
-                grouped((outcome.compactions.len() + outcome.merges.len()) as u64),
-                grouped(outcome.emergencies.len() as u64),
+                grouped(outcome.max_tokens),
+                grouped((outcome.compactions + outcome.merges) as u64),
+                grouped(outcome.emergencies as u64),
                 tight(outcome.cached_share()),
                 grouped(outcome.billed_per_turn().round() as u64),
                 tight(outcome.retention),
@@ -192,7 +192,7 @@ impl Report {
 
     fn verdict(&self, config: Option<&Path>) -> String {
         let quiet = |(_, outcome): &(Candidate, Outcome)| {
-            outcome.compactions.is_empty() && outcome.emergencies.is_empty() && outcome.prunings.is_empty()
+            outcome.compactions == 0 && outcome.emergencies == 0 && outcome.prunings == 0
         };
         if self.rows.iter().all(quiet) {
             return "nothing to choose: the conversation fits into every window as it is\n".to_owned();
