@@ -7,7 +7,7 @@ use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
 use cairn_core::sse::ServerEvent;
 
-use crate::answer::{self, Assemble, Heard};
+use crate::answer::{self, Assemble, Progress};
 use crate::failure;
 
 /// A block of an answer: at its start in a stream, or whole.
@@ -100,7 +100,7 @@ pub(super) struct Assembler {
 }
 
 impl Assemble for Assembler {
-    fn hear(&mut self, event: &ServerEvent) -> Result<Heard, ModelError> {
+    fn take_in(&mut self, event: &ServerEvent) -> Result<Progress, ModelError> {
         let data = event.data.as_bytes();
         let parse = |error: serde_json::Error| malformed(&error, data);
         if event.name == "error" {
@@ -113,17 +113,17 @@ impl Assemble for Assembler {
             return Err(failure::from_object(&value));
         }
         match kind.as_str() {
-            "ping" => Ok(Heard::Alive),
+            "ping" => Ok(Progress::Alive),
             "message_stop" => {
                 self.ended = true;
-                Ok(Heard::End)
+                Ok(Progress::End)
             }
             "message_start" | "content_block_start" | "content_block_delta" | "message_delta" => {
                 let piece: Piece = serde_json::from_value(value).map_err(parse)?;
-                Ok(Heard::Piece(self.take(piece)))
+                Ok(Progress::Piece(self.take(piece)))
             }
             // The end of a block, and whatever the format may get.
-            _ => Ok(Heard::Piece(Vec::new())),
+            _ => Ok(Progress::Piece(Vec::new())),
         }
     }
 

@@ -7,7 +7,7 @@ use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
 use cairn_core::sse::ServerEvent;
 
-use crate::answer::{self, Assemble, Heard};
+use crate::answer::{self, Assemble, Progress};
 use crate::failure;
 
 /// Says that the answer is complete.
@@ -27,15 +27,15 @@ struct Choice {
     #[serde(default)]
     index: Option<u64>,
     #[serde(default)]
-    delta: Option<Said>,
+    delta: Option<Delta>,
     #[serde(default)]
-    message: Option<Said>,
+    message: Option<Delta>,
     #[serde(default)]
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct Delta {
     #[serde(default)]
     content: Option<Value>,
     #[serde(default)]
@@ -87,17 +87,17 @@ pub(super) struct Assembler {
 }
 
 impl Assemble for Assembler {
-    fn hear(&mut self, event: &ServerEvent) -> Result<Heard, ModelError> {
+    fn take_in(&mut self, event: &ServerEvent) -> Result<Progress, ModelError> {
         if event.data.trim() == DONE {
             self.marked = true;
-            return Ok(Heard::End);
+            return Ok(Progress::End);
         }
         // An error event's data is wrapped, so that it is told from an answer.
         if event.name == "error" && !event.data.contains("\"error\"") {
             let error = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.as_str().into());
             return Err(failure::from_object(&error));
         }
-        self.take(event.data.as_bytes()).map(Heard::Piece)
+        self.take(event.data.as_bytes()).map(Progress::Piece)
     }
 
     fn whole(&mut self, body: &str) -> Result<Vec<ModelEvent>, ModelError> {
@@ -106,7 +106,38 @@ impl Assemble for Assembler {
     }
 
     fn end(self) -> Result<Vec<ModelEvent>, ModelError> {
-        self.last()
+        let marked = self.marked;
+        if self.finish.is_none() && !(marked && (self.spoke || !self.calls.is_empty())) {
+            let missing =
+                if marked { "the answer is empty" } else { "the stream ended before the answer did" };
+            return Err(ModelError::Protocol(missing.to_owned()));
+        }
+        let finish = match self.finish {
+            Some(Finish::Stop) | None if !self.calls.is_empty() => Finish::ToolCalls,
+            Some(Finish::ToolCalls) if self.calls.is_empty() && self.spoke => Finish::Stop,
+            Some(Finish::ToolCalls) if self.calls.is_empty() => {
+                return Err(ModelError::Protocol("the answer announces tool calls and has none".to_owned()));
+            }
+            finish => finish.unwrap_or(Finish::Stop),
+        };
+        let n_messages = self.n_messages;
+        let mut events: Vec<ModelEvent> = Vec::with_capacity(self.calls.len() + 1);
+        let mut ids: Vec<String> = Vec::new();
+        for (idx, call) in self.calls.into_iter().enumerate() {
+            if call.name.is_empty() {
+                return Err(ModelError::Protocol("a tool call has no name".to_owned()));
+            }
+            let usable = !call.id.is_empty() && !ids.contains(&call.id);
+            let id = if usable { call.id } else { format!("call_{n_messages}_{idx}") };
+            ids.push(id.clone());
+            events.push(ModelEvent::ToolCall(ToolCall {
+                id,
+                name: call.name,
+                arguments: answer::arguments_of(call.arguments),
+            }));
+        }
+        events.push(ModelEvent::Done { finish, usage: self.usage, quotes: false });
+        Ok(events)
     }
 }
 
@@ -132,8 +163,8 @@ impl Assembler {
             if choice.index.unwrap_or(0) != 0 {
                 continue;
             }
-            if let Some(said) = choice.delta.or(choice.message) {
-                self.hear(said, &mut events);
+            if let Some(delta) = choice.delta.or(choice.message) {
+                self.take_delta(delta, &mut events);
             }
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 self.finish = Some(finish_of(&reason)?);
@@ -142,24 +173,24 @@ impl Assembler {
         Ok(events)
     }
 
-    fn hear(&mut self, said: Said, events: &mut Vec<ModelEvent>) {
-        let reasoning = said.reasoning_content.filter(|text| !text.is_empty()).or(said.reasoning);
+    fn take_delta(&mut self, delta: Delta, events: &mut Vec<ModelEvent>) {
+        let reasoning = delta.reasoning_content.filter(|text| !text.is_empty()).or(delta.reasoning);
         if let Some(text) = reasoning.filter(|text| !text.is_empty()) {
             events.push(ModelEvent::Reasoning(text));
         }
-        let words = [said.content.map(words_of), said.refusal];
+        let words = [delta.content.map(words_of), delta.refusal];
         for text in words.into_iter().flatten().filter(|text| !text.is_empty()) {
             self.spoke = true;
             events.push(ModelEvent::Text(text));
         }
-        for (position, piece) in said.tool_calls.unwrap_or_default().into_iter().enumerate() {
-            self.hear_call(position, piece);
+        for (position, piece) in delta.tool_calls.unwrap_or_default().into_iter().enumerate() {
+            self.take_call(position, piece);
         }
     }
 
     /// Joins a piece to its call: by index, else by id, else by place. A known index with another id begins a new
     /// call: some servers number all calls 0.
-    fn hear_call(&mut self, position: usize, piece: CallPiece) {
+    fn take_call(&mut self, position: usize, piece: CallPiece) {
         let id = piece.id.filter(|id| !id.is_empty());
         let (name, arguments) = match piece.function {
             Some(function) => (function.name.unwrap_or_default(), function.arguments),
@@ -196,41 +227,6 @@ impl Assembler {
             Some(Value::Null) | None => {}
             Some(whole) => call.arguments = whole.to_string(),
         }
-    }
-
-    fn last(self) -> Result<Vec<ModelEvent>, ModelError> {
-        let marked = self.marked;
-        if self.finish.is_none() && !(marked && (self.spoke || !self.calls.is_empty())) {
-            let missing =
-                if marked { "the answer is empty" } else { "the stream ended before the answer did" };
-            return Err(ModelError::Protocol(missing.to_owned()));
-        }
-        let finish = match self.finish {
-            Some(Finish::Stop) | None if !self.calls.is_empty() => Finish::ToolCalls,
-            Some(Finish::ToolCalls) if self.calls.is_empty() && self.spoke => Finish::Stop,
-            Some(Finish::ToolCalls) if self.calls.is_empty() => {
-                return Err(ModelError::Protocol("the answer announces tool calls and has none".to_owned()));
-            }
-            finish => finish.unwrap_or(Finish::Stop),
-        };
-        let n_messages = self.n_messages;
-        let mut events: Vec<ModelEvent> = Vec::with_capacity(self.calls.len() + 1);
-        let mut ids: Vec<String> = Vec::new();
-        for (idx, call) in self.calls.into_iter().enumerate() {
-            if call.name.is_empty() {
-                return Err(ModelError::Protocol("a tool call has no name".to_owned()));
-            }
-            let usable = !call.id.is_empty() && !ids.contains(&call.id);
-            let id = if usable { call.id } else { format!("call_{n_messages}_{idx}") };
-            ids.push(id.clone());
-            events.push(ModelEvent::ToolCall(ToolCall {
-                id,
-                name: call.name,
-                arguments: answer::arguments_of(call.arguments),
-            }));
-        }
-        events.push(ModelEvent::Done { finish, usage: self.usage, quotes: false });
-        Ok(events)
     }
 }
 

@@ -12,10 +12,7 @@ use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest};
 
 use crate::options::ServerOptions;
-use crate::told;
-
-/// Stands where a server would refuse a message without words.
-const NO_WORDS: &str = "(no text)";
+use crate::phrases::{self, NO_WORDS};
 
 /// What the model says before the pictures of its calls' results, which only a user's message may hold.
 const PICTURES_FOLLOW: &str = "(the pictures of these results follow)";
@@ -82,7 +79,7 @@ impl<'a> Talk<'a> {
             self.show_pictures();
         }
         match message {
-            ChatMessage::User { parts } => self.user(user_content(parts, self.images), told::NO_ANSWER),
+            ChatMessage::User { parts } => self.user(user_content(parts, self.images), phrases::NO_ANSWER),
             ChatMessage::Assistant { text, tool_calls } => self.assistant(text, tool_calls),
             ChatMessage::Tool { call_id, text, images } => self.result(call_id, text, images),
             ChatMessage::Context { text } => self.context(text),
@@ -114,13 +111,13 @@ impl<'a> Talk<'a> {
         if self.tools {
             wired.extend(calls.iter().map(wire_call));
         } else {
-            lines.extend(calls.iter().map(told::call));
+            lines.extend(calls.iter().map(phrases::call));
         }
         if lines.is_empty() && wired.is_empty() {
             return;
         }
         if matches!(self.last_role(), "" | "system") {
-            self.user(told::GOES_ON.into(), "");
+            self.user(phrases::GOES_ON.into(), "");
         }
         let content = if lines.is_empty() { Value::Null } else { lines.join("\n").into() };
         let goes_on = |last: &Value| last["role"] == "assistant" && last.get("tool_calls").is_none();
@@ -143,7 +140,7 @@ impl<'a> Talk<'a> {
             }
             return;
         }
-        let mut parts = vec![Part::text(told::result(self.names.get(call_id).copied(), text))];
+        let mut parts = vec![Part::text(phrases::result(self.names.get(call_id).copied(), text))];
         if self.images {
             parts.extend_from_slice(images);
         }
@@ -154,7 +151,7 @@ impl<'a> Talk<'a> {
     fn show_pictures(&mut self) {
         let mut parts = Vec::new();
         for Shown { call_id, images } in std::mem::take(&mut self.shown) {
-            parts.push(Part::text(told::pictures(self.names.get(call_id).copied(), call_id)));
+            parts.push(Part::text(phrases::pictures(self.names.get(call_id).copied(), call_id)));
             parts.extend_from_slice(images);
         }
         if !parts.is_empty() {

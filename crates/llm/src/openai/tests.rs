@@ -9,15 +9,14 @@ use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
 
 use super::assemble::Assembler;
-use crate::answer::{Bounds, read};
-use crate::sse;
+use crate::answer::{Bounds, events, read};
 
 type Events = Vec<Result<ModelEvent, ModelError>>;
 
 async fn answer_of(chunks: Vec<Vec<u8>>) -> Events {
     let bytes = stream::iter(chunks.into_iter().map(Ok)).boxed();
     let bounds = Bounds { progress: Duration::from_secs(60), tokens: 100 };
-    read(sse::events(bytes).boxed(), Assembler::new(7), bounds).collect().await
+    read(events(bytes), Assembler::new(7), bounds).collect().await
 }
 
 async fn answer_to(body: &str) -> Events {

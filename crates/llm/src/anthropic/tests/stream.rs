@@ -10,15 +10,14 @@ use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
 
 use super::super::assemble::Assembler;
-use crate::answer::{Assemble, Bounds, read};
-use crate::sse;
+use crate::answer::{Assemble, Bounds, events, read};
 
 type Events = Vec<Result<ModelEvent, ModelError>>;
 
 async fn answer_of(chunks: Vec<Vec<u8>>) -> Events {
     let bytes = stream::iter(chunks.into_iter().map(Ok)).boxed();
     let bounds = Bounds { progress: Duration::from_secs(60), tokens: 100 };
-    read(sse::events(bytes).boxed(), Assembler::default(), bounds).collect().await
+    read(events(bytes), Assembler::default(), bounds).collect().await
 }
 
 async fn answer_to(body: &str) -> Events {
