@@ -14,6 +14,8 @@ mod options;
 mod phrases;
 mod remedy;
 mod server;
+#[cfg(test)]
+mod testing;
 mod window;
 
 pub use anthropic::Anthropic;

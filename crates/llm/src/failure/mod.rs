@@ -87,15 +87,13 @@ pub(crate) fn from_object(error: &Value) -> ModelError {
     typed(status, message, &said, None)
 }
 
-/// Tells what is wrong with an answer without quoting it: its words do not belong in a log. `otherwise`: what is wrong
-/// with JSON that does not have the shape.
-pub(crate) fn malformed(error: &serde_json::Error, data: &[u8], otherwise: &str) -> ModelError {
+/// Tells what is wrong with an answer that is no JSON without quoting it: its words do not belong in a log.
+pub(crate) fn malformed(error: &serde_json::Error, data: &[u8]) -> ModelError {
     let n_bytes = data.len();
     let problem = match error.classify() {
         _ if looks_like_html(&String::from_utf8_lossy(data)) => "is an HTML page",
         serde_json::error::Category::Eof => "is cut off or empty",
-        serde_json::error::Category::Data => otherwise,
-        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "is not JSON",
+        _ => "is not JSON",
     };
     ModelError::Protocol(format!("a chunk of {n_bytes} bytes {problem} (column {})", error.column()))
 }
