@@ -218,12 +218,8 @@ impl Toolset for ToolRegistry {
 
 /// What servers need of this process. The binary is named by what the kernel knows it by: it may have been replaced on disk.
 fn around(clock: Arc<dyn Clock>) -> Surroundings {
-    let own = Path::new("/proc/self/exe");
-    Surroundings {
-        clock,
-        path: ProcessEnvironment.var("PATH"),
-        launcher: own.exists().then(|| own.to_owned()),
-    }
+    let launcher = Some("/proc/self/exe".into());
+    Surroundings { clock, path: ProcessEnvironment.var("PATH"), launcher }
 }
 
 fn fetch_settings(fetch: &FetchConfig) -> FetchSettings {

@@ -1,12 +1,10 @@
 //! From a request to the events of its answer, whatever the wire format.
 
-use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
@@ -14,13 +12,12 @@ use tokio::time::Instant;
 
 use cairn_core::body::{self, Short};
 use cairn_core::model::{ModelError, ModelEvent};
-use cairn_core::sse::ServerEvent;
+use cairn_core::sse::{self, ServerEvent, SseFault};
 
-use crate::failure::{self, Refusal, Remedy};
+use crate::failure::{self, Refusal};
 use crate::options::Timeouts;
-use crate::rounds;
+use crate::remedy::{REMEDIES, Remedy, apply};
 use crate::server::{Server, causes};
-use crate::sse;
 
 /// Largest answer that comes whole; a picture-free answer of 128,000 tokens has about a megabyte.
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -33,12 +30,16 @@ const MAX_REFUSAL_BYTES: usize = 64 << 10;
 const BYTES_PER_TOKEN: u64 = 64;
 const FREE_BYTES: u64 = 1 << 20;
 
+/// A model's chunk is a few hundred bytes, a whole answer in one chunk some hundred kilobytes; an answer of 128,000 tokens
+/// in chunks of one token takes some 40 MB.
+const EVENT_BOUNDS: sse::Bounds = sse::Bounds { event: 4 << 20, stream: 64 << 20 };
+
 /// The server-sent events of an answer.
 pub(crate) type Events = BoxStream<'static, Result<ServerEvent, ModelError>>;
 
 /// Puts an answer together from its pieces: one for each wire format.
 pub(crate) trait Assemble: Send + Sized + 'static {
-    fn hear(&mut self, event: &ServerEvent) -> Result<Heard, ModelError>;
+    fn take_in(&mut self, event: &ServerEvent) -> Result<Progress, ModelError>;
 
     /// Takes in an answer that came whole.
     fn whole(&mut self, body: &str) -> Result<Vec<ModelEvent>, ModelError>;
@@ -48,7 +49,7 @@ pub(crate) trait Assemble: Send + Sized + 'static {
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Heard {
+pub(crate) enum Progress {
     /// A piece of the answer, which may hold nothing to pass on yet.
     Piece(Vec<ModelEvent>),
     Alive,
@@ -73,31 +74,24 @@ impl Bounds {
     }
 }
 
-pub(crate) struct Call {
-    pub(crate) server: Arc<Server>,
-    /// The body as it is for a server that refuses nothing of it.
-    pub(crate) body: Value,
-    /// Most tokens of the answer.
-    pub(crate) max_output_tokens: u64,
-}
-
-/// Sends the request and yields the answer; nothing after the first error or after the end. Dropped, it closes the
-/// connection.
+/// Sends the request, in a body as it is for a server that refuses nothing of it, and yields the answer; nothing after the
+/// first error or after the end. Dropped, it closes the connection.
 pub(crate) fn stream<A: Assemble>(
-    call: Call,
+    server: Arc<Server>,
+    body: Value,
+    max_output_tokens: u64,
     assembler: A,
-) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
+) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
     let opened = async move {
-        let server = call.server.clone();
-        let bounds = Bounds::new(server.options.timeouts, call.max_output_tokens);
-        let answer = match open(call).await {
+        let bounds = Bounds::new(server.options.timeouts, max_output_tokens);
+        let answer = match open(&server, body).await {
             Ok(Opened::Events(events)) => read(events, assembler, bounds).boxed(),
             Ok(Opened::Whole(body)) => stream::iter(read_whole(&body, assembler, bounds)).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
-        answer.map(move |event| event.map_err(|error| server.without_key(error)))
+        answer.map_err(move |error| server.without_key(error))
     };
-    stream::once(opened).flatten()
+    stream::once(opened).flatten().boxed()
 }
 
 enum Opened {
@@ -107,16 +101,13 @@ enum Opened {
 
 /// Opens the answer. What a server refuses and a request can do without is left out, and once that has got an answer, from
 /// then on.
-async fn open(call: Call) -> Result<Opened, ModelError> {
-    let Call { server, mut body, .. } = call;
-    for remedy in [Remedy::NoStream, Remedy::NoToolChoice, Remedy::ShortIds, Remedy::OneCall] {
-        if server.needs(remedy) {
-            apply(remedy, &mut body);
-        }
+async fn open(server: &Server, mut body: Value) -> Result<Opened, ModelError> {
+    for remedy in REMEDIES.into_iter().filter(|remedy| server.needs(*remedy)) {
+        apply(remedy, &mut body);
     }
     let mut tried = Vec::new();
     loop {
-        let refusal = match send(&server, &body).await {
+        let refusal = match send(server, &body).await {
             Ok(opened) => {
                 tried.into_iter().for_each(|remedy| server.learn(remedy, "it refused the request otherwise"));
                 return Ok(opened);
@@ -128,52 +119,6 @@ async fn open(call: Call) -> Result<Opened, ModelError> {
             _ => return Err(typed(refusal, &body)),
         }
     }
-}
-
-/// Changes a request so that it does without something. False: there was nothing of it.
-fn apply(remedy: Remedy, body: &mut Value) -> bool {
-    let Some(fields) = body.as_object_mut() else { return false };
-    match remedy {
-        Remedy::NoStream => {
-            fields.remove("stream_options");
-            fields.insert("stream".to_owned(), false.into()) == Some(true.into())
-        }
-        Remedy::NoToolChoice => fields.remove("tool_choice").is_some(),
-        Remedy::ShortIds => fields.get_mut("messages").is_some_and(shorten_ids),
-        Remedy::OneCall => fields.get_mut("messages").is_some_and(rounds::split),
-    }
-}
-
-/// Gives calls, and with them their results, ids of nine characters. False: all have them.
-fn shorten_ids(messages: &mut Value) -> bool {
-    const IDS: [&str; 3] = ["id", "tool_call_id", "tool_use_id"];
-    match messages {
-        Value::Array(list) => list.iter_mut().map(shorten_ids).filter(|any| *any).count() > 0,
-        Value::Object(fields) => {
-            let mut any = false;
-            for (name, value) in fields {
-                any |= match value {
-                    Value::String(id) if IDS.contains(&name.as_str()) => shorten_id(id),
-                    Value::Array(_) if matches!(name.as_str(), "tool_calls" | "content") => {
-                        shorten_ids(value)
-                    }
-                    _ => false,
-                };
-            }
-            any
-        }
-        _ => false,
-    }
-}
-
-fn shorten_id(id: &mut String) -> bool {
-    if id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()) {
-        return false;
-    }
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    *id = format!("{:09x}", hasher.finish() & 0xf_ffff_ffff);
-    true
 }
 
 /// A request without tools cannot be refused for its tools, nor one without results for them.
@@ -215,10 +160,10 @@ async fn send(server: &Server, body: &Value) -> Result<Opened, Refusal> {
     }
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mime = content_type.map(|text| text.split(';').next().unwrap_or_default().trim().to_lowercase());
-    let events = |response| Opened::Events(sse::events(timed(chunks(response), first, idle)).boxed());
+    let streamed = |response| Opened::Events(events(timed(chunks(response), first, idle)));
     match mime.as_deref() {
-        Some("text/event-stream") => Ok(events(response)),
-        None if streaming => Ok(events(response)),
+        Some("text/event-stream") => Ok(streamed(response)),
+        None if streaming => Ok(streamed(response)),
         Some(mime) if !is_json(mime) => Err(ModelError::Protocol(format!(
             "the answer is {}, not an event stream or JSON; check `base_url`, which mostly ends in /v1",
             failure::shorten(mime)
@@ -300,6 +245,22 @@ fn timed(
     .boxed()
 }
 
+/// The events of a byte stream. A last event without its blank line counts as an event: whoever parses its data finds
+/// out whether it was cut.
+pub(crate) fn events(bytes: BoxStream<'static, Result<Vec<u8>, ModelError>>) -> Events {
+    let ended = bytes.chain(stream::iter([Ok(b"\n\n".to_vec())]));
+    let too_large = |what: &str, limit: usize| {
+        ModelError::Protocol(format!("the {what} is larger than {} MiB", limit >> 20))
+    };
+    let events = sse::events(ended, EVENT_BOUNDS).map_err(move |fault| match fault {
+        SseFault::Broken(error) => error,
+        SseFault::NotUtf8 => ModelError::Protocol("the event stream is not UTF-8".to_owned()),
+        SseFault::EventTooLarge => too_large("event", EVENT_BOUNDS.event),
+        SseFault::StreamTooLarge => too_large("stream", EVENT_BOUNDS.stream),
+    });
+    events.filter(|event| std::future::ready(!matches!(event, Ok(event) if event.data.is_empty()))).boxed()
+}
+
 fn read_whole<A: Assemble>(
     body: &str,
     mut assembler: A,
@@ -340,22 +301,16 @@ pub(crate) fn read<A: Assemble>(
     bounds: Bounds,
 ) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
     let reading = Reading { events, assembler, deadline: Instant::now() + bounds.progress, n_bytes: 0 };
-    stream::unfold((Some(reading), VecDeque::new()), move |(mut reading, mut ready)| async move {
-        loop {
-            if let Some(event) = ready.pop_front() {
-                return Some((event, (reading, ready)));
-            }
-            match step(reading.take()?, bounds).await {
-                Ok((heard, rest)) => {
-                    ready.extend(heard.into_iter().map(Ok));
-                    reading = rest;
-                }
-                Err(error) => ready.push_back(Err(error)),
-            }
+    let pieces = stream::try_unfold(Some(reading), move |reading| async move {
+        match reading {
+            Some(reading) => step(reading, bounds).await.map(Some),
+            None => Ok(None),
         }
-    })
+    });
+    pieces.map_ok(|events| stream::iter(events.into_iter().map(Ok))).try_flatten()
 }
 
+/// The next events of the answer, and what is to be read after them.
 async fn step<A: Assemble>(
     mut reading: Reading<A>,
     bounds: Bounds,
@@ -366,14 +321,14 @@ async fn step<A: Assemble>(
         Ok(None) => return Ok((reading.assembler.end()?, None)),
         Err(_) => return Err(ModelError::Timeout(bounds.progress)),
     };
-    match reading.assembler.hear(&event)? {
-        Heard::Piece(heard) => {
+    match reading.assembler.take_in(&event)? {
+        Progress::Piece(events) => {
             reading.deadline = Instant::now() + bounds.progress;
-            reading.n_bytes = within(&heard, reading.n_bytes, bounds)?;
-            Ok((heard, Some(reading)))
+            reading.n_bytes = within(&events, reading.n_bytes, bounds)?;
+            Ok((events, Some(reading)))
         }
-        Heard::Alive => Ok((Vec::new(), Some(reading))),
-        Heard::End => Ok((reading.assembler.end()?, None)),
+        Progress::Alive => Ok((Vec::new(), Some(reading))),
+        Progress::End => Ok((reading.assembler.end()?, None)),
     }
 }
 
@@ -416,15 +371,32 @@ mod tests {
         assert_eq!(arrived(&[1, 59, 61, 1]).await, (2, Some(ModelError::Timeout(Duration::from_secs(60)))));
     }
 
+    async fn data_of(chunks: Vec<Vec<u8>>) -> Vec<Result<String, ModelError>> {
+        let bytes = stream::iter(chunks.into_iter().map(Ok)).boxed();
+        events(bytes).map_ok(|event| event.data).collect().await
+    }
+
+    #[tokio::test]
+    async fn a_last_event_counts_without_its_end_and_one_without_data_does_not() {
+        let text = b"data: one\n\nretry: 5\n\nevent: x\ndata:\n\ndata: last".to_vec();
+        assert_eq!(data_of(vec![text]).await, ["one", "last"].map(|data| Ok(data.to_owned())));
+    }
+
+    #[tokio::test]
+    async fn an_event_without_end_is_bounded() {
+        let events = data_of(vec![vec![b'x'; 1 << 20]; 6]).await;
+        assert_eq!(events, [Err(ModelError::Protocol("the event is larger than 4 MiB".to_owned()))]);
+    }
+
     /// Says each event's data; `ping` is a sign of life, `end` the end.
     struct Parrot;
 
     impl Assemble for Parrot {
-        fn hear(&mut self, event: &ServerEvent) -> Result<Heard, ModelError> {
+        fn take_in(&mut self, event: &ServerEvent) -> Result<Progress, ModelError> {
             Ok(match event.data.as_str() {
-                "ping" => Heard::Alive,
-                "end" => Heard::End,
-                words => Heard::Piece(vec![ModelEvent::Text(words.to_owned())]),
+                "ping" => Progress::Alive,
+                "end" => Progress::End,
+                words => Progress::Piece(vec![ModelEvent::Text(words.to_owned())]),
             })
         }
 

@@ -3,23 +3,23 @@
 //!
 //! [`OpenAi`] speaks to any server with OpenAI's chat completions, [`Anthropic`] to those with Anthropic's messages,
 //! [`Offline`] needs none. What the two share: `options`, `server` (connections, keys), `answer` (streams, time, bounds),
-//! `failure` (what a refusal means), `sse`.
+//! `failure` (what a refusal means), `remedy` (asking otherwise what a server refuses).
 
 mod answer;
 mod anthropic;
 mod failure;
-mod look;
 mod offline;
 mod openai;
 mod options;
-mod rounds;
+mod phrases;
+mod remedy;
 mod server;
-mod sse;
-mod told;
+#[cfg(test)]
+mod testing;
 mod window;
 
 pub use anthropic::Anthropic;
-pub use look::Look;
 pub use offline::{HistorySearch, OFFLINE_ID, Offline};
 pub use openai::OpenAi;
 pub use options::{BadModel, ServerOptions, Timeouts};
+pub use server::Look;

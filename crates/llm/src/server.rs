@@ -16,8 +16,8 @@ use cairn_core::body;
 use cairn_core::model::{ModelError, ModelInfo};
 use cairn_core::ports::Unanswered;
 
-use crate::failure::Remedy;
 use crate::options::{BadModel, ServerOptions};
+use crate::remedy::Remedy;
 
 /// A daemon that starts does not wait longer for a server that may be down.
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -36,8 +36,19 @@ pub(crate) struct Format {
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
 
-/// What a server told at an address.
-pub(crate) struct Told {
+/// What a look at a model's server found. Nothing of it says whether the model answers: only a request does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Something answered over HTTP, within a few seconds.
+    pub answered: bool,
+    /// The server's clock, from its header `Date`, in whole seconds.
+    pub date: Option<Timestamp>,
+    /// Its list of models has this one. `None` where it lists none, or cannot be asked.
+    pub listed: Option<bool>,
+}
+
+/// What a server says at an address.
+pub(crate) struct Reply {
     pub(crate) success: bool,
     /// It would say the same again: neither busy nor in trouble, nor waiting for another key.
     pub(crate) lasting: bool,
@@ -140,16 +151,16 @@ impl Server {
     /// # Errors
     /// Nothing comes soon, or nothing that would last.
     pub(crate) async fn get(&self, url: Url) -> Result<Option<Value>, Unanswered> {
-        let told = self.ask(url).await.filter(|told| told.lasting).ok_or(Unanswered)?;
-        let answer = told.value.filter(|_| told.success);
+        let reply = self.ask(url).await.filter(|reply| reply.lasting).ok_or(Unanswered)?;
+        let answer = reply.value.filter(|_| reply.success);
         if answer.is_none() {
             tracing::debug!(model = %self.info.id, "the model's server lists no window; set context_window");
         }
         Ok(answer)
     }
 
-    /// What a server tells at an address, whether it likes the question or not; `None` when nothing comes soon.
-    pub(crate) async fn ask(&self, url: Url) -> Option<Told> {
+    /// What a server says at an address, whether it likes the question or not; `None` when nothing comes soon.
+    pub(crate) async fn ask(&self, url: Url) -> Option<Reply> {
         let request = self.client().ok()?.get(url).headers(self.headers.clone());
         let asked = async {
             let response = request.send().await.ok()?;
@@ -157,7 +168,7 @@ impl Server {
             let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
             let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
             let bytes = body::read_whole(response.bytes_stream(), MAX_LIST_BYTES).await.ok()?;
-            Some(Told { success, lasting, date, value: serde_json::from_slice(&bytes).ok() })
+            Some(Reply { success, lasting, date, value: serde_json::from_slice(&bytes).ok() })
         };
         tokio::time::timeout(ASK_TIMEOUT, asked).await.ok().flatten()
     }

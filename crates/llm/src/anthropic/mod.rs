@@ -6,7 +6,6 @@ mod request;
 use std::fmt;
 use std::sync::Arc;
 
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use reqwest::header::HeaderName;
@@ -15,9 +14,9 @@ use tokio::sync::OnceCell;
 use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 use cairn_core::ports::{ChatModel, Unanswered};
 
-use crate::answer::{self, Call};
+use crate::answer;
 use crate::options::{BadModel, ServerOptions};
-use crate::server::{Format, Server};
+use crate::server::{Format, Look, Server};
 use crate::window::{self, listed_window};
 
 /// The version of the format that we speak.
@@ -50,8 +49,11 @@ impl Anthropic {
         Ok(Self { server: Arc::new(Server::new(options, &format)?), window: OnceCell::new() })
     }
 
-    pub(crate) fn server(&self) -> &Server {
-        &self.server
+    /// Looks at the server: one request, for the model. Servers that only speak the format list none.
+    pub async fn look(&self) -> Look {
+        let address = self.server.address(&["models", &self.server.options.model]);
+        let Some(reply) = self.server.ask(address).await else { return Look::default() };
+        Look { answered: true, date: reply.date, listed: reply.success.then_some(true) }
     }
 
     /// Asks the server about the model, and where it tells of none alone, for its list; `None` when neither names the
@@ -76,8 +78,8 @@ impl ChatModel for Anthropic {
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         let body = request::body(&self.server.options, &request);
-        let call = Call { server: self.server.clone(), body, max_output_tokens: request.max_output_tokens };
-        answer::stream(call, assemble::Assembler::default()).boxed()
+        let assembler = assemble::Assembler::default();
+        answer::stream(self.server.clone(), body, request.max_output_tokens, assembler)
     }
 }
 

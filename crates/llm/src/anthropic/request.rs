@@ -14,10 +14,7 @@ use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
 
 use crate::options::ServerOptions;
-use crate::told;
-
-/// Stands where a server would refuse a block without words.
-const NO_WORDS: &str = "(no text)";
+use crate::phrases::{self, NO_WORDS};
 
 const PICTURES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
 
@@ -138,7 +135,7 @@ impl Talk {
 
     fn user(&mut self, parts: &[Part]) {
         if self.blocks.last().is_some_and(Block::is_result) {
-            self.say(Speaker::Assistant, json!({"type": "text", "text": told::NO_ANSWER}));
+            self.say(Speaker::Assistant, json!({"type": "text", "text": phrases::NO_ANSWER}));
         }
         let mut said = false;
         for part in parts {
@@ -180,7 +177,7 @@ impl Talk {
                 };
                 json!({"type": "tool_use", "id": id, "name": allowed(&call.name), "input": input})
             } else {
-                json!({"type": "text", "text": told::call(call)})
+                json!({"type": "text", "text": phrases::call(call)})
             };
             self.say(Speaker::Assistant, block);
         }
@@ -194,7 +191,7 @@ impl Talk {
         };
         let pictures: Vec<Value> = images.iter().filter_map(|part| self.picture(part)).collect();
         if !self.tools {
-            let block = json!({"type": "text", "text": told::result(name, text)});
+            let block = json!({"type": "text", "text": phrases::result(name, text)});
             self.say(Speaker::User, block);
             pictures.into_iter().for_each(|picture| self.say(Speaker::User, picture));
             return;
@@ -240,7 +237,7 @@ impl Talk {
     fn into_messages(self) -> Vec<Value> {
         let mut messages: Vec<(Speaker, Vec<Value>)> = Vec::new();
         if self.blocks.first().is_some_and(|block| block.speaker == Speaker::Assistant) {
-            messages.push((Speaker::User, vec![json!({"type": "text", "text": told::GOES_ON})]));
+            messages.push((Speaker::User, vec![json!({"type": "text", "text": phrases::GOES_ON})]));
         }
         for block in self.blocks {
             match messages.last_mut() {

@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use cairn_core::model::ModelError;
 
+use crate::remedy::Remedy;
+
 /// Longest message of a server that is passed on, in characters.
 const MESSAGE_MAX: usize = 600;
 
@@ -28,24 +30,12 @@ impl From<ModelError> for Refusal {
     }
 }
 
-/// What some servers refuse although the request can be asked without it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Remedy {
-    NoStream,
-    /// `tool_choice`.
-    NoToolChoice,
-    /// Ids of calls that do not have nine letters or digits: Mistral's, and chat templates of its models.
-    ShortIds,
-    /// Several calls in one answer: chat templates of Llama 3.1.
-    OneCall,
-}
-
 /// What a status other than success means.
 pub(crate) fn from_status(status: u16, headers: &HeaderMap, body: &[u8]) -> Refusal {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let said = match &value {
-        Some(value) => Said::of(value),
-        None => Said::of_text(&String::from_utf8_lossy(body)),
+        Some(value) => ErrorBody::of(value),
+        None => ErrorBody::of_text(&String::from_utf8_lossy(body)),
     };
     let message = if said.message.is_empty() {
         format!("HTTP {status} without a word")
@@ -76,7 +66,7 @@ pub(crate) fn is_of_roles(said: &str) -> bool {
 /// The error that an error object in a successful answer stands for. `error` is the object itself, what holds it, or
 /// its message.
 pub(crate) fn from_object(error: &Value) -> ModelError {
-    let said = Said::of(error);
+    let said = ErrorBody::of(error);
     let number = |value: &Value| match value {
         Value::Number(code) => code.as_u64().and_then(|code| u16::try_from(code).ok()),
         Value::String(code) => code.parse().ok(),
@@ -97,20 +87,18 @@ pub(crate) fn from_object(error: &Value) -> ModelError {
     typed(status, message, &said, None)
 }
 
-/// Tells what is wrong with an answer without quoting it: its words do not belong in a log. `otherwise`: what is wrong
-/// with JSON that does not have the shape.
-pub(crate) fn malformed(error: &serde_json::Error, data: &[u8], otherwise: &str) -> ModelError {
+/// Tells what is wrong with an answer that is no JSON without quoting it: its words do not belong in a log.
+pub(crate) fn malformed(error: &serde_json::Error, data: &[u8]) -> ModelError {
     let n_bytes = data.len();
     let problem = match error.classify() {
         _ if looks_like_html(&String::from_utf8_lossy(data)) => "is an HTML page",
         serde_json::error::Category::Eof => "is cut off or empty",
-        serde_json::error::Category::Data => otherwise,
-        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "is not JSON",
+        _ => "is not JSON",
     };
     ModelError::Protocol(format!("a chunk of {n_bytes} bytes {problem} (column {})", error.column()))
 }
 
-fn typed(status: u16, message: String, said: &Said, retry_after: Option<Duration>) -> ModelError {
+fn typed(status: u16, message: String, said: &ErrorBody, retry_after: Option<Duration>) -> ModelError {
     match status {
         401 | 403 => ModelError::Auth(message),
         429 => ModelError::RateLimited { message, retry_after },
@@ -132,7 +120,7 @@ fn typed(status: u16, message: String, said: &Said, retry_after: Option<Duration
 }
 
 /// What a server said, out of the shapes in use.
-struct Said {
+struct ErrorBody {
     message: String,
     /// `code` and `type`, in lower case.
     kind: String,
@@ -144,7 +132,7 @@ struct Said {
     plain: String,
 }
 
-impl Said {
+impl ErrorBody {
     /// Reads `{"error":{"message",…}}`, the same in a list, `{"error":"…"}`, `{"message"}`, `{"detail"}`, or a bare
     /// string.
     fn of(value: &Value) -> Self {

@@ -52,28 +52,28 @@ const BUSY: &[&str] = &["throttl", "please wait", "tokens per min", "rate limit"
 
 /// Where servers name the window: the words before the number, most telling first. Differences ("by 12 tokens"), what
 /// was asked for, and limits of the answer are none of them.
-const LIMIT: &[(&str, Place)] = &[
-    ("prompt is too long:", Place::AfterGreater),
-    ("exceed context limit:", Place::AfterGreater),
-    ("context length", Place::Next),
-    ("context window", Place::Next),
-    ("context size", Place::Next),
-    ("maximum model length", Place::Next),
-    ("too large for model with", Place::Next),
-    ("maximum prompt length", Place::Next),
-    ("maximum number of tokens allowed", Place::Next),
-    ("max_new_tokens must be", Place::Next),
-    ("inputs must have less than", Place::Next),
-    ("limit for this model", Place::Next),
-    ("model token limit", Place::Next),
-    ("exceeds the limit", Place::Next),
-    ("maximum allowed input length", Place::Next),
-    ("max input tokens", Place::Next),
-    ("range of input length should be [1,", Place::Next),
+const LIMIT: &[(&str, NumberAt)] = &[
+    ("prompt is too long:", NumberAt::AfterGreater),
+    ("exceed context limit:", NumberAt::AfterGreater),
+    ("context length", NumberAt::Next),
+    ("context window", NumberAt::Next),
+    ("context size", NumberAt::Next),
+    ("maximum model length", NumberAt::Next),
+    ("too large for model with", NumberAt::Next),
+    ("maximum prompt length", NumberAt::Next),
+    ("maximum number of tokens allowed", NumberAt::Next),
+    ("max_new_tokens must be", NumberAt::Next),
+    ("inputs must have less than", NumberAt::Next),
+    ("limit for this model", NumberAt::Next),
+    ("model token limit", NumberAt::Next),
+    ("exceeds the limit", NumberAt::Next),
+    ("maximum allowed input length", NumberAt::Next),
+    ("max input tokens", NumberAt::Next),
+    ("range of input length should be [1,", NumberAt::Next),
 ];
 
 #[derive(Clone, Copy)]
-enum Place {
+enum NumberAt {
     /// Right after the words, with no more than "is", "of" and the like between.
     Next,
     /// After the next `>`.
@@ -176,8 +176,8 @@ pub(super) fn limit_of(plain: &str) -> Option<u64> {
     LIMIT.iter().find_map(|(words, place)| {
         let ends = plain.match_indices(words).map(|(at, _)| &plain[at + words.len()..]);
         ends.filter_map(|rest| match place {
-            Place::Next => next_number(rest),
-            Place::AfterGreater => next_number(rest.split_once('>')?.1),
+            NumberAt::Next => next_number(rest),
+            NumberAt::AfterGreater => next_number(rest.split_once('>')?.1),
         })
         .next()
     })

@@ -68,7 +68,7 @@ impl ChatModel for Offline {
                 Purpose::Reply { question } => {
                     let said = reply::reply(&request, question, &search).await;
                     // What is not quoted is a set phrase: no search should find it, no digest keep it.
-                    Ok(Said { quotes: true, ..said })
+                    Ok(Answer { quotes: true, ..said })
                 }
                 Purpose::Summarise { .. } | Purpose::Merge { .. } => {
                     // Reading a long history takes long enough to hold up others on this thread.
@@ -86,13 +86,13 @@ impl ChatModel for Offline {
 
 /// An answer before it is cut into pieces.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Said {
+struct Answer {
     text: String,
     calls: Vec<ToolCall>,
     quotes: bool,
 }
 
-fn events(said: Result<Said, ModelError>) -> Vec<Result<ModelEvent, ModelError>> {
+fn events(said: Result<Answer, ModelError>) -> Vec<Result<ModelEvent, ModelError>> {
     let said = match said {
         Ok(said) => said,
         Err(error) => return vec![Err(error)],

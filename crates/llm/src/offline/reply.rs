@@ -15,7 +15,7 @@ use cairn_core::tokens::estimate;
 
 use super::HistorySearch;
 use super::summarise::{results_of_saves, save_calls};
-use super::{Said, memories, quote, speech};
+use super::{Answer, memories, quote, speech};
 
 /// How many results of the search are looked at.
 const SEARCH_LIMIT: usize = 12;
@@ -37,20 +37,20 @@ fn notice(request: &ChatRequest) -> &'static str {
     if request.messages.iter().any(said) { NO_MODEL_AGAIN } else { NO_MODEL }
 }
 
-pub(super) async fn reply(request: &ChatRequest, question: &str, search: &HistorySearch) -> Said {
+pub(super) async fn reply(request: &ChatRequest, question: &str, search: &HistorySearch) -> Answer {
     if let Some(saves) = results_of_saves(&request.messages) {
         return fit(confirmation(&saves), Vec::new(), request.max_output_tokens);
     }
     if let Some(words) = speech::to_remember(question) {
         let calls = save_calls(request, vec![wanted(request, question, &words)]);
         if !calls.is_empty() {
-            return Said { calls, ..Said::default() };
+            return Answer { calls, ..Answer::default() };
         }
     }
     let notice = notice(request);
     if speech::is_greeting(question) {
         let text = format!("Hello! {notice} Ask me about anything that was said here.");
-        return Said { text, ..Said::default() };
+        return Answer { text, ..Answer::default() };
     }
     if !speech::is_question(question) {
         return acknowledgement(request, question);
@@ -62,7 +62,7 @@ pub(super) async fn reply(request: &ChatRequest, question: &str, search: &Histor
     let quotes: Vec<String> = quote::best(question, candidates).iter().map(quote::shown).collect();
     if quotes.is_empty() {
         let text = format!("{notice} I found nothing that fits your question in what was said here.");
-        return Said { text, ..Said::default() };
+        return Answer { text, ..Answer::default() };
     }
     let lead = if quotes.len() == 1 { "This fits best:" } else { "These fit best:" };
     fit(format!("{notice} {lead}"), quotes, request.max_output_tokens)
@@ -122,13 +122,13 @@ fn spoken(request: &ChatRequest, question: &str) -> Arc<Entry> {
     })
 }
 
-fn acknowledgement(request: &ChatRequest, question: &str) -> Said {
+fn acknowledgement(request: &ChatRequest, question: &str) -> Answer {
     let notice = notice(request);
     let found = memories::find(&[spoken(request, question)]);
     let named: Vec<String> =
         found.iter().take(MAX_NAMED).map(|memory| format!("“{}”", memory.text)).collect();
     if named.is_empty() {
-        return Said { text: format!("Noted. {notice}"), ..Said::default() };
+        return Answer { text: format!("Noted. {notice}"), ..Answer::default() };
     }
     let mut said = fit(
         format!("Noted. I would remember {}. {notice}", named.join(" and ")),
@@ -157,14 +157,14 @@ fn confirmation(saves: &[(&ToolCall, &str)]) -> String {
 }
 
 /// The answer within its limit: quotations are left out from the last, then the text is cut.
-fn fit(lead: String, mut quotes: Vec<String>, limit: u64) -> Said {
+fn fit(lead: String, mut quotes: Vec<String>, limit: u64) -> Answer {
     loop {
         let text =
             std::iter::once(lead.as_str()).chain(quotes.iter().map(String::as_str)).collect::<Vec<_>>();
         let text = text.join("\n\n");
         if u64::from(estimate(&text)) <= limit || quotes.len() <= 1 {
             let quoting = !quotes.is_empty() || lead.contains('“');
-            return Said { text: cut(text, limit), calls: Vec::new(), quotes: quoting };
+            return Answer { text: cut(text, limit), calls: Vec::new(), quotes: quoting };
         }
         quotes.pop();
     }

@@ -11,7 +11,7 @@ use cairn_core::message::{Entry, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
 use cairn_core::summary::Summary;
 
-use super::{Said, memories};
+use super::{Answer, memories};
 
 /// The tool by which memories are saved.
 pub(super) const SAVE: &str = "memory_save";
@@ -26,7 +26,7 @@ const MERGE_SHARE: f64 = 0.4;
 const FLOOR: u64 = 24;
 
 /// The summary; before it, in a round of its own, the memories.
-pub(super) fn summarise(request: &ChatRequest) -> Said {
+pub(super) fn summarise(request: &ChatRequest) -> Answer {
     match &request.purpose {
         Purpose::Summarise { entries, target_tokens } => {
             let saves = if saved_already(request) {
@@ -35,19 +35,19 @@ pub(super) fn summarise(request: &ChatRequest) -> Said {
                 save_calls(request, memories::find(entries))
             };
             if saves.is_empty() {
-                Said {
+                Answer {
                     text: of_entries(entries, request.max_output_tokens.min(*target_tokens)),
-                    ..Said::default()
+                    ..Answer::default()
                 }
             } else {
-                Said { calls: saves, ..Said::default() }
+                Answer { calls: saves, ..Answer::default() }
             }
         }
-        Purpose::Merge { sources, target_tokens } => Said {
+        Purpose::Merge { sources, target_tokens } => Answer {
             text: of_summaries(sources, request.max_output_tokens.min(*target_tokens)),
-            ..Said::default()
+            ..Answer::default()
         },
-        Purpose::Reply { .. } => Said::default(),
+        Purpose::Reply { .. } => Answer::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The offline model: what it quotes, what it saves, what it keeps quiet about.
 
 use cairn_core::compaction::memory_save_tool;
-use cairn_core::ids::{AgentId, ChannelId, Generation, Seq, SummaryId, TurnId};
+use cairn_core::ids::{Generation, Seq, SummaryId, TurnId};
 use cairn_core::message::{Author, Entry, Part, Role};
 use cairn_core::model::ChatMessage;
 use cairn_core::ports::HitKind;
@@ -10,6 +10,7 @@ use cairn_core::tokens::estimate;
 use parking_lot::Mutex;
 
 use super::*;
+use crate::testing::{self, assistant, context, result, user};
 
 #[derive(Default)]
 struct FakeSearch {
@@ -37,28 +38,9 @@ fn hit(author: Option<&str>, text: &str, score: f64) -> Hit {
     }
 }
 
-fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { parts: vec![Part::text(text)] }
-}
-
-fn said(text: &str) -> ChatMessage {
-    ChatMessage::Assistant { text: text.to_owned(), tool_calls: Vec::new() }
-}
-
-fn context(text: &str) -> ChatMessage {
-    ChatMessage::Context { text: text.to_owned() }
-}
-
 fn request(purpose: Purpose, messages: Vec<ChatMessage>) -> ChatRequest {
-    ChatRequest {
-        channel: ChannelId::local(&AgentId::new("main"), "c").unwrap(),
-        purpose,
-        system: vec!["prompt".to_owned()],
-        messages,
-        tools: vec![memory_save_tool()],
-        last_call: false,
-        max_output_tokens: 500,
-    }
+    let tools = vec![memory_save_tool()];
+    ChatRequest { purpose, tools, max_output_tokens: 500, ..testing::request(messages) }
 }
 
 /// A request for a reply to the newest of the messages.
@@ -107,7 +89,7 @@ async fn answer(request: ChatRequest) -> Answer {
 async fn a_question_is_answered_from_the_window_with_author_and_date() {
     let talk = vec![
         user("[Ana | 2026-05-01 10:00] My dog Rex sleeps in the kitchen."),
-        said("My dog sleeps in the cellar."),
+        assistant("My dog sleeps in the cellar."),
         user("[Ben | 2026-05-02 10:00] The train leaves at ten."),
     ];
     let answer = answer(asked("Where does the dog sleep?", talk)).await;
@@ -192,13 +174,8 @@ async fn what_is_to_be_remembered_is_saved_and_then_confirmed() {
     assert_eq!(call.name, "memory_save");
     let memory = cairn_core::compaction::parse_memory(&call.arguments).unwrap();
     assert!(memory.text.contains("4711") && memory.importance >= 0.8, "{memory:?}");
-    request
-        .messages
-        .insert(1, ChatMessage::Assistant { text: String::new(), tool_calls: vec![call.clone()] });
-    request.messages.insert(
-        2,
-        ChatMessage::Tool { call_id: call.id.clone(), text: "saved".to_owned(), images: Vec::new() },
-    );
+    let called = ChatMessage::Assistant { text: String::new(), tool_calls: vec![call.clone()] };
+    request.messages.splice(1..1, [called, result(&call.id, "saved")]);
     let second = answer(request.clone()).await;
     assert_eq!((second.finish, second.calls.len()), (Finish::Stop, 0));
     assert!(
@@ -206,11 +183,7 @@ async fn what_is_to_be_remembered_is_saved_and_then_confirmed() {
         "{}",
         second.text
     );
-    request.messages[2] = ChatMessage::Tool {
-        call_id: call.id,
-        text: "error: the disk is full".to_owned(),
-        images: Vec::new(),
-    };
+    request.messages[2] = result(&call.id, "error: the disk is full");
     let failed = answer(request).await;
     assert!(failed.text.contains("could not save") && failed.text.contains("disk"), "{}", failed.text);
 }
@@ -287,13 +260,7 @@ async fn a_summary_saves_memories_first_and_then_digests_within_its_limit() {
     }
     assert!(first.calls.iter().any(|call| call.arguments.to_string().contains("tea")), "{:?}", first.calls);
     request.messages.push(ChatMessage::Assistant { text: String::new(), tool_calls: first.calls.clone() });
-    for call in first.calls {
-        request.messages.push(ChatMessage::Tool {
-            call_id: call.id,
-            text: "saved".to_owned(),
-            images: Vec::new(),
-        });
-    }
+    request.messages.extend(first.calls.iter().map(|call| result(&call.id, "saved")));
     let second = answer(request.clone()).await;
     assert_eq!((second.finish, second.calls.len(), second.quotes), (Finish::Stop, 0, false));
     let size = u64::from(estimate(&second.text));

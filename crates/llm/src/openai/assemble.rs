@@ -1,72 +1,19 @@
 //! Events out of the chunks of an answer: words at once, tool calls when they are whole.
 
-use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
 use cairn_core::sse::ServerEvent;
 
-use crate::answer::{self, Assemble, Heard};
+use crate::answer::{self, Assemble, Progress};
 use crate::failure;
 
 /// Says that the answer is complete.
 const DONE: &str = "[DONE]";
 
-/// One chunk of a stream, or a whole answer: the same but for `delta` and `message`.
-#[derive(Deserialize)]
-struct Chunk {
-    #[serde(default)]
-    choices: Option<Vec<Choice>>,
-    #[serde(default)]
-    usage: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    #[serde(default)]
-    index: Option<u64>,
-    #[serde(default)]
-    delta: Option<Said>,
-    #[serde(default)]
-    message: Option<Said>,
-    #[serde(default)]
-    finish_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Said {
-    #[serde(default)]
-    content: Option<Value>,
-    #[serde(default)]
-    refusal: Option<String>,
-    #[serde(default)]
-    reasoning_content: Option<String>,
-    #[serde(default)]
-    reasoning: Option<String>,
-    #[serde(default)]
-    tool_calls: Option<Vec<CallPiece>>,
-}
-
-#[derive(Deserialize)]
-struct CallPiece {
-    #[serde(default)]
-    index: Option<u64>,
-    #[serde(default)]
-    id: Option<String>,
-    #[serde(default)]
-    function: Option<FunctionPiece>,
-}
-
-#[derive(Deserialize)]
-struct FunctionPiece {
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(default)]
-    arguments: Option<Value>,
-}
-
 /// A tool call that is still arriving.
+#[derive(Default)]
 struct PartialCall {
     index: Option<u64>,
     id: String,
@@ -87,17 +34,17 @@ pub(super) struct Assembler {
 }
 
 impl Assemble for Assembler {
-    fn hear(&mut self, event: &ServerEvent) -> Result<Heard, ModelError> {
+    fn take_in(&mut self, event: &ServerEvent) -> Result<Progress, ModelError> {
         if event.data.trim() == DONE {
             self.marked = true;
-            return Ok(Heard::End);
+            return Ok(Progress::End);
         }
         // An error event's data is wrapped, so that it is told from an answer.
         if event.name == "error" && !event.data.contains("\"error\"") {
             let error = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.as_str().into());
             return Err(failure::from_object(&error));
         }
-        self.take(event.data.as_bytes()).map(Heard::Piece)
+        self.take(event.data.as_bytes()).map(Progress::Piece)
     }
 
     fn whole(&mut self, body: &str) -> Result<Vec<ModelEvent>, ModelError> {
@@ -106,99 +53,6 @@ impl Assemble for Assembler {
     }
 
     fn end(self) -> Result<Vec<ModelEvent>, ModelError> {
-        self.last()
-    }
-}
-
-impl Assembler {
-    pub(super) fn new(n_messages: usize) -> Self {
-        Self { n_messages, calls: Vec::new(), finish: None, usage: None, spoke: false, marked: false }
-    }
-
-    /// Takes in one chunk: the data of an event, or a whole body.
-    fn take(&mut self, data: &[u8]) -> Result<Vec<ModelEvent>, ModelError> {
-        let value: Value = serde_json::from_slice(data)
-            .map_err(|error| failure::malformed(&error, data, "is no chat completion"))?;
-        if let Some(error) = error_in(&value) {
-            return Err(failure::from_object(error));
-        }
-        let chunk: Chunk = serde_json::from_value(value)
-            .map_err(|error| failure::malformed(&error, data, "is no chat completion"))?;
-        if let Some(usage) = chunk.usage.as_ref().and_then(usage_of) {
-            self.usage = Some(usage);
-        }
-        let mut events = Vec::new();
-        for choice in chunk.choices.unwrap_or_default() {
-            if choice.index.unwrap_or(0) != 0 {
-                continue;
-            }
-            if let Some(said) = choice.delta.or(choice.message) {
-                self.hear(said, &mut events);
-            }
-            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
-                self.finish = Some(finish_of(&reason)?);
-            }
-        }
-        Ok(events)
-    }
-
-    fn hear(&mut self, said: Said, events: &mut Vec<ModelEvent>) {
-        let reasoning = said.reasoning_content.filter(|text| !text.is_empty()).or(said.reasoning);
-        if let Some(text) = reasoning.filter(|text| !text.is_empty()) {
-            events.push(ModelEvent::Reasoning(text));
-        }
-        let words = [said.content.map(words_of), said.refusal];
-        for text in words.into_iter().flatten().filter(|text| !text.is_empty()) {
-            self.spoke = true;
-            events.push(ModelEvent::Text(text));
-        }
-        for (position, piece) in said.tool_calls.unwrap_or_default().into_iter().enumerate() {
-            self.hear_call(position, piece);
-        }
-    }
-
-    /// Joins a piece to its call: by index, else by id, else by place. A known index with another id begins a new
-    /// call: some servers number all calls 0.
-    fn hear_call(&mut self, position: usize, piece: CallPiece) {
-        let id = piece.id.filter(|id| !id.is_empty());
-        let (name, arguments) = match piece.function {
-            Some(function) => (function.name.unwrap_or_default(), function.arguments),
-            None => (String::new(), None),
-        };
-        let found = match (piece.index, &id) {
-            (Some(index), _) => self.calls.iter().rposition(|call| call.index == Some(index)),
-            (None, Some(id)) => self.calls.iter().rposition(|call| call.id == *id),
-            (None, None) if name.is_empty() => Some(position).filter(|&idx| idx < self.calls.len()),
-            (None, None) => None,
-        };
-        let found = found.filter(|&idx| {
-            let call = &self.calls[idx];
-            id.as_ref().is_none_or(|id| call.id.is_empty() || call.id == *id || name.is_empty())
-        });
-        let idx = found.unwrap_or_else(|| {
-            self.calls.push(PartialCall {
-                index: piece.index,
-                id: String::new(),
-                name: String::new(),
-                arguments: String::new(),
-            });
-            self.calls.len() - 1
-        });
-        let call = &mut self.calls[idx];
-        if let Some(id) = id {
-            call.id = id;
-        }
-        if call.name != name {
-            call.name.push_str(&name);
-        }
-        match arguments {
-            Some(Value::String(text)) => call.arguments.push_str(&text),
-            Some(Value::Null) | None => {}
-            Some(whole) => call.arguments = whole.to_string(),
-        }
-    }
-
-    fn last(self) -> Result<Vec<ModelEvent>, ModelError> {
         let marked = self.marked;
         if self.finish.is_none() && !(marked && (self.spoke || !self.calls.is_empty())) {
             let missing =
@@ -234,6 +88,84 @@ impl Assembler {
     }
 }
 
+impl Assembler {
+    pub(super) fn new(n_messages: usize) -> Self {
+        Self { n_messages, calls: Vec::new(), finish: None, usage: None, spoke: false, marked: false }
+    }
+
+    /// Takes in one chunk: the data of an event, or a whole body. The two are the same but for `delta` and `message`.
+    fn take(&mut self, data: &[u8]) -> Result<Vec<ModelEvent>, ModelError> {
+        let chunk: Value = serde_json::from_slice(data).map_err(|error| failure::malformed(&error, data))?;
+        if let Some(error) = error_in(&chunk) {
+            return Err(failure::from_object(error));
+        }
+        if let Some(usage) = chunk.get("usage").and_then(usage_of) {
+            self.usage = Some(usage);
+        }
+        let choices = match chunk.get("choices") {
+            Some(Value::Array(choices)) => choices.as_slice(),
+            Some(Value::Null) | None => &[],
+            Some(_) => return Err(ModelError::Protocol("a chunk is no chat completion".to_owned())),
+        };
+        let mut events = Vec::new();
+        for choice in choices.iter().filter(|choice| choice["index"].as_u64().unwrap_or(0) == 0) {
+            let delta = ["delta", "message"].into_iter().find_map(|key| choice.get(key)?.as_object());
+            if let Some(delta) = delta {
+                self.take_delta(delta, &mut events);
+            }
+            if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
+                self.finish = Some(finish_of(reason)?);
+            }
+        }
+        Ok(events)
+    }
+
+    fn take_delta(&mut self, delta: &Map<String, Value>, events: &mut Vec<ModelEvent>) {
+        let words = |key: &str| delta.get(key).map(words_of).filter(|text| !text.is_empty());
+        events.extend(words("reasoning_content").or_else(|| words("reasoning")).map(ModelEvent::Reasoning));
+        for text in [words("content"), words("refusal")].into_iter().flatten() {
+            self.spoke = true;
+            events.push(ModelEvent::Text(text));
+        }
+        let calls = delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+        calls.enumerate().for_each(|(position, piece)| self.take_call(position, piece));
+    }
+
+    /// Joins a piece to its call: by index, else by id, else by place. A known index with another id begins a new
+    /// call: some servers number all calls 0.
+    fn take_call(&mut self, position: usize, piece: &Value) {
+        let index = piece["index"].as_u64();
+        let id = piece["id"].as_str().filter(|id| !id.is_empty());
+        let name = piece["function"]["name"].as_str().unwrap_or_default();
+        let found = match (index, id) {
+            (Some(_), _) => self.calls.iter().rposition(|call| call.index == index),
+            (None, Some(id)) => self.calls.iter().rposition(|call| call.id == id),
+            (None, None) if name.is_empty() => Some(position).filter(|&idx| idx < self.calls.len()),
+            (None, None) => None,
+        };
+        let found = found.filter(|&idx| {
+            let call = &self.calls[idx];
+            id.is_none_or(|id| call.id.is_empty() || call.id == id || name.is_empty())
+        });
+        let idx = found.unwrap_or_else(|| {
+            self.calls.push(PartialCall { index, ..PartialCall::default() });
+            self.calls.len() - 1
+        });
+        let call = &mut self.calls[idx];
+        if let Some(id) = id {
+            id.clone_into(&mut call.id);
+        }
+        if call.name != name {
+            call.name.push_str(name);
+        }
+        match &piece["function"]["arguments"] {
+            Value::String(text) => call.arguments.push_str(text),
+            Value::Null => {}
+            whole => call.arguments = whole.to_string(),
+        }
+    }
+}
+
 /// An error object where an answer should be.
 fn error_in(value: &Value) -> Option<&Value> {
     match value.get("error") {
@@ -245,9 +177,9 @@ fn error_in(value: &Value) -> Option<&Value> {
 }
 
 /// Words of a content: a string, or parts with words.
-fn words_of(content: Value) -> String {
+fn words_of(content: &Value) -> String {
     match content {
-        Value::String(text) => text,
+        Value::String(text) => text.clone(),
         Value::Array(parts) => {
             parts.iter().filter_map(|part| part.get("text")).filter_map(Value::as_str).collect()
         }

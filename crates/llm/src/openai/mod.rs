@@ -6,7 +6,6 @@ mod request;
 use std::fmt;
 use std::sync::Arc;
 
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use reqwest::header::AUTHORIZATION;
@@ -15,9 +14,9 @@ use tokio::sync::OnceCell;
 use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 use cairn_core::ports::{ChatModel, Unanswered};
 
-use crate::answer::{self, Call};
+use crate::answer;
 use crate::options::{BadModel, ServerOptions};
-use crate::server::{Format, Server};
+use crate::server::{Format, Look, Server};
 use crate::window;
 
 /// A model behind an OpenAI-compatible server.
@@ -47,8 +46,14 @@ impl OpenAi {
         Ok(Self { server: Arc::new(Server::new(options, &format)?), window: OnceCell::new() })
     }
 
-    pub(crate) fn server(&self) -> &Server {
-        &self.server
+    /// Looks at the server: one request, for its list of models.
+    pub async fn look(&self) -> Look {
+        let Some(reply) = self.server.ask(self.server.address(&["models"])).await else {
+            return Look::default();
+        };
+        let list = reply.value.filter(|list| reply.success && window::has_entries(list));
+        let listed = list.map(|list| window::entry_of(&list, &self.server.options.model).is_some());
+        Look { answered: true, date: reply.date, listed }
     }
 
     /// OpenAI's own newer models refuse `max_tokens`; many other servers know nothing else.
@@ -73,8 +78,8 @@ impl ChatModel for OpenAi {
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         let body = request::body(&self.server.options, self.limit_key(), &request);
-        let call = Call { server: self.server.clone(), body, max_output_tokens: request.max_output_tokens };
-        answer::stream(call, assemble::Assembler::new(request.messages.len())).boxed()
+        let assembler = assemble::Assembler::new(request.messages.len());
+        answer::stream(self.server.clone(), body, request.max_output_tokens, assembler)
     }
 }
 

@@ -12,10 +12,7 @@ use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest};
 
 use crate::options::ServerOptions;
-use crate::told;
-
-/// Stands where a server would refuse a message without words.
-const NO_WORDS: &str = "(no text)";
+use crate::phrases::{self, NO_WORDS};
 
 /// What the model says before the pictures of its calls' results, which only a user's message may hold.
 const PICTURES_FOLLOW: &str = "(the pictures of these results follow)";
@@ -82,7 +79,7 @@ impl<'a> Talk<'a> {
             self.show_pictures();
         }
         match message {
-            ChatMessage::User { parts } => self.user(user_content(parts, self.images), told::NO_ANSWER),
+            ChatMessage::User { parts } => self.user(user_content(parts, self.images), phrases::NO_ANSWER),
             ChatMessage::Assistant { text, tool_calls } => self.assistant(text, tool_calls),
             ChatMessage::Tool { call_id, text, images } => self.result(call_id, text, images),
             ChatMessage::Context { text } => self.context(text),
@@ -114,13 +111,13 @@ impl<'a> Talk<'a> {
         if self.tools {
             wired.extend(calls.iter().map(wire_call));
         } else {
-            lines.extend(calls.iter().map(told::call));
+            lines.extend(calls.iter().map(phrases::call));
         }
         if lines.is_empty() && wired.is_empty() {
             return;
         }
         if matches!(self.last_role(), "" | "system") {
-            self.user(told::GOES_ON.into(), "");
+            self.user(phrases::GOES_ON.into(), "");
         }
         let content = if lines.is_empty() { Value::Null } else { lines.join("\n").into() };
         let goes_on = |last: &Value| last["role"] == "assistant" && last.get("tool_calls").is_none();
@@ -143,7 +140,7 @@ impl<'a> Talk<'a> {
             }
             return;
         }
-        let mut parts = vec![Part::text(told::result(self.names.get(call_id).copied(), text))];
+        let mut parts = vec![Part::text(phrases::result(self.names.get(call_id).copied(), text))];
         if self.images {
             parts.extend_from_slice(images);
         }
@@ -154,7 +151,7 @@ impl<'a> Talk<'a> {
     fn show_pictures(&mut self) {
         let mut parts = Vec::new();
         for Shown { call_id, images } in std::mem::take(&mut self.shown) {
-            parts.push(Part::text(told::pictures(self.names.get(call_id).copied(), call_id)));
+            parts.push(Part::text(phrases::pictures(self.names.get(call_id).copied(), call_id)));
             parts.extend_from_slice(images);
         }
         if !parts.is_empty() {
@@ -248,65 +245,39 @@ fn wire_call(call: &ToolCall) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use cairn_core::ids::{AgentId, ChannelId};
-    use cairn_core::model::{Purpose, ToolDef};
     use rstest::rstest;
 
     use super::*;
-
-    fn request(messages: Vec<ChatMessage>) -> ChatRequest {
-        ChatRequest {
-            channel: ChannelId::local(&AgentId::new("main"), "c").unwrap(),
-            purpose: Purpose::Reply { question: String::new() },
-            system: Vec::new(),
-            messages,
-            tools: Vec::new(),
-            last_call: false,
-            max_output_tokens: 100,
-        }
-    }
+    use crate::testing::{assistant, calls, context, image, request, result, user};
 
     fn options() -> ServerOptions {
         ServerOptions::new("m", "http://127.0.0.1:1/v1", "any")
     }
 
-    fn tool() -> ToolDef {
-        ToolDef { name: "f".to_owned(), description: "d".to_owned(), parameters: json!({"type": "object"}) }
-    }
-
     fn messages(options: &ServerOptions, messages: Vec<ChatMessage>) -> Value {
-        let request = ChatRequest { tools: vec![tool()], ..request(messages) };
+        let request = ChatRequest { system: Vec::new(), ..request(messages) };
         body(options, "max_tokens", &request)["messages"].clone()
     }
 
-    fn user(parts: Vec<Part>) -> ChatMessage {
+    fn parts(parts: Vec<Part>) -> ChatMessage {
         ChatMessage::User { parts }
     }
 
-    fn context(text: &str) -> ChatMessage {
-        ChatMessage::Context { text: text.to_owned() }
-    }
-
-    fn image() -> Part {
-        Part::Image {
-            name: Some("a.png".to_owned()),
-            media_type: "image/png".to_owned(),
-            data: "AAAA".to_owned(),
-        }
+    fn png() -> Part {
+        image("image/png")
     }
 
     #[test]
     fn the_frame_of_a_request() {
-        let mut request = request(vec![user(vec![Part::text("hi")])]);
-        request.system = vec!["prompt".to_owned(), String::new(), "summaries".to_owned()];
-        request.tools = vec![tool()];
+        let mut request = request(vec![user("hi")]);
+        request.system.insert(1, String::new());
         let expected = json!({
             "model": "any",
             "messages": [{"role": "system", "content": "prompt\n\nsummaries"}, {"role": "user", "content": "hi"}],
             "stream": true,
             "stream_options": {"include_usage": true},
             "max_tokens": 100,
-            "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}],
+            "tools": [{"type": "function", "function": {"name": "find", "description": "d", "parameters": {"type": "object"}}}],
         });
         assert_eq!(body(&options(), "max_tokens", &request), expected);
         let whole = body(
@@ -316,23 +287,6 @@ mod tests {
         );
         assert_eq!((&whole["stream"], &whole["max_completion_tokens"]), (&json!(false), &json!(100)));
         assert!(whole.get("tools").is_none() && whole.get("stream_options").is_none());
-    }
-
-    fn said(text: &str) -> ChatMessage {
-        ChatMessage::Assistant { text: text.to_owned(), tool_calls: Vec::new() }
-    }
-
-    fn calls(text: &str, ids: &[&str]) -> ChatMessage {
-        let call = |id: &&str| ToolCall { id: (*id).to_owned(), name: "f".to_owned(), arguments: json!({}) };
-        ChatMessage::Assistant { text: text.to_owned(), tool_calls: ids.iter().map(call).collect() }
-    }
-
-    fn result(id: &str, text: &str) -> ChatMessage {
-        ChatMessage::Tool { call_id: id.to_owned(), text: text.to_owned(), images: Vec::new() }
-    }
-
-    fn hi(text: &str) -> ChatMessage {
-        user(vec![Part::text(text)])
     }
 
     /// Each message's role, its words, and its calls.
@@ -348,28 +302,28 @@ mod tests {
     }
 
     #[rstest]
-    #[case::a_first_message(vec![hi("a"), context("t")], &["user: a\n\nt"])]
+    #[case::a_first_message(vec![user("a"), context("t")], &["user: a\n\nt"])]
     #[case::nothing_but_the_tail(vec![context("t")], &["user: t"])]
-    #[case::people_twice(vec![hi("a"), hi("b"), context("t")], &["user: a\n\nb\n\nt"])]
+    #[case::people_twice(vec![user("a"), user("b"), context("t")], &["user: a\n\nb\n\nt"])]
     #[case::the_model_first(
-        vec![said("b"), hi("c"), context("t")],
+        vec![assistant("b"), user("c"), context("t")],
         &["user: (the conversation goes on)", "assistant: b", "user: c\n\nt"]
     )]
     #[case::the_model_twice(
-        vec![hi("a"), said("b"), calls("c", &["1"]), result("1", "x"), context("t")],
+        vec![user("a"), assistant("b"), calls("c", &["1"]), result("1", "x"), context("t")],
         &["user: a", "assistant: b\n\nc+1", "tool: x\n\nt"]
     )]
-    #[case::the_model_last(vec![hi("a"), said("b"), context("t")], &["user: a", "assistant: b", "user: t"])]
+    #[case::the_model_last(vec![user("a"), assistant("b"), context("t")], &["user: a", "assistant: b", "user: t"])]
     #[case::a_round_of_tools(
-        vec![hi("a"), calls("", &["1", "2"]), result("1", "x"), result("2", ""), context("t")],
+        vec![user("a"), calls("", &["1", "2"]), result("1", "x"), result("2", ""), context("t")],
         &["user: a", "assistant: +1+2", "tool: x", "tool: (no text)\n\nt"]
     )]
     #[case::a_turn_after_one(
-        vec![hi("a"), calls("", &["1"]), result("1", "x"), said("b"), hi("c"), context("t")],
+        vec![user("a"), calls("", &["1"]), result("1", "x"), assistant("b"), user("c"), context("t")],
         &["user: a", "assistant: +1", "tool: x", "assistant: b", "user: c\n\nt"]
     )]
     #[case::a_turn_that_ended_with_a_result(
-        vec![hi("a"), calls("", &["1"]), result("1", "x"), hi("b"), hi("c"), context("t")],
+        vec![user("a"), calls("", &["1"]), result("1", "x"), user("b"), user("c"), context("t")],
         &["user: a", "assistant: +1", "tool: x", "assistant: (no answer was given)", "user: b\n\nc\n\nt"]
     )]
     fn people_and_the_model_take_turns_and_the_tail_ends_the_last_message(
@@ -383,12 +337,12 @@ mod tests {
     #[test]
     fn a_conversation_goes_on_byte_for_byte() {
         let steps = [
-            vec![hi("a")],
-            vec![hi("b")],
+            vec![user("a")],
+            vec![user("b")],
             vec![calls("look", &["1"]), result("1", "x")],
             vec![calls("", &["2", "3"]), result("2", "y"), result("3", "z")],
-            vec![hi("stopped")],
-            vec![said("c"), hi("d")],
+            vec![user("stopped")],
+            vec![assistant("c"), user("d")],
         ];
         let mut talk = Vec::new();
         let mut before: Option<Vec<Value>> = None;
@@ -412,9 +366,9 @@ mod tests {
         let sees = ServerOptions { images: true, ..options() };
         let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
         let words = |text: &str| json!({"type": "text", "text": text});
-        let sent = messages(&sees, vec![user(vec![Part::text("a"), image()]), context("now")]);
+        let sent = messages(&sees, vec![parts(vec![Part::text("a"), png()]), context("now")]);
         assert_eq!(sent[0]["content"], json!([words("a"), picture, words("now")]));
-        let talk = vec![hi("a"), user(vec![Part::text("b"), image()]), hi("c"), context("now")];
+        let talk = vec![user("a"), parts(vec![Part::text("b"), png()]), user("c"), context("now")];
         assert_eq!(
             messages(&sees, talk),
             json!([{"role": "user", "content": [words("a\n\nb"), picture, words("c\n\nnow")]}])
@@ -425,7 +379,7 @@ mod tests {
     fn attachments_that_the_model_does_not_take_are_words() {
         let file = Part::File { name: "n.txt".to_owned(), media_type: None, text: Some("inside".to_owned()) };
         let other = Part::File { name: "n.bin".to_owned(), media_type: None, text: None };
-        let sent = messages(&options(), vec![user(vec![Part::text("see"), image(), file, other])]);
+        let sent = messages(&options(), vec![parts(vec![Part::text("see"), png(), file, other])]);
         assert_eq!(sent[0]["content"], "see\n[image: a.png]\n[file: n.txt]\ninside\n[file: n.bin]");
     }
 
@@ -434,13 +388,13 @@ mod tests {
         let call = |id: &str, arguments| ToolCall { id: id.to_owned(), name: "f".to_owned(), arguments };
         let talk = || {
             vec![
-                user(vec![Part::text("q")]),
+                user("q"),
                 ChatMessage::Assistant {
                     text: String::new(),
                     tool_calls: vec![call("1", json!({"a": 1})), call("2", json!("{oops"))],
                 },
-                ChatMessage::Tool { call_id: "1".to_owned(), text: String::new(), images: Vec::new() },
-                ChatMessage::Tool { call_id: "2".to_owned(), text: "bad".to_owned(), images: Vec::new() },
+                result("1", ""),
+                result("2", "bad"),
                 context("now"),
             ]
         };
@@ -460,23 +414,29 @@ mod tests {
             json!({"role": "user", "content": "[result of f]\n\n\n[result of f]\nbad\n\nnow"})
         );
         // The same where the request has no tools: it was found out that the model takes none.
-        assert_eq!(body(&options(), "max_tokens", &request(talk()))["messages"], told);
+        assert_eq!(
+            body(
+                &options(),
+                "max_tokens",
+                &ChatRequest { tools: Vec::new(), system: Vec::new(), ..request(talk()) }
+            )["messages"],
+            told
+        );
     }
 
     /// Two calls at once, each with a picture in its result.
     fn pictured() -> Vec<ChatMessage> {
-        let call = |id: &str| ToolCall { id: id.to_owned(), name: "f".to_owned(), arguments: json!({}) };
         let result = |id: &str, images| ChatMessage::Tool {
             call_id: id.to_owned(),
             text: format!("{id} [image: a.png]"),
             images,
         };
         vec![
-            user(vec![Part::text("q")]),
-            ChatMessage::Assistant { text: String::new(), tool_calls: vec![call("1"), call("2"), call("3")] },
-            result("1", vec![image(), image()]),
+            user("q"),
+            calls("", &["1", "2", "3"]),
+            result("1", vec![png(), png()]),
             result("2", Vec::new()),
-            result("3", vec![image()]),
+            result("3", vec![png()]),
             context("now"),
         ]
     }
@@ -487,8 +447,8 @@ mod tests {
         let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
         let words = |text: &str| json!({"type": "text", "text": text});
         let after = json!({"role": "user", "content": [
-            words("[pictures of the result of f, call 1]"), picture, picture,
-            words("[pictures of the result of f, call 3]"), picture, words("now"),
+            words("[pictures of the result of find, call 1]"), picture, picture,
+            words("[pictures of the result of find, call 3]"), picture, words("now"),
         ]});
         let sent = messages(&sees, pictured());
         let roles: Vec<&str> =
@@ -502,7 +462,7 @@ mod tests {
         // The next request repeats them byte for byte, before what came after them.
         let mut next = pictured();
         next.pop();
-        next.push(ChatMessage::Assistant { text: "seen".to_owned(), tool_calls: Vec::new() });
+        next.push(assistant("seen"));
         let next = messages(&sees, next);
         assert_eq!(next.as_array().unwrap()[..6], sent.as_array().unwrap()[..6]);
         assert_eq!(next[6], after);
@@ -525,11 +485,11 @@ mod tests {
     fn pictures_of_results_that_are_told_in_words_stand_beside_them() {
         let sees = ServerOptions { images: true, tools: false, ..options() };
         let sent = messages(&sees, pictured());
-        assert_eq!(sent[2]["content"][0]["text"], "[result of f]\n1 [image: a.png]");
+        assert_eq!(sent[2]["content"][0]["text"], "[result of find]\n1 [image: a.png]");
         assert_eq!(sent[2]["content"][1]["type"], "image_url");
         assert_eq!(
             sent[2]["content"][3]["text"],
-            "[result of f]\n2 [image: a.png]\n\n[result of f]\n3 [image: a.png]"
+            "[result of find]\n2 [image: a.png]\n\n[result of find]\n3 [image: a.png]"
         );
         assert_eq!(sent[2]["content"].as_array().unwrap().len(), 6);
         assert_eq!(sent.as_array().unwrap().len(), 3);
@@ -537,8 +497,7 @@ mod tests {
 
     #[test]
     fn nothing_empty_is_sent() {
-        let empty = ChatMessage::Assistant { text: String::new(), tool_calls: Vec::new() };
-        let sent = messages(&options(), vec![user(Vec::new()), empty]);
+        let sent = messages(&options(), vec![parts(Vec::new()), assistant("")]);
         assert_eq!(sent, json!([{"role": "user", "content": NO_WORDS}]));
     }
 }

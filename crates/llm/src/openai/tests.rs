@@ -1,54 +1,19 @@
 //! The wire format, without a wire: cuts, truncations, the dialects of servers.
 
-use std::time::Duration;
-
-use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
 
 use super::assemble::Assembler;
-use crate::answer::{Bounds, read};
-use crate::sse;
-
-type Events = Vec<Result<ModelEvent, ModelError>>;
+use crate::testing::{self, Events, Whole, whole};
 
 async fn answer_of(chunks: Vec<Vec<u8>>) -> Events {
-    let bytes = stream::iter(chunks.into_iter().map(Ok)).boxed();
-    let bounds = Bounds { progress: Duration::from_secs(60), tokens: 100 };
-    read(sse::events(bytes).boxed(), Assembler::new(7), bounds).collect().await
+    testing::answer_of(Assembler::new(7), chunks).await
 }
 
 async fn answer_to(body: &str) -> Events {
     answer_of(vec![body.as_bytes().to_vec()]).await
-}
-
-/// What an answer says, whatever pieces it came in.
-#[derive(Debug, Default, PartialEq)]
-struct Whole {
-    text: String,
-    reasoning: String,
-    calls: Vec<ToolCall>,
-    done: Option<(Finish, Option<Usage>)>,
-}
-
-fn whole(events: Events) -> Result<Whole, ModelError> {
-    let mut whole = Whole::default();
-    for event in events {
-        assert!(whole.done.is_none(), "something comes after the end");
-        match event? {
-            ModelEvent::Text(text) => whole.text.push_str(&text),
-            ModelEvent::Reasoning(text) => whole.reasoning.push_str(&text),
-            ModelEvent::ToolCall(call) => whole.calls.push(call),
-            ModelEvent::Done { finish, usage, quotes } => {
-                assert!(!quotes);
-                whole.done = Some((finish, usage));
-            }
-        }
-    }
-    assert!(whole.done.is_some(), "no end and no error");
-    Ok(whole)
 }
 
 fn sse(chunks: &[Value]) -> String {

@@ -147,40 +147,6 @@ async fn the_window_is_found_in_a_list_where_the_server_has_nothing_else() {
 }
 
 #[tokio::test]
-async fn refusals_are_typed_over_the_wire() {
-    for stream in [true, false] {
-        let cases = [
-            (429, "rate_limit_error", "rate_limited"),
-            (529, "overloaded_error", "overloaded"),
-            (500, "api_error", "overloaded"),
-            (400, "invalid_request_error", "bad_request"),
-            (403, "permission_error", "auth"),
-            (413, "request_too_large", "context_overflow"),
-        ];
-        for (status, kind, code) in cases {
-            let server = FakeModel::start().await;
-            let refusal = Answer::anthropic_error(status, kind, "no").header("retry-after", "7");
-            server.push(Kind::Reply, refusal);
-            let error = ask(&claude(&server.base_url(), stream), request("x")).await.unwrap_err();
-            assert_eq!(error.code(), code, "{status}: {error}");
-            if ["rate_limited", "overloaded"].contains(&code) {
-                assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_request_over_the_window_names_it() {
-    let server = FakeModel::builder().window(1_000).start().await;
-    for (text, max_output_tokens) in [("long ".repeat(2_000), 100), ("short".to_owned(), 1_000)] {
-        let talk = ChatRequest { max_output_tokens, ..request(&text) };
-        let error = ask(&claude(&server.base_url(), true), talk).await.unwrap_err();
-        assert!(matches!(error, ModelError::ContextOverflow { limit: Some(1_000), .. }), "{error:?}");
-    }
-}
-
-#[tokio::test]
 async fn answers_that_break_off_stall_or_do_not_end_are_failures() {
     let words = || Answer::text("one two three four five six seven eight nine ten");
     let idle = Duration::from_millis(50);

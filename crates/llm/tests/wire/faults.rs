@@ -80,13 +80,6 @@ async fn a_body_without_bounds_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_flood_is_given_up() {
-    let words = || Answer::text("one two three four five six seven eight nine ten").flooding();
-    assert_eq!(failure_of(words(), true).await.code(), "protocol");
-    assert_eq!(failure_of(words(), false).await.code(), "protocol");
-}
-
-#[tokio::test]
 async fn an_overflow_in_each_servers_words_names_the_window() {
     for wording in Wording::ALL {
         let error = failure_of(wording.overflow(8_192, 9_000, 1_000), true).await;
@@ -152,44 +145,39 @@ async fn silence_is_a_timeout() {
     assert_eq!(error, ModelError::Timeout(Duration::from_millis(50)));
 }
 
-#[tokio::test]
-async fn a_connection_that_breaks_is_a_transport_error() {
+/// A server that answers its one request with these bytes and closes; gives its address.
+async fn answering(bytes: String) -> (String, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
         let (mut socket, _) = listener.accept().await.unwrap();
         let mut request = vec![0; 4096];
         let _n_read = socket.read(&mut request).await.unwrap();
-        // The second chunk is announced and never comes.
-        let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-        let text = format!("{head}{:x}\r\n{chunk}\r\n40\r\ndata", chunk.len());
-        socket.write_all(text.as_bytes()).await.unwrap();
+        socket.write_all(bytes.as_bytes()).await.unwrap();
         socket.shutdown().await.unwrap();
     });
-    let error = ask(&model(&format!("http://{address}/v1"), true), request("x")).await.unwrap_err();
+    (base_url, server)
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_a_transport_error() {
+    // The second chunk is announced and never comes.
+    let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let (base_url, server) = answering(format!("{head}{:x}\r\n{chunk}\r\n40\r\ndata", chunk.len())).await;
+    let error = ask(&model(&base_url, true), request("x")).await.unwrap_err();
     assert_eq!(error.code(), "transport", "{error}");
     server.await.unwrap();
-    let error = ask(&model(&format!("http://{address}/v1"), true), request("x")).await.unwrap_err();
+    let error = ask(&model(&base_url, true), request("x")).await.unwrap_err();
     assert_eq!(error.code(), "transport", "{error}");
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
 #[tokio::test]
 async fn a_server_without_types_and_length_is_understood() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let server = tokio::spawn(async move {
-        let (mut socket, _) = listener.accept().await.unwrap();
-        let mut request = vec![0; 4096];
-        let _n_read = socket.read(&mut request).await.unwrap();
-        let chunk = json!({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]});
-        let text = format!("HTTP/1.1 200 OK\r\n\r\ndata: {chunk}\n\ndata: [DONE]");
-        socket.write_all(text.as_bytes()).await.unwrap();
-        socket.shutdown().await.unwrap();
-    });
-    let said = ask(&model(&format!("http://{address}/v1"), true), request("x")).await.unwrap();
-    assert_eq!(said.text, "hi");
+    let chunk = json!({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]});
+    let (base_url, server) = answering(format!("HTTP/1.1 200 OK\r\n\r\ndata: {chunk}\n\ndata: [DONE]")).await;
+    assert_eq!(ask(&model(&base_url, true), request("x")).await.unwrap().text, "hi");
     server.await.unwrap();
 }
 

@@ -1,5 +1,7 @@
 //! The OpenAI-compatible adapter over real sockets: against the fake model, and against servers that misbehave.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 mod anthropic;
 mod faults;
 mod talk;

@@ -7,19 +7,18 @@ use std::time::Duration;
 use cairn_core::tool::ToolOutput;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, ClientResult,
-    ErrorCode, ErrorData, JsonObject, PingRequest, RequestId, ServerNotification, ServerRequest,
-    ServerResult,
+    ErrorCode, ErrorData, JsonObject, RequestId, ServerNotification, ServerRequest,
 };
 use rmcp::service::{NotificationContext, PeerRequestOptions, RequestContext, Service, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use rmcp::{Peer, RoleClient};
 use tokio_util::task::TaskTracker;
 
+use super::child::Secrets;
+use super::connection::{ConnectionState, EndCause};
 use super::http::HttpError;
-use super::result::{self, Answer};
+use super::result::{self, ResultError};
 use super::status::McpError;
-use super::stderr::Secrets;
-use super::wire::{Cause, Wire};
 
 /// Longest wait for the reason of an end that has come already.
 const REASON_WAIT: Duration = Duration::from_secs(2);
@@ -27,17 +26,13 @@ const REASON_WAIT: Duration = Duration::from_secs(2);
 /// Longest that a server's being told of a cancelled call may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest wait for an answer to a ping.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Characters of what a server says of an error.
 const WORDS_MAX: usize = 2_000;
 
-pub(super) struct Link {
+pub(super) struct Connection {
     pub server: String,
     pub peer: Peer<RoleClient>,
-    /// How it stands with the connection.
-    pub wire: Wire,
+    pub state: ConnectionState,
     /// The process, when the server is a child.
     pub pid: Option<u32>,
     pub calls: AtomicU32,
@@ -46,11 +41,10 @@ pub(super) struct Link {
     pub tasks: TaskTracker,
 }
 
-/// What became of a call over a link.
-pub(super) enum Called {
+/// What became of a call over a connection.
+pub(super) enum CallOutcome {
     Ended(Result<ToolOutput, McpError>),
-    /// The server did not take it: the session is over. It may be made again over another link.
-    Expired,
+    /// The connection was lost, or the session is over: the call may be made again over another connection.
     Lost {
         /// It may have reached the server, and been carried out.
         sent: bool,
@@ -58,52 +52,52 @@ pub(super) enum Called {
     },
 }
 
-impl Link {
+impl Connection {
     /// Counts what is under way, until the guard is dropped.
-    pub(super) fn counted(&self) -> Counted<'_> {
+    pub(super) fn counted(&self) -> CountedCall<'_> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        Counted(self)
+        CountedCall(self)
     }
 
     /// Calls a tool. When the future is dropped, and when the time is over, the server is told.
-    pub(super) async fn call(self: &Arc<Self>, tool: &str, arguments: JsonObject, limit: Duration) -> Called {
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        tool: &str,
+        arguments: JsonObject,
+        limit: Duration,
+    ) -> CallOutcome {
         let _counted = self.counted();
-        let mut told = Told { link: self.clone(), request: None };
+        let mut cancel = CancelOnDrop { connection: self.clone(), request: None };
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let asked = async {
             let handle =
                 self.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await?;
-            told.request = Some(handle.id.clone());
+            cancel.request = Some(handle.id.clone());
             handle.rx.await.map_err(|_dropped| ServiceError::TransportClosed)?
         };
         let answer = tokio::select! {
             biased;
             answer = asked => answer,
-            cause = self.wire.broken() => {
-                told.request = None;
+            cause = self.state.broken() => {
+                cancel.request = None;
                 return match cause.is_loss() {
-                    true => Called::Lost { sent: true, reason: cause.reason },
-                    false => Called::Ended(Err(self.broken(cause.reason))),
+                    true => CallOutcome::Lost { sent: true, reason: cause.reason },
+                    false => CallOutcome::Ended(Err(self.broken(cause.reason))),
                 };
             }
             () = tokio::time::sleep(limit) => {
                 let secs = limit.as_secs();
-                return Called::Ended(Err(McpError::TimedOut { server: self.server.clone(), secs }));
+                return CallOutcome::Ended(Err(McpError::TimedOut { server: self.server.clone(), secs }));
             }
         };
-        told.request = None;
+        cancel.request = None;
         match answer {
-            Ok(answer) => Called::Ended(self.read(answer)),
+            Ok(answer) => CallOutcome::Ended(result::read(answer).map_err(|error| match error {
+                ResultError::Tool(words) => McpError::Refused(self.secrets.strike(&words, usize::MAX)),
+                ResultError::NoResult(reason) => self.broken(reason),
+            })),
             Err(error) => self.failed(error).await,
-        }
-    }
-
-    fn read(&self, answer: ServerResult) -> Result<ToolOutput, McpError> {
-        match result::read(answer) {
-            Answer::Done(output) => Ok(output),
-            Answer::Failed(words) => Err(McpError::Refused(self.secrets.strike(&words, usize::MAX))),
-            Answer::Nothing(reason) => Err(self.broken(reason)),
         }
     }
 
@@ -111,46 +105,52 @@ impl Link {
         McpError::Broken { server: self.server.clone(), reason: reason.into() }
     }
 
-    async fn failed(&self, error: ServiceError) -> Called {
-        if is_expired(&error) {
-            self.wire.break_off(Cause::quiet("expired", "its session is over"));
-            return Called::Expired;
-        }
-        if let ServiceError::McpError(error) = &error {
-            return Called::Ended(Err(McpError::Refused(self.said(error))));
-        }
-        let was_cut = match http_error(&error) {
-            Some(HttpError::Unreached(_)) => Some(false),
-            Some(HttpError::Lost(_) | HttpError::Broken(_)) => Some(true),
-            Some(_) => None,
-            None => (!self.wire.has_trouble()).then_some(true),
+    async fn failed(&self, error: ServiceError) -> CallOutcome {
+        let was_sent = match streamable_error(&error) {
+            Some(
+                StreamableHttpError::SessionExpired | StreamableHttpError::Client(HttpError::Unreached(_)),
+            ) => Some(false),
+            Some(StreamableHttpError::Client(HttpError::Lost(_) | HttpError::Broken(_))) => Some(true),
+            Some(StreamableHttpError::Client(_)) => None,
+            _ => (!self.state.has_trouble()).then_some(true),
         };
         let is_closed = matches!(error, ServiceError::TransportClosed | ServiceError::TransportSend(_));
-        let reason = self.why(error).await;
-        match was_cut.filter(|_| is_closed && self.wire.cause().is_none_or(|cause| cause.is_loss())) {
-            Some(sent) => Called::Lost { sent, reason },
-            None => Called::Ended(Err(self.broken(reason))),
+        if let ServiceError::McpError(error) = &error {
+            return CallOutcome::Ended(Err(McpError::Refused(self.refusal(error))));
+        }
+        let reason = self.explain(error).await;
+        match was_sent.filter(|_| is_closed && self.state.cause().is_none_or(|cause| cause.is_loss())) {
+            Some(sent) => CallOutcome::Lost { sent, reason },
+            None => CallOutcome::Ended(Err(self.broken(reason))),
         }
     }
 
     /// An error in the server's own words.
-    fn said(&self, error: &ErrorData) -> String {
+    fn refusal(&self, error: &ErrorData) -> String {
         let words = self.secrets.strike(&error.message, WORDS_MAX);
         format!("the server `{}` refuses the call: {words} (code {})", self.server, error.code.0)
     }
 
     /// Why something could not be asked, in words. What no further request would change ends the connection.
-    pub(super) async fn why(&self, error: ServiceError) -> String {
-        if let Some(error) = http_error(&error) {
-            let words = error.to_string();
-            if error.is_final() {
-                self.wire.break_off(Cause::failure(error.kind(), words.clone()));
+    pub(super) async fn explain(&self, error: ServiceError) -> String {
+        match streamable_error(&error) {
+            Some(StreamableHttpError::SessionExpired) => {
+                let reason = "its session is over";
+                self.state.break_off(EndCause::quiet("expired", reason));
+                return reason.to_owned();
             }
-            return words;
+            Some(StreamableHttpError::Client(error)) => {
+                let words = error.to_string();
+                if error.is_final() {
+                    self.state.break_off(EndCause::failure(error.kind(), words.clone()));
+                }
+                return words;
+            }
+            _ => {}
         }
         match error {
-            ServiceError::McpError(error) => self.said(&error),
-            ServiceError::TransportClosed | ServiceError::TransportSend(_) => self.why_closed().await,
+            ServiceError::McpError(error) => self.refusal(&error),
+            ServiceError::TransportClosed | ServiceError::TransportSend(_) => self.explain_end().await,
             ServiceError::UnexpectedResponse => {
                 "it answers with something else than was asked for".to_owned()
             }
@@ -158,49 +158,19 @@ impl Link {
         }
     }
 
-    async fn why_closed(&self) -> String {
-        if let Some(trouble) = self.wire.take_trouble() {
+    async fn explain_end(&self) -> String {
+        if let Some(trouble) = self.state.take_trouble() {
             return trouble;
         }
-        if !self.peer.is_transport_closed() && self.wire.cause().is_none() {
+        if !self.peer.is_transport_closed() && self.state.cause().is_none() {
             return "its answer broke off".to_owned();
         }
-        let cause = tokio::time::timeout(REASON_WAIT, self.wire.broken()).await;
+        let cause = tokio::time::timeout(REASON_WAIT, self.state.broken()).await;
         cause.map_or_else(|_elapsed| "the connection ended".to_owned(), |cause| cause.reason)
     }
 }
 
-impl Link {
-    /// Asks whether the server is still there; one that is not ends the connection.
-    pub(super) async fn probe(&self) {
-        let ping = ClientRequest::PingRequest(PingRequest::default());
-        match tokio::time::timeout(PROBE_TIMEOUT, self.peer.send_request(ping)).await {
-            Ok(Err(error)) if is_expired(&error) => {
-                self.wire.break_off(Cause::quiet("expired", "its session is over"));
-            }
-            Ok(Err(error)) => {
-                let reason = self.why(error).await;
-                tracing::debug!(server = self.server, reason, "a server does not answer a ping");
-            }
-            // An answer, or one that is late: calls will tell.
-            Ok(Ok(_)) | Err(_) => {}
-        }
-    }
-}
-
-/// The session of the request is over, which no other request would change.
-pub(super) fn is_expired(error: &ServiceError) -> bool {
-    matches!(streamable(error), Some(StreamableHttpError::SessionExpired))
-}
-
-fn http_error(error: &ServiceError) -> Option<&HttpError> {
-    match streamable(error)? {
-        StreamableHttpError::Client(error) => Some(error),
-        _ => None,
-    }
-}
-
-fn streamable(error: &ServiceError) -> Option<&StreamableHttpError<HttpError>> {
+fn streamable_error(error: &ServiceError) -> Option<&StreamableHttpError<HttpError>> {
     match error {
         ServiceError::TransportSend(error) => error.error.downcast_ref(),
         _ => None,
@@ -208,43 +178,44 @@ fn streamable(error: &ServiceError) -> Option<&StreamableHttpError<HttpError>> {
 }
 
 /// Counts a call while it is under way.
-pub(super) struct Counted<'l>(&'l Link);
+pub(super) struct CountedCall<'c>(&'c Connection);
 
-impl Drop for Counted<'_> {
+impl Drop for CountedCall<'_> {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Tells the server that nobody waits for the answer to a request any more, when it is dropped before there is one.
-struct Told {
-    link: Arc<Link>,
+struct CancelOnDrop {
+    connection: Arc<Connection>,
     request: Option<RequestId>,
 }
 
-impl Drop for Told {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let Some(id) = self.request.take() else { return };
-        let link = self.link.clone();
-        self.link.tasks.spawn(async move {
+        let connection = self.connection.clone();
+        self.connection.tasks.spawn(async move {
             let params =
                 CancelledNotificationParam::new(Some(id), Some("nobody waits for it any more".to_owned()));
-            let told = tokio::select! {
-                told = link.peer.notify_cancelled(params) => told.is_ok(),
-                _cause = link.wire.broken() => true,
+            let was_told = tokio::select! {
+                sent = connection.peer.notify_cancelled(params) => sent.is_ok(),
+                _cause = connection.state.broken() => true,
                 () = tokio::time::sleep(CANCEL_TIMEOUT) => false,
             };
-            if !told {
-                tracing::warn!(server = link.server, "a server could not be told that a call is cancelled");
+            if !was_told {
+                let server = &connection.server;
+                tracing::warn!(server, "a server could not be told that a call is cancelled");
             }
         });
     }
 }
 
 /// What a server may ask of us: to show that we are there.
-pub(super) struct Host;
+pub(super) struct ClientService;
 
-impl Service<RoleClient> for Host {
+impl Service<RoleClient> for ClientService {
     async fn handle_request(
         &self,
         request: ServerRequest,

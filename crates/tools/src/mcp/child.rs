@@ -1,26 +1,43 @@
-//! A server that is a child process: how it is started, held within limits, and ended.
+//! A server that is a child process: how it is started, held within limits, read, and ended.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::launch::LAUNCH;
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, prlimit};
+use parking_lot::Mutex;
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, set_parent_process_death_signal, setrlimit,
+};
 use secrecy::{ExposeSecret as _, SecretString};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
+/// The first argument by which the daemon's own binary is told to become a server; then come the limits (see
+/// [`become_server`]), the program and its arguments.
+pub const LAUNCH: &str = "mcp-child";
+
 /// Time to end by itself, once its input is closed; the same again after it was asked to by a signal.
-const PATIENCE: Duration = Duration::from_secs(2);
+const END_WAIT: Duration = Duration::from_secs(2);
 
 /// Bytes.
 const MIB: u64 = 1024 * 1024;
 
+/// Lines kept of the standard error, characters kept of one, and bytes looked at: what characters kept can take, and some
+/// that are masked.
+const LINES_MAX: usize = 20;
+const LINE_CHARS_MAX: usize = 500;
+const LINE_BYTES_MAX: usize = 4 * LINE_CHARS_MAX;
+
+/// Shortest secret that is looked for in text.
+const SECRET_MIN: usize = 6;
+
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launch<'s> {
-    pub server: &'s str,
     /// The program, by path or by name.
     pub command: &'s str,
     pub args: &'s [String],
@@ -31,14 +48,8 @@ pub(super) struct Launch<'s> {
     /// Most open files; 0: no limit.
     pub open_files: u64,
     pub path: Option<&'s OsStr>,
-    /// The binary that sets the limits and then becomes the server; without it they are set just after the start.
+    /// The binary that sets the limits and then becomes the server; without it there are none.
     pub launcher: Option<&'s Path>,
-}
-
-pub(super) struct Streams {
-    pub stdin: ChildStdin,
-    pub stdout: ChildStdout,
-    pub stderr: ChildStderr,
 }
 
 /// A child, in a process group of its own. Dropped, it is killed.
@@ -53,7 +64,10 @@ impl Process {
     ///
     /// # Errors
     /// Why it does not start, and what to look at.
-    pub(super) async fn start(launch: Launch<'_>) -> Result<(Self, Streams), String> {
+    pub(super) async fn start(
+        server: &str,
+        launch: Launch<'_>,
+    ) -> Result<(Self, ChildStdin, ChildStdout, ChildStderr), String> {
         make_folder(launch.cwd).await?;
         let program = find(launch.command, launch.path)?;
         let mut command = match launch.launcher {
@@ -78,24 +92,26 @@ impl Process {
         let mut child =
             command.spawn().map_err(|error| format!("`{}` cannot be run: {error}", program.display()))?;
         let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        if let Some(pid) = group.filter(|_| launch.launcher.is_none()) {
-            hold(pid, &launch);
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let process = Self { child, group, server: server.to_owned() };
+        match pipes {
+            (Some(stdin), Some(stdout), Some(stderr)) => Ok((process, stdin, stdout, stderr)),
+            _ => Err("it has no pipes".to_owned()),
         }
-        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let process = Self { child, group, server: launch.server.to_owned() };
-        let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
-            return Err("it has no pipes".to_owned());
-        };
-        Ok((process, Streams { stdin, stdout, stderr }))
     }
 
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
+    /// Waits for its end, and says in words what it was.
     pub(super) async fn ended(&mut self) -> String {
         match self.child.wait().await {
-            Ok(status) => in_words(status),
+            Ok(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => format!("it ended with exit code {code}"),
+                (None, Some(signal)) => format!("it was ended by signal {signal}"),
+                (None, None) => "it ended".to_owned(),
+            },
             Err(error) => format!("its end is not known: {error}"),
         }
     }
@@ -107,7 +123,7 @@ impl Process {
                 tracing::info!(server = self.server, ?signal, "a server does not end; it is sent a signal");
                 self.signal(signal);
             }
-            if tokio::time::timeout(PATIENCE, self.child.wait()).await.is_ok() {
+            if tokio::time::timeout(END_WAIT, self.child.wait()).await.is_ok() {
                 break;
             }
         }
@@ -126,32 +142,35 @@ impl Process {
     }
 }
 
-fn in_words(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt as _;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("it ended with exit code {code}"),
-        (None, Some(signal)) => format!("it was ended by signal {signal}"),
-        (None, None) => "it ended".to_owned(),
-    }
-}
-
-/// Sets the limits of a process that has just been started: its first moments are without them. Where the system does not
-/// let us, it runs without.
-fn hold(pid: Pid, launch: &Launch<'_>) {
-    let memory = launch.memory_mib.saturating_mul(MIB);
-    let limits = [
+/// Sets the limits for this process and becomes the server, so that they hold from the server's first moment and for all that
+/// it starts. `args` are the most memory for its data in bytes and the most open files, 0 for no limit, then the program and
+/// its arguments. Returns only when that fails, with the reason in words.
+pub fn become_server(mut args: impl Iterator<Item = OsString>) -> String {
+    let mut number = || args.next().and_then(|arg| arg.to_str()?.parse::<u64>().ok());
+    let (Some(memory), Some(files)) = (number(), number()) else {
+        return format!(
+            "`{LAUNCH}` is for the daemon alone: it takes two limits, a program and its arguments"
+        );
+    };
+    let Some(program) = args.next() else { return format!("`{LAUNCH}` takes a program") };
+    for (resource, value, wanted) in [
         (Resource::Data, memory, memory > 0),
-        (Resource::Nofile, launch.open_files, launch.open_files > 0),
+        (Resource::Nofile, files, files > 0),
         (Resource::Core, 0, true),
-    ];
-    for (resource, value, wanted) in limits {
+    ] {
         // No more than the daemon itself may have.
         let value = getrlimit(resource).maximum.map_or(value, |most| value.min(most));
         let limit = Rlimit { current: Some(value), maximum: Some(value) };
-        if wanted && let Err(error) = prlimit(Some(pid), resource, limit) {
-            tracing::warn!(server = launch.server, ?resource, value, %error, "a server runs without this limit");
+        if wanted && let Err(error) = setrlimit(resource, limit) {
+            eprintln!("cairn: the server runs without the limit {resource:?}: {error}");
         }
     }
+    // A daemon that is killed takes it along.
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        eprintln!("cairn: the server may outlive the daemon: {error}");
+    }
+    let error = std::process::Command::new(&program).args(args).exec();
+    format!("`{}` cannot be run: {error}", program.display())
 }
 
 /// Makes the working folder, for its owner alone, when it is not there.
@@ -189,6 +208,96 @@ pub fn find(command: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
     })
 }
 
+/// The secrets of a server, to be struck out wherever its words are shown.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Secrets(Vec<SecretString>);
+
+impl Secrets {
+    /// Words such as `true` are none.
+    pub(super) fn of(values: &[SecretString]) -> Self {
+        let long = values.iter().filter(|value| value.expose_secret().len() >= SECRET_MIN);
+        Self(long.cloned().collect())
+    }
+
+    /// The text without them, on one line without control characters, `max` characters at most.
+    pub(super) fn strike(&self, text: &str, max: usize) -> String {
+        let mut text = text.to_owned();
+        for secret in &self.0 {
+            let bare = secret.expose_secret();
+            let bare = bare.strip_prefix("Bearer ").unwrap_or(bare);
+            if bare.len() >= SECRET_MIN && text.contains(bare) {
+                text = text.replace(bare, "***");
+            }
+        }
+        let mut out = String::new();
+        for c in text.chars().take(max) {
+            if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+        }
+        out
+    }
+}
+
+/// The last lines of a server's children. Cloned, it is the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
+
+impl LastLines {
+    /// The lines, oldest first.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.0.lock().iter().cloned().collect()
+    }
+
+    /// The newest of them.
+    pub(super) fn last(&self) -> Option<String> {
+        self.0.lock().back().cloned()
+    }
+
+    /// Forgets those of a child before.
+    pub(super) fn clear(&self) {
+        self.0.lock().clear();
+    }
+
+    fn keep(&self, line: String) {
+        let mut lines = self.0.lock();
+        lines.push_back(line);
+        if lines.len() > LINES_MAX {
+            lines.pop_front();
+        }
+    }
+
+    /// Reads to the end. Whatever the length of a line, little of it is held.
+    pub(super) async fn read<R: AsyncRead + Unpin>(self, stderr: R, server: String, secrets: Secrets) {
+        let mut reader = BufReader::new(stderr);
+        let mut line = Vec::new();
+        loop {
+            let chunk = reader.fill_buf().await.unwrap_or_default();
+            if chunk.is_empty() {
+                break;
+            }
+            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let part = &chunk[..end.unwrap_or(chunk.len())];
+            let room = LINE_BYTES_MAX.saturating_sub(line.len()).min(part.len());
+            line.extend_from_slice(&part[..room]);
+            let used = part.len() + usize::from(end.is_some());
+            reader.consume(used);
+            if end.is_some() {
+                self.finish(&mut line, &server, &secrets);
+            }
+        }
+        self.finish(&mut line, &server, &secrets);
+    }
+
+    fn finish(&self, line: &mut Vec<u8>, server: &str, secrets: &Secrets) {
+        let words = secrets.strike(String::from_utf8_lossy(line.trim_ascii_end()).as_ref(), LINE_CHARS_MAX);
+        line.clear();
+        if words.is_empty() {
+            return;
+        }
+        tracing::debug!(server, line = words, "a server's standard error");
+        self.keep(words);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,5 +311,25 @@ mod tests {
             assert!(find("sh", path).unwrap_err().contains("whole path"), "{path:?}");
         }
         assert!(find("passwd", Some(OsStr::new("/etc"))).is_err(), "a file that cannot be run");
+    }
+
+    async fn read(bytes: Vec<u8>) -> Vec<String> {
+        let secrets = [SecretString::from("s3cret-value")];
+        let kept = LastLines::default();
+        kept.clone().read(bytes.as_slice(), "files".to_owned(), Secrets::of(&secrets)).await;
+        kept.lines()
+    }
+
+    #[tokio::test]
+    async fn the_last_lines_are_kept_short_and_without_secrets_or_control_characters() {
+        let many: String = (0..30).map(|n| format!("line {n}\n")).collect();
+        let lines = read(many.into_bytes()).await;
+        assert_eq!((lines.len(), lines[0].as_str(), lines[19].as_str()), (20, "line 10", "line 29"));
+
+        let lines = read(b"\x1b[31mred s3cret-value\r\n\n".to_vec()).await;
+        assert_eq!(lines, ["\\u{1b}[31mred ***"]);
+
+        let lines = read(vec![b'x'; 1_000_000]).await;
+        assert_eq!(lines, ["x".repeat(500)]);
     }
 }

@@ -1,6 +1,6 @@
 //! The tools of a server, as it lists them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use cairn_core::mcp::{ServerPin, ServerSource, Suspicion, TOOL_BYTES_MAX, TOOLS_MAX, ToolPin, scan};
 use cairn_core::tool::{NAME_MAX, is_name, offered_name};
@@ -9,8 +9,7 @@ use rmcp::service::ServiceError;
 use rmcp::{Peer, RoleClient};
 use serde_json::Value;
 
-use super::inspection::Rejected;
-use super::schema;
+use super::status::Rejected;
 
 const PAGES_MAX: usize = 64;
 
@@ -22,7 +21,7 @@ const OWN_NAME_CHARS: usize = 200;
 
 /// A server as it showed itself when its tools were listed last.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Shown {
+pub(super) struct Listing {
     pub pin: ServerPin,
     pub rejected: Vec<Rejected>,
     pub suspicions: BTreeMap<String, Vec<Suspicion>>,
@@ -40,10 +39,9 @@ pub(super) async fn list(
     peer: &Peer<RoleClient>,
     server: &str,
     source: &ServerSource,
-) -> Result<Shown, ListError> {
+) -> Result<Listing, ListError> {
     let mut tools = Vec::new();
     let mut cursor: Option<String> = None;
-    let mut seen = BTreeSet::new();
     for _page in 0..PAGES_MAX {
         let mut page = ask(peer, cursor.take()).await?;
         let Some(Value::Array(listed)) = page.get_mut("tools").map(Value::take) else {
@@ -52,24 +50,13 @@ pub(super) async fn list(
             ));
         };
         tools.extend(listed);
-        cursor = page.get("nextCursor").and_then(Value::as_str).map(ToOwned::to_owned);
-        match &cursor {
-            Some(next) if tools.len() <= TOOLS_MAX && !next.is_empty() => {
-                if !seen.insert(next.clone()) {
-                    return Err(ListError::Answer("the list of its tools goes round in a circle".to_owned()));
-                }
-            }
-            _ => {
-                cursor = None;
-                break;
-            }
-        }
+        let next = page.get("nextCursor").and_then(Value::as_str).filter(|next| !next.is_empty());
+        let Some(next) = next.filter(|_| tools.len() <= TOOLS_MAX) else {
+            return Ok(read(server, source.clone(), peer.peer_info().as_deref(), &tools));
+        };
+        cursor = Some(next.to_owned());
     }
-    if cursor.is_some() {
-        return Err(ListError::Answer(format!("the list of its tools has more than {PAGES_MAX} pages")));
-    }
-    let info = peer.peer_info();
-    Ok(read(server, source.clone(), info.as_deref(), &tools))
+    Err(ListError::Answer(format!("the list of its tools has more than {PAGES_MAX} pages")))
 }
 
 async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Value, ListError> {
@@ -83,11 +70,11 @@ async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Value, L
     serde_json::to_value(&result).map_err(|error| ListError::Answer(error.to_string()))
 }
 
-fn read(server: &str, source: ServerSource, info: Option<&ServerPeerInfo>, tools: &[Value]) -> Shown {
+fn read(server: &str, source: ServerSource, info: Option<&ServerPeerInfo>, tools: &[Value]) -> Listing {
     let own = info.and_then(|info| info.server_info.as_ref());
     let name = own.map(|own| own.name.chars().take(OWN_NAME_CHARS).collect()).unwrap_or_default();
     let version = own.map(|own| own.version.chars().take(OWN_NAME_CHARS).collect()).unwrap_or_default();
-    let mut shown = Shown {
+    let mut listing = Listing {
         pin: ServerPin { server: server.to_owned(), source, name, version, tools: Vec::new() },
         rejected: Vec::new(),
         suspicions: BTreeMap::new(),
@@ -96,28 +83,23 @@ fn read(server: &str, source: ServerSource, info: Option<&ServerPeerInfo>, tools
     for name in tools.iter().filter_map(|tool| tool.get("name")?.as_str()) {
         *times.entry(name).or_default() += 1;
     }
-    for (place, tool) in tools.iter().take(TOOLS_MAX).enumerate() {
+    for (place, tool) in tools.iter().enumerate().take(TOOLS_MAX + REJECTED_MAX) {
         let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
-        match read_tool(
-            server,
-            name,
-            tool,
-            times.get(name).copied().unwrap_or_default(),
-            &mut shown.suspicions,
-        ) {
-            Ok(pin) => shown.pin.tools.push(pin),
-            Err(reason) => shown.reject(name, place, reason),
+        let read = match times.get(name) {
+            _ if place >= TOOLS_MAX => Err(format!("the server has more than {TOOLS_MAX} tools")),
+            Some(2..) => Err("the server lists two tools of this name".to_owned()),
+            _ => read_tool(server, name, tool, &mut listing.suspicions),
+        };
+        match read {
+            Ok(pin) => listing.pin.tools.push(pin),
+            Err(reason) => listing.reject(name, place, reason),
         }
     }
-    for (place, tool) in tools.iter().enumerate().skip(TOOLS_MAX).take(REJECTED_MAX) {
-        let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
-        shown.reject(name, place, format!("the server has more than {TOOLS_MAX} tools"));
-    }
-    shown.pin.tools.sort_by(|one, other| one.name.cmp(&other.name));
-    shown
+    listing.pin.tools.sort_by(|one, other| one.name.cmp(&other.name));
+    listing
 }
 
-impl Shown {
+impl Listing {
     fn reject(&mut self, name: &str, place: usize, reason: String) {
         let visible: String = name.chars().take(2 * NAME_MAX).flat_map(char::escape_debug).collect();
         let tool = if visible.is_empty() { format!("#{}", place + 1) } else { visible };
@@ -133,7 +115,6 @@ fn read_tool(
     server: &str,
     name: &str,
     tool: &Value,
-    times: usize,
     suspicions: &mut BTreeMap<String, Vec<Suspicion>>,
 ) -> Result<ToolPin, String> {
     if name.is_empty() {
@@ -147,9 +128,6 @@ fn read_tool(
     if offered_name(server, name).is_none() {
         return Err(format!("its name is longer than {NAME_MAX} characters with the server's id before it"));
     }
-    if times > 1 {
-        return Err("the server lists two tools of this name".to_owned());
-    }
     let text = |key: &str| tool.get(key).and_then(Value::as_str).map(ToOwned::to_owned);
     let hints = tool.get("annotations");
     let hint = |key: &str| hints.and_then(|hints| hints.get(key)).and_then(Value::as_bool);
@@ -158,7 +136,7 @@ fn read_tool(
         name: name.to_owned(),
         title: text("title").or_else(|| hinted_title.map(ToOwned::to_owned)),
         description: text("description").unwrap_or_default(),
-        schema: schema::of_arguments(tool.get("inputSchema"))?,
+        schema: schema_of_arguments(tool.get("inputSchema"))?,
         read_only: hint("readOnlyHint"),
         destructive: hint("destructiveHint"),
         idempotent: hint("idempotentHint"),
@@ -180,8 +158,29 @@ fn read_tool(
     }
 }
 
+/// The schema of arguments as it is offered: of an object, and said to be.
+///
+/// # Errors
+/// Why it is none.
+fn schema_of_arguments(schema: Option<&Value>) -> Result<Value, String> {
+    let Some(schema) = schema else { return Err("it has no schema of its arguments".to_owned()) };
+    let Value::Object(fields) = schema else { return Err("its schema is no object".to_owned()) };
+    let mut fields = fields.clone();
+    let kind = fields.entry("type").or_insert_with(|| Value::from("object"));
+    if kind != "object" {
+        return Err("its schema is not of an object".to_owned());
+    }
+    let schema = Value::Object(fields);
+    // A tool whose calls cannot be checked is not offered.
+    crate::schema::sound(&schema).map_err(|error| format!("its schema is unsound: {error}"))?;
+    Ok(schema)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use rstest::rstest;
     use serde_json::json;
 
     use super::*;
@@ -194,7 +193,7 @@ mod tests {
         json!({ "name": name, "description": "Does it.", "inputSchema": { "type": "object" } })
     }
 
-    fn read_tools(tools: &[Value]) -> Shown {
+    fn read_tools(tools: &[Value]) -> Listing {
         read("files", source(), None, tools)
     }
 
@@ -202,15 +201,15 @@ mod tests {
     fn tools_are_sorted_and_their_hints_are_read() {
         let mut read = tool("read");
         read["annotations"] = json!({ "readOnlyHint": true, "title": "Reads" });
-        let shown = read_tools(&[tool("write"), read]);
-        let names: Vec<&str> = shown.pin.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let listing = read_tools(&[tool("write"), read]);
+        let names: Vec<&str> = listing.pin.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["read", "write"]);
-        let read = &shown.pin.tools[0];
+        let read = &listing.pin.tools[0];
         assert_eq!(
             (read.read_only, read.destructive, read.title.as_deref()),
             (Some(true), None, Some("Reads"))
         );
-        assert!(shown.rejected.is_empty());
+        assert!(listing.rejected.is_empty());
     }
 
     #[test]
@@ -231,11 +230,14 @@ mod tests {
             hidden,
             large,
         ];
-        let shown = read_tools(&tools);
-        let names: Vec<&str> = shown.pin.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let listing = read_tools(&tools);
+        let names: Vec<&str> = listing.pin.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["fine"]);
-        let reasons: Vec<String> =
-            shown.rejected.iter().map(|rejected| format!("{}: {}", rejected.tool, rejected.reason)).collect();
+        let reasons: Vec<String> = listing
+            .rejected
+            .iter()
+            .map(|rejected| format!("{}: {}", rejected.tool, rejected.reason))
+            .collect();
         let expected = [
             "twice: the server lists two",
             "twice: the server lists two",
@@ -251,14 +253,28 @@ mod tests {
             assert!(reason.contains(expected), "{reason} / {expected}");
         }
         assert_eq!(reasons.len(), expected.len());
-        assert!(shown.suspicions.contains_key("hidden"), "rejected, and shown why");
+        assert!(listing.suspicions.contains_key("hidden"), "rejected, and shown why");
     }
 
     #[test]
     fn more_tools_than_are_allowed_are_rejected_by_name() {
         let tools: Vec<Value> = (0..TOOLS_MAX + 3).map(|n| tool(&format!("t{n}"))).collect();
-        let shown = read_tools(&tools);
-        assert_eq!((shown.pin.tools.len(), shown.rejected.len()), (TOOLS_MAX, 3));
-        assert!(shown.rejection(&format!("t{TOOLS_MAX}")).unwrap().contains("tools"));
+        let listing = read_tools(&tools);
+        assert_eq!((listing.pin.tools.len(), listing.rejected.len()), (TOOLS_MAX, 3));
+        assert!(listing.rejection(&format!("t{TOOLS_MAX}")).unwrap().contains("tools"));
+    }
+
+    #[rstest]
+    #[case(Some(json!({})), "")]
+    #[case(Some(json!({ "type": "object", "properties": { "type": { "type": "string" } } })), "")]
+    #[case(Some(json!({ "type": "string" })), "its schema is not of an object")]
+    #[case(Some(json!([])), "its schema is no object")]
+    #[case(Some(json!({ "properties": ["a"] })), "its schema is unsound")]
+    #[case(None, "it has no schema")]
+    fn a_schema_is_one_of_an_object(#[case] schema: Option<Value>, #[case] error: &str) {
+        match schema_of_arguments(schema.as_ref()) {
+            Ok(schema) => assert!(error.is_empty() && schema["type"] == "object", "{schema}"),
+            Err(words) => assert!(!error.is_empty() && words.contains(error), "{words}"),
+        }
     }
 }

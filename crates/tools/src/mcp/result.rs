@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cairn_core::message::{Part, text_of};
 use cairn_core::tool::ToolOutput;
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents, ServerResult};
+use rmcp::model::{ContentBlock, ResourceContents, ServerResult};
 use serde_json::Value;
 
 /// Largest picture, in bytes.
@@ -18,69 +18,53 @@ const NOTE_CHARS: usize = 2_000;
 /// Most bytes of an error.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 
+const NO_RESULT: ResultError =
+    ResultError::NoResult("it answers the call with something that is no result of a tool");
+
+/// Why an answer gives no output.
 #[derive(Debug, PartialEq)]
-pub(super) enum Answer {
-    Done(ToolOutput),
+pub(super) enum ResultError {
     /// The tool says that it failed, in words.
-    Failed(String),
-    /// With something that is no result of a tool. In words.
-    Nothing(&'static str),
+    Tool(String),
+    /// It is no result of a tool. In words.
+    NoResult(&'static str),
 }
 
-pub(super) fn read(result: ServerResult) -> Answer {
-    match result {
-        ServerResult::CallToolResult(CallToolResult { content, structured_content, is_error, .. }) => {
-            let parts = content.into_iter().map(part).collect();
-            finish(parts, structured_content, is_error == Some(true))
-        }
+/// Reads an answer to a call. Content of a kind that the library does not know is named, and what is beside it is read.
+pub(super) fn read(result: ServerResult) -> Result<ToolOutput, ResultError> {
+    match &result {
         ServerResult::InputRequiredResult(_) => {
-            Answer::Nothing("it asks for input, which nobody here can give")
+            return Err(ResultError::NoResult("it asks for input, which nobody here can give"));
         }
         ServerResult::CreateTaskResult(_) => {
-            Answer::Nothing("it answers with a task that goes on, which is not supported")
+            return Err(ResultError::NoResult("it answers with a task that goes on, which is not supported"));
         }
-        other => serde_json::to_value(&other).map_or(Answer::Nothing(NO_RESULT), read_loosely),
+        _ => {}
     }
-}
-
-const NO_RESULT: &str = "it answers the call with something that is no result of a tool";
-
-/// A result with content of a kind that is not known to the library: what is known of it is read.
-fn read_loosely(result: Value) -> Answer {
-    let Value::Object(mut fields) = result else { return Answer::Nothing(NO_RESULT) };
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(result) else { return Err(NO_RESULT) };
     let structured = fields.remove("structuredContent");
-    let failed = fields.get("isError").and_then(Value::as_bool) == Some(true);
-    match fields.remove("content") {
-        Some(Value::Array(items)) => {
-            let parts = items.into_iter().map(|item| match serde_json::from_value(item.clone()) {
-                Ok(known) => part(known),
-                Err(_other) => unknown(item.get("type").and_then(Value::as_str)),
-            });
-            finish(parts.collect(), structured, failed)
-        }
-        None if structured.is_some() => finish(Vec::new(), structured, failed),
-        _ => Answer::Nothing(NO_RESULT),
-    }
-}
-
-fn finish(mut parts: Vec<Part>, structured: Option<Value>, failed: bool) -> Answer {
+    let mut parts: Vec<Part> = match (fields.remove("content"), &structured) {
+        (Some(Value::Array(items)), _) => items.into_iter().map(part).collect(),
+        (None, Some(_)) => Vec::new(),
+        _ => return Err(NO_RESULT),
+    };
     if parts.is_empty()
         && let Some(structured) = structured
     {
         parts.push(Part::text(structured.to_string()));
     }
-    if !failed {
-        return Answer::Done(ToolOutput { parts });
+    if fields.get("isError") != Some(&Value::Bool(true)) {
+        return Ok(ToolOutput { parts });
     }
     let words = text_of(&parts);
-    Answer::Failed(match words.trim() {
+    Err(ResultError::Tool(match words.trim() {
         "" => "the tool failed and does not say why".to_owned(),
         _ => shortened(words),
-    })
+    }))
 }
 
 /// An error, cut where it is very long.
-pub(super) fn shortened(mut words: String) -> String {
+fn shortened(mut words: String) -> String {
     if words.len() > ERROR_BYTES_MAX {
         let bytes = words.len();
         words.truncate(words.floor_char_boundary(ERROR_BYTES_MAX));
@@ -89,30 +73,27 @@ pub(super) fn shortened(mut words: String) -> String {
     words
 }
 
-fn part(content: ContentBlock) -> Part {
-    match content {
-        ContentBlock::Text(text) => Part::text(text.text),
-        ContentBlock::Image(image) => picture(None, &image.mime_type, image.data, "image"),
-        ContentBlock::Audio(audio) => Part::text(format!(
+fn part(content: Value) -> Part {
+    let kind = content.get("type").and_then(Value::as_str).map(note);
+    match serde_json::from_value(content) {
+        Ok(ContentBlock::Text(text)) => Part::text(text.text),
+        Ok(ContentBlock::Image(image)) => picture(None, &image.mime_type, image.data, "image"),
+        Ok(ContentBlock::Audio(audio)) => Part::text(format!(
             "[audio, {}, {} bytes: not shown]",
             note(&audio.mime_type),
             decoded_bytes(&audio.data)
         )),
-        ContentBlock::Resource(embedded) => resource(embedded.resource),
-        ContentBlock::ResourceLink(link) => Part::text(format!(
+        Ok(ContentBlock::Resource(embedded)) => resource(embedded.resource),
+        Ok(ContentBlock::ResourceLink(link)) => Part::text(format!(
             "[link: {} {}]",
             note(link.title.as_ref().unwrap_or(&link.name)),
             note(&link.uri)
         )),
-        _ => unknown(None),
+        Ok(_) | Err(_) => Part::text(match kind {
+            Some(kind) => format!("[content of the kind `{kind}`: not shown]"),
+            None => "[content of an unknown kind: not shown]".to_owned(),
+        }),
     }
-}
-
-fn unknown(kind: Option<&str>) -> Part {
-    Part::text(match kind {
-        Some(kind) => format!("[content of the kind `{}`: not shown]", note(kind)),
-        None => "[content of an unknown kind: not shown]".to_owned(),
-    })
 }
 
 fn resource(contents: ResourceContents) -> Part {
@@ -124,7 +105,7 @@ fn resource(contents: ResourceContents) -> Part {
             let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
             picture(Some(uri), &kind, blob, "resource")
         }
-        _ => unknown(Some("resource")),
+        _ => Part::text("[content of the kind `resource`: not shown]"),
     }
 }
 
@@ -173,15 +154,12 @@ mod tests {
     use super::*;
 
     /// As it comes in: through the same reading as from the wire.
-    fn read_json(result: &Value) -> Answer {
+    fn read_json(result: &Value) -> Result<ToolOutput, ResultError> {
         read(serde_json::from_value(result.clone()).unwrap())
     }
 
     fn words(result: &Value) -> String {
-        match read_json(result) {
-            Answer::Done(output) => output.words(),
-            other => panic!("{other:?}"),
-        }
+        read_json(result).unwrap().words()
     }
 
     const PIXEL: &str = "iVBORw0KGgo=";
@@ -207,12 +185,12 @@ mod tests {
         let image =
             |data: &str| json!({ "content": [{ "type": "image", "mimeType": "image/PNG", "data": data }] });
         let expected = Part::Image { name: None, media_type: "image/png".to_owned(), data: PIXEL.to_owned() };
-        assert_eq!(read_json(&image(PIXEL)), Answer::Done(ToolOutput { parts: vec![expected] }));
+        assert_eq!(read_json(&image(PIXEL)), Ok(ToolOutput { parts: vec![expected] }));
         let large = "A".repeat(8 * 1024 * 1024);
         assert!(words(&image(&large)).contains("larger than 5 MiB"));
         let blob = json!({ "content": [{ "type": "resource",
             "resource": { "uri": "file:///a.png", "mimeType": "image/png", "blob": PIXEL } }] });
-        let Answer::Done(output) = read_json(&blob) else { panic!("a result") };
+        let output = read_json(&blob).unwrap();
         assert!(matches!(&output.parts[0], Part::Image { name: Some(name), .. } if name == "file:///a.png"));
     }
 
@@ -231,7 +209,7 @@ mod tests {
     #[case(json!({ "content": [], "isError": true }), "the tool failed and does not say why")]
     #[case(json!({ "content": [{ "type": "new" }], "isError": true }), "[content of the kind `new`: not shown]")]
     fn a_tool_that_failed_says_why(#[case] result: Value, #[case] expected: &str) {
-        assert_eq!(read_json(&result), Answer::Failed(expected.to_owned()));
+        assert_eq!(read_json(&result), Err(ResultError::Tool(expected.to_owned())));
     }
 
     #[rstest]
@@ -240,7 +218,7 @@ mod tests {
     #[case(json!({ "content": "words" }))]
     #[case(json!("words"))]
     fn what_is_no_result_is_an_error(#[case] result: Value) {
-        assert!(matches!(read_json(&result), Answer::Nothing(_)), "{result}");
+        assert!(matches!(read_json(&result), Err(ResultError::NoResult(_))), "{result}");
     }
 
     #[test]

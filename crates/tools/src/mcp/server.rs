@@ -15,15 +15,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::calls::{Called, Link};
-use super::inspection::Inspection;
-use super::life;
-use super::listing::Shown;
+use super::calls::{CallOutcome, Connection};
+use super::child::{LastLines, Secrets};
+use super::connection::EndCause;
+use super::listing::Listing;
 use super::servers::Surroundings;
 use super::settings::{Reach, ServerSettings};
-use super::status::{McpError, ServerState, ServerStatus};
-use super::stderr::{LastLines, Secrets};
-use super::wire::Cause;
+use super::status::{Inspection, McpError, ServerState, ServerStatus};
+use super::supervise;
 
 /// A server that has run for so long counts as well again.
 const WELL_AFTER: Duration = Duration::from_secs(60);
@@ -32,7 +31,7 @@ const WELL_AFTER: Duration = Duration::from_secs(60);
 const FAILING_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// What those who wait for a start are told.
-pub(super) type Started = Option<Result<Arc<Link>, McpError>>;
+pub(super) type Started = Option<Result<Arc<Connection>, McpError>>;
 
 pub(super) struct Server {
     pub settings: ServerSettings,
@@ -47,10 +46,11 @@ pub(super) struct Server {
     state: Mutex<State>,
 }
 
+#[derive(Clone)]
 enum Phase {
     Idle,
     Starting(watch::Receiver<Started>),
-    Running(Arc<Link>),
+    Running(Arc<Connection>),
     Failed,
     Stopped,
 }
@@ -58,7 +58,7 @@ enum Phase {
 struct State {
     phase: Phase,
     pin: Option<ServerPin>,
-    shown: Option<Arc<Shown>>,
+    listing: Option<Arc<Listing>>,
     drift: Option<Drift>,
     failures: u32,
     reason: Option<String>,
@@ -87,7 +87,7 @@ impl Server {
         let state = State {
             phase: Phase::Idle,
             pin,
-            shown: None,
+            listing: None,
             drift: None,
             failures: 0,
             reason: None,
@@ -113,16 +113,16 @@ impl Server {
         state.pin = pin;
         state.compare(self.id());
         if state.pin.is_none()
-            && let Phase::Running(link) = &state.phase
+            && let Phase::Running(connection) = &state.phase
         {
-            link.wire.break_off(Cause::quiet("revoked", "its approval was revoked"));
+            connection.state.break_off(EndCause::quiet("revoked", "its approval was revoked"));
         }
     }
 
     pub(super) fn status(&self) -> ServerStatus {
         let state = self.state.lock();
-        let link = match &state.phase {
-            Phase::Running(link) => Some(link),
+        let connection = match &state.phase {
+            Phase::Running(connection) => Some(connection),
             Phase::Idle | Phase::Starting(_) | Phase::Failed | Phase::Stopped => None,
         };
         let failing = state.failing(self.around.clock.now());
@@ -141,8 +141,8 @@ impl Server {
             reason: state.reason.clone().or_else(|| failing.map(|trouble| trouble.reason.clone())),
             retry_at: state.retry.filter(|(until, _)| *until > Instant::now()).map(|(_, at)| at),
             failures: state.failures,
-            pid: link.and_then(|link| link.pid),
-            calls: link.map_or(0, |link| link.calls.load(Ordering::Relaxed)),
+            pid: connection.and_then(|connection| connection.pid),
+            calls: connection.map_or(0, |connection| connection.calls.load(Ordering::Relaxed)),
             stderr: self.stderr.lines(),
         }
     }
@@ -174,44 +174,37 @@ impl Server {
         outcome
     }
 
-    /// Over HTTP a session that is over is begun again, once, and so is a connection that was lost. The call is repeated with
+    /// Over HTTP a connection that was lost is opened again, once, and so is a session that is over. The call is repeated with
     /// it where it cannot have been carried out, or where carrying it out twice does no more than once.
     async fn call_until_it_ends(
         self: &Arc<Self>,
         tool: &str,
-        mut arguments: JsonObject,
+        arguments: JsonObject,
     ) -> Result<ToolOutput, McpError> {
         self.admit(tool, false)?;
-        let is_remote = matches!(self.settings.reach, Reach::Http { .. });
         let broken = |reason: String| Err(McpError::Broken { server: self.id().to_owned(), reason });
-        let (mut was_over, mut was_lost) = (false, false);
+        let mut was_lost = false;
         loop {
-            let (link, _fresh) = self.link(was_lost).await?;
-            self.admit_as_shown(tool, &link).await?;
+            let (connection, _fresh) = self.connection(was_lost).await?;
+            self.admit_as_listed(tool, &connection).await?;
+            let outcome = connection.call(tool, arguments.clone(), self.settings.call_timeout).await;
+            let (sent, reason) = match outcome {
+                CallOutcome::Ended(outcome) => return outcome,
+                CallOutcome::Lost { sent, reason } => (sent, reason),
+            };
             // A child is asked once.
-            let given = if is_remote { arguments.clone() } else { std::mem::take(&mut arguments) };
-            match link.call(tool, given, self.settings.call_timeout).await {
-                Called::Ended(outcome) => return outcome,
-                Called::Expired if was_over => return broken("its sessions do not last".to_owned()),
-                Called::Expired => was_over = true,
-                Called::Lost { sent, reason } if is_remote => {
-                    if sent && !self.may_repeat(tool) {
-                        return broken(format!(
-                            "{reason}; the call may have been carried out, and is not repeated: look before you repeat it"
-                        ));
-                    }
-                    if was_lost {
-                        return broken(reason);
-                    }
-                    tracing::info!(
-                        server = self.id(),
-                        tool,
-                        "the connection to a server was lost; the call is made again"
-                    );
-                    was_lost = true;
-                }
-                Called::Lost { reason, .. } => return broken(reason),
+            let is_remote = matches!(self.settings.reach, Reach::Http { .. });
+            if is_remote && sent && !self.may_repeat(tool) {
+                return broken(format!(
+                    "{reason}; the call may have been carried out, and is not repeated: look before you repeat it"
+                ));
             }
+            if was_lost || !is_remote {
+                return broken(reason);
+            }
+            let server = self.id();
+            tracing::info!(server, tool, "the connection to a server was lost; the call is made again");
+            was_lost = true;
         }
     }
 
@@ -224,24 +217,25 @@ impl Server {
 
     /// Looks at it again, approved or not.
     pub(super) async fn inspect(self: &Arc<Self>) -> Result<Inspection, McpError> {
-        let (link, fresh) = self.link(true).await?;
+        let (connection, fresh) = self.connection(true).await?;
         if !fresh {
-            let _counted = link.counted();
-            let listed = life::list(self, &link).await;
-            let shown = listed.map_err(|reason| McpError::Broken { server: self.id().to_owned(), reason })?;
-            self.shown(shown);
+            let _counted = connection.counted();
+            let listed = supervise::list(self, &connection).await;
+            let broken = |reason| McpError::Broken { server: self.id().to_owned(), reason };
+            self.listed(listed.map_err(broken)?);
         }
         let state = self.state.lock();
-        let Some(shown) = state.shown.as_deref().cloned() else {
+        let Some(listing) = state.listing.as_deref().cloned() else {
             return Err(self.start_error("it has shown nothing"));
         };
-        let Shown { pin, rejected, suspicions } = shown;
+        let Listing { pin, rejected, suspicions } = listing;
         Ok(Inspection { pin, drift: state.drift.clone(), rejected, suspicions })
     }
 
-    pub(super) fn shown(&self, shown: Shown) {
+    /// It has listed its tools.
+    pub(super) fn listed(&self, listing: Listing) {
         let mut state = self.state.lock();
-        state.shown = Some(Arc::new(shown));
+        state.listing = Some(Arc::new(listing));
         state.compare(self.id());
     }
 
@@ -250,15 +244,15 @@ impl Server {
         self.state.lock().pin.is_some()
     }
 
-    /// Whether a tool may be called as the server shows it now; what it has announced and not shown yet is waited for.
-    async fn admit_as_shown(&self, tool: &str, link: &Link) -> Result<(), McpError> {
-        let fresh = tokio::select! {
-            () = link.wire.list_is_fresh() => true,
+    /// Whether a tool may be called as the server lists it now; what it has announced and not listed yet is waited for.
+    async fn admit_as_listed(&self, tool: &str, connection: &Connection) -> Result<(), McpError> {
+        let is_current = tokio::select! {
+            () = connection.state.tools_are_current() => true,
             // Who calls hears the reason.
-            _cause = link.wire.broken() => true,
+            _cause = connection.state.broken() => true,
             () = tokio::time::sleep(self.settings.start_timeout) => false,
         };
-        if fresh {
+        if is_current {
             return self.admit(tool, true);
         }
         let reason =
@@ -290,27 +284,30 @@ impl Server {
     }
 
     /// The open connection, and whether it was opened just now; `insist`: also within the pause after a failure.
-    async fn link(self: &Arc<Self>, insist: bool) -> Result<(Arc<Link>, bool), McpError> {
+    async fn connection(self: &Arc<Self>, insist: bool) -> Result<(Arc<Connection>, bool), McpError> {
         loop {
-            match self.look(insist)? {
-                Look::Open(link) => return Ok((link, false)),
-                Look::Ending(link) => link.wire.left().await,
-                Look::Starting(mut started) => {
-                    let outcome =
-                        started.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-                    let link = outcome.unwrap_or_else(|| Err(self.start_error("its start broke off")))?;
-                    return Ok((link, true));
+            let mut started = match self.connect(insist)? {
+                Phase::Running(connection) if connection.state.cause().is_none() => {
+                    return Ok((connection, false));
                 }
-            }
+                Phase::Running(ending) => {
+                    ending.state.released().await;
+                    continue;
+                }
+                Phase::Starting(started) => started,
+                Phase::Idle | Phase::Failed | Phase::Stopped => continue,
+            };
+            let outcome = started.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+            let connection = outcome.unwrap_or_else(|| Err(self.start_error("its start broke off")))?;
+            return Ok((connection, true));
         }
     }
 
-    fn look(self: &Arc<Self>, insist: bool) -> Result<Look, McpError> {
+    /// The phase that it is in once it is started.
+    fn connect(self: &Arc<Self>, insist: bool) -> Result<Phase, McpError> {
         let mut state = self.state.lock();
         match &state.phase {
-            Phase::Running(link) if link.wire.cause().is_none() => return Ok(Look::Open(link.clone())),
-            Phase::Running(link) => return Ok(Look::Ending(link.clone())),
-            Phase::Starting(started) => return Ok(Look::Starting(started.clone())),
+            Phase::Running(_) | Phase::Starting(_) => return Ok(state.phase.clone()),
             Phase::Stopped => return Err(self.start_error("the daemon stops")),
             Phase::Failed if !insist => {
                 if let Some(left) = state.pause_left() {
@@ -320,11 +317,10 @@ impl Server {
             }
             Phase::Idle | Phase::Failed => {}
         }
-        let (tell, started) = watch::channel(None);
-        state.phase = Phase::Starting(started.clone());
-        drop(state);
-        self.tasks.spawn(life::live(self.clone(), tell));
-        Ok(Look::Starting(started))
+        let (started, waiting) = watch::channel(None);
+        state.phase = Phase::Starting(waiting);
+        self.tasks.spawn(supervise::run(self.clone(), started));
+        Ok(state.phase.clone())
     }
 
     /// An error of a start.
@@ -333,18 +329,18 @@ impl Server {
     }
 
     /// It answers, and showed its tools.
-    pub(super) fn opened(&self, link: Arc<Link>, shown: Shown) {
+    pub(super) fn opened(&self, connection: Arc<Connection>, listing: Listing) {
         let mut state = self.state.lock();
-        state.shown = Some(Arc::new(shown));
+        state.listing = Some(Arc::new(listing));
         state.compare(self.id());
         state.reason = None;
         state.retry = None;
         state.trouble.take_if(|trouble| !trouble.of_calls);
-        state.phase = Phase::Running(link);
+        state.phase = Phase::Running(connection);
     }
 
     /// It does not answer any more, or did not come to it; `ran`: for how long it did.
-    pub(super) fn closed(&self, cause: &Cause, ran: Option<Duration>) {
+    pub(super) fn closed(&self, cause: &EndCause, ran: Option<Duration>) {
         let mut state = self.state.lock();
         if self.closing.is_cancelled() {
             state.phase = Phase::Stopped;
@@ -364,8 +360,8 @@ impl Server {
         let at =
             SignedDuration::try_from(pause).ok().and_then(|pause| at.checked_add(pause).ok()).unwrap_or(at);
         state.retry = Some((Instant::now() + pause, at));
-        state.reason = Some(cause.in_full());
-        state.note_trouble(self.around.clock.now(), false, cause.in_full());
+        state.reason = Some(cause.reason.clone());
+        state.note_trouble(self.around.clock.now(), false, cause.reason.clone());
         state.phase = Phase::Failed;
         let failures = state.failures;
         tracing::debug!(server = self.id(), reason = cause.reason, "what a server failed with");
@@ -391,17 +387,11 @@ impl Server {
     }
 }
 
-enum Look {
-    Open(Arc<Link>),
-    Ending(Arc<Link>),
-    Starting(watch::Receiver<Started>),
-}
-
 impl State {
     /// Compares what was approved with what was shown, and says once what is blocked.
     fn compare(&mut self, server: &str) {
-        let drift = match (&self.pin, &self.shown) {
-            (Some(pin), Some(shown)) => Some(compare(pin, &shown.pin)),
+        let drift = match (&self.pin, &self.listing) {
+            (Some(pin), Some(listing)) => Some(compare(pin, &listing.pin)),
             _ => None,
         };
         if drift == self.drift {
@@ -455,7 +445,8 @@ impl State {
     /// Why a tool may not be called, by what the server shows.
     fn objection(&self, tool: &str) -> Option<String> {
         let reason = self.drift.as_ref().and_then(|drift| drift.blocks(tool))?;
-        let rejected = self.shown.as_ref().and_then(|shown| shown.rejection(tool).map(ToOwned::to_owned));
+        let rejected =
+            self.listing.as_ref().and_then(|listing| listing.rejection(tool).map(ToOwned::to_owned));
         Some(match rejected {
             Some(rejected) => format!("the tool `{tool}` cannot be used any more: {rejected}"),
             None => format!("`{tool}`: {reason}"),

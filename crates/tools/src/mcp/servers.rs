@@ -1,4 +1,4 @@
-//! All servers of the configuration.
+//! All servers of the configuration, and the tools that they offer.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,17 +6,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_core::ids::ChannelId;
 use cairn_core::mcp::{Pins, ServerPin, ServerSource};
+use cairn_core::model::ToolDef;
 use cairn_core::ports::{Clock, Tool, Toolset};
+use cairn_core::tool::{Effect, ToolFailure, ToolOutput};
+use futures::future::BoxFuture;
 use parking_lot::RwLock;
+use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::inspection::{Inspection, Offered};
 use super::server::Server;
-use super::settings::ServerSettings;
-use super::status::{McpError, ServerStatus};
-use super::tool::RemoteTool;
+use super::settings::{Reach, ServerSettings};
+use super::status::{Inspection, McpError, Offered, ServerStatus};
 
 /// Longest that the end of all servers may take: each has time to end by itself, and by a signal.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(12);
@@ -28,8 +32,8 @@ pub struct Surroundings {
     pub clock: Arc<dyn Clock>,
     /// The daemon's `PATH`: where commands without a slash are looked for.
     pub path: Option<OsString>,
-    /// The daemon's own binary, which begins children within their limits ([`super::become_server`]); without it the limits are
-    /// set just after a start.
+    /// The daemon's own binary, which begins children within their limits ([`super::become_server`]); without it there are no
+    /// limits.
     pub launcher: Option<PathBuf>,
 }
 
@@ -157,5 +161,63 @@ impl Servers {
 impl Toolset for Servers {
     fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.0.tools.read().get(name).map(|tool| tool.clone() as Arc<dyn Tool>)
+    }
+}
+
+/// A tool of an approved server, from its pin.
+struct RemoteTool {
+    server: Arc<Server>,
+    name: String,
+    def: ToolDef,
+    effect: Effect,
+    /// Its server marks it as destroying something.
+    destructive: bool,
+}
+
+impl Tool for RemoteTool {
+    fn def(&self) -> ToolDef {
+        self.def.clone()
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    fn is_destructive(&self) -> bool {
+        self.destructive
+    }
+
+    /// That of a call; where the server may have to be started for it, or its session begun again, with the time of a start.
+    fn time_limit(&self) -> Option<Duration> {
+        let settings = &self.server.settings;
+        let is_child = matches!(settings.reach, Reach::Stdio { .. });
+        let start =
+            if is_child && self.server.is_running() { Duration::ZERO } else { settings.start_timeout };
+        Some(settings.call_timeout + start)
+    }
+
+    fn call(
+        &self,
+        _channel: ChannelId,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
+        let (server, name) = (self.server.clone(), self.name.clone());
+        Box::pin(async move {
+            let arguments = match arguments {
+                Value::Object(fields) => fields,
+                Value::Null => serde_json::Map::new(),
+                Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                    return Err("the arguments must be a JSON object".to_owned().into());
+                }
+            };
+            let begun = Instant::now();
+            let outcome = server.call(&name, arguments).await;
+            metrics::histogram!("cairn_mcp_call_seconds", "server" => server.id().to_owned())
+                .record(begun.elapsed().as_secs_f64());
+            outcome.map_err(|error| ToolFailure {
+                timed_out: matches!(error, McpError::TimedOut { .. }),
+                message: error.to_string(),
+            })
+        })
     }
 }

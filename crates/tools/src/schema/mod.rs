@@ -1,11 +1,9 @@
 //! Arguments of calls, checked against the schemas of their tools. Schemas are written by strangers: whatever one holds,
 //! compiling it and checking by it end soon, read no file and no network, and leave the stack whole.
 
-mod fault;
-mod form;
+mod bounds;
 #[cfg(test)]
 mod tests;
-mod work;
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -13,52 +11,57 @@ use std::sync::Arc;
 
 use cairn_core::model::ToolDef;
 use cairn_core::ports::ArgumentCheck;
-use jsonschema::{Draft, PatternOptions, Validator};
+use jsonschema::error::ValidationErrorKind as Kind;
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-use form::Form;
-
 /// Most schemas that are kept compiled.
-const KEPT_MAX: usize = 1_024;
+const COMPILED_MAX: usize = 1_024;
 
-/// Bytes that all regular expressions of a schema may take when compiled; each gets its share of it.
-const PATTERNS_BYTES: usize = 4 << 20;
+/// Bytes that one regular expression may take when compiled.
+const PATTERN_BYTES: usize = 128 << 10;
 
-/// Bounds of that share.
-const PATTERN_BYTES: (usize, usize) = (32 << 10, 1 << 20);
+/// Errors that the model is told of, and the longest words of one, in characters.
+const ERRORS_MAX: usize = 5;
+const ERROR_CHARS: usize = 400;
+
+/// Most of a value, or of a place, that is shown, in characters.
+const VALUE_CHARS: usize = 100;
+
+const NAMES_MAX: usize = 20;
 
 /// Whether models' calls can be checked by that schema of a tool's arguments; to be asked when a tool is approved.
 ///
 /// # Errors
 /// Why not, for the operator.
 pub fn sound(schema: &Value) -> Result<(), String> {
-    Checked::new(schema).map(drop)
+    Compiled::new(schema).map(drop)
 }
 
 /// Schemas of tools, each compiled at its first use.
 #[derive(Default)]
 pub struct Schemas {
-    by_name: Mutex<HashMap<String, Arc<Known>>>,
+    by_name: Mutex<HashMap<String, Arc<ToolSchema>>>,
 }
 
-/// What is known of a tool's schema.
-struct Known {
+struct ToolSchema {
+    /// As the tool has it.
     schema: Value,
-    checked: Result<Checked, String>,
+    compiled: Result<Compiled, String>,
 }
 
 impl Schemas {
     /// The tool's schema, compiled. A name whose schema has changed is compiled again.
-    fn known(&self, def: &ToolDef) -> Arc<Known> {
+    fn of_tool(&self, def: &ToolDef) -> Arc<ToolSchema> {
         let kept = self.by_name.lock().get(&def.name).cloned();
         if let Some(known) = kept.filter(|known| known.schema == def.parameters) {
             return known;
         }
-        let known =
-            Arc::new(Known { schema: def.parameters.clone(), checked: Checked::new(&def.parameters) });
+        let schema = def.parameters.clone();
+        let known = Arc::new(ToolSchema { compiled: Compiled::new(&schema), schema });
         let mut by_name = self.by_name.lock();
-        if by_name.len() >= KEPT_MAX && !by_name.contains_key(&def.name) {
+        if by_name.len() >= COMPILED_MAX && !by_name.contains_key(&def.name) {
             // Rare, and what is still used comes back at its next use.
             by_name.clear();
         }
@@ -75,13 +78,13 @@ impl ArgumentCheck for Schemas {
             Value::String(written) => return Err(not_an_object(written)),
             arguments => arguments,
         };
-        let known = self.known(def);
-        let checked = known.checked.as_ref();
-        let checked = checked
+        let tool = self.of_tool(def);
+        let compiled = tool.compiled.as_ref();
+        let compiled = compiled
             .map_err(|error| format!("`{}` cannot be called: its schema is unsound: {error}", def.name))?;
-        checked
+        compiled
             .check(arguments)
-            .map_err(|faults| format!("the arguments of `{}` are wrong: {faults}", def.name))
+            .map_err(|errors| format!("the arguments of `{}` are wrong: {errors}", def.name))
     }
 }
 
@@ -93,36 +96,70 @@ fn not_an_object(written: &str) -> String {
     }
 }
 
-struct Checked {
+struct Compiled {
     schema: Value,
     validator: Validator,
 }
 
-impl Checked {
+impl Compiled {
     fn new(schema: &Value) -> Result<Self, String> {
-        let Form { schema, drafts, n_patterns } = form::of(schema)?;
-        let share = (PATTERNS_BYTES / n_patterns.max(1)).clamp(PATTERN_BYTES.0, PATTERN_BYTES.1);
-        let mut failed = None;
-        for draft in drafts {
-            match compile(&schema, *draft, share) {
+        let schema = bounds::checked(schema)?;
+        let mut first_error = None;
+        for draft in bounds::DRAFTS {
+            match compile(&schema, draft) {
                 Ok(validator) => return Ok(Self { schema, validator }),
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => first_error = first_error.or(Some(error)),
             }
         }
-        Err(failed.unwrap_or_default())
+        Err(first_error.unwrap_or_default())
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {
-        work::within_bounds(&self.schema, arguments)?;
-        if self.validator.is_valid(arguments) {
-            return Ok(());
+        bounds::is_soon_done(&self.schema, arguments)?;
+        let mut errors = self.validator.iter_errors(arguments);
+        let shown: Vec<String> = errors.by_ref().take(ERRORS_MAX).map(|error| self.explain(&error)).collect();
+        match (shown.join("; "), errors.count()) {
+            (shown, _) if shown.is_empty() => Ok(()),
+            (shown, 0) => Err(shown),
+            (shown, more) => Err(format!("{shown}; and {more} more")),
         }
-        Err(fault::words(&self.validator, &self.schema, arguments))
+    }
+
+    /// An error in words for the model: which argument, what it is, what is expected. What the arguments hold is shown by its
+    /// beginning.
+    fn explain(&self, error: &ValidationError<'_>) -> String {
+        let path = error.instance_path().to_string();
+        let place = match path.strip_prefix('/') {
+            None => "the object of arguments".to_owned(),
+            Some(path) => format!("`{}`", short(path, VALUE_CHARS)),
+        };
+        let words = match error.kind() {
+            Kind::Required { property } => format!("{place}: {property} is missing"),
+            Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+                let known = self.properties_beside(error).map(|known| names(known.keys()));
+                let known = known.filter(|known| !known.is_empty()).unwrap_or_else(|| "none".to_owned());
+                format!("{place} has no {}; the known ones are {known}", names(unexpected))
+            }
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+                let forms = context.iter().filter_map(|errors| errors.first()).take(3);
+                let forms: Vec<String> = forms.map(|error| short(self.explain(error), VALUE_CHARS)).collect();
+                format!("{place} fits none of the forms it may have: {}", forms.join("; or "))
+            }
+            _ => format!("{place}: {} (it is {})", error.masked_with("it"), shown(error.instance())),
+        };
+        short(words, ERROR_CHARS)
+    }
+
+    /// The properties that the schema has beside the keyword that an error comes from.
+    fn properties_beside(&self, error: &ValidationError<'_>) -> Option<&Map<String, Value>> {
+        let path = error.schema_path().to_string();
+        let (parent, _) = path.rsplit_once('/')?;
+        self.schema.pointer(parent)?.get("properties")?.as_object()
     }
 }
 
-fn compile(schema: &Value, draft: Draft, pattern_bytes: usize) -> Result<Validator, String> {
-    let patterns = PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
+fn compile(schema: &Value, draft: Draft) -> Result<Validator, String> {
+    let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES);
     let options = jsonschema::options().with_draft(draft).offline();
     // What a format means differs from one checker to the next: it is the tool's to say.
     let options = options.should_validate_formats(false).with_pattern_options(patterns);
@@ -132,6 +169,23 @@ fn compile(schema: &Value, draft: Draft, pattern_bytes: usize) -> Result<Validat
             if place.is_empty() { "at the top".to_owned() } else { format!("at {}", short(place, 100)) };
         format!("{place}: {}", short(error.masked(), 300))
     })
+}
+
+fn names<'a>(all: impl IntoIterator<Item = &'a String>) -> String {
+    let mut all = all.into_iter();
+    let listed: Vec<_> = all.by_ref().take(NAMES_MAX).map(|name| format!("`{}`", short(name, 60))).collect();
+    let more = if all.next().is_some() { ", …" } else { "" };
+    format!("{}{more}", listed.join(", "))
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        // Not written as JSON first: it may be large.
+        Value::String(text) => format!("\"{}\"", short(text, VALUE_CHARS)),
+        Value::Array(_) => "an array".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        value => short(value, VALUE_CHARS),
+    }
 }
 
 /// The first characters of what it shows.

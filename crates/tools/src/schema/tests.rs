@@ -11,8 +11,8 @@ fn tool(parameters: Value) -> ToolDef {
     ToolDef { name: "files__edit".to_owned(), description: String::new(), parameters }
 }
 
-/// What is said of arguments, on a stack as threads of the runtime have it; panics when the check takes long.
-fn told(parameters: Value, arguments: Value) -> Result<(), String> {
+/// Checks arguments on a stack as threads of the runtime have it; panics when the check takes long.
+fn check(parameters: Value, arguments: Value) -> Result<(), String> {
     let check = move || {
         let begun = Instant::now();
         let result = Schemas::default().check(&tool(parameters), &arguments);
@@ -51,26 +51,26 @@ fn edit() -> Value {
 #[case(json!({ "path": "a", "mode": "append", "lines": 3, "edits": [{ "old": "x", "new": "y" }] }))]
 #[case(json!({ "path": "a", "target": { "id": 1 } }))]
 fn arguments_that_fit_pass(#[case] arguments: Value) {
-    assert_eq!(told(edit(), arguments), Ok(()));
+    assert_eq!(check(edit(), arguments), Ok(()));
 }
 
 #[rstest]
-#[case(json!({}), "`path` is missing (string)")]
-#[case(Value::Null, "`path` is missing (string)")]
-#[case(json!([]), "the object of arguments must be of type object, and is an array")]
-#[case(json!({ "path": 7 }), "`path` must be of type string, and is 7")]
+#[case(json!({}), "the object of arguments: \"path\" is missing")]
+#[case(Value::Null, "the object of arguments: \"path\" is missing")]
+#[case(json!([]), "the object of arguments: it is not of type \"object\" (it is an array)")]
+#[case(json!({ "path": 7 }), "`path`: it is not of type \"string\" (it is 7)")]
 #[case(json!({ "path": "" }), "`path`: it is shorter than 1 character (it is \"\")")]
 #[case(
     json!({ "path": "a", "mode": "delete" }),
-    "`mode` must be one of \"append\", \"replace\", and is \"delete\""
+    "`mode`: it is not one of \"append\" or \"replace\" (it is \"delete\")"
 )]
 #[case(json!({ "path": "a", "lines": 0 }), "`lines`: it is less than the minimum of 1 (it is 0)")]
-#[case(json!({ "path": "a", "lines": "3" }), "`lines` must be of type integer, and is \"3\"")]
+#[case(json!({ "path": "a", "lines": "3" }), "`lines`: it is not of type \"integer\" (it is \"3\")")]
 #[case(
     json!({ "path": "a", "line": 3 }),
     "the object of arguments has no `line`; the known ones are `edits`, `lines`, `mode`, `path`, `target`"
 )]
-#[case(json!({ "path": "a", "edits": [{ "old": "x" }] }), "`edits/0/new` is missing (string)")]
+#[case(json!({ "path": "a", "edits": [{ "old": "x" }] }), "`edits/0`: \"new\" is missing")]
 #[case(
     json!({ "path": "a", "edits": [{ "old": "x", "new": "y", "at": 1 }] }),
     "`edits/0` has no `at`; the known ones are `new`, `old`"
@@ -78,11 +78,11 @@ fn arguments_that_fit_pass(#[case] arguments: Value) {
 #[case(json!({ "path": "a", "edits": [1, 2, 3] }), "`edits`: it has more than 2 items (it is an array)")]
 #[case(
     json!({ "path": "a", "target": {} }),
-    "`target` fits none of the forms it may have: `target` must be of type string, and is an object; or \
-     `target/id` is missing"
+    "`target` fits none of the forms it may have: `target`: it is not of type \"string\" (it is an object); or \
+     `target`: \"id\" is missing"
 )]
 fn the_error_names_the_argument_and_what_is_expected(#[case] arguments: Value, #[case] words: &str) {
-    let error = told(edit(), arguments).unwrap_err();
+    let error = check(edit(), arguments).unwrap_err();
     assert!(error.starts_with("the arguments of `files__edit` are wrong: "), "{error}");
     assert!(error.contains(words), "{error}");
 }
@@ -91,14 +91,14 @@ fn the_error_names_the_argument_and_what_is_expected(#[case] arguments: Value, #
 #[case("{\"path\": ", "the arguments are not valid JSON: EOF while parsing a value at line 1 column 9")]
 #[case("{\"path\": \"a\"}", "the arguments must be a JSON object, and are a string")]
 fn what_is_no_json_is_said_to_be_none(#[case] written: &str, #[case] words: &str) {
-    let error = told(edit(), Value::String(written.to_owned())).unwrap_err();
+    let error = check(edit(), Value::String(written.to_owned())).unwrap_err();
     assert!(error.contains(words), "{error}");
 }
 
 #[test]
 fn no_arguments_fit_a_tool_that_needs_none() {
-    assert_eq!(told(json!({ "type": "object" }), Value::Null), Ok(()));
-    assert_eq!(told(json!({ "type": "object", "properties": {} }), json!({})), Ok(()));
+    assert_eq!(check(json!({ "type": "object" }), Value::Null), Ok(()));
+    assert_eq!(check(json!({ "type": "object", "properties": {} }), json!({})), Ok(()));
 }
 
 #[test]
@@ -107,17 +107,17 @@ fn errors_are_short_whatever_the_arguments_hold() {
     let strings = json!({ "type": "object", "additionalProperties": { "type": "integer" } });
     let many: Map<String, Value> =
         (0..1_000).map(|n| (format!("{long}{n}"), Value::String(long.clone()))).take(20).collect();
-    let error = told(strings, Value::Object(many)).unwrap_err();
+    let error = check(strings, Value::Object(many)).unwrap_err();
     assert!(error.len() < 2_500 && error.ends_with("; and 15 more"), "{} bytes: {error}", error.len());
     assert!(!error.contains(&"x".repeat(102)), "{error}");
 
     let unknown: Map<String, Value> = (0..1_000).map(|n| (format!("{n}{long}"), json!(1))).take(50).collect();
-    let error = told(edit(), Value::Object(unknown)).unwrap_err();
+    let error = check(edit(), Value::Object(unknown)).unwrap_err();
     assert!(error.len() < 2_500, "{} bytes", error.len());
 
     let values: Vec<String> = (0..5_000).map(|n| format!("value {n}")).collect();
     let huge = json!({ "type": "object", "properties": { "a": { "enum": values } } });
-    let error = told(huge, json!({ "a": long })).unwrap_err();
+    let error = check(huge, json!({ "a": long })).unwrap_err();
     assert!(error.len() < 600, "{} bytes", error.len());
 }
 
@@ -129,11 +129,11 @@ fn a_changed_schema_is_read_again_and_the_cache_is_bounded() {
     let strict = tool(json!({ "type": "object", "required": ["a"] }));
     schemas.check(&strict, &json!({})).unwrap_err();
     assert_eq!(schemas.check(&loose, &json!({})), Ok(()));
-    for n in 0..KEPT_MAX + 10 {
+    for n in 0..COMPILED_MAX + 10 {
         let def = ToolDef { name: format!("tool{n}"), ..loose.clone() };
         assert_eq!(schemas.check(&def, &json!({})), Ok(()));
     }
-    assert!(schemas.by_name.lock().len() <= KEPT_MAX);
+    assert!(schemas.by_name.lock().len() <= COMPILED_MAX);
 }
 
 #[rstest]
@@ -152,21 +152,15 @@ fn a_changed_schema_is_read_again_and_the_cache_is_bounded() {
 #[case::dangling(json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/b" } } }), "leads nowhere")]
 #[case::anchors(json!({ "type": "object", "$dynamicRef": "#a" }), "$dynamicRef")]
 #[case::inner_name(json!({ "type": "object", "properties": { "a": { "$id": "https://x.example/" } } }), "$id")]
-#[case::itself(json!({ "type": "object", "allOf": [{ "$ref": "#" }] }), "without end")]
-#[case::each_other(
-    json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/a" } },
-        "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "not": { "$ref": "#/$defs/a" } } } }),
-    "without end"
-)]
 #[case::large_pattern(
     json!({ "type": "object", "properties": { "a": { "pattern": "^(([a-z]{1000}){1000}){1000}$" } } }),
     "at /properties/a"
 )]
-#[case::looking_names(json!({ "type": "object", "patternProperties": { "^(?!a)": {} } }), "linear time")]
+#[case::looking_names(json!({ "type": "object", "patternProperties": { "^(?!a)": {} } }), "at /patternProperties")]
 fn a_schema_that_is_none_is_refused(#[case] schema: Value, #[case] words: &str) {
     let error = sound(&schema).unwrap_err();
     assert!(error.contains(words), "{error}");
-    let error = told(schema, json!({})).unwrap_err();
+    let error = check(schema, json!({})).unwrap_err();
     assert!(error.contains("`files__edit` cannot be called"), "{error}");
 }
 
@@ -192,7 +186,7 @@ fn a_schema_that_is_none_is_refused(#[case] schema: Value, #[case] words: &str) 
 )]
 fn a_schema_as_servers_write_them_is_sound(#[case] schema: Value) {
     assert_eq!(sound(&schema), Ok(()));
-    assert_eq!(told(schema, json!({})), Ok(()));
+    assert_eq!(check(schema, json!({})), Ok(()));
 }
 
 #[test]
@@ -203,7 +197,7 @@ fn a_tree_is_checked_to_its_leaves() {
     for _ in 0..20 {
         leaf = json!({ "children": [leaf] });
     }
-    let error = told(tree, leaf).unwrap_err();
+    let error = check(tree, leaf).unwrap_err();
     assert!(error.contains("has no `wrong`; the known ones are `children`"), "{error}");
 }
 
@@ -233,7 +227,7 @@ mod hostile {
         let error = sound(&nested(65, keyword)).unwrap_err();
         assert!(error.contains("more than 64 levels"), "{error}");
         // As deep as is taken, on a small stack.
-        assert_eq!(told(nested(20, keyword), json!({})), Ok(()));
+        assert_eq!(check(nested(20, keyword), json!({})), Ok(()));
     }
 
     #[test]
@@ -265,8 +259,8 @@ mod hostile {
     #[case("anyOf")]
     #[case("oneOf")]
     fn definitions_that_double_are_not_followed(#[case] keyword: &str) {
-        assert_eq!(told(doubling(8, "allOf"), json!({ "a": "x" })), Ok(()));
-        let error = told(doubling(50, keyword), json!({ "a": 1 })).unwrap_err();
+        assert_eq!(check(doubling(8, "allOf"), json!({ "a": "x" })), Ok(()));
+        let error = check(doubling(50, keyword), json!({ "a": 1 })).unwrap_err();
         assert!(error.contains("too large to be checked"), "{error}");
     }
 
@@ -278,7 +272,7 @@ mod hostile {
         for _ in 0..50 {
             arguments = json!({ "a": arguments });
         }
-        let error = told(tree, arguments).unwrap_err();
+        let error = check(tree, arguments).unwrap_err();
         assert!(error.contains("too large to be checked"), "{error}");
     }
 
@@ -292,10 +286,21 @@ mod hostile {
             defs.insert(format!("d{n_links}"), json!({}));
             json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/d0" } }, "$defs": defs })
         };
-        let error = told(chain(3_000, |next| next), json!({ "a": 1 })).unwrap_err();
-        assert!(error.contains("too many schemas"), "{error}");
+        let error = check(chain(3_000, |next| next), json!({ "a": 1 })).unwrap_err();
+        assert!(error.contains("too large to be checked"), "{error}");
         let members = chain(3_000, |next| json!({ "properties": { "a": next } }));
-        assert_eq!(told(members, json!({ "a": { "a": 1 } })), Ok(()));
+        assert_eq!(check(members, json!({ "a": { "a": 1 } })), Ok(()));
+    }
+
+    #[rstest]
+    #[case::itself(json!({ "type": "object", "allOf": [{ "$ref": "#" }] }))]
+    #[case::each_other(
+        json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/a" } },
+            "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "not": { "$ref": "#/$defs/a" } } } })
+    )]
+    fn a_schema_that_asks_for_itself_is_not_followed(#[case] schema: Value) {
+        let error = check(schema, json!({ "a": 1 })).unwrap_err();
+        assert!(error.contains("too large to be checked"), "{error}");
     }
 
     #[rstest]
@@ -307,7 +312,7 @@ mod hostile {
     #[case(r"^(a+)\1+$")]
     fn patterns_take_linear_time(#[case] pattern: &str) {
         let schema = json!({ "type": "object", "properties": { "a": { "pattern": pattern } } });
-        let _ = told(schema, json!({ "a": format!("{}!", "a".repeat(50_000)) }));
+        let _ = check(schema, json!({ "a": format!("{}!", "a".repeat(50_000)) }));
     }
 
     #[test]
@@ -316,12 +321,12 @@ mod hostile {
         for _ in 0..100 {
             deep = json!([deep]);
         }
-        let error = told(json!({ "type": "object" }), json!({ "a": deep })).unwrap_err();
+        let error = check(json!({ "type": "object" }), json!({ "a": deep })).unwrap_err();
         assert!(error.contains("more than 64 levels"), "{error}");
 
         let unique =
             json!({ "type": "object", "properties": { "a": { "type": "array", "uniqueItems": true } } });
         let items: Vec<Value> = (0..50_000).map(|n| json!({ "n": n })).collect();
-        assert_eq!(told(unique, json!({ "a": items })), Ok(()));
+        assert_eq!(check(unique, json!({ "a": items })), Ok(()));
     }
 }

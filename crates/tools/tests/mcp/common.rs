@@ -1,7 +1,6 @@
 //! A server in the shell, and how it is looked at.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,16 +73,11 @@ impl Traces {
                 ("TOKEN".to_owned(), SecretString::from("s3cret-value")),
                 ("MODE".to_owned(), SecretString::from("read-write")),
             ]),
-            cwd: self.cwd(),
+            cwd: self.0.path().join("work/shell"),
             own_cwd: false,
-            memory_mib: 512,
-            open_files: 77,
+            memory_mib: 0,
+            open_files: 0,
         })
-    }
-
-    /// Its working folder, which is not there yet.
-    pub(crate) fn cwd(&self) -> PathBuf {
-        self.0.path().join("work/shell")
     }
 }
 

@@ -2,22 +2,14 @@
 set -f
 dir=$1
 echo started >>"$dir/starts"
-export -p >"$dir/env"
-pwd >"$dir/cwd"
 say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 text() { say "{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
-if [ -e "$dir/stubborn" ]; then
-    trap '' TERM
-fi
 if [ -e "$dir/broken" ]; then
     echo "no such module s3cret-value in mode read-write" >&2
     exit 7
 fi
 while :; do
-    if ! IFS= read -r line; then
-        [ -e "$dir/stubborn" ] && while :; do read -r _ </dev/zero; done
-        exit 0
-    fi
+    IFS= read -r line || exit 0
     id=${line#*\"id\":}
     id=${id%%[,\}]*}
     case $line in

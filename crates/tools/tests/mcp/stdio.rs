@@ -1,6 +1,5 @@
 //! Servers that are children: started, limited, ended.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use cairn_core::tool::Effect;
@@ -42,32 +41,6 @@ async fn a_server_starts_when_it_is_first_needed_and_once() {
     servers.close().await;
     assert!(!runs(pid) && state(&servers) == ServerState::Stopped);
     assert!(call(&servers, "echo").await.unwrap_err().contains("the daemon stops"));
-}
-
-#[tokio::test]
-async fn a_child_gets_what_is_configured_and_no_more() {
-    let traces = Traces::new();
-    let servers = approved(traces.settings()).await;
-    let env = traces.read("env");
-    let names: Vec<&str> =
-        env.lines().filter_map(|line| line.split_whitespace().last()?.split('=').next()).collect();
-    assert!(env.contains("s3cret-value"));
-    assert!(
-        names.iter().all(|name| ["TOKEN", "MODE", "PWD", "OLDPWD", "SHLVL", "_"].contains(name)),
-        "{env}"
-    );
-    let limits =
-        std::fs::read_to_string(format!("/proc/{}/limits", servers.status()[0].pid.unwrap())).unwrap();
-    let hard = |name: &str| {
-        let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().rev().nth(1).unwrap().to_owned()
-    };
-    assert_eq!((hard("Max open files"), hard("Max data size")), ("77".to_owned(), "536870912".to_owned()));
-    assert_eq!(hard("Max core file size"), "0");
-    assert_eq!(traces.read("cwd").trim(), traces.cwd().to_str().unwrap());
-    let mode = traces.cwd().metadata().unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o700);
-    servers.close().await;
 }
 
 #[tokio::test]
@@ -263,16 +236,6 @@ async fn what_a_server_asks_is_refused_and_a_ping_is_answered() {
     assert!(answers.contains("-32601") && answers.contains("\"result\":{}"), "{answers}");
     assert!(call_with(&servers, "echo", serde_json::json!([1])).await.unwrap_err().contains("JSON object"));
     servers.close().await;
-}
-
-#[tokio::test]
-async fn a_stubborn_server_is_killed() {
-    let traces = Traces::new();
-    traces.write("stubborn", "");
-    let servers = approved(traces.settings()).await;
-    let pid = servers.status()[0].pid.unwrap();
-    servers.close().await;
-    assert!(!runs(pid));
 }
 
 #[tokio::test]

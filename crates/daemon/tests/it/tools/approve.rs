@@ -22,73 +22,52 @@ async fn a_server_is_used_once_it_is_approved_and_until_that_is_revoked(#[case] 
     let rig = Plan::one(over, few()).unapproved().start().await;
     rig.say("hello").await;
     assert!(!rig.offered().iter().any(|tool| tool.starts_with("files__")));
-    let told = rig.call("files__echo", json!({ "text": "x" })).await;
-    assert!(told.contains("approve"), "{told}");
+    let result = rig.call("files__echo", json!({ "text": "x" })).await;
+    assert!(result.contains("approve"), "{result}");
     assert_eq!(rig.files().requests("initialize"), [] as [Value; 0], "nothing was needed of it");
     let shown = rig.cairn(&["mcp", "show", "files"]);
     assert!(shown.stdout.contains("echo") && shown.stdout.contains("Gives back a text."), "{shown:?}");
     rig.approve("files");
-    let told = rig.call("files__echo", json!({ "text": "it works" })).await;
-    assert!(told.contains("it works"), "{told}");
+    let result = rig.call("files__echo", json!({ "text": "it works" })).await;
+    assert!(result.contains("it works"), "{result}");
     assert!(rig.offered().contains(&"files__echo".to_owned()));
     let run = rig.cairn(&["mcp", "revoke", "files"]);
     assert_eq!(run.code, 0, "{run:?}");
-    let told = rig.call("files__echo", json!({ "text": "x" })).await;
-    assert!(told.contains("approve"), "{told}");
+    let result = rig.call("files__echo", json!({ "text": "x" })).await;
+    assert!(result.contains("approve"), "{result}");
     assert_eq!(rig.files().calls("echo").len(), 1);
     rig.assert_clean();
 }
 
-#[rstest]
-#[case(Over::Stdio)]
-#[case(Over::Http)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_description_that_changed_blocks_its_tool_until_it_is_approved(#[case] over: Over) {
-    let mut rig = Plan::one(over, few()).start().await;
+async fn a_description_that_changed_blocks_its_tool_until_it_is_approved() {
+    let mut rig = Plan::one(Over::Stdio, few()).start().await;
     rig.call("files__echo", json!({ "text": "x" })).await;
     rig.server("files").rewrite(another());
     rig = rig.restart().await;
-    let told = rig.call("files__echo", json!({ "text": "x" })).await;
-    assert!(told.contains("changed") || told.contains("approve"), "{told}");
+    let result = rig.call("files__echo", json!({ "text": "x" })).await;
+    assert!(result.contains("changed") || result.contains("approve"), "{result}");
     assert_eq!(rig.files().calls("echo").len(), 1, "it was not called again");
-    let told = rig.call("files__change", json!({})).await;
-    assert!(told.contains("it has changed"), "what is as it was goes on: {told}");
+    let result = rig.call("files__change", json!({})).await;
+    assert!(result.contains("it has changed"), "what is as it was goes on: {result}");
     let shown = rig.cairn(&["mcp", "show", "files"]);
     assert!(shown.stdout.contains("or so it says"), "{shown:?}");
     rig.approve("files");
-    let told = rig.call("files__echo", json!({ "text": "again" })).await;
-    assert!(told.contains("again"), "{told}");
+    let result = rig.call("files__echo", json!({ "text": "again" })).await;
+    assert!(result.contains("again"), "{result}");
 }
 
-#[rstest]
-#[case(Over::Stdio)]
-#[case(Over::Http)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_description_that_changes_while_the_server_runs_blocks_its_tool(#[case] over: Over) {
-    let rig = Plan::one(over, few()).start().await;
+async fn a_description_that_changes_while_the_server_runs_blocks_its_tool() {
+    let rig = Plan::one(Over::Http, few()).start().await;
     rig.call("files__echo", json!({ "text": "x" })).await;
     rig.server("files").rewrite(another());
     rig.call("files__change", json!({})).await;
     rig.files().wait_until("a new look", |log| log.requests("tools/list").len() > 1).await;
     rig.drifted("files").await;
-    let told = rig.call("files__echo", json!({ "text": "x" })).await;
-    assert!(told.contains("changed") || told.contains("approve"), "{told}");
+    let result = rig.call("files__echo", json!({ "text": "x" })).await;
+    assert!(result.contains("changed") || result.contains("approve"), "{result}");
     assert_eq!(rig.files().calls("echo").len(), 1);
-}
-
-#[rstest]
-#[case(Over::Stdio)]
-#[case(Over::Http)]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_version_that_changed_is_shown_and_blocks(#[case] over: Over) {
-    let mut rig = Plan::one(over, few()).start().await;
-    rig.server("files").rewrite(few().version("6.6.6"));
-    rig = rig.restart().await;
-    let told = rig.call("files__echo", json!({ "text": "x" })).await;
-    assert!(told.contains("approve"), "{told}");
-    assert!(rig.cairn(&["mcp", "show", "files"]).stdout.contains("6.6.6"));
-    rig.approve("files");
-    assert!(rig.call("files__echo", json!({ "text": "y" })).await.contains('y'));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,8 +77,8 @@ async fn an_approval_is_of_what_was_shown() {
     rig.server("files").rewrite(another());
     let body = json!({ "digest": shown["digest"] });
     let (status, answer) = rig.client().ask("POST", "/v1/mcp/files/approve", &body).await.unwrap();
-    let told = rig.call("files__echo", json!({ "text": "x" })).await;
-    assert!(status == 409 || told.contains("approve"), "{status} {answer}: {told}");
+    let result = rig.call("files__echo", json!({ "text": "x" })).await;
+    assert!(status == 409 || result.contains("approve"), "{status} {answer}: {result}");
     assert_eq!(rig.files().calls("echo"), [] as [Value; 0]);
 }
 
@@ -109,8 +88,8 @@ async fn an_agent_has_the_tools_of_its_list_and_no_others() {
     rig.say("hello").await;
     let offered: Vec<String> = rig.offered().into_iter().filter(|tool| tool.starts_with("files__")).collect();
     assert_eq!(offered, ["files__echo"]);
-    let told = rig.call("files__write", json!({})).await;
-    assert_eq!(rig.files().effects(), [], "{told}");
+    let result = rig.call("files__write", json!({})).await;
+    assert_eq!(rig.files().effects(), [], "{result}");
     let rig = Plan::one(Over::Stdio, few()).tools(&[]).start().await;
     rig.say("hello").await;
     assert!(!rig.offered().iter().any(|tool| tool.starts_with("files__")), "none by default");

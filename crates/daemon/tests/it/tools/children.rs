@@ -1,9 +1,10 @@
 //! Servers as child processes: what they are given, when they start, how they end.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use cairn_testkit::mcp::{FakeMcp, Script};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::tools::rig::{Over, Plan, Rig};
 
@@ -36,29 +37,17 @@ async fn a_child_gets_what_is_configured_and_nothing_else() {
     assert_eq!(start.env.into_iter().collect::<Vec<_>>(), [("GREETING".to_owned(), "hello".to_owned())]);
     assert!(start.cwd.starts_with(rig.folder.path().canonicalize().unwrap()), "{:?}", start.cwd);
     assert_ne!(start.cwd, rig.folder.path().canonicalize().unwrap());
-    assert_eq!(start.limits["Max open files"], "77");
-    let told = rig.call("files__open", json!({ "files": 500 })).await;
-    assert!(told.contains("files opened"), "{told}");
-    let told = rig.call("files__eat", json!({ "mib": 400 })).await;
-    assert!(!told.contains("took 400 MiB"), "{told}");
+    assert_eq!(start.cwd.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    for (limit, value) in
+        [("Max open files", "77"), ("Max data size", "209715200"), ("Max core file size", "0")]
+    {
+        assert_eq!(start.limits[limit], value, "{limit}");
+    }
+    let result = rig.call("files__open", json!({ "files": 500 })).await;
+    assert!(result.contains("files opened"), "{result}");
+    let result = rig.call("files__eat", json!({ "mib": 400 })).await;
+    assert!(!result.contains("took 400 MiB"), "{result}");
     assert!(echo(&rig).await.ends_with('x'), "the daemon goes on");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_child_starts_when_it_is_needed_and_ends_with_the_daemon() {
-    let mut rig = Plan::one(Over::Stdio, Script::default()).start().await;
-    rig = rig.restart().await;
-    let before = rig.files().starts().len();
-    rig.say("hello").await;
-    assert_eq!(rig.files().starts().len(), before, "nothing is needed yet");
-    echo(&rig).await;
-    echo(&rig).await;
-    assert_eq!(rig.files().starts().len(), before + 1);
-    let pid = rig.files().starts().pop().unwrap().pid;
-    assert!(is_alive(pid));
-    let Rig { daemon, .. } = rig;
-    assert!(daemon.stop().await.unwrap().success());
-    gone(pid).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -87,28 +76,13 @@ async fn a_child_ends_when_the_daemon_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_that_dies_is_started_again_after_a_pause() {
-    let rig = Plan::one(Over::Stdio, Script::default()).start().await;
-    let before = rig.files().starts().len();
-    let told = rig.call("files__die", json!({})).await;
-    assert!(told.contains("error"), "{told}");
-    for _ in 0..200 {
-        if echo(&rig).await.ends_with('x') {
-            assert!(rig.files().starts().len() > before);
-            return;
-        }
-    }
-    panic!("it never came back: {:?}", rig.cairn(&["mcp", "list"]));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_a_child_says_on_its_standard_error_holds_nobody_up_and_can_be_read() {
     let rig = Plan::one(Over::Stdio, Script::default().fault("talkative")).start().await;
     assert!(echo(&rig).await.ends_with('x'));
     rig.server("files").rewrite(Script::default().fault("exit-at-start"));
     let rig = rig.restart().await;
-    let told = echo(&rig).await;
-    assert!(told.contains("error"), "{told}");
+    let result = echo(&rig).await;
+    assert!(result.contains("error"), "{result}");
     let listed = rig.cairn(&["mcp", "show", "files"]);
     let all = format!("{}{}{}", listed.stdout, listed.stderr, rig.cairn(&["mcp", "list"]).stdout);
     assert!(all.contains("no licence was found"), "{all}");
@@ -135,8 +109,8 @@ async fn headers_with_secrets_reach_the_server_and_no_other_place() {
     let rig = Plan::none().server("files", Over::Http, script.clone(), &keys).start().await;
     assert!(echo(&rig).await.ends_with('x'));
     rig.server("files").rewrite(script.fault(&format!("redirect={}", elsewhere.url())));
-    let told = echo(&rig).await;
-    assert!(told.contains("error"), "{told}");
+    let result = echo(&rig).await;
+    assert!(result.contains("error"), "{result}");
     assert_eq!(elsewhere.log().records(), [], "it is not followed");
     let state = rig.folder.path().join("state");
     let shown = [rig.cairn(&["mcp", "show", "files"]).stdout, rig.cairn(&["config", "show"]).stdout].concat();
@@ -154,16 +128,4 @@ fn holds(folder: &Path, text: &str) -> bool {
         let bytes = std::fs::read(&path).unwrap_or_default();
         bytes.windows(text.len()).any(|window| window == text.as_bytes())
     })
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_the_server_forgot_is_begun_again() {
-    let rig = Plan::one(Over::Http, Script::default()).start().await;
-    assert!(echo(&rig).await.ends_with('x'));
-    let crate::tools::rig::Server::Http(server) = rig.server("files") else { panic!("it is over HTTP") };
-    server.forget_sessions();
-    let told = echo(&rig).await;
-    let again = echo(&rig).await;
-    assert!(again.ends_with('x'), "{told} / {again}");
-    assert_eq!(rig.files().effects(), [] as [(String, Value); 0]);
 }

@@ -18,8 +18,8 @@ async fn every_kind_of_content_reaches_the_model_as_what_it_is() {
             ("audio", "audio"),
             ("mixed", "last"),
         ] {
-            let told = rig.call(&format!("files__{tool}"), json!({})).await;
-            assert!(told.contains(words), "{over:?} {tool}: {told}");
+            let result = rig.call(&format!("files__{tool}"), json!({})).await;
+            assert!(result.contains(words), "{over:?} {tool}: {result}");
         }
         assert!(!rig.call("files__nothing", json!({})).await.is_empty());
         rig.assert_clean();
@@ -38,8 +38,8 @@ async fn a_picture_reaches_a_model_that_takes_pictures() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_result_stays_out_of_the_window() {
     let rig = Plan::one(Over::Stdio, Script::default()).start().await;
-    let told = rig.call("files__big", json!({ "bytes": 3_000_000 })).await;
-    assert!(told.len() < 1_000_000 && told.contains("truncated"), "{} bytes", told.len());
+    let result = rig.call("files__big", json!({ "bytes": 3_000_000 })).await;
+    assert!(result.len() < 1_000_000 && result.contains("truncated"), "{} bytes", result.len());
     rig.assert_clean();
 }
 
@@ -48,7 +48,7 @@ async fn a_class_counts_for_a_tool_by_the_name_that_people_see() {
     for entry in ["files/big", "files/*", "big"] {
         let more = format!("{ANNA}\n\n[agents.result_guard]\nclasses = {{ {entry:?} = \"always_offload\" }}");
         let rig = Plan::one(Over::Stdio, Script::default()).trust(&more).start().await;
-        let told = rig.call("files__big", json!({ "bytes": 9_000 })).await;
-        assert!(told.contains("artifact a1") && told.len() <= 2_000, "{entry}: {} bytes", told.len());
+        let result = rig.call("files__big", json!({ "bytes": 9_000 })).await;
+        assert!(result.contains("artifact a1") && result.len() <= 2_000, "{entry}: {} bytes", result.len());
     }
 }

@@ -241,7 +241,7 @@ impl Rig {
     pub(crate) async fn calls(&self, calls: &[(&str, Value)]) -> Vec<String> {
         self.script(calls);
         self.say("please look").await;
-        self.told()
+        self.results()
     }
 
     /// The next two answers of the model: these calls, and words.
@@ -255,7 +255,7 @@ impl Rig {
     }
 
     /// The results at the end of the newest request.
-    pub(crate) fn told(&self) -> Vec<String> {
+    pub(crate) fn results(&self) -> Vec<String> {
         let request = self.model.requests_of(Kind::Reply).pop().unwrap();
         let messages = request["messages"].as_array().unwrap();
         let newest = messages.rsplit(|message| message["tool_calls"].is_array()).next().unwrap();

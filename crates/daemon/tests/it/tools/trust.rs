@@ -48,7 +48,7 @@ async fn a_no_is_told_to_the_model_and_nothing_is_done() {
     let (mut events, asked) = rig.asked("files__write", json!({ "text": "x" })).await;
     assert_eq!(rig.settle(&asked, false).await, 200);
     events.wait_for("reply", |_| true).await.unwrap();
-    assert!(rig.told()[0].contains("error"), "{:?}", rig.told());
+    assert!(rig.results()[0].contains("error"), "{:?}", rig.results());
     assert_eq!(rig.files().effects(), NOBODY);
     assert_eq!(rig.tool_log().await[0]["outcome"], "denied");
 }
@@ -88,13 +88,13 @@ async fn where_nobody_can_be_asked_a_call_is_denied_at_once_and_it_is_said_how_t
     rig.model.push(Kind::Reply, Answer::text("Good night."));
     let run = command(rig.folder.path(), &["chat", "--user", "bob"], "please write\ngood night\n");
     assert_eq!((run.code, run.stdout.as_str()), (1, "I see.\nGood night.\n"), "{run:?}");
-    let told: Vec<&str> = run.stderr.lines().collect();
-    assert!(told[0].starts_with("error: line 1: files/write was not called"), "{run:?}");
+    let result: Vec<&str> = run.stderr.lines().collect();
+    assert!(result[0].starts_with("error: line 1: files/write was not called"), "{run:?}");
     assert!(
-        told[1].contains("always_allow = [\"files/write\"]") && told[1].contains("agent `main`"),
+        result[1].contains("always_allow = [\"files/write\"]") && result[1].contains("agent `main`"),
         "{run:?}"
     );
-    assert_eq!(told.len(), 2, "{run:?}");
+    assert_eq!(result.len(), 2, "{run:?}");
     assert_eq!(rig.files().effects(), NOBODY);
     assert_eq!(rig.tool_log().await[0]["outcome"], "denied");
 }

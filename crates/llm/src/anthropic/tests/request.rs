@@ -6,53 +6,15 @@ use std::time::Duration;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use cairn_core::ids::{AgentId, ChannelId};
 use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, Purpose, ToolDef};
+use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
 
 use super::super::request::body;
 use crate::options::ServerOptions;
+use crate::testing::{assistant, calls, context, image, request, result, user};
 
 fn options() -> ServerOptions {
     ServerOptions { images: true, ..ServerOptions::new("m", "http://127.0.0.1:1/v1", "claude") }
-}
-
-fn request(messages: Vec<ChatMessage>) -> ChatRequest {
-    ChatRequest {
-        channel: ChannelId::local(&AgentId::new("main"), "c").unwrap(),
-        purpose: Purpose::Reply { question: String::new() },
-        system: vec!["prompt".to_owned(), "summaries".to_owned()],
-        messages,
-        tools: vec![ToolDef {
-            name: "find".to_owned(),
-            description: "d".to_owned(),
-            parameters: json!({"type": "object"}),
-        }],
-        last_call: false,
-        max_output_tokens: 100,
-    }
-}
-
-fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { parts: vec![Part::text(text)] }
-}
-
-fn said(text: &str) -> ChatMessage {
-    ChatMessage::Assistant { text: text.to_owned(), tool_calls: Vec::new() }
-}
-
-fn calls(text: &str, ids: &[&str]) -> ChatMessage {
-    let call =
-        |id: &&str| ToolCall { id: (*id).to_owned(), name: "find".to_owned(), arguments: json!({"q": 1}) };
-    ChatMessage::Assistant { text: text.to_owned(), tool_calls: ids.iter().map(call).collect() }
-}
-
-fn result(id: &str, text: &str) -> ChatMessage {
-    ChatMessage::Tool { call_id: id.to_owned(), text: text.to_owned(), images: Vec::new() }
-}
-
-fn now(text: &str) -> ChatMessage {
-    ChatMessage::Context { text: text.to_owned() }
 }
 
 /// Each message's role and its blocks in short; `*` after a block with a breakpoint, `~` before what a result holds at
@@ -115,36 +77,36 @@ fn the_last_call_forbids_tools_and_lists_them() {
 }
 
 #[rstest]
-#[case::a_first_message(vec![user("a"), now("t")], &["user: a* t"])]
-#[case::neighbours_are_blocks(vec![user("a"), user("b"), now("t")], &["user: a b* t"])]
+#[case::a_first_message(vec![user("a"), context("t")], &["user: a* t"])]
+#[case::neighbours_are_blocks(vec![user("a"), user("b"), context("t")], &["user: a b* t"])]
 #[case::a_second_turn(
-    vec![user("a"), said("b"), user("c"), now("t")],
+    vec![user("a"), assistant("b"), user("c"), context("t")],
     &["user: a*", "assistant: b", "user: c* t"]
 )]
 #[case::a_tool_round(
-    vec![user("a"), calls("b", &["1", "2"]), result("1", "x"), result("2", "y"), now("t")],
+    vec![user("a"), calls("b", &["1", "2"]), result("1", "x"), result("2", "y"), context("t")],
     &["user: a*", "assistant: b +1 +2", "user: =1* =2~t"]
 )]
 #[case::a_round_with_one_call(
-    vec![user("a"), calls("", &["1"]), result("1", "x"), now("t")],
+    vec![user("a"), calls("", &["1"]), result("1", "x"), context("t")],
     &["user: a*", "assistant: +1*", "user: =1~t"]
 )]
 #[case::a_second_round(
-    vec![user("a"), calls("", &["1"]), result("1", "x"), calls("", &["2"]), result("2", "y"), now("t")],
+    vec![user("a"), calls("", &["1"]), result("1", "x"), calls("", &["2"]), result("2", "y"), context("t")],
     &["user: a", "assistant: +1*", "user: =1", "assistant: +2*", "user: =2~t"]
 )]
 #[case::a_turn_that_ended_with_a_result(
-    vec![user("a"), calls("", &["1"]), result("1", "x"), user("b"), now("t")],
+    vec![user("a"), calls("", &["1"]), result("1", "x"), user("b"), context("t")],
     &["user: a", "assistant: +1*", "user: =1", "assistant: (no answer was given)", "user: b* t"]
 )]
 #[case::after_a_tool_round(
-    vec![user("a"), calls("", &["1"]), result("1", "x"), said("b"), user("c"), now("t")],
+    vec![user("a"), calls("", &["1"]), result("1", "x"), assistant("b"), user("c"), context("t")],
     &["user: a", "assistant: +1*", "user: =1", "assistant: b", "user: c* t"]
 )]
-#[case::the_model_first(vec![said("b"), user("c"), now("t")], &["user: (the conversation goes on)", "assistant: b", "user: c* t"])]
-#[case::the_model_twice(vec![user("a"), said("b"), said("c"), now("t")], &["user: a*", "assistant: b c*", "user: t"])]
-#[case::nothing_but_the_tail(vec![now("t")], &["user: t"])]
-#[case::nothing_empty(vec![user(" "), said(""), said("b"), user("c")], &["user: (no text)*", "assistant: b", "user: c*"])]
+#[case::the_model_first(vec![assistant("b"), user("c"), context("t")], &["user: (the conversation goes on)", "assistant: b", "user: c* t"])]
+#[case::the_model_twice(vec![user("a"), assistant("b"), assistant("c"), context("t")], &["user: a*", "assistant: b c*", "user: t"])]
+#[case::nothing_but_the_tail(vec![context("t")], &["user: t"])]
+#[case::nothing_empty(vec![user(" "), assistant(""), assistant("b"), user("c")], &["user: (no text)*", "assistant: b", "user: c*"])]
 fn roles_alternate_and_breakpoints_stand_before_the_tail(
     #[case] messages: Vec<ChatMessage>,
     #[case] expected: &[&str],
@@ -153,12 +115,7 @@ fn roles_alternate_and_breakpoints_stand_before_the_tail(
 }
 
 fn pictured(id: &str, media_types: &[&str]) -> ChatMessage {
-    let image = |media_type: &&str| Part::Image {
-        name: Some("a.png".to_owned()),
-        media_type: (*media_type).to_owned(),
-        data: "AAAA".to_owned(),
-    };
-    let images = media_types.iter().map(image).collect();
+    let images = media_types.iter().map(|media_type| image(media_type)).collect();
     ChatMessage::Tool { call_id: id.to_owned(), text: "[image: a.png]".to_owned(), images }
 }
 
@@ -171,7 +128,7 @@ fn pictures_of_a_result_stand_in_its_block() {
             pictured("1", &["image/png", "image/tiff", "image/jpeg"]),
             result("2", "y"),
             pictured("3", &["image/svg+xml"]),
-            now("t"),
+            context("t"),
         ]
     };
     let picture = |media_type: &str| json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": "AAAA"}});
@@ -226,7 +183,7 @@ fn lasting(body: &Value) -> Vec<String> {
 
 #[test]
 fn a_conversation_goes_on_byte_for_byte_and_each_request_reads_what_the_one_before_wrote() {
-    let mut talk = vec![user("first"), now("tail")];
+    let mut talk = vec![user("first"), context("tail")];
     let mut before: Option<(Vec<String>, usize)> = None;
     for n in 0..12 {
         let sent = body(&options(), &request(talk.clone()));
@@ -252,31 +209,30 @@ fn a_conversation_goes_on_byte_for_byte_and_each_request_reads_what_the_one_befo
         before = Some((blocks, *marked.last().unwrap()));
         talk.pop();
         if n % 3 == 2 {
-            talk.extend([said(&format!("answer {n}")), user(&format!("question {n}")), user("and more")]);
+            talk.extend([
+                assistant(&format!("answer {n}")),
+                user(&format!("question {n}")),
+                user("and more"),
+            ]);
         } else {
             let ids: Vec<String> = (0..30).map(|idx| format!("c{n}_{idx}")).collect();
             talk.push(calls("look", &ids.iter().map(String::as_str).collect::<Vec<_>>()));
             talk.extend(ids.iter().map(|id| result(id, "found")));
         }
-        talk.push(now("tail"));
+        talk.push(context("tail"));
     }
 }
 
 #[test]
 fn pictures_files_and_calls_of_other_providers_are_taken() {
-    let image = |media_type: &str| Part::Image {
-        name: Some("a".to_owned()),
-        media_type: media_type.to_owned(),
-        data: "AAAA".to_owned(),
-    };
     let parts = vec![Part::text("see"), image("image/png"), image("image/tiff")];
     let sent = body(&options(), &request(vec![ChatMessage::User { parts: parts.clone() }]));
     let source = json!({"type": "base64", "media_type": "image/png", "data": "AAAA"});
     assert_eq!(sent["messages"][0]["content"][1], json!({"type": "image", "source": source}));
-    assert_eq!(sent["messages"][0]["content"][2]["text"], "[image: a]");
+    assert_eq!(sent["messages"][0]["content"][2]["text"], "[image: a.png]");
     let blind = ServerOptions { images: false, ..options() };
     let sent = body(&blind, &request(vec![ChatMessage::User { parts }]));
-    assert_eq!(sent["messages"][0]["content"][1]["text"], "[image: a]");
+    assert_eq!(sent["messages"][0]["content"][1]["text"], "[image: a.png]");
 
     let foreign = "functions.find:0";
     let messages = vec![
@@ -302,7 +258,7 @@ fn pictures_files_and_calls_of_other_providers_are_taken() {
 
 #[test]
 fn without_tools_calls_of_the_past_are_told_in_words() {
-    let talk = vec![user("a"), calls("wait", &["1", "2"]), result("1", "x"), result("2", "y"), now("t")];
+    let talk = vec![user("a"), calls("wait", &["1", "2"]), result("1", "x"), result("2", "y"), context("t")];
     let no_tools = ServerOptions { tools: false, ..options() };
     let told = body(&no_tools, &request(talk.clone()));
     assert_eq!(

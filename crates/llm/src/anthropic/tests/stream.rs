@@ -1,8 +1,5 @@
 //! What is read: cuts, truncations, ends, counts.
 
-use std::time::Duration;
-
-use futures::{StreamExt, stream};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -10,42 +7,11 @@ use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
 
 use super::super::assemble::Assembler;
-use crate::answer::{Assemble, Bounds, read};
-use crate::sse;
-
-type Events = Vec<Result<ModelEvent, ModelError>>;
-
-async fn answer_of(chunks: Vec<Vec<u8>>) -> Events {
-    let bytes = stream::iter(chunks.into_iter().map(Ok)).boxed();
-    let bounds = Bounds { progress: Duration::from_secs(60), tokens: 100 };
-    read(sse::events(bytes).boxed(), Assembler::default(), bounds).collect().await
-}
+use crate::answer::Assemble;
+use crate::testing::{Events, Whole, answer_of, whole};
 
 async fn answer_to(body: &str) -> Events {
-    answer_of(vec![body.as_bytes().to_vec()]).await
-}
-
-#[derive(Debug, Default, PartialEq)]
-struct Whole {
-    text: String,
-    reasoning: String,
-    calls: Vec<ToolCall>,
-    done: Option<(Finish, Option<Usage>)>,
-}
-
-fn whole(events: Events) -> Result<Whole, ModelError> {
-    let mut whole = Whole::default();
-    for event in events {
-        assert!(whole.done.is_none(), "something comes after the end");
-        match event? {
-            ModelEvent::Text(text) => whole.text.push_str(&text),
-            ModelEvent::Reasoning(text) => whole.reasoning.push_str(&text),
-            ModelEvent::ToolCall(call) => whole.calls.push(call),
-            ModelEvent::Done { finish, usage, .. } => whole.done = Some((finish, usage)),
-        }
-    }
-    assert!(whole.done.is_some(), "no end and no error");
-    Ok(whole)
+    answer_of(Assembler::default(), vec![body.as_bytes().to_vec()]).await
 }
 
 fn sse_of(events: &[Value]) -> String {
@@ -121,7 +87,11 @@ async fn a_stream_cut_anywhere_says_the_same() {
     assert_eq!(whole(expected.clone()).unwrap(), full_answer());
     for cut in 1..body.len() {
         let (head, tail) = body.as_bytes().split_at(cut);
-        assert_eq!(answer_of(vec![head.to_vec(), tail.to_vec()]).await, expected, "cut at byte {cut}");
+        assert_eq!(
+            answer_of(Assembler::default(), vec![head.to_vec(), tail.to_vec()]).await,
+            expected,
+            "cut at byte {cut}"
+        );
     }
 }
 
@@ -130,7 +100,7 @@ async fn a_stream_truncated_before_its_last_event_is_a_failure() {
     let body = full_stream();
     let ends = body.find("data: {\"type\":\"message_stop\"}").unwrap();
     for length in 0..ends {
-        let events = answer_of(vec![body.as_bytes()[..length].to_vec()]).await;
+        let events = answer_of(Assembler::default(), vec![body.as_bytes()[..length].to_vec()]).await;
         assert!(matches!(whole(events), Err(ModelError::Protocol(_))), "cut at byte {length}");
     }
 }

@@ -1,36 +1,38 @@
 //! Lines of a child: bounded, noisy, broken off.
 
+use std::time::Duration;
+
 use rmcp::model::{ClientRequest, JsonRpcMessage, PingRequest, RequestId};
 use rstest::rstest;
-use tokio::io::{DuplexStream, ReadHalf, duplex, split};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex, split};
 
 use super::*;
+use crate::mcp::connection::Guarded;
 
 const MAX: usize = 256;
 
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// A transport, its wire, and the server's end.
-fn lines(room: usize) -> (Lines<ReadHalf<DuplexStream>>, Wire, DuplexStream) {
+/// A transport, the state of its connection, and the server's end.
+fn connect(room: usize) -> (impl Transport<RoleClient>, ConnectionState, DuplexStream) {
     let (ours, theirs) = duplex(room);
-    let wire = Wire::default();
-    let lines = Lines::new("files", split(ours), (MAX, LIMIT), wire.clone(), &TaskTracker::new());
-    (lines, wire, theirs)
+    let state = ConnectionState::default();
+    let transport = transport("files", split(ours), MAX, state.clone());
+    let limit = Some(Duration::from_secs(60));
+    (Guarded::new(transport, state.clone(), limit), state, theirs)
 }
 
 fn ping(id: i64) -> ClientJsonRpcMessage {
     JsonRpcMessage::request(ClientRequest::PingRequest(PingRequest::default()), RequestId::Number(id))
 }
 
-async fn received(bytes: &[u8]) -> (Vec<ServerJsonRpcMessage>, Option<Cause>) {
-    let (mut lines, wire, mut server) = lines(64 * 1024);
+async fn received(bytes: &[u8]) -> (Vec<ServerJsonRpcMessage>, Option<EndCause>) {
+    let (mut transport, state, mut server) = connect(64 * 1024);
     server.write_all(bytes).await.unwrap();
     drop(server);
     let mut messages = Vec::new();
-    while let Some(message) = lines.receive().await {
+    while let Some(message) = transport.receive().await {
         messages.push(message);
     }
-    (messages, wire.cause())
+    (messages, state.cause())
 }
 
 #[rstest]
@@ -66,7 +68,7 @@ async fn what_breaks_the_protocol_ends_the_connection(
 
 #[tokio::test]
 async fn a_line_without_an_end_is_not_held() {
-    let (mut lines, wire, mut server) = lines(64 * 1024);
+    let (mut transport, state, mut server) = connect(64 * 1024);
     let flood = tokio::spawn(async move {
         let chunk = vec![b'{'; 64 * 1024];
         let mut sent = 0;
@@ -75,48 +77,44 @@ async fn a_line_without_an_end_is_not_held() {
         }
         sent
     });
-    assert!(lines.receive().await.is_none());
-    assert!(lines.line.capacity() <= CHUNK && wire.cause().is_some());
-    drop(lines);
+    assert!(transport.receive().await.is_none());
+    assert_eq!(state.cause().unwrap().kind, "too_large");
+    drop(transport);
     assert!(flood.await.unwrap() <= 256 * 1024, "it was not read to the end");
 }
 
 #[tokio::test]
 async fn a_line_is_kept_while_nobody_reads() {
-    let (mut lines, _wire, mut server) = lines(1_024);
+    let (mut transport, _state, mut server) = connect(1_024);
     for part in ["{\"jsonrpc\":\"2.0\",", "\"id\":1,\"res"] {
         server.write_all(part.as_bytes()).await.unwrap();
-        assert!(futures::poll!(std::pin::pin!(lines.receive())).is_pending());
+        assert!(futures::poll!(std::pin::pin!(transport.receive())).is_pending());
     }
     server.write_all(b"ult\":{}}\n").await.unwrap();
-    assert!(lines.receive().await.is_some());
+    assert!(transport.receive().await.is_some());
 }
 
 #[tokio::test]
 async fn messages_are_written_one_a_line_in_their_order() {
-    let (mut lines, _wire, server) = lines(1_024);
+    let (mut transport, _state, server) = connect(1_024);
     for id in 1..=2 {
-        lines.send(ping(id)).await.unwrap();
+        transport.send(ping(id)).await.unwrap();
     }
     let mut written = BufReader::new(server).lines();
     for id in 1..=2 {
         let line = written.next_line().await.unwrap().unwrap();
         assert!(line.contains(&format!("\"id\":{id}")), "{line}");
     }
-    drop(lines);
+    drop(transport);
     assert_eq!(written.next_line().await.unwrap(), None, "the input is closed with the transport");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_read_is_let_go() {
-    let (mut lines, wire, server) = lines(8);
-    lines.send(ping(1)).await.unwrap();
-    let cause = wire.broken().await;
+    let (mut transport, state, server) = connect(8);
+    transport.send(ping(1)).await.unwrap_err();
+    let cause = state.cause().unwrap();
     assert_eq!((cause.kind, cause.reason.as_str()), ("stuck", "it does not read what it is sent"));
-    let mut failed = false;
-    for id in 0..100 {
-        failed |= lines.send(ping(id)).await.is_err();
-    }
-    assert!(failed, "nothing waits for it");
+    transport.send(ping(2)).await.unwrap_err();
     drop(server);
 }

@@ -1,17 +1,17 @@
-//! The transport to a server that listens elsewhere: streamable HTTP. The protocol is rmcp's; here is what carries it, with a
-//! bound on all that is read, without redirects, and without secrets in what it says of errors.
+//! The transport to a server that listens elsewhere: streamable HTTP. The protocol is rmcp's; here are its requests, with a
+//! bound on all that is read, without redirects, and without secrets in what is said of errors.
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_core::backoff::pause_after;
 use cairn_core::body::{self, Short};
-use futures::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use cairn_core::sse::{self, Bounds, ServerEvent, SseFault};
+use futures::stream::{BoxStream, StreamExt as _};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use parking_lot::Mutex;
 use reqwest::{Client, RequestBuilder, Response};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
@@ -24,10 +24,8 @@ use rmcp::transport::streamable_http_client::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use sse_stream::Sse;
-use tokio::time::Instant;
 
-use super::sse;
-use super::wire::Wire;
+use super::connection::{ConnectionState, EndCause};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -37,14 +35,8 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest body that comes with an error.
 const ERROR_BODY_MAX: usize = 64 * 1024;
 
-/// Longest look at whether a server speaks the old transport, and most bytes of its first event.
-const OLD_SSE_TIMEOUT: Duration = Duration::from_secs(3);
-const FIRST_EVENT_MAX: usize = 4 * 1024;
-
-/// Streams opened within this time of one another are opened ever more slowly.
-const STREAM_RUSH: Duration = Duration::from_secs(10);
-const STREAM_PAUSE_MIN: Duration = Duration::from_millis(500);
-const STREAM_PAUSE_MAX: Duration = Duration::from_secs(16);
+/// Pause before a stream is opened again: a server that closes each at once does not keep the daemon busy.
+const STREAM_PAUSE: Duration = Duration::from_secs(1);
 
 /// Times that a stream is taken up again in a row.
 const STREAM_RETRIES: usize = 5;
@@ -62,12 +54,6 @@ pub(super) enum HttpError {
     /// The answer is an error.
     #[error("it answers with HTTP {0}{hint}", hint = hint(*.0))]
     Status(StatusCode),
-    /// It wants a login that the daemon cannot do.
-    #[error(
-        "it asks for a login by OAuth (HTTP 401), which is not supported; where it takes a fixed token as well, set it as \
-             `Authorization` in `headers_from_env` or `headers_from_file`"
-    )]
-    OAuth,
     #[error("it sent a message of more than {0} bytes")]
     TooLarge(usize),
     #[error("its answer is no valid JSON-RPC: {0}")]
@@ -75,14 +61,14 @@ pub(super) enum HttpError {
 }
 
 impl HttpError {
-    pub(super) fn broken(error: reqwest::Error) -> Self {
+    fn broken(error: reqwest::Error) -> Self {
         Self::Broken(causes(error))
     }
 
     /// No further request would fare better.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            Self::Unreached(_) | Self::Lost(_) | Self::OAuth => true,
+            Self::Unreached(_) | Self::Lost(_) => true,
             // An error of the server's own may be that of one tool; one of a gateway says that nobody is there.
             Self::Status(status) => {
                 matches!(status.as_u16(), 300..=399 | 401 | 403 | 404 | 410 | 502..=504)
@@ -91,16 +77,10 @@ impl HttpError {
         }
     }
 
-    /// A server of the old transport answers the greeting so.
-    pub(super) fn is_of_old_sse(&self) -> bool {
-        matches!(self, Self::Status(status) if matches!(status.as_u16(), 400 | 404 | 405))
-    }
-
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Unreached(_) => "unreached",
             Self::Lost(_) => "lost",
-            Self::OAuth => "oauth",
             Self::Broken(_) => "closed",
             Self::Status(_) => "status",
             Self::TooLarge(_) => "too_large",
@@ -112,9 +92,15 @@ impl HttpError {
 fn hint(status: StatusCode) -> &'static str {
     match status.as_u16() {
         300..=399 => "; redirects are not followed: set `url` to where it leads",
-        401 => "; look at the server's `headers`: a token is set there, a login by OAuth is not supported",
+        401 => {
+            "; a login by OAuth is not supported; where it takes a fixed token as well, set it as `Authorization` in \
+             `headers_from_env` or `headers_from_file`"
+        }
         403 => "; look at the server's `headers`",
-        404 | 405 | 410 => "; look at the server's `url`",
+        404 | 405 | 410 => {
+            "; look at the server's `url`: it is that of streamable HTTP, which often ends in /mcp; the older transport \
+             HTTP+SSE is not supported"
+        }
         _ => "",
     }
 }
@@ -132,11 +118,12 @@ fn causes(error: reqwest::Error) -> String {
 }
 
 #[derive(Clone)]
-pub(super) struct Carrier {
+pub(super) struct HttpClient {
     client: Client,
     bytes_max: usize,
-    wire: Wire,
-    opened: Arc<Mutex<Option<(Instant, u32)>>>,
+    state: ConnectionState,
+    /// A stream was opened before.
+    has_streamed: Arc<AtomicBool>,
 }
 
 /// The transport to a server. Nothing is sent yet.
@@ -147,10 +134,9 @@ pub(super) fn transport(
     url: &str,
     headers: &BTreeMap<String, SecretString>,
     bytes_max: usize,
-    wire: Wire,
-) -> Result<StreamableHttpClientTransport<Carrier>, String> {
-    let client = client(headers)?;
-    let carrier = Carrier { client, bytes_max, wire, opened: Arc::default() };
+    state: ConnectionState,
+) -> Result<StreamableHttpClientTransport<HttpClient>, String> {
+    let client = HttpClient { client: client(headers)?, bytes_max, state, has_streamed: Arc::default() };
     let mut retries = ExponentialBackoff::default();
     retries.max_times = Some(STREAM_RETRIES);
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
@@ -158,7 +144,7 @@ pub(super) fn transport(
         // A new session may be with another server: it restarts, with a look at its tools.
         .reinit_on_expired_session(false);
     config.retry_config = Arc::new(retries);
-    Ok(StreamableHttpClientTransport::with_client(carrier, config))
+    Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
 /// What sends requests, with these headers in each.
@@ -186,7 +172,7 @@ fn client(headers: &BTreeMap<String, SecretString>) -> Result<Client, String> {
 
 type Outcome<T> = Result<T, StreamableHttpError<HttpError>>;
 
-impl Carrier {
+impl HttpClient {
     async fn send(
         &self,
         request: RequestBuilder,
@@ -202,28 +188,25 @@ impl Carrier {
         Err(StreamableHttpError::Client(error))
     }
 
-    /// Waits when streams are opened in a rush: a server that closes each at once shall not keep the daemon busy.
-    async fn hold_back(&self) {
-        let pause = {
-            let mut opened = self.opened.lock();
-            let streak = match *opened {
-                Some((at, streak)) if at.elapsed() < STREAM_RUSH => streak + 1,
-                _ => 0,
-            };
-            let pause = match streak {
-                0 => Duration::ZERO,
-                streak => pause_after(streak, STREAM_PAUSE_MIN, STREAM_PAUSE_MAX),
-            };
-            *opened = Some((Instant::now() + pause, streak));
-            pause
-        };
-        if !pause.is_zero() {
-            tokio::time::sleep(pause).await;
-        }
+    /// The events of an answer. The first thing that is wrong ends the stream; why is kept in the connection's state, too,
+    /// unless the connection is what broke.
+    fn events(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
+        let (state, bytes_max) = (self.state.clone(), self.bytes_max);
+        let bounds = Bounds { event: bytes_max, stream: usize::MAX };
+        let events = sse::events(response.bytes_stream(), bounds);
+        let events = events.map(move |event| {
+            checked_event(event, bytes_max).map_err(|error| {
+                if !matches!(error, HttpError::Broken(_)) {
+                    state.keep_trouble(error.to_string());
+                }
+                SseError::Body(Box::new(error))
+            })
+        });
+        events.boxed()
     }
 }
 
-impl StreamableHttpClient for Carrier {
+impl StreamableHttpClient for HttpClient {
     type Error = HttpError;
 
     async fn post_message(
@@ -264,8 +247,7 @@ impl StreamableHttpClient for Carrier {
             response.headers().get(HEADER_SESSION_ID).and_then(|id| id.to_str().ok()).map(String::from);
         let asks = matches!(message, JsonRpcMessage::Request(_));
         if status.is_success() && is_kind(&response, EVENT_STREAM_MIME_TYPE) {
-            let events = sse::events(response, self.bytes_max, self.wire.clone());
-            return Ok(StreamableHttpPostResponse::Sse(events, session));
+            return Ok(StreamableHttpPostResponse::Sse(self.events(response), session));
         }
         if status.is_success() && !asks {
             return Ok(StreamableHttpPostResponse::Accepted);
@@ -304,7 +286,9 @@ impl StreamableHttpClient for Carrier {
         _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Outcome<BoxStream<'static, Result<Sse, SseError>>> {
-        self.hold_back().await;
+        if self.has_streamed.swap(true, Ordering::Relaxed) {
+            tokio::time::sleep(STREAM_PAUSE).await;
+        }
         let mut request = self.client.get(uri.as_ref()).header(ACCEPT, EVENT_STREAM_MIME_TYPE);
         if let Some(session) = session_id {
             request = request.header(HEADER_SESSION_ID, session.as_ref());
@@ -312,8 +296,12 @@ impl StreamableHttpClient for Carrier {
         if let Some(id) = last_event_id {
             request = request.header(HEADER_LAST_EVENT_ID, id);
         }
-        // Without a stream there are answers to requests alone; whether those still come has to be found out.
-        let response = self.send(request, custom_headers).await.inspect_err(|_error| self.wire.doubt())?;
+        let response = self.send(request, custom_headers).await.inspect_err(|error| {
+            // The server is gone, though nobody asks anything of it.
+            if let StreamableHttpError::Client(error @ HttpError::Unreached(_)) = error {
+                self.state.break_off(EndCause::failure(error.kind(), error.to_string()));
+            }
+        })?;
         let status = response.status();
         if status.is_client_error() || (status.is_success() && !is_kind(&response, EVENT_STREAM_MIME_TYPE)) {
             // Such a stream is an offer that few servers make; without it there are answers to requests alone.
@@ -322,7 +310,7 @@ impl StreamableHttpClient for Carrier {
         if !status.is_success() {
             return Err(StreamableHttpError::Client(HttpError::Status(status)));
         }
-        Ok(sse::events(response, self.bytes_max, self.wire.clone()))
+        Ok(self.events(response))
     }
 }
 
@@ -338,9 +326,6 @@ async fn answer(response: Response, bytes_max: usize) -> Result<ServerJsonRpcMes
     if status.is_success() {
         let body = read(response, bytes_max).await?;
         return serde_json::from_slice(&body).map_err(|error| HttpError::Invalid(error.to_string()));
-    }
-    if status == StatusCode::UNAUTHORIZED && wants_oauth(&response) {
-        return Err(HttpError::OAuth);
     }
     let may_say_why = is_kind(&response, JSON_MIME_TYPE) && !matches!(status.as_u16(), 401 | 403 | 429);
     if may_say_why
@@ -363,36 +348,27 @@ fn names_the_session(body: &[u8]) -> bool {
     String::from_utf8_lossy(body).to_lowercase().contains("session")
 }
 
-/// Whether a refusal says where to log in: the metadata of a resource that is protected by OAuth.
-fn wants_oauth(response: &Response) -> bool {
-    let asked = response.headers().get_all(WWW_AUTHENTICATE).iter();
-    asked.filter_map(|value| value.to_str().ok()).any(|value| value.contains("resource_metadata"))
-}
-
-/// Whether there is a server of the transport that streamable HTTP has replaced: its stream begins with the address that
-/// messages go to.
-pub(super) async fn speaks_old_sse(url: &str, headers: &BTreeMap<String, SecretString>) -> bool {
-    let Ok(client) = client(headers) else { return false };
-    let look = async {
-        let request = client.get(url).header(ACCEPT, EVENT_STREAM_MIME_TYPE);
-        let mut response = request.send().await.ok().filter(|response| response.status().is_success())?;
-        if !is_kind(&response, EVENT_STREAM_MIME_TYPE) {
-            return None;
-        }
-        let mut begin = Vec::new();
-        while begin.len() < FIRST_EVENT_MAX && !begin.windows(2).any(|end| end == b"\n\n" || end == b"\n\r") {
-            begin.extend_from_slice(&response.chunk().await.ok()??);
-        }
-        Some(String::from_utf8_lossy(&begin).lines().any(|line| line.trim_end() == "event: endpoint"))
-    };
-    tokio::time::timeout(OLD_SSE_TIMEOUT, look).await.ok().flatten().unwrap_or_default()
-}
-
 async fn read(response: Response, max: usize) -> Result<Vec<u8>, HttpError> {
     body::read_whole(response.bytes_stream(), max).await.map_err(|short| match short {
         Short::TooLarge => HttpError::TooLarge(max),
         Short::Broken(error) => HttpError::broken(error),
     })
+}
+
+fn checked_event(event: Result<ServerEvent, SseFault<reqwest::Error>>, max: usize) -> Result<Sse, HttpError> {
+    let event = event.map_err(|fault| match fault {
+        SseFault::Broken(error) => HttpError::broken(error),
+        SseFault::EventTooLarge | SseFault::StreamTooLarge => HttpError::TooLarge(max),
+        SseFault::NotUtf8 => HttpError::Invalid("it is not UTF-8".to_owned()),
+    })?;
+    let ServerEvent { name, data, id, retry } = event;
+    let data = Some(data).filter(|data| !data.trim().is_empty());
+    if let Some(data) = data.as_ref().filter(|_| matches!(name.as_str(), "" | "message")) {
+        // The library passes over what it cannot read, and the call would wait to its end.
+        let message = serde_json::from_str::<ServerJsonRpcMessage>(data);
+        message.map_err(|error| HttpError::Invalid(error.to_string()))?;
+    }
+    Ok(Sse { event: Some(name).filter(|name| !name.is_empty()), data, id, retry })
 }
 
 #[cfg(test)]

@@ -1,10 +1,74 @@
-//! Rounds of several calls as rounds of one call each, for chat templates that take one call in an answer (Llama 3.1).
+//! What some servers refuse although a request can be asked without it, and how it is asked then.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Value, json};
 
-/// Splits every answer with several calls: a call, its result, the next call, its result. Nothing is left out. Knows the
-/// shapes of both wire formats. False: no answer has several calls.
-pub(crate) fn split(messages: &mut Value) -> bool {
+/// What some servers refuse although the request can be asked without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    NoStream,
+    /// `tool_choice`.
+    NoToolChoice,
+    /// Ids of calls that do not have nine letters or digits: Mistral's, and chat templates of its models.
+    ShortIds,
+    /// Several calls in one answer: chat templates of Llama 3.1.
+    OneCall,
+}
+
+/// All, in the order in which they are applied.
+pub(crate) const REMEDIES: [Remedy; 4] =
+    [Remedy::NoStream, Remedy::NoToolChoice, Remedy::ShortIds, Remedy::OneCall];
+
+/// Changes a request so that it does without something. False: there was nothing of it.
+pub(crate) fn apply(remedy: Remedy, body: &mut Value) -> bool {
+    let Some(fields) = body.as_object_mut() else { return false };
+    match remedy {
+        Remedy::NoStream => {
+            fields.remove("stream_options");
+            fields.insert("stream".to_owned(), false.into()) == Some(true.into())
+        }
+        Remedy::NoToolChoice => fields.remove("tool_choice").is_some(),
+        Remedy::ShortIds => fields.get_mut("messages").is_some_and(shorten_ids),
+        Remedy::OneCall => fields.get_mut("messages").is_some_and(split_rounds),
+    }
+}
+
+/// Gives calls, and with them their results, ids of nine characters. False: all have them.
+fn shorten_ids(messages: &mut Value) -> bool {
+    const IDS: [&str; 3] = ["id", "tool_call_id", "tool_use_id"];
+    match messages {
+        Value::Array(list) => list.iter_mut().map(shorten_ids).filter(|any| *any).count() > 0,
+        Value::Object(fields) => {
+            let mut any = false;
+            for (name, value) in fields {
+                any |= match value {
+                    Value::String(id) if IDS.contains(&name.as_str()) => shorten_id(id),
+                    Value::Array(_) if matches!(name.as_str(), "tool_calls" | "content") => {
+                        shorten_ids(value)
+                    }
+                    _ => false,
+                };
+            }
+            any
+        }
+        _ => false,
+    }
+}
+
+fn shorten_id(id: &mut String) -> bool {
+    if id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return false;
+    }
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    *id = format!("{:09x}", hasher.finish() & 0xf_ffff_ffff);
+    true
+}
+
+/// Splits every answer with several calls, for chat templates that take one call in an answer: a call, its result, the next
+/// call, its result. Nothing is left out. Knows the shapes of both wire formats. False: no answer has several calls.
+fn split_rounds(messages: &mut Value) -> bool {
     let Some(list) = messages.as_array_mut() else { return false };
     let mut split = Vec::with_capacity(list.len());
     let mut any = false;
@@ -93,7 +157,7 @@ mod tests {
             result("b"), result("a"),
             {"role": "assistant", "content": null, "tool_calls": [call("c")]}, result("c"),
         ]);
-        assert!(split(&mut messages));
+        assert!(split_rounds(&mut messages));
         let expected = json!([
             user,
             {"role": "assistant", "content": "I look", "tool_calls": [call("a")]}, result("a"),
@@ -101,7 +165,7 @@ mod tests {
             {"role": "assistant", "content": null, "tool_calls": [call("c")]}, result("c"),
         ]);
         assert_eq!(messages, expected);
-        assert!(!split(&mut messages), "no answer has several calls any more");
+        assert!(!split_rounds(&mut messages), "no answer has several calls any more");
         assert_eq!(messages, expected);
     }
 
@@ -116,7 +180,7 @@ mod tests {
             {"role": "assistant", "content": [text("I look"), call("a"), call("b")]},
             {"role": "user", "content": [result("a"), result("b"), text("now")]},
         ]);
-        assert!(split(&mut messages));
+        assert!(split_rounds(&mut messages));
         let expected = json!([
             user,
             {"role": "assistant", "content": [text("I look"), call("a")]},
@@ -125,6 +189,6 @@ mod tests {
             {"role": "user", "content": [result("b"), text("now")]},
         ]);
         assert_eq!(messages, expected);
-        assert!(!split(&mut messages));
+        assert!(!split_rounds(&mut messages));
     }
 }

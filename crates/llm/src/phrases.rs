@@ -3,6 +3,9 @@
 
 use cairn_core::message::ToolCall;
 
+/// Stands where a server would refuse a message or a block without words.
+pub(crate) const NO_WORDS: &str = "(no text)";
+
 /// Stands first where the conversation in sight begins with the model's words: a person must speak first.
 pub(crate) const GOES_ON: &str = "(the conversation goes on)";
 
