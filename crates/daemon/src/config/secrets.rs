@@ -1,11 +1,12 @@
-//! Keys of models and tokens of bots: read from a variable or a file, never shown.
+//! Keys of models, tokens of bots, secrets of tool servers: read from a variable or a file, never shown.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
 use super::env::Environment;
-use super::types::ModelConfig;
+use super::types::{McpConfig, ModelConfig};
 
 /// Reads a model's key. A key that should be there and is not is a warning: the daemon starts, and the requests of
 /// that model say that they were refused.
@@ -14,8 +15,12 @@ pub(super) fn read_key(
     env: &dyn Environment,
     warnings: &mut Vec<String>,
 ) -> Option<SecretString> {
-    let from =
-        Named { what: "key", env_key: "api_key_env", env: &model.api_key_env, file: &model.api_key_file };
+    let from = SecretSource {
+        what: "key",
+        env_key: "api_key_env",
+        env: &model.api_key_env,
+        file: &model.api_key_file,
+    };
     let read = from.read(env)?;
     let mut warn = |text: String| warnings.push(format!("model `{}`: {text}", model.id));
     match read {
@@ -31,7 +36,7 @@ pub(super) fn read_key(
 }
 
 /// The keys of the file that name where a secret is.
-pub(super) struct Named<'c> {
+pub(super) struct SecretSource<'c> {
     pub(super) what: &'static str,
     /// The key that names a variable, as it is written.
     pub(super) env_key: &'static str,
@@ -40,7 +45,7 @@ pub(super) struct Named<'c> {
     pub(super) file: &'c Option<PathBuf>,
 }
 
-impl Named<'_> {
+impl SecretSource<'_> {
     /// The secret, with what is worth a warning about it, or why there is none. `None`: none is named.
     pub(super) fn read(
         &self,
@@ -80,7 +85,7 @@ impl Named<'_> {
 ///
 /// # Errors
 /// It is not there, or cannot be one.
-pub(super) fn read_words(
+fn read_words(
     what: &str,
     variable: Option<&String>,
     file: Option<&PathBuf>,
@@ -138,4 +143,43 @@ fn warning_if_open(what: &str, file: &Path) -> Option<String> {
     (mode & 0o007 != 0).then(|| {
         format!("everybody on this machine may read the {what} file {0}; run `chmod 600 {0}`", file.display())
     })
+}
+
+/// The secret values of a server, by their names.
+#[derive(Debug, Clone, Default)]
+pub struct McpSecrets {
+    /// Variables.
+    pub env: BTreeMap<String, SecretString>,
+    /// Headers.
+    pub headers: BTreeMap<String, SecretString>,
+}
+
+/// Reads the secrets of a server. One that should be there and is not is a warning: the server is run without it.
+pub(super) fn read_mcp_secrets(
+    server: &McpConfig,
+    env: &dyn Environment,
+    warnings: &mut Vec<String>,
+) -> McpSecrets {
+    let mut read =
+        |what: &str, from_env: &BTreeMap<String, String>, from_file: &BTreeMap<String, PathBuf>| {
+            let mut out = BTreeMap::new();
+            let named = from_env.iter().map(|(name, variable)| (name, Some(variable), None));
+            let filed = from_file.iter().map(|(name, file)| (name, None, Some(file)));
+            for (name, variable, file) in named.chain(filed) {
+                let mut warn =
+                    |text: String| warnings.push(format!("server `{}`: {what} `{name}`: {text}", server.id));
+                match read_words(what, variable, file, env) {
+                    Ok((value, warning)) => {
+                        warning.into_iter().for_each(warn);
+                        out.insert(name.clone(), value);
+                    }
+                    Err(why) => warn(format!("{why}; it is left out")),
+                }
+            }
+            out
+        };
+    McpSecrets {
+        env: read("the variable", &server.env_from_env, &server.env_from_file),
+        headers: read("the header", &server.headers_from_env, &server.headers_from_file),
+    }
 }

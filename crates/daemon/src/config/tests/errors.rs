@@ -67,9 +67,12 @@ fn broken_toml_is_shown_where_it_breaks() {
 }
 
 #[rstest]
-#[case("background_threshold = 80", &["2:24", "`background_threshold` = 80", "above 0 and below 1", "0.80"])]
+#[case("background_threshold = 80", &["2:24", "`background_threshold` = 80", "above 0 and below 1", "such as 0.8"])]
 #[case("background_threshold = 0.0", &["`background_threshold` = 0"])]
 #[case("background_threshold = 0.9", &["2:24", "`aggressive_threshold` = 0.85", "background_threshold = 0.9", "rise"])]
+#[case("stack_tokens = 99", &["2:16", "`stack_tokens` = 99", "or 100 or more"])]
+#[case("max_messages = 1", &["2:16", "`max_messages` = 1", "or 2 or more"])]
+#[case("target_tokens = 800\nstack_tokens = 700", &["2:17", "`target_tokens` = 800 must not be above stack_tokens"])]
 #[case("aggressive_threshold = 0.99", &["2:24", "`emergency_threshold` = 0.95", "aggressive_threshold = 0.99"])]
 #[case("emergency_threshold = 1.5", &["`emergency_threshold` = 1.5", "below 1"])]
 #[case("background_threshold = nan", &["`background_threshold` = NaN"])]
@@ -90,7 +93,7 @@ fn a_threshold_out_of_range_or_order_names_key_value_and_what_would_be_right(
 
 #[rstest]
 #[case("max_bytes = 10", &["2:13", "`max_bytes` = 10", "from 1000 to 67108864"])]
-#[case("free_share = 0.0", &["2:14", "`free_share` = 0", "above 0"])]
+#[case("free_share = 0.0", &["2:14", "`free_share` = 0", "above 0 to 1"])]
 #[case("free_share = 1.5", &["`free_share` = 1.5", "such as 0.5"])]
 #[case("artifact_days = -1", &["artifact_days", "a whole number"])]
 #[case("classes = { browse = \"never\" }", &["never", "always_offload"])]
@@ -169,18 +172,21 @@ fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_
     "2:9: agent `main` summarises with the model `mian`, which is not in [[models]]"
 )]
 #[case("[defaults.compaction]\ncall_timeout_secs = 400", "2:21: `call_timeout_secs` = 400 is above")]
-#[case("[defaults.compaction]\ntarget_tokens = 1", "2:17: `target_tokens` = 1 must be")]
+#[case("[defaults.compaction]\ntarget_tokens = 1", "2:17: `target_tokens` = 1 is out of range")]
 #[case("[defaults.window_guard]\nmin_tokens = 40000", "2:14: `min_tokens` = 40000 must not be above")]
 #[case("[[agents]]\nid = \"a\"\n[agents.window_guard]\nwarn_tokens = 10", "4:15: `min_tokens` = 16000")]
 #[case("[defaults.pruning]\nkeep_chars = 2000", "2:14: `keep_chars` = 2000 must be below half")]
 #[case("[defaults.pruning]\nsoft_ratio = 0.6", "2:14: `hard_ratio` = 0.5 must not be below")]
-#[case("[defaults.result_guard]\nfree_share = 1.5", "2:14: `free_share` = 1.5 must be")]
-#[case("[[models]]\nid = \"m\"\nmodel = \"x\"\ninput_price = nan", "4:15: `input_price` = NaN is no sum")]
+#[case("[defaults.result_guard]\nfree_share = 1.5", "2:14: `free_share` = 1.5 is out")]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\ninput_price = nan",
+    "4:15: `input_price` = NaN is out of range"
+)]
 #[case(
     "[[models]]\nid = \"m\"\nmodel = \"x\"\ncache_write_price = -1.0",
-    "`cache_write_price` = -1 is no sum"
+    "`cache_write_price` = -1 is out of range"
 )]
-#[case("[limits]\nspend_per_day = nan", "2:17: `spend_per_day` = NaN is no sum of money")]
+#[case("[limits]\nspend_per_day = nan", "2:17: `spend_per_day` = NaN is out of range")]
 #[case("[limits]\nmodel_cool_down_secs = 600", "2:24: `model_cool_down_secs` = 600 is above")]
 #[case("[limits]\nmax_message_bytes = 0", "2:21: `max_message_bytes` = 0 is out of range")]
 #[case("[store]\nsegment_mib = 0", "`segment_mib` = 0 is out of range")]

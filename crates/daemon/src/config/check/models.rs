@@ -2,19 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::check::{Check, is_name, key_path};
-use super::env::Environment;
-use super::secrets::key_file;
-use super::types::{ANTHROPIC_URL, ModelConfig, OFFLINE, OPENAI_URL, Provider};
-use super::url;
-
-/// Smallest window that is taken, in tokens: below it not even the prompt fits.
-pub(super) const WINDOW_MIN: u64 = 512;
-/// Largest window that is taken, in tokens.
-pub(super) const WINDOW_MAX: u64 = 100_000_000;
+use super::{Check, is_name, key_path};
+use crate::config::env::Environment;
+use crate::config::secrets::key_file;
+use crate::config::types::{ANTHROPIC_URL, ModelConfig, OFFLINE, OPENAI_URL, Provider};
+use crate::config::url;
 
 /// Checks the models and adds the embedded one where the file does not have it.
-pub(super) fn resolve(
+pub(in crate::config) fn check_models(
     check: &mut Check<'_, '_>,
     models: Vec<ModelConfig>,
     env: &dyn Environment,
@@ -30,7 +25,7 @@ pub(super) fn resolve(
         }
         first_of.entry(model.id.clone()).or_insert(idx);
         check_provider(check, &mut model, idx);
-        check_numbers(check, &model, idx);
+        check_room(check, &model, idx);
         if model.api_key_env.is_some() && model.api_key_file.is_some() {
             let message = format!("model `{}` has both api_key_env and api_key_file", model.id);
             check.wrong(&key_path!["models", idx, "api_key_file"], message, "keep one of the two");
@@ -88,13 +83,13 @@ fn check_name(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize, exampl
 }
 
 /// An address without slashes at its end, unless nothing else follows its beginning.
-pub(super) fn trimmed(url: &str) -> &str {
+pub(in crate::config) fn trimmed(url: &str) -> &str {
     let trimmed = url.trim_end_matches('/');
     if trimmed.ends_with(':') { url } else { trimmed }
 }
 
 /// What is wrong with the address of a server.
-pub(super) fn url_trouble(url: &str, provider: Provider) -> Option<String> {
+pub(in crate::config) fn url_trouble(url: &str, provider: Provider) -> Option<String> {
     let call = match provider {
         Provider::Openai => "/chat/completions",
         Provider::Anthropic => "/messages",
@@ -117,30 +112,13 @@ fn check_url(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize) {
     model.base_url = url;
 }
 
-fn check_numbers(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
-    if let Some(window) = model.context_window {
-        check.within(&key_path!["models", idx, "context_window"], window, WINDOW_MIN, WINDOW_MAX, "tokens");
-    }
-    if let Some(most) = model.max_output_tokens {
-        let at = key_path!["models", idx, "max_output_tokens"];
-        check.within(&at, most, 1, WINDOW_MAX, "tokens");
-        if let Some(window) = model.context_window.filter(|window| most >= *window) {
-            let message = format!("`max_output_tokens` = {most} leaves no room in context_window = {window}");
-            check.wrong(&at, message, "it is the part of the window kept for the answer: lower it");
-        }
-    }
-    for (key, secs) in
-        [("first_timeout_secs", model.first_timeout_secs), ("idle_timeout_secs", model.idle_timeout_secs)]
-    {
-        check.within(&key_path!["models", idx, key], secs, 1, 3600, "seconds");
-    }
-    check.within(&key_path!["models", idx, "cache_ttl_secs"], model.cache_ttl_secs, 0, 86_400, "seconds");
-    for (key, price) in [
-        ("input_price", model.input_price),
-        ("cached_price", model.cached_price),
-        ("cache_write_price", model.cache_write_price),
-        ("output_price", model.output_price),
-    ] {
-        check.money(&key_path!["models", idx, key], price.unwrap_or_default());
+fn check_room(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
+    let (Some(most), Some(window)) = (model.max_output_tokens, model.context_window) else { return };
+    if most >= window {
+        check.wrong(
+            &key_path!["models", idx, "max_output_tokens"],
+            format!("`max_output_tokens` = {most} leaves no room in context_window = {window}"),
+            "it is the part of the window kept for the answer: lower it",
+        );
     }
 }
