@@ -68,15 +68,10 @@ pub(crate) fn secret_in_file(what: &'static str, file: &Path, env: &dyn Environm
         }
         Ok(_) | Err(_) => {}
     }
-    let named = SecretSource { what, env_key: "", env: &None, file: &Some(file.to_owned()) };
+    let named = SecretSource { what, env_key: "", variable: None, file: Some(file), is_word: true };
     match named.read(env) {
         None | Some(Ok(_)) => Ok(()),
         Some(Err(why)) if std::fs::File::open(file).is_err() => Err(NoSecret::NotYet(why)),
         Some(Err(why)) => Err(NoSecret::Never(format!("{shown}: {why}"))),
     }
-}
-
-/// Whether a text can be a secret: one word.
-pub(crate) fn is_secret(text: &str) -> bool {
-    !text.is_empty() && !text.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii())
 }

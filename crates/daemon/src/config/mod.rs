@@ -27,7 +27,7 @@ use check::{Check, key_path};
 pub use env::{Environment, FixedEnvironment, ProcessEnvironment};
 pub use error::{ConfigError, FilePosition, Problem};
 pub(crate) use given::{
-    NoSecret, base_url_trouble, is_id_of_one, is_secret, secret_in_file, secret_in_variable, window_trouble,
+    NoSecret, base_url_trouble, is_id_of_one, secret_in_file, secret_in_variable, window_trouble,
 };
 pub use live::Live;
 pub use lookup::{
@@ -38,6 +38,7 @@ use schema::Findings;
 pub(crate) use schema::range_trouble;
 pub use schema::schema;
 pub use secrets::McpSecrets;
+pub(crate) use secrets::is_secret;
 use source::Source;
 pub use types::{
     AdminConfig, AgentConfig, Commands, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig,
@@ -293,8 +294,9 @@ fn read_token(
     let named = secrets::SecretSource {
         what: "token",
         env_key: "token_env",
-        env: &network.token_env,
-        file: &network.token_file,
+        variable: network.token_env.as_deref(),
+        file: network.token_file.as_deref(),
+        is_word: true,
     };
     Some(named.read(env)?.map_err(|why| {
         Problem::new(format!("`{key}` of [{}]: {why}", kind.name()))

@@ -6,11 +6,14 @@ use cairn_core::agent::WindowSize;
 use cairn_core::engine;
 use cairn_core::limits::Price;
 
-use super::{Check, below, is_name, key_path, known_names};
+use super::{Check, IdRule, below, key_path, known_names};
 use crate::config::prompts::{PromptContext, PromptKind, render};
 use crate::config::schema::nearest;
 use crate::config::source::Seg;
 use crate::config::types::{AgentConfig, Config, ModelConfig, OFFLINE, WINDOW};
+
+const IDS: IdRule =
+    IdRule { table: "agents", one: "an agent", many: "agents", example: "main", longest: 64, signs: "._-" };
 
 /// Checks the agents of a configuration, and what they fall back on, and renders their prompts.
 pub(in crate::config) fn check_agents(check: &mut Check<'_, '_>, config: &mut Config) {
@@ -18,7 +21,8 @@ pub(in crate::config) fn check_agents(check: &mut Check<'_, '_>, config: &mut Co
     check_settings(check, &key_path!["defaults"], defaults);
     for idx in 0..agents.len() {
         let at = key_path!["agents", idx];
-        check_id(check, idx, agents);
+        let ids: Vec<&str> = agents[..=idx].iter().map(|agent| agent.id.as_str()).collect();
+        check.id(&IDS, &ids);
         let agent = &mut agents[idx];
         check_settings(check, &at, agent);
         check_stack(check, agent);
@@ -59,21 +63,6 @@ fn check_settings(check: &mut Check<'_, '_>, at: &[Seg], agent: &AgentConfig) {
         let message = format!("`timezone` = \"{}\" is not a known time zone", agent.timezone);
         let hint = "write an IANA name, such as \"Europe/Berlin\" or \"UTC\"";
         check.wrong(&check.set_at(at, &["timezone"]), message, hint);
-    }
-}
-
-fn check_id(check: &mut Check<'_, '_>, idx: usize, agents: &[AgentConfig]) {
-    let at = key_path!["agents", idx, "id"];
-    let id = agents[idx].id.as_str();
-    if !check.source.sets(&at) && check.source.sets(&key_path!["agents", idx]) {
-        let message = format!("number {} of [[agents]] has no `id`", idx + 1);
-        check.wrong(&at, message, "add one: id = \"main\"");
-    } else if !is_name(id) {
-        let message = format!("`id` = \"{id}\" is no name of an agent");
-        check.wrong(&at, message, "write 1 to 64 of the characters A-Z a-z 0-9 . _ -");
-    } else if let Some(first) = agents[..idx].iter().position(|agent| agent.id.as_str() == id) {
-        let message = format!("two agents have the id `{id}` (numbers {} and {})", first + 1, idx + 1);
-        check.wrong(&at, message, "give each its own id");
     }
 }
 

@@ -49,6 +49,28 @@ impl<'s, 't> Check<'s, 't> {
         }
     }
 
+    /// Checks the id of the last one of a list of tables.
+    fn id(&mut self, rule: &IdRule, ids: &[&str]) {
+        let IdRule { table, one, many, example, longest, signs } = *rule;
+        let Some((id, before)) = ids.split_last() else { return };
+        let at = key_path![table, before.len()];
+        let number = ids.len();
+        let fits = |b: u8| b.is_ascii_alphanumeric() || signs.as_bytes().contains(&b);
+        let (message, hint) = if id.is_empty() {
+            (format!("number {number} of [[{table}]] has no `id`"), format!("add one: id = \"{example}\""))
+        } else if id.len() > longest || !id.bytes().all(fits) {
+            let signs: String = signs.chars().flat_map(|sign| [' ', sign]).collect();
+            let hint = format!("write 1 to {longest} of the characters A-Z a-z 0-9{signs}");
+            (format!("`id` = \"{id}\" is no name of {one}"), hint)
+        } else if let Some(first) = before.iter().position(|other| other == id) {
+            let message = format!("two {many} have the id `{id}` (numbers {} and {number})", first + 1);
+            (message, "give each its own id".to_owned())
+        } else {
+            return;
+        };
+        self.wrong(&below(&at, "id"), message, &hint);
+    }
+
     /// The path of a key that an agent may leave to [defaults]: there, where only they set it. `at`: the agent's table.
     fn set_at(&self, at: &[Seg], keys: &[&str]) -> Vec<Seg> {
         let path = |table: &[Seg]| keys.iter().fold(table.to_vec(), |table, key| below(&table, key));
@@ -90,9 +112,15 @@ fn known_names(written: &str, known: &[&str], table: &str) -> String {
     }
 }
 
-/// 1 to 64 of `A-Z a-z 0-9 . _ -`: what ids of agents and models are made of.
-fn is_name(text: &str) -> bool {
-    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+/// What ids of the tables of a list are made of.
+struct IdRule {
+    table: &'static str,
+    one: &'static str,
+    many: &'static str,
+    example: &'static str,
+    longest: usize,
+    /// What may be in one beside `A-Z a-z 0-9`.
+    signs: &'static str,
 }
 
 fn below(table: &[Seg], key: &str) -> Vec<Seg> {

@@ -1,12 +1,13 @@
 //! Checks of `[[models]]`.
 
-use std::collections::BTreeMap;
-
-use super::{Check, is_name, key_path};
+use super::{Check, IdRule, key_path};
 use crate::config::env::Environment;
 use crate::config::secrets::key_file;
 use crate::config::types::{ANTHROPIC_URL, ModelConfig, OFFLINE, OPENAI_URL, Provider};
 use crate::config::url;
+
+const IDS: IdRule =
+    IdRule { table: "models", one: "a model", many: "models", example: "main", longest: 64, signs: "._-" };
 
 /// Checks the models and adds the embedded one where the file does not have it.
 pub(in crate::config) fn check_models(
@@ -14,16 +15,15 @@ pub(in crate::config) fn check_models(
     models: Vec<ModelConfig>,
     env: &dyn Environment,
 ) -> Vec<ModelConfig> {
-    let mut first_of: BTreeMap<String, usize> = BTreeMap::new();
-    let mut out = Vec::with_capacity(models.len() + 1);
+    let mut out: Vec<ModelConfig> = Vec::with_capacity(models.len() + 1);
     for (idx, mut model) in models.into_iter().enumerate() {
-        check_id(check, &model, idx);
-        if let Some(first) = first_of.get(&model.id) {
-            let message =
-                format!("two models have the id `{}` (numbers {} and {})", model.id, first + 1, idx + 1);
-            check.wrong(&key_path!["models", idx, "id"], message, "give each its own id");
+        let ids: Vec<&str> = out.iter().chain([&model]).map(|model| model.id.as_str()).collect();
+        check.id(&IDS, &ids);
+        if model.id == OFFLINE && model.provider != Provider::Offline {
+            let message = "the id `offline` belongs to the embedded model";
+            let hint = "choose another id, or set provider = \"offline\"";
+            check.wrong(&key_path!["models", idx, "id"], message, hint);
         }
-        first_of.entry(model.id.clone()).or_insert(idx);
         check_provider(check, &mut model, idx);
         check_room(check, &model, idx);
         if model.api_key_env.is_some() && model.api_key_file.is_some() {
@@ -33,23 +33,10 @@ pub(in crate::config) fn check_models(
         model.api_key_file = model.api_key_file.map(|file| key_file(&file, check.source.dir(), env));
         out.push(model);
     }
-    if !first_of.contains_key(OFFLINE) {
+    if out.iter().all(|model| model.id != OFFLINE) {
         out.push(ModelConfig::offline());
     }
     out
-}
-
-fn check_id(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
-    let at = key_path!["models", idx, "id"];
-    if model.id.is_empty() {
-        check.wrong(&at, format!("number {} of [[models]] has no `id`", idx + 1), "add one: id = \"main\"");
-    } else if !is_name(&model.id) {
-        let message = format!("`id` = \"{}\" is no name of a model", model.id);
-        check.wrong(&at, message, "write 1 to 64 of the characters A-Z a-z 0-9 . _ -");
-    } else if model.id == OFFLINE && model.provider != Provider::Offline {
-        let message = "the id `offline` belongs to the embedded model";
-        check.wrong(&at, message, "choose another id, or set provider = \"offline\"");
-    }
 }
 
 fn check_provider(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize) {

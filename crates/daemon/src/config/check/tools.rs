@@ -2,15 +2,16 @@
 
 use cairn_core::tool::is_entry;
 
-use super::{Check, below, key_path};
+use super::{Check, IdRule, below, key_path};
 use crate::config::env::Environment;
 use crate::config::secrets::key_file;
 use crate::config::source::Seg;
 use crate::config::types::{AgentConfig, Config, FetchConfig, McpConfig};
 use crate::config::url;
 
-/// Longest id of a server: it stands before the names of its tools.
-const ID_MAX: usize = 24;
+/// The id of a server stands before the names of its tools.
+const IDS: IdRule =
+    IdRule { table: "mcp", one: "a server", many: "servers", example: "files", longest: 24, signs: "-" };
 
 /// Headers that hold secrets: their values are not written into the file.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"];
@@ -24,7 +25,8 @@ pub(in crate::config) fn check_servers(
     let mut out: Vec<McpConfig> = Vec::with_capacity(servers.len());
     for (idx, mut server) in servers.into_iter().enumerate() {
         let at = key_path!["mcp", idx];
-        check_id(check, &at, &server, idx, &out);
+        let ids: Vec<&str> = out.iter().chain([&server]).map(|server| server.id.as_str()).collect();
+        check.id(&IDS, &ids);
         check_reach(check, &at, &server);
         check_names(check, &at, &server);
         let dir = check.source.dir();
@@ -35,21 +37,6 @@ pub(in crate::config) fn check_servers(
         out.push(server);
     }
     out
-}
-
-fn check_id(check: &mut Check<'_, '_>, at: &[Seg], server: &McpConfig, idx: usize, before: &[McpConfig]) {
-    let at = below(at, "id");
-    let id = &server.id;
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-    if id.is_empty() {
-        check.wrong(&at, format!("number {} of [[mcp]] has no `id`", idx + 1), "add one: id = \"files\"");
-    } else if id.len() > ID_MAX || !id.bytes().all(fits) {
-        let message = format!("`id` = \"{id}\" is no name of a server");
-        check.wrong(&at, message, "write 1 to 24 of the characters A-Z a-z 0-9 -");
-    } else if let Some(first) = before.iter().position(|other| other.id == *id) {
-        let message = format!("two servers have the id `{id}` (numbers {} and {})", first + 1, idx + 1);
-        check.wrong(&at, message, "give each its own id");
-    }
 }
 
 fn check_reach(check: &mut Check<'_, '_>, at: &[Seg], server: &McpConfig) {

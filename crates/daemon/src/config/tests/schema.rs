@@ -92,7 +92,7 @@ fn with(path: &str, value: &str) -> String {
 }
 
 /// Number keys with their lowest and highest value.
-const RANGES: [(&str, Option<&str>, Option<&str>); 12] = [
+const RANGES: [(&str, Option<&str>, Option<&str>); 16] = [
     ("defaults.context_window", Some("511"), Some("100000001")),
     ("defaults.max_rounds", Some("0"), Some("101")),
     ("defaults.trust.approval_secs", Some("9"), Some("86401")),
@@ -103,6 +103,10 @@ const RANGES: [(&str, Option<&str>, Option<&str>); 12] = [
     ("models.max_output_tokens", Some("0"), None),
     ("mcp.start_timeout_secs", Some("0"), Some("3601")),
     ("discord.draft_interval_ms", Some("499"), Some("60001")),
+    ("defaults.result_guard.free_share", Some("0.0"), Some("1.5")),
+    ("models.cache_write_price", Some("-1.0"), None),
+    ("store.segment_mib", Some("0"), Some("4097")),
+    ("limits.max_message_bytes", Some("0"), None),
     ("limits.spend_per_day", Some("-0.5"), Some("nan")),
     ("retention.memory_importance", Some("-0.1"), Some("1.5")),
 ];
