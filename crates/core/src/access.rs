@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::AgentId;
@@ -11,7 +12,7 @@ use crate::pairing_store::Standing;
 mod tests;
 
 /// Who may write to the bot privately.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DirectPolicy {
     /// Those on the list, and whom an operator lets in by a code.
@@ -23,7 +24,7 @@ pub enum DirectPolicy {
 }
 
 /// When the bot answers in a group that it serves.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Respond {
     /// When it is mentioned or replied to; the rest is context.

@@ -29,7 +29,6 @@ pub mod pairing_store;
 pub mod ports;
 pub mod provenance;
 pub mod prune;
-mod ranges;
 pub mod result_guard;
 pub mod retention;
 pub mod sentences;

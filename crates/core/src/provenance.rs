@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::conversation::Conversation;
@@ -104,18 +105,22 @@ impl Provenance {
     }
 }
 
-/// Whom an agent trusts, and who may say yes for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Whom an agent trusts, and who may approve for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TrustSettings {
-    /// People whose text may cause changes without anybody being asked: `PLATFORM/USER`, or `PLATFORM/*` for all of one.
+    /// Who is trusted: while the window holds text of nobody else and of no tool, calls that change something are made
+    /// without asking. "PLATFORM/USER", or "PLATFORM/*" for all of one, such as "local/*". Nobody by default: each such call
+    /// waits for approval.
     pub trusted: BTreeSet<String>,
-    /// People who may say yes in a chat, written in the same way. At the socket everybody may: whoever reaches it runs the
-    /// daemon.
+    /// Who may approve in a chat, written in the same way, beside the operators of [commands]. At the socket everybody may.
     pub approvers: BTreeSet<String>,
-    /// Seconds after which a request for a yes is void.
+    /// Seconds after which a request for approval is void. 10 to 86400.
+    #[schemars(range(min = 10, max = 86_400))]
     pub approval_secs: u64,
-    /// Calls that need no yes: `SERVER/TOOL`, `SERVER/*`, a tool's name, or `*`.
+    /// Calls that need no approval, whatever the window holds: "SERVER/TOOL", "SERVER/*", "TOOL" of any server, or "*". A
+    /// tool that is marked as destructive, and `memory_save`, have to be named exactly. `cairn tools log` shows what was
+    /// called by it.
     pub always_allow: BTreeSet<String>,
 }
 

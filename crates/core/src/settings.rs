@@ -1,26 +1,35 @@
-//! Settings of what guards the window beside compaction; `config/config.toml` is the reference.
+//! Settings of what guards the window beside compaction. Docs, defaults and ranges of the fields are what users see: the
+//! configuration's reference and its schema are made from them.
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Share;
+use crate::tier::{BadSetting, bad};
 use crate::tool::closest;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// How far memories are recalled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct MemorySettings {
-    /// How far what was learnt in a chat is recalled.
+    /// How far what was learnt in a chat is recalled. "chat": in that chat alone. "person": what people said of themselves
+    /// in a group also in their own private chats with the bot, never in another group and never to others. "agent":
+    /// everything in all chats of the agent, what was said privately too; for households, and bots that one operator talks
+    /// to alone.
     pub share: Share,
 }
 
 /// When a window that was only discovered is too small to be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WindowGuard {
-    /// A model whose discovered window is smaller, in tokens, is passed over for the next of the chain.
+    /// A model whose server lists a window below the first number, in tokens, which nobody has set otherwise, is passed
+    /// over for the next of the chain (the last one never is). Any window below the second number is warned about, once.
+    #[schemars(range(max = 100_000_000))]
     pub min_tokens: u64,
-    /// A window that is smaller, in tokens, is warned about.
+    #[schemars(range(max = 100_000_000))]
     pub warn_tokens: u64,
 }
 
@@ -30,8 +39,19 @@ impl Default for WindowGuard {
     }
 }
 
-/// When results of tools are pruned.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+impl WindowGuard {
+    /// # Errors
+    /// The settings contradict each other.
+    pub fn validate(&self) -> Result<(), BadSetting> {
+        if self.min_tokens > self.warn_tokens {
+            let reason = format!("must not be above warn_tokens = {}", self.warn_tokens);
+            return Err(bad("min_tokens", self.min_tokens, reason));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PruneMode {
     Off,
@@ -42,11 +62,11 @@ pub enum PruneMode {
     CacheTtl,
 }
 
-/// Clearing old results altogether, in the mode [`PruneMode::CacheTtl`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Clearing old results altogether, in the mode "cache-ttl".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HardClear {
-    /// They are cleared; otherwise only shortened.
+    /// false: results are shortened, never cleared.
     pub enabled: bool,
 }
 
@@ -56,26 +76,35 @@ impl Default for HardClear {
     }
 }
 
-/// How results of tools are pruned in what is sent; what is kept stays whole.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// How results of tools are pruned in what is sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PruningSettings {
+    /// Old results of tools are sent shorter before anything is summarised; what is kept stays whole, and readable.
+    /// "pressure": from the background threshold on. "cache-ttl": once the provider's cache has gone cold anyway. "off":
+    /// never.
     pub mode: PruneMode,
-    /// Newest tokens of results that are spared (mode `pressure`); less in windows below 200,000 tokens, in proportion.
+    /// Mode "pressure": the newest results of so many tokens are spared, and nothing is done for less than the second
+    /// number; both shrink in proportion with windows below 200000 tokens. A result shrinks to so many bytes first (400 or
+    /// more); when that is not enough, older ones give way to a line that says where they can be read.
+    #[schemars(range(max = 100_000_000))]
     pub protect_tokens: u64,
-    /// Least tokens that a batch must win (mode `pressure`); less in small windows, in proportion.
+    #[schemars(range(max = 100_000_000))]
     pub min_win_tokens: u64,
-    /// Bytes to which a result shrinks at first (mode `pressure`).
+    // The notice in a shrunk result takes 400 bytes.
+    #[schemars(range(min = 400, max = 67_108_864))]
     pub shrink_bytes: usize,
-    /// Usage from which old results are shortened (mode `cache-ttl`).
+    /// Mode "cache-ttl": from this usage on old results of more than `soft_chars` characters keep `keep_chars` of head and
+    /// of tail; from `hard_ratio` on they are cleared. The results of the newest replies are spared.
+    #[schemars(range(min = 0, max = 1))]
     pub soft_ratio: f64,
-    /// Usage from which old results are cleared (mode `cache-ttl`).
+    #[schemars(range(min = 0, max = 1))]
     pub hard_ratio: f64,
-    /// Results of more characters are shortened (mode `cache-ttl`).
+    #[schemars(range(min = 200, max = 67_108_864))]
     pub soft_chars: usize,
-    /// Characters of head and of tail that a shortened result keeps (mode `cache-ttl`).
+    #[schemars(range(min = 1, max = 67_108_864))]
     pub keep_chars: usize,
-    /// Newest replies whose results are spared (mode `cache-ttl`).
+    #[schemars(range(max = 1_000))]
     pub keep_replies: usize,
     pub hard_clear: HardClear,
 }
@@ -97,8 +126,27 @@ impl Default for PruningSettings {
     }
 }
 
+impl PruningSettings {
+    /// # Errors
+    /// The settings contradict each other.
+    pub fn validate(&self) -> Result<(), BadSetting> {
+        if self.soft_ratio > self.hard_ratio {
+            let reason = format!("must not be below soft_ratio = {}", self.soft_ratio);
+            return Err(bad("hard_ratio", self.hard_ratio, reason));
+        }
+        if self.keep_chars.saturating_mul(2) >= self.soft_chars {
+            let reason = format!(
+                "must be below half of soft_chars = {}: head and tail are kept, and something is to be won",
+                self.soft_chars
+            );
+            return Err(bad("keep_chars", self.keep_chars, reason));
+        }
+        Ok(())
+    }
+}
+
 /// How the results of a tool are treated when they arrive.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultClass {
     #[default]
@@ -110,19 +158,30 @@ pub enum ResultClass {
 }
 
 /// What becomes of large results of tools when they arrive.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ResultGuardSettings {
+    /// Results of tools over `max_bytes` are kept outside of the window as artifacts: the model sees equal head and tail,
+    /// within `max_bytes`, around a note by which it can read on. All results of one round together take at most
+    /// `free_share` of the free window: small ones stay whole, large ones share the rest. false: results stay as they are,
+    /// and are cut only where a request would not fit.
     pub enabled: bool,
-    /// Results of more bytes are large.
+    #[schemars(range(min = 1_000, max = 67_108_864))]
     pub max_bytes: usize,
-    /// Most of the free window that all results of one round take together.
+    #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub free_share: f64,
-    /// Days after which an artifact that nobody read expires; 0: never.
+    /// Days after which an artifact that nobody has read expires. 0: never. Copies of messages that are larger than the
+    /// window are kept while it shows the message, whatever stands here.
+    #[schemars(range(max = 36_500))]
     pub artifact_days: u32,
-    /// Most MiB that the artifacts of a channel take: over it, those that were read longest ago expire; 0: no limit.
+    /// Most MiB that the artifacts of a channel take: over it, those that were read longest ago expire. 0: no limit.
+    #[schemars(range(max = 1_048_576))]
     pub artifact_mib: u64,
-    /// Classes of tools: by `TOOL`, `SERVER/TOOL`, `SERVER/*` or `*`; what is not named is as the tool says.
+    /// Classes of tools, over the tool's own. Names: "SERVER/TOOL", "SERVER/*", "TOOL" of any server, or "*"; of several
+    /// the closest counts. "auto": only large results become artifacts; "always_offload": results over 2000 bytes become
+    /// artifacts with a short head and tail (browsers); "keep_recent": a large result becomes one, too, but is shown whole
+    /// while it takes no more than its part of the free window, and its newest result is spared from pruning (file readers;
+    /// `history_read`).
     pub classes: BTreeMap<String, ResultClass>,
 }
 
@@ -151,7 +210,7 @@ impl Default for ResultGuardSettings {
 
 /// What a summary does with identifiers: paths, addresses, ids, numbers of a shape of their own, names of functions, error
 /// messages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IdentifierPolicy {
     /// They stand in a list beside the prose, copied from the source without a model.
@@ -190,5 +249,26 @@ mod tests {
         let classes = classes.iter().map(|(entry, class)| ((*entry).to_owned(), *class)).collect();
         let settings = ResultGuardSettings { classes, ..ResultGuardSettings::default() };
         assert_eq!(settings.class(tool), class);
+    }
+
+    #[rstest]
+    #[case(0, 0, true)]
+    #[case(32_000, 32_000, true)]
+    #[case(32_001, 32_000, false)]
+    fn a_window_that_is_used_is_warned_about_first(#[case] min: u64, #[case] warn: u64, #[case] fits: bool) {
+        assert_eq!(WindowGuard { min_tokens: min, warn_tokens: warn }.validate().is_ok(), fits);
+    }
+
+    #[rstest]
+    #[case(|_: &mut PruningSettings| {}, None)]
+    #[case(|s: &mut PruningSettings| s.soft_ratio = 0.6, Some("hard_ratio"))]
+    #[case(|s: &mut PruningSettings| s.hard_ratio = s.soft_ratio, None)]
+    #[case(|s: &mut PruningSettings| s.keep_chars = 1_999, None)]
+    #[case(|s: &mut PruningSettings| s.keep_chars = 2_000, Some("keep_chars"))]
+    #[case(|s: &mut PruningSettings| s.keep_chars = usize::MAX, Some("keep_chars"))]
+    fn settings_of_pruning_agree(#[case] change: fn(&mut PruningSettings), #[case] expected: Option<&str>) {
+        let mut settings = PruningSettings::default();
+        change(&mut settings);
+        assert_eq!(settings.validate().err().map(|bad| bad.key), expected);
     }
 }

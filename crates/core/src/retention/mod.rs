@@ -3,6 +3,7 @@
 mod words;
 
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::MemoryId;
@@ -10,23 +11,35 @@ use crate::memory::{Memory, MemoryKind};
 
 pub use words::{EXPIRED_TEXT, InUse, Words, expire, ranges};
 
-/// `[retention]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// What of an old state is kept smaller.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RetentionSettings {
-    /// Journal segments that were closed so many days ago are compressed; 0: never.
+    /// Journal segments that were closed so many days ago are compressed (`.jsonl.gz`, for zless and zgrep); all reads as
+    /// before.
+    #[schemars(range(max = 36_500))]
     pub compress_days: u32,
-    /// Out of journal segments that were closed so many days ago the words are taken that nothing needs; 0: never.
+    /// Out of segments that were closed so many days ago the words are taken that nothing needs any more: `[expired]` stands
+    /// in their place. What a window still shows, what no run has summarised yet and what waits to be delivered stays until
+    /// then; who spoke and when, the summaries of the window and the memories stay for good. Backups and exports made before
+    /// keep the words.
+    #[schemars(range(max = 36_500))]
     pub journal_days: u32,
-    /// Most MiB that the journal takes: over it, its oldest closed segments are compressed, and when all are, the words
-    /// are taken out of the oldest; 0: no limit.
+    /// Most MiB that the journal takes. Over it, its oldest closed segments are compressed; when all are, the words are
+    /// taken out of the oldest first. With all of that done it may still be over: then the log says so, and nothing else
+    /// goes.
+    #[schemars(range(max = 16_777_216))]
     pub journal_mib: u64,
-    /// Memories that were neither recalled nor changed for so many days are forgotten; 0: never.
+    /// Memories that were neither recalled nor changed for so many days are forgotten; never a todo or an identity, and
+    /// never one that is at least so important (0 to 1).
+    #[schemars(range(max = 36_500))]
     pub memory_days: u32,
-    /// Most memories that an agent has: over it, the least important and longest unused are forgotten; 0: no limit.
-    pub memory_max: u64,
-    /// Those at least as important stay all the same; 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
     pub memory_importance: f64,
+    /// Most memories that an agent has: over it, the least important and longest unused are forgotten, with the same
+    /// exceptions.
+    #[schemars(range(max = 1_000_000))]
+    pub memory_max: u64,
 }
 
 impl Default for RetentionSettings {
@@ -36,8 +49,8 @@ impl Default for RetentionSettings {
             journal_days: 0,
             journal_mib: 0,
             memory_days: 0,
-            memory_max: 0,
             memory_importance: 0.5,
+            memory_max: 0,
         }
     }
 }

@@ -15,13 +15,13 @@ pub struct ConfigError {
 pub struct Problem {
     /// What is wrong, naming key and value.
     pub message: String,
-    pub place: Option<Place>,
+    pub place: Option<FilePosition>,
     pub hint: Option<String>,
 }
 
 /// A place in a file, with the line itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct FilePosition {
     pub file: PathBuf,
     /// Line, from 1.
     pub line: usize,
@@ -38,7 +38,7 @@ impl Problem {
     }
 
     #[must_use]
-    pub fn at(mut self, place: Option<Place>) -> Self {
+    pub fn at(mut self, place: Option<FilePosition>) -> Self {
         self.place = place;
         self
     }

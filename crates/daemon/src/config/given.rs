@@ -2,23 +2,23 @@
 
 use std::path::Path;
 
+use super::check::{trimmed, url_trouble};
 use super::env::Environment;
-use super::network::{NetworkKind, is_id};
-use super::secrets::{Named, is_token, is_variable};
-use super::types::Provider;
-use super::{models, url};
+use super::secrets::{SecretSource, is_token, is_variable};
+use super::types::{NetworkKind, Provider, WINDOW_MAX, WINDOW_MIN, is_id};
+use super::url;
 
 /// What is wrong with the address of a model's server, in a sentence.
 pub(crate) fn base_url_trouble(address: &str, provider: Provider) -> Option<String> {
-    let address = models::trimmed(address);
-    let trouble = models::url_trouble(address, provider)?;
+    let address = trimmed(address);
+    let trouble = url_trouble(address, provider)?;
     Some(format!("`base_url` = \"{}\" {trouble}", url::shown(address)))
 }
 
 /// What is wrong with a window, in a sentence.
 pub(crate) fn window_trouble(tokens: u64) -> Option<String> {
-    let (low, high) = (models::WINDOW_MIN, models::WINDOW_MAX);
-    (!(low..=high).contains(&tokens)).then(|| format!("write a number of tokens from {low} to {high}"))
+    (!(WINDOW_MIN..=WINDOW_MAX).contains(&tokens))
+        .then(|| format!("write a number of tokens from {WINDOW_MIN} to {WINDOW_MAX}"))
 }
 
 /// Whether a text is the id of a person or a server there.
@@ -68,15 +68,10 @@ pub(crate) fn secret_in_file(what: &'static str, file: &Path, env: &dyn Environm
         }
         Ok(_) | Err(_) => {}
     }
-    let named = Named { what, env_key: "", env: &None, file: &Some(file.to_owned()) };
+    let named = SecretSource { what, env_key: "", variable: None, file: Some(file), is_word: true };
     match named.read(env) {
         None | Some(Ok(_)) => Ok(()),
         Some(Err(why)) if std::fs::File::open(file).is_err() => Err(NoSecret::NotYet(why)),
         Some(Err(why)) => Err(NoSecret::Never(format!("{shown}: {why}"))),
     }
-}
-
-/// Whether a text can be a secret: one word.
-pub(crate) fn is_secret(text: &str) -> bool {
-    !text.is_empty() && !text.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii())
 }

@@ -3,29 +3,15 @@
 //! [`Config::load`] does all of it. Whatever is wrong is a [`ConfigError`], which names file, line and column and says
 //! what to do; what works but is probably not meant is a warning.
 
-mod admin;
-mod agents;
 mod check;
-mod commands;
 mod env;
 mod error;
-mod file;
 mod given;
-mod guards;
-mod keys;
-mod limits;
 mod live;
-mod log;
 mod lookup;
-mod mcp;
-mod models;
-mod network;
-mod overlay;
-mod parse;
 mod prompts;
 mod schema;
 mod secrets;
-mod show;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -37,26 +23,26 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
-pub use admin::AdminConfig;
 use check::{Check, key_path};
-pub use commands::Commands;
 pub use env::{Environment, FixedEnvironment, ProcessEnvironment};
-pub use error::{ConfigError, Place, Problem};
+pub use error::{ConfigError, FilePosition, Problem};
 pub(crate) use given::{
-    NoSecret, base_url_trouble, is_id_of_one, is_secret, secret_in_file, secret_in_variable, window_trouble,
+    NoSecret, base_url_trouble, is_id_of_one, secret_in_file, secret_in_variable, window_trouble,
 };
-pub use limits::Limits;
 pub use live::Live;
 pub use lookup::{
     SOCKET_PATH_MAX, StateDir, StateOrigin, check_socket, config_file, socket_to_bind, sockets_to_try,
     state_dir,
 };
-pub use mcp::{FetchConfig, McpConfig, McpSecrets};
-pub use network::{Network, NetworkKind, PlaceKeys, PlatformId};
+use schema::Findings;
+pub(crate) use schema::range_trouble;
 pub use schema::schema;
+pub use secrets::McpSecrets;
+pub(crate) use secrets::is_secret;
 use source::Source;
 pub use types::{
-    AgentConfig, Config, Defaults, Log, LogFormat, ModelConfig, OFFLINE, Provider, Retention, Store,
+    AdminConfig, AgentConfig, Commands, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig,
+    Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
 };
 
 /// A configuration with what belongs to it and is no part of it.
@@ -100,11 +86,16 @@ impl Loaded {
 
     /// The resolved configuration as TOML, itself a valid config file, with its source named. No secrets.
     pub fn show(&self) -> String {
-        show::show(&self.config, self.file.as_deref())
+        let source = match &self.file {
+            Some(file) => format!("# resolved from {}\n", file.display()),
+            None => "# built-in defaults; no config file was found\n".to_owned(),
+        };
+        match toml::to_string_pretty(&self.config) {
+            Ok(text) => format!("{source}\n{text}"),
+            Err(error) => format!("{source}# the configuration cannot be written as TOML: {error}\n"),
+        }
     }
-}
 
-impl Loaded {
     /// The same with the tokens and the servers' secrets of another one, and its keys for models that this one lacks.
     pub(crate) fn with_secrets_of(mut self, other: &Self) -> Self {
         for (model, key) in &other.keys {
@@ -131,9 +122,7 @@ impl Config {
         let loaded = from_text(&file, &text, env)?;
         Ok(Loaded { file: Some(file), ..loaded })
     }
-}
 
-impl Config {
     /// The built-in defaults, whatever files there are.
     ///
     /// # Errors
@@ -198,39 +187,38 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
 /// Resolves the text of a config file as far as it goes, and says what is wrong with it.
 fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, Vec<Problem>), ConfigError> {
     let source = Source::parse(file, text)?;
-    let written = parse::parse(&source, text).map_err(|problems| ConfigError { problems })?;
+    let (mut config, out_of_range) = written(&source, text)?;
     let mut check = Check::new(&source);
-    let defaults = agents::defaults(&mut check, &written.defaults);
-    let models = models::resolve(&mut check, written.models, env);
-    let agents = agents::resolve(&mut check, &written.agents, &defaults, &models);
-    let discord = network::resolve(&mut check, NetworkKind::Discord, written.discord, &agents, env);
-    let telegram = network::resolve(&mut check, NetworkKind::Telegram, written.telegram, &agents, env);
-    let mcp = mcp::resolve(&mut check, written.mcp, env);
-    mcp::check_fetch(&mut check, &written.fetch);
-    for (idx, agent) in agents.iter().enumerate() {
-        mcp::check_agent(&mut check, &key_path!["agents", idx], agent, &mcp, &written.fetch);
+    check.problems = out_of_range;
+    config.models = check::check_models(&mut check, config.models, env);
+    check::check_agents(&mut check, &mut config);
+    for (kind, network) in
+        [(NetworkKind::Discord, &mut config.discord), (NetworkKind::Telegram, &mut config.telegram)]
+    {
+        *network = check::check_network(&mut check, kind, network.take(), &config.agents, env);
     }
-    commands::check(&mut check, &written.commands);
-    check_limits(&mut check, &written.limits);
-    if written.limits.spend_per_day > 0.0 {
-        guards::warn_of_prices(&mut check, &agents, &models);
+    config.mcp = check::check_servers(&mut check, config.mcp, env);
+    check::check_fetch(&mut check, &config.fetch);
+    check::check_tools(&mut check, &config);
+    check::check_operators(&mut check, &config.commands);
+    check::check_limits(&mut check, &config.limits);
+    if config.limits.spend_per_day > 0.0 {
+        check::check_prices(&mut check, &config.agents, &config.models);
     }
-    log::check(&mut check, &written.log);
-    admin::check(&mut check, &written.admin);
-    check_store(&mut check, &written.store);
-    check_retention(&mut check, &written.retention);
-    let mut problems = check.problems;
+    check::check_log(&mut check, &config.log);
+    check::check_admin(&mut check, &config.admin);
+    let Check { mut problems, mut warnings, .. } = check;
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
-    let mut warnings = check.warnings;
     let mut keys = BTreeMap::new();
-    for model in &models {
+    for model in &config.models {
         if let Some(key) = secrets::read_key(model, env, &mut warnings) {
             keys.insert(model.id.clone(), key);
         }
     }
     let mut tokens = BTreeMap::new();
-    for (kind, network) in [(NetworkKind::Discord, &discord), (NetworkKind::Telegram, &telegram)] {
-        if let Some(token) = network.as_ref().and_then(|network| read_token(&source, kind, network, env)) {
+    for kind in NetworkKind::ALL {
+        let token = config.network(kind).and_then(|network| read_token(&source, kind, network, env));
+        if let Some(token) = token {
             let token = token.map(|(token, warning)| {
                 warnings.extend(warning.map(|text| format!("[{}]: {text}", kind.name())));
                 token
@@ -238,25 +226,58 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
             tokens.insert(kind, token);
         }
     }
-    let secrets = |server: &McpConfig| (server.id.clone(), mcp::read_secrets(server, env, &mut warnings));
-    let mcp_secrets = mcp.iter().map(secrets).collect();
-    let config = Config {
-        watch: written.watch,
-        defaults,
-        models,
-        agents,
-        mcp,
-        fetch: written.fetch,
-        discord,
-        telegram,
-        commands: written.commands,
-        limits: written.limits,
-        log: written.log,
-        admin: written.admin,
-        store: written.store,
-        retention: written.retention,
+    let secrets =
+        |server: &McpConfig| (server.id.clone(), secrets::read_mcp_secrets(server, env, &mut warnings));
+    let mcp = config.mcp.iter().map(secrets).collect();
+    Ok((Loaded { config, file: None, warnings, keys, tokens, mcp }, problems))
+}
+
+/// The keys of a file, with what agents leave out laid under them, and the numbers that are out of their ranges.
+fn written(source: &Source<'_>, text: &str) -> Result<(Config, Vec<Problem>), ConfigError> {
+    let file: toml::Table = toml::from_str(text).map_err(|error| source.type_problem(&error))?;
+    let Findings { mut unknown, out_of_range } = Findings::of(source, &file);
+    let mut config = match toml::from_str::<Config>(text) {
+        Ok(config) if unknown.is_empty() => config,
+        Ok(_) => return Err(ConfigError { problems: unknown }),
+        Err(error) => {
+            unknown.push(source.type_problem(&error));
+            return Err(ConfigError { problems: unknown });
+        }
     };
-    Ok((Loaded { config, file: None, warnings, keys, tokens, mcp: mcp_secrets }, problems))
+    let table = |value: Option<&toml::Value>| value.and_then(toml::Value::as_table).cloned();
+    let mut shared = table(file.get("defaults")).unwrap_or_default();
+    shared.remove("context_window");
+    let agents = file.get("agents").and_then(toml::Value::as_array).filter(|agents| !agents.is_empty());
+    let main = || vec![toml::Table::from_iter([("id".to_owned(), "main".into())])];
+    let agents =
+        agents.map_or_else(main, |agents| agents.iter().filter_map(|agent| table(Some(agent))).collect());
+    config.agents = Vec::with_capacity(agents.len());
+    for own in agents {
+        let has_window = own.contains_key("context_window");
+        let agent: Result<AgentConfig, _> = laid_over(shared.clone(), own).try_into();
+        let mut agent = agent.map_err(|error| source.type_problem(&error))?;
+        if !has_window {
+            agent.context_window = None;
+        }
+        config.agents.push(agent);
+    }
+    for agent in config.agents.iter_mut().chain([&mut config.defaults]) {
+        for prompt in [&mut agent.prompt, &mut agent.compactor_prompt].into_iter().flatten() {
+            *prompt = source.dir().join(&*prompt).components().collect();
+        }
+    }
+    Ok((config, out_of_range))
+}
+
+/// An agent's keys over those of `[defaults]`, each by itself, in their tables too.
+fn laid_over(mut base: toml::Table, own: toml::Table) -> toml::Table {
+    for (key, value) in own {
+        match (base.get_mut(&key), value) {
+            (Some(toml::Value::Table(base)), toml::Value::Table(own)) => base.extend(own),
+            (_, value) => drop(base.insert(key, value)),
+        }
+    }
+    base
 }
 
 /// Reads the token of a bot that is used.
@@ -270,75 +291,16 @@ fn read_token(
         return None;
     }
     let key = if network.token_env.is_some() { "token_env" } else { "token_file" };
-    let named = secrets::Named {
+    let named = secrets::SecretSource {
         what: "token",
         env_key: "token_env",
-        env: &network.token_env,
-        file: &network.token_file,
+        variable: network.token_env.as_deref(),
+        file: network.token_file.as_deref(),
+        is_word: true,
     };
     Some(named.read(env)?.map_err(|why| {
         Problem::new(format!("`{key}` of [{}]: {why}", kind.name()))
             .at(source.value_place(&key_path![kind.name(), key]))
             .hint("the network's own page for bots shows the token; `enabled = false` leaves the bot out")
     }))
-}
-
-fn check_limits(check: &mut Check<'_, '_>, limits: &Limits) {
-    let rows = [
-        ("max_message_bytes", limits.max_message_bytes as u64, 1, 64 << 20, "bytes"),
-        ("admitted_messages", limits.admitted_messages as u64, 1, 1_000_000, "messages"),
-        ("channel_queue", limits.channel_queue as u64, 1, 1_000_000, "messages"),
-        ("idle_secs", limits.idle_secs, 1, 31_536_000, "seconds"),
-        ("turn_timeout_secs", limits.turn_timeout_secs, 1, 86_400, "seconds"),
-        ("model_attempts", u64::from(limits.model_attempts), 1, 100, "calls"),
-        ("tool_timeout_secs", limits.tool_timeout_secs, 1, 86_400, "seconds"),
-        ("shutdown_secs", limits.shutdown_secs, 0, 3_600, "seconds"),
-        ("unaddressed_queue", limits.unaddressed_queue as u64, 1, 10_000, "messages"),
-        ("model_down_tell_secs", limits.model_down_tell_secs, 1, 3_600, "seconds"),
-        ("model_down_pause_max_secs", limits.model_down_pause_max_secs, 1, 86_400, "seconds"),
-        ("model_cool_down_secs", limits.model_cool_down_secs, 0, 86_400, "seconds"),
-        ("model_limited_secs", limits.model_limited_secs, 0, 86_400, "seconds"),
-        ("model_cool_down_max_secs", limits.model_cool_down_max_secs, 0, 86_400, "seconds"),
-    ];
-    for (key, value, low, high, unit) in rows {
-        check.within(&key_path!["limits", key], value, low, high, unit);
-    }
-    for (key, pause) in [
-        ("model_cool_down_secs", limits.model_cool_down_secs),
-        ("model_limited_secs", limits.model_limited_secs),
-    ] {
-        let at = key_path!["limits", key];
-        let most = limits.model_cool_down_max_secs;
-        if pause > most
-            && (check.source.sets(&at) || check.source.sets(&key_path!["limits", "model_cool_down_max_secs"]))
-        {
-            let message = format!("`{key}` = {pause} is above model_cool_down_max_secs = {most}");
-            check.wrong(
-                &at,
-                message,
-                "it is the pause after the first failure, and grows: lower it, or raise the other",
-            );
-        }
-    }
-    check.money(&key_path!["limits", "spend_per_day"], limits.spend_per_day);
-}
-
-fn check_retention(check: &mut Check<'_, '_>, retention: &Retention) {
-    let day = |key: &str, days: u32, check: &mut Check<'_, '_>| {
-        check.within(&key_path!["retention", key], u64::from(days), 0, 36_500, "days");
-    };
-    day("compress_days", retention.compress_days, check);
-    day("journal_days", retention.journal_days, check);
-    day("memory_days", retention.memory_days, check);
-    check.within(&key_path!["retention", "journal_mib"], retention.journal_mib, 0, 16 * 1024 * 1024, "MiB");
-    check.within(&key_path!["retention", "memory_max"], retention.memory_max, 0, 1_000_000, "memories");
-    if !(0.0..=1.0).contains(&retention.memory_importance) {
-        let path = key_path!["retention", "memory_importance"];
-        check.wrong(&path, "`memory_importance` is no importance", "write a number from 0 to 1, such as 0.5");
-    }
-}
-
-fn check_store(check: &mut Check<'_, '_>, store: &Store) {
-    check.within(&key_path!["store", "segment_mib"], store.segment_mib, 1, 4096, "MiB");
-    check.within(&key_path!["store", "cache_mib"], store.cache_mib, 1, 65_536, "MiB");
 }

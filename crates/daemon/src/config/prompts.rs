@@ -4,7 +4,7 @@ use std::path::Path;
 
 use minijinja::{Environment as Templates, UndefinedBehavior, context};
 
-use super::error::{Place, Problem};
+use super::error::{FilePosition, Problem};
 
 const AGENT: &str = include_str!("../../../../prompts/en/agent.md.j2");
 const COMPACTOR: &str = include_str!("../../../../prompts/en/compactor.md.j2");
@@ -88,7 +88,7 @@ fn template_problem(kind: PromptKind, file: &Path, text: &str, error: &minijinja
     let line = error.line().unwrap_or(1);
     let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     let indent = shown.chars().take_while(|c| c.is_whitespace()).count();
-    let place = Place {
+    let place = FilePosition {
         file: file.to_owned(),
         line,
         column: indent + 1,

@@ -1,11 +1,12 @@
-//! Keys of models and tokens of bots: read from a variable or a file, never shown.
+//! Keys of models, tokens of bots, secrets of tool servers: read from a variable or a file, never shown.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
 use super::env::Environment;
-use super::types::ModelConfig;
+use super::types::{McpConfig, ModelConfig};
 
 /// Reads a model's key. A key that should be there and is not is a warning: the daemon starts, and the requests of
 /// that model say that they were refused.
@@ -14,11 +15,10 @@ pub(super) fn read_key(
     env: &dyn Environment,
     warnings: &mut Vec<String>,
 ) -> Option<SecretString> {
-    let from =
-        Named { what: "key", env_key: "api_key_env", env: &model.api_key_env, file: &model.api_key_file };
-    let read = from.read(env)?;
+    let (variable, file) = (model.api_key_env.as_deref(), model.api_key_file.as_deref());
+    let from = SecretSource { what: "key", env_key: "api_key_env", variable, file, is_word: true };
     let mut warn = |text: String| warnings.push(format!("model `{}`: {text}", model.id));
-    match read {
+    match from.read(env)? {
         Ok((key, warning)) => {
             warning.into_iter().for_each(warn);
             Some(key)
@@ -30,24 +30,26 @@ pub(super) fn read_key(
     }
 }
 
-/// The keys of the file that name where a secret is.
-pub(super) struct Named<'c> {
-    pub(super) what: &'static str,
+/// What the file says of where a secret is.
+pub(super) struct SecretSource<'c> {
+    pub(super) what: &'c str,
     /// The key that names a variable, as it is written.
     pub(super) env_key: &'static str,
-    pub(super) env: &'c Option<String>,
+    pub(super) variable: Option<&'c str>,
     /// The file, as [`key_file`] found it.
-    pub(super) file: &'c Option<PathBuf>,
+    pub(super) file: Option<&'c Path>,
+    /// It is one word, as keys and tokens are; otherwise one line, as a header's value.
+    pub(super) is_word: bool,
 }
 
-impl Named<'_> {
+impl SecretSource<'_> {
     /// The secret, with what is worth a warning about it, or why there is none. `None`: none is named.
     pub(super) fn read(
         &self,
         env: &dyn Environment,
     ) -> Option<Result<(SecretString, Option<String>), String>> {
         let what = self.what;
-        let (text, warning) = match (self.env, self.file) {
+        let (text, warning) = match (self.variable, self.file) {
             (Some(name), _) => {
                 let Some(value) = env.var(name) else {
                     return Some(Err(format!("${name} is not set; set it or correct `{}`", self.env_key)));
@@ -68,41 +70,20 @@ impl Named<'_> {
             },
             (None, None) => return None,
         };
-        let word = text.trim();
-        if word.is_empty() || word.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
+        let text = text.trim();
+        if self.is_word && !is_secret(text) {
             return Some(Err(format!("its {what} is empty or not a single word")));
         }
-        Some(Ok((SecretString::from(word.to_owned()), warning)))
+        if text.is_empty() || text.chars().any(char::is_control) {
+            return Some(Err(format!("its {what} is empty, or has more than one line")));
+        }
+        Some(Ok((SecretString::from(text.to_owned()), warning)))
     }
 }
 
-/// Reads a secret that may have several words, such as a header's value.
-///
-/// # Errors
-/// It is not there, or cannot be one.
-pub(super) fn read_words(
-    what: &str,
-    variable: Option<&String>,
-    file: Option<&PathBuf>,
-    env: &dyn Environment,
-) -> Result<(SecretString, Option<String>), String> {
-    let (text, warning) = match (variable, file) {
-        (Some(name), _) => {
-            let value = env.var(name).ok_or_else(|| format!("${name} is not set"))?;
-            (value.into_string().unwrap_or_default(), None)
-        }
-        (None, Some(file)) => {
-            let text = std::fs::read_to_string(file)
-                .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-            (text, warning_if_open(what, file))
-        }
-        (None, None) => return Err("nothing says where it is".to_owned()),
-    };
-    let words = text.trim();
-    if words.is_empty() || words.chars().any(char::is_control) {
-        return Err("it is empty, or has more than one line".to_owned());
-    }
-    Ok((SecretString::from(words.to_owned()), warning))
+/// Whether a text can be a key or a token: one word.
+pub(crate) fn is_secret(text: &str) -> bool {
+    !text.is_empty() && !text.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii())
 }
 
 /// Where a key file is: absolute as it is; else among systemd's credentials when it is there, else beside the
@@ -138,4 +119,45 @@ fn warning_if_open(what: &str, file: &Path) -> Option<String> {
     (mode & 0o007 != 0).then(|| {
         format!("everybody on this machine may read the {what} file {0}; run `chmod 600 {0}`", file.display())
     })
+}
+
+/// The secret values of a server, by their names.
+#[derive(Debug, Clone, Default)]
+pub struct McpSecrets {
+    /// Variables.
+    pub env: BTreeMap<String, SecretString>,
+    /// Headers.
+    pub headers: BTreeMap<String, SecretString>,
+}
+
+/// Reads the secrets of a server. One that should be there and is not is a warning: the server is run without it.
+pub(super) fn read_mcp_secrets(
+    server: &McpConfig,
+    env: &dyn Environment,
+    warnings: &mut Vec<String>,
+) -> McpSecrets {
+    let mut read =
+        |what: &str, env_key, from_env: &BTreeMap<String, String>, from_file: &BTreeMap<String, PathBuf>| {
+            let mut out = BTreeMap::new();
+            let named = from_env.iter().map(|(name, variable)| (name, Some(variable.as_str()), None));
+            let filed = from_file.iter().map(|(name, file)| (name, None, Some(file.as_path())));
+            for (name, variable, file) in named.chain(filed) {
+                let from = SecretSource { what: "secret", env_key, variable, file, is_word: false };
+                let mut warn =
+                    |text: String| warnings.push(format!("server `{}`: {what} `{name}`: {text}", server.id));
+                match from.read(env) {
+                    Some(Ok((value, warning))) => {
+                        warning.into_iter().for_each(warn);
+                        out.insert(name.clone(), value);
+                    }
+                    Some(Err(why)) => warn(format!("{why}; it is left out")),
+                    None => {}
+                }
+            }
+            out
+        };
+    McpSecrets {
+        env: read("the variable", "env_from_env", &server.env_from_env, &server.env_from_file),
+        headers: read("the header", "headers_from_env", &server.headers_from_env, &server.headers_from_file),
+    }
 }

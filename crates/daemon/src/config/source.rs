@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{Place, Problem};
+use super::error::{FilePosition, Problem};
 use super::secrets::is_token;
 
 /// Longest excerpt of a line in an error, in characters.
@@ -40,7 +40,7 @@ pub(super) struct Source<'t> {
 
 /// Where a key and its value stand, in bytes.
 #[derive(Debug, Clone)]
-struct Found {
+struct KeySpans {
     key: Range<usize>,
     value: Range<usize>,
 }
@@ -68,17 +68,17 @@ impl<'t> Source<'t> {
     }
 
     /// The place of a span of bytes.
-    pub(super) fn place(&self, span: Range<usize>) -> Place {
+    fn place(&self, span: Range<usize>) -> FilePosition {
         place(&self.file, self.text, span)
     }
 
     /// The place of a key; that of the nearest table above it when the file does not have it.
-    pub(super) fn key_place(&self, path: &[Seg]) -> Option<Place> {
+    pub(super) fn key_place(&self, path: &[Seg]) -> Option<FilePosition> {
         (1..=path.len()).rev().find_map(|n| self.find(&path[..n])).map(|found| self.place(found.key))
     }
 
     /// The place of a value, when the file has it.
-    pub(super) fn value_place(&self, path: &[Seg]) -> Option<Place> {
+    pub(super) fn value_place(&self, path: &[Seg]) -> Option<FilePosition> {
         self.find(path).map(|found| self.place(found.value))
     }
 
@@ -86,13 +86,33 @@ impl<'t> Source<'t> {
         self.find(path).is_some()
     }
 
+    /// What the deserializer found wrong with the value of a key.
+    pub(super) fn type_problem(&self, error: &toml::de::Error) -> Problem {
+        let said = in_plain_words(error.message());
+        let name = error.span().and_then(|span| self.name_at(&span));
+        let message = match name {
+            Some(name) => format!("`{name}`: {said}"),
+            None => said,
+        };
+        let problem = Problem::new(message).at(error.span().map(|span| self.place(span)));
+        if error.message().starts_with("invalid type: map, expected a sequence") {
+            problem.hint("write it as a list of tables, with two brackets: [[models]], [[agents]]")
+        } else if error.message().starts_with("invalid type: string")
+            && error.message().contains("expected f64")
+        {
+            problem.hint("write the number without quotes")
+        } else {
+            problem
+        }
+    }
+
     /// The dotted name of the key whose value stands at a span, such as `defaults.context_window`.
-    pub(super) fn name_at(&self, span: &Range<usize>) -> Option<String> {
+    fn name_at(&self, span: &Range<usize>) -> Option<String> {
         let mut names = Vec::new();
         name_at(&self.root, span, &mut names).then(|| names.join("."))
     }
 
-    fn find(&self, path: &[Seg]) -> Option<Found> {
+    fn find(&self, path: &[Seg]) -> Option<KeySpans> {
         let mut value = &self.root;
         let mut found = None;
         for seg in path {
@@ -107,11 +127,25 @@ impl<'t> Source<'t> {
                 }
                 _ => return None,
             };
-            found = Some(Found { key, value: next.span() });
+            found = Some(KeySpans { key, value: next.span() });
             value = next;
         }
         found
     }
+}
+
+/// What the deserializer said, with Rust's names of types in words.
+fn in_plain_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 7] = [
+        ("expected f64", "expected a number, such as 0.8"),
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected usize", "expected a whole number, 0 or more"),
+        ("expected a boolean", "expected true or false"),
+        ("invalid type: map, expected a sequence", "expected a list, found a table"),
+        ("invalid type: sequence, expected", "found a list, expected"),
+    ];
+    WORDS.iter().fold(message.to_owned(), |said, (theirs, ours)| said.replace(theirs, ours))
 }
 
 fn name_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>, names: &mut Vec<String>) -> bool {
@@ -132,7 +166,7 @@ fn name_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>, names: &mut Vec<St
 }
 
 /// The place of a span of bytes in a text.
-pub(super) fn place(file: &Path, text: &str, span: Range<usize>) -> Place {
+pub(super) fn place(file: &Path, text: &str, span: Range<usize>) -> FilePosition {
     let mut start = span.start.min(text.len());
     while !text.is_char_boundary(start) {
         start -= 1;
@@ -145,7 +179,7 @@ pub(super) fn place(file: &Path, text: &str, span: Range<usize>) -> Place {
     let width = text.get(start..end).map_or(1, |part| part.chars().count()).max(1);
     let shown = redact(whole);
     let room = shown.chars().count().saturating_sub(column - 1).max(1);
-    Place { file: file.to_owned(), line, column, width: width.min(room), text: shown }
+    FilePosition { file: file.to_owned(), line, column, width: width.min(room), text: shown }
 }
 
 /// The line as it may be shown: what follows a key that names a secret is left out, and so is the account in a

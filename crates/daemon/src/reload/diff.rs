@@ -1,4 +1,4 @@
-//! What differs between two configurations, key by key, and which of it can change while the daemon runs.
+//! What differs between two configurations, key by key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,23 +43,6 @@ pub fn changes(old: &Loaded, new: &Loaded) -> Vec<Change> {
 /// A key of an agent without the agent: `agents[main].max_rounds` → `max_rounds`.
 fn below(key: &str) -> Option<&str> {
     key.split_once("].").map(|(_, rest)| rest)
-}
-
-/// Whether a key can change while the daemon runs. What is not known to, cannot.
-pub fn is_live(key: &str) -> bool {
-    let (table, rest) = key.split_once(['.', '[']).unwrap_or((key, ""));
-    let last = key.rsplit('.').next().unwrap_or(key);
-    match table {
-        "agents" => rest.contains(']') && last != "engine",
-        "defaults" => last != "engine",
-        "models" | "commands" | "retention" | "watch" => true,
-        "limits" => !matches!(last, "admitted_messages" | "max_message_bytes"),
-        "log" => last == "level",
-        "discord" | "telegram" => {
-            !matches!(rest, "" | "enabled" | "token" | "token_env" | "token_file" | "api_url" | "gateway_url")
-        }
-        _ => false,
-    }
 }
 
 /// What one side alone has, an agent, a model, a server, a network, is one change, not one of each of its keys.

@@ -1,42 +1,51 @@
-//! The configuration that holds after a reload: the new one, save what cannot change while the daemon runs.
+//! The configuration that holds after a reload: the new one, except what cannot change while the daemon runs. Every table
+//! is decided on here; a key of a live table changes at once unless it is kept by name.
 
 use std::sync::Arc;
 
 use cairn_core::ids::AgentId;
 
-use crate::config::{Config, Limits, Loaded, Log, Network};
+use crate::config::{AgentConfig, Config, Limits, Loaded, Log, Network};
 
 /// Puts the parts that cannot change live from the one that holds into the new one. Agents that are gone from the file
 /// stay, with their models, until the next start: conversations of theirs may be under way.
 pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
-    let holds = &old.config;
+    let holds = old.config.clone();
     let mut merged = new.with_secrets_of(old);
-    let config = &mut merged.config;
-    config.mcp.clone_from(&holds.mcp);
-    config.fetch.clone_from(&holds.fetch);
-    config.store.clone_from(&holds.store);
-    config.admin.clone_from(&holds.admin);
-    config.log = Log { level: std::mem::take(&mut config.log.level), ..holds.log.clone() };
-    config.limits = Limits {
-        admitted_messages: holds.limits.admitted_messages,
-        max_message_bytes: holds.limits.max_message_bytes,
-        ..config.limits.clone()
+    let new = merged.config;
+    merged.config = Config {
+        watch: new.watch,
+        defaults: AgentConfig { engine: holds.defaults.engine, ..new.defaults },
+        models: new.models,
+        agents: new.agents,
+        mcp: holds.mcp,
+        fetch: holds.fetch,
+        discord: network(holds.discord, new.discord),
+        telegram: network(holds.telegram, new.telegram),
+        commands: new.commands,
+        limits: Limits {
+            admitted_messages: holds.limits.admitted_messages,
+            max_message_bytes: holds.limits.max_message_bytes,
+            ..new.limits
+        },
+        log: Log { level: new.log.level, ..holds.log },
+        admin: holds.admin,
+        store: holds.store,
+        retention: new.retention,
     };
-    config.discord = network(holds.discord.as_ref(), config.discord.take());
-    config.telegram = network(holds.telegram.as_ref(), config.telegram.take());
-    keep_agents(holds, config);
+    keep_agents(&old.config, &mut merged.config);
     merged
 }
 
-fn network(old: Option<&Network>, new: Option<Network>) -> Option<Network> {
+fn network(old: Option<Network>, new: Option<Network>) -> Option<Network> {
     let old = old?;
-    let new = new.unwrap_or_else(|| old.clone());
+    let Some(new) = new else { return Some(old) };
     Some(Network {
         enabled: old.enabled,
-        token_env: old.token_env.clone(),
-        token_file: old.token_file.clone(),
-        api_url: old.api_url.clone(),
-        gateway_url: old.gateway_url.clone(),
+        token_env: old.token_env,
+        token_file: old.token_file,
+        api_url: old.api_url,
+        gateway_url: old.gateway_url,
         ..new
     })
 }

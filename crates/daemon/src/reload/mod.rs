@@ -20,7 +20,7 @@ use crate::config::{Config, ConfigError, Environment, Live, Loaded};
 use crate::networks::{self, Chats};
 use crate::systemd;
 
-pub use diff::{Change, changes, is_live};
+pub use diff::{Change, changes};
 pub use merge::merged;
 
 pub type SetLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
@@ -120,9 +120,8 @@ impl Reloader {
         }
         let merged = Arc::new(merged(&old, new.clone()));
         reloaded.warnings.extend(deps.agent_registry.tools().unmatched(&merged.config));
-        (reloaded.changed, reloaded.needs_restart) =
-            changes(&old, &merged).into_iter().partition(|change| is_live(&change.key));
-        reloaded.needs_restart.extend(changes(&merged, &new));
+        reloaded.changed = changes(&old, &merged);
+        reloaded.needs_restart = changes(&merged, &new);
         // What can fail comes first.
         deps.agent_registry.runtimes_of(&merged).await?;
         (deps.set_level)(&merged.config.log.level).map_err(ReloadError::Level)?;

@@ -44,9 +44,10 @@ fn loaded(text: &str) -> Loaded {
 /// What differs when `from` is written as `to`: keys that change at once, keys that a restart changes.
 fn differing(from: &str, to: &str) -> (Vec<String>, Vec<String>) {
     assert!(FILE.contains(from), "{from}");
-    let changes = changes(&loaded(FILE), &loaded(&FILE.replacen(from, to, 1)));
-    let keys = changes.into_iter().map(|change| change.key);
-    keys.partition(|key| is_live(key))
+    let (old, new) = (Arc::new(loaded(FILE)), loaded(&FILE.replacen(from, to, 1)));
+    let merged = merged(&old, new.clone());
+    let keys = |changes: Vec<Change>| changes.into_iter().map(|change| change.key).collect();
+    (keys(changes(&old, &merged)), keys(changes(&merged, &new)))
 }
 
 #[rstest]
@@ -66,6 +67,12 @@ fn differing(from: &str, to: &str) -> (Vec<String>, Vec<String>) {
 #[case::retention("[telegram]", "[retention]\njournal_days = 9\n\n[telegram]", "retention.journal_days", "")]
 #[case::chain("models = [\"one\"]", "models = [\"one\", \"two\"]", "agents[main].models", "")]
 #[case::engine("models = [\"one\"]", "models = [\"one\"]\nengine = \"sliding\"", "", "agents[main].engine")]
+#[case::default_engine(
+    "[telegram]",
+    "[defaults]\nengine = \"sliding\"\n\n[telegram]",
+    "",
+    "agents[main].engine agents[other].engine"
+)]
 #[case::model("http://127.0.0.1:1/v1", "http://127.0.0.1:3/v1", "models[one].base_url", "")]
 #[case::key(
     "model = \"m\"",
@@ -112,7 +119,7 @@ fn secrets_are_not_shown() {
 }
 
 #[test]
-fn what_holds_is_the_new_file_save_for_what_only_a_restart_changes() {
+fn what_holds_is_the_new_file_except_what_only_a_restart_changes() {
     let old = Arc::new(loaded(FILE));
     // Another first agent, `main` gone with its model, another token, no network, other sizes.
     let new = "[[models]]\nid = \"two\"\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\n\n\

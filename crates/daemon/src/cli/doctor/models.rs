@@ -352,7 +352,7 @@ fn window(loaded: &Loaded, model: &ModelConfig, listed: Option<u64>) -> Result<S
         (None, None) => Err((
             format!(
                 "its server lists no window: {} tokens of [defaults] are taken for it",
-                grouped(config.defaults.context_window)
+                grouped(config.default_window())
             ),
             "set `context_window` of the model as its documentation says".to_owned(),
         )),

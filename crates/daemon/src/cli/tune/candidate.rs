@@ -5,6 +5,7 @@ use cairn_core::tier::CompactionSettings;
 use cairn_core::tune::Candidate;
 
 use crate::cli::failure::Failure;
+use crate::config::range_trouble;
 
 /// Keys that have no value by default, so that the settings do not list them.
 const OPTIONAL: [&str; 3] = ["model", "target_tokens", "instructions"];
@@ -51,7 +52,11 @@ pub(super) fn parse(
                 format!("keys are {WINDOW}, {}", known.join(", ")),
             ));
         }
-        table.insert(key.to_owned(), value_of(value));
+        let value = value_of(value);
+        if let Some(trouble) = range_trouble("defaults.compaction", key, &value) {
+            return Err(wrong(trouble, example()));
+        }
+        table.insert(key.to_owned(), value);
     }
     if n_keys == 0 {
         return Err(wrong("it is empty".to_owned(), example()));

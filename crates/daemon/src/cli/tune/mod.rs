@@ -208,7 +208,7 @@ fn resize(config: &Config, model: &str, current: &AgentSettings, tokens: u64) ->
     let model = config.model(model);
     let most = model.and_then(|model| model.max_output_tokens);
     let own = model.and_then(|model| model.context_window);
-    let size = WindowSize::resolve(Some(tokens), own, None, config.defaults.context_window, most);
+    let size = WindowSize::resolve(Some(tokens), own, None, config.default_window(), most);
     let fits = size.output_reserve_tokens * 2 <= size.window_tokens;
     (fits && (own.is_some() || tokens <= current.window.window_tokens)).then_some(size)
 }

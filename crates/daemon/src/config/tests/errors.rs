@@ -49,6 +49,8 @@ fn all_mistyped_keys_are_named_at_once() {
 #[case("[[agents]]\nid = \"a\"\nmodels = \"main\"", "3:10: ", "models")]
 #[case("[[models]]\nid = \"a\"\nprovider = \"opnai\"", "3:12: ", "openai")]
 #[case("[log]\nformat = 3", "2:10: ", "format")]
+#[case("[defaults.result_guard]\nclasses = { browse = \"never\" }", "2:", "always_offload")]
+#[case("[defaults.result_guard]\nartifact_days = -1", "2:17: ", "a whole number")]
 fn a_wrong_type_names_key_place_and_what_is_expected(
     #[case] text: &str,
     #[case] place: &str,
@@ -67,38 +69,23 @@ fn broken_toml_is_shown_where_it_breaks() {
 }
 
 #[rstest]
-#[case("background_threshold = 80", &["2:24", "`background_threshold` = 80", "above 0 and below 1", "0.80"])]
-#[case("background_threshold = 0.0", &["`background_threshold` = 0"])]
+#[case("background_threshold = 80", &["2:24", "`background_threshold` = 80", "above 0 and below 1", "such as 0.8"])]
 #[case("background_threshold = 0.9", &["2:24", "`aggressive_threshold` = 0.85", "background_threshold = 0.9", "rise"])]
+#[case("stack_tokens = 99", &["2:16", "`stack_tokens` = 99", "or 100 or more"])]
+#[case("max_messages = 1", &["2:16", "`max_messages` = 1", "or 2 or more"])]
+#[case("target_tokens = 800\nstack_tokens = 700", &["2:17", "`target_tokens` = 800 must not be above stack_tokens"])]
 #[case("aggressive_threshold = 0.99", &["2:24", "`emergency_threshold` = 0.95", "aggressive_threshold = 0.99"])]
 #[case("emergency_threshold = 1.5", &["`emergency_threshold` = 1.5", "below 1"])]
 #[case("background_threshold = nan", &["`background_threshold` = NaN"])]
-#[case("background_fraction = 1.0", &["`background_fraction` = 1"])]
 #[case("reserve_ratio = 0.9", &["`reserve_ratio` = 0.9", "0.5"])]
-#[case("fan_out = 1", &["`fan_out` = 1", "2 or more"])]
+#[case("fan_out = 1", &["`fan_out` = 1", "write a number that is 2 or more"])]
+#[case("timeout_secs = 90000", &["2:16", "`timeout_secs` = 90000", "write a number of seconds from 1 to 86400"])]
+#[case("emergency_fraction = 1.0", &["`emergency_fraction` = 1", "from 0 and below 1"])]
 fn a_threshold_out_of_range_or_order_names_key_value_and_what_would_be_right(
     #[case] line: &str,
     #[case] parts: &[&str],
 ) {
     for table in ["[defaults.compaction]", "[[agents]]\nid = \"a\"\n[agents.compaction]"] {
-        let message = error(&format!("{table}\n{line}\n"));
-        for part in parts.iter().filter(|part| !part.starts_with("2:") || table.starts_with("[defaults")) {
-            assert!(message.contains(part), "`{part}` is missing in:\n{message}");
-        }
-    }
-}
-
-#[rstest]
-#[case("max_bytes = 10", &["2:13", "`max_bytes` = 10", "from 1000 to 67108864"])]
-#[case("free_share = 0.0", &["2:14", "`free_share` = 0", "above 0"])]
-#[case("free_share = 1.5", &["`free_share` = 1.5", "such as 0.5"])]
-#[case("artifact_days = -1", &["artifact_days", "a whole number"])]
-#[case("classes = { browse = \"never\" }", &["never", "always_offload"])]
-fn a_result_guard_out_of_range_names_key_value_and_what_would_be_right(
-    #[case] line: &str,
-    #[case] parts: &[&str],
-) {
-    for table in ["[defaults.result_guard]", "[[agents]]\nid = \"a\"\n[agents.result_guard]"] {
         let message = error(&format!("{table}\n{line}\n"));
         for part in parts.iter().filter(|part| !part.starts_with("2:") || table.starts_with("[defaults")) {
             assert!(message.contains(part), "`{part}` is missing in:\n{message}");
@@ -158,7 +145,6 @@ fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_
     "[[agents]]\nid = \"a\"\ncontext_window = 1000\nmodels = [\"m\"]\n[[models]]\nid = \"m\"\nmodel = \"x\"\nmax_output_tokens = 2000",
     "3:18: agent `a`: `context_window` = 1000 has no room"
 )]
-#[case("[defaults]\ncontext_window = 100", "`context_window` = 100 is out of range")]
 #[case(
     "[defaults]\ntimezone = \"Mars/Olympus\"",
     "2:12: `timezone` = \"Mars/Olympus\" is not a known time zone"
@@ -169,21 +155,15 @@ fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_
     "2:9: agent `main` summarises with the model `mian`, which is not in [[models]]"
 )]
 #[case("[defaults.compaction]\ncall_timeout_secs = 400", "2:21: `call_timeout_secs` = 400 is above")]
-#[case("[defaults.compaction]\ntarget_tokens = 1", "2:17: `target_tokens` = 1 must be")]
 #[case("[defaults.window_guard]\nmin_tokens = 40000", "2:14: `min_tokens` = 40000 must not be above")]
 #[case("[[agents]]\nid = \"a\"\n[agents.window_guard]\nwarn_tokens = 10", "4:15: `min_tokens` = 16000")]
 #[case("[defaults.pruning]\nkeep_chars = 2000", "2:14: `keep_chars` = 2000 must be below half")]
 #[case("[defaults.pruning]\nsoft_ratio = 0.6", "2:14: `hard_ratio` = 0.5 must not be below")]
-#[case("[defaults.result_guard]\nfree_share = 1.5", "2:14: `free_share` = 1.5 must be")]
-#[case("[[models]]\nid = \"m\"\nmodel = \"x\"\ninput_price = nan", "4:15: `input_price` = NaN is no sum")]
 #[case(
-    "[[models]]\nid = \"m\"\nmodel = \"x\"\ncache_write_price = -1.0",
-    "`cache_write_price` = -1 is no sum"
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\ninput_price = nan",
+    "4:15: `input_price` = NaN is out of range"
 )]
-#[case("[limits]\nspend_per_day = nan", "2:17: `spend_per_day` = NaN is no sum of money")]
 #[case("[limits]\nmodel_cool_down_secs = 600", "2:24: `model_cool_down_secs` = 600 is above")]
-#[case("[limits]\nmax_message_bytes = 0", "2:21: `max_message_bytes` = 0 is out of range")]
-#[case("[store]\nsegment_mib = 0", "`segment_mib` = 0 is out of range")]
 #[case("[log]\nlevel = \"loud=very=much\"", "2:9: `level`")]
 #[case("[log]\nlevel = \"inof\"", "did you mean `info`?")]
 #[case("[log]\nlevel = \"\"", "is not a level of the log")]

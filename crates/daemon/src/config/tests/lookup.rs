@@ -91,7 +91,7 @@ fn a_byte_order_mark_is_no_error() {
     let (dir, env) = place();
     let file = put(&dir, "bom.toml", "\u{feff}[defaults]\ncontext_window = 9000\n");
     let loaded = Config::load(Some(&file), &env).unwrap();
-    assert_eq!(loaded.config.defaults.context_window, 9000);
+    assert_eq!(loaded.config.default_window(), 9000);
 }
 
 #[test]

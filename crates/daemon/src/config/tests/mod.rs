@@ -1,6 +1,5 @@
 //! Tests of the configuration.
 
-mod admin;
 mod errors;
 mod log;
 mod lookup;

@@ -1,18 +1,142 @@
-//! `config/config.toml` is the reference: it says what is built in, and names every key.
+//! `config/config.toml` is the reference: it is made from the types, says what is built in, and names every key.
 
 use std::path::Path;
 
 use cairn_actors::HouseLimits;
-use cairn_core::settings::{PruningSettings, ResultGuardSettings, WindowGuard};
-use cairn_core::tier::CompactionSettings;
+use serde_json::{Value, json};
 
 use super::{fine, load};
 use crate::config::Limits;
-use crate::config::file::{Table, tables};
-use crate::config::keys::fields_of;
-use crate::config::overlay::{CompactionKeys, PruningKeys, ResultGuardKeys, WindowGuardKeys};
+use crate::config::schema::{SCHEMA, TABLES, Table, schema_at};
 
 pub(super) const REFERENCE: &str = include_str!("../../../../../config/config.toml");
+
+const HEAD: &str = "\
+# Cairn's configuration: the reference. Every key stands here with its default, its meaning and its unit.
+#
+# Looked for in this order: --config FILE, $CAIRN_CONFIG, $CONFIGURATION_DIRECTORY/config.toml, ./config.toml,
+# $XDG_CONFIG_HOME/cairn/config.toml (~/.config/cairn/config.toml). Without any of them the defaults below hold: one
+# agent `main` that answers offline. A file needs to name only what it changes.
+#
+# A relative path starts at the folder of this file. A line `#key = …` shows a key that is not set by default.
+# `cairn config check` says what is wrong with a file, `cairn config show` prints the result with every default filled in.
+";
+
+/// Of an agent's keys, which are those of `[defaults]`, as many as show how they are written.
+const AGENT: &str = "\
+#id = \"main\"
+#models = [\"main\"]
+#context_window = 24000
+
+#[agents.compaction]
+#background_threshold = 0.70
+";
+
+/// Longest line of the reference, in characters.
+const WIDTH: usize = 120;
+
+fn comment(words: &str) -> String {
+    let mut out = String::from("#");
+    let mut width = 1;
+    for word in words.split_whitespace() {
+        if width + 1 + word.chars().count() > WIDTH {
+            out.push_str("\n#");
+            width = 1;
+        }
+        out.push(' ');
+        out.push_str(word);
+        width += 1 + word.chars().count();
+    }
+    out + "\n"
+}
+
+fn headline(words: &str) -> String {
+    format!("# ---- {words} {}\n", "-".repeat(WIDTH.saturating_sub(words.chars().count() + 8)))
+}
+
+/// The reference, from the schema of the types.
+fn generated() -> String {
+    let mut out = HEAD.to_owned();
+    for table in TABLES.iter().filter(|table| !table.path.starts_with("agents.")) {
+        let (above, key) = table.path.rsplit_once('.').unwrap_or(("", &table.path));
+        let said = schema_at(&SCHEMA, above)["properties"][key]["description"].as_str().unwrap_or_default();
+        if !table.path.is_empty() {
+            out.push('\n');
+        }
+        if above.is_empty() && !said.is_empty() {
+            let (words, more) = said.split_once("\n\n").unwrap_or((said, ""));
+            out.push_str(&headline(words));
+            if !more.is_empty() {
+                out.push_str(&comment(more));
+            }
+            out.push('\n');
+        } else if table.name().starts_with("[[") && !table.path.starts_with("telegram") {
+            out.push_str(&comment(said));
+        }
+        out.push_str(&lines_of(table));
+    }
+    out
+}
+
+/// A table with its keys.
+fn lines_of(table: &Table) -> String {
+    let root = table.path.split('.').next().unwrap();
+    let is_telegram = root == "telegram";
+    // Without one of these tables there is no such thing: all of it is an example.
+    let is_example = ["models", "agents", "mcp", "discord", "telegram"].contains(&root);
+    let (mut out, mut before) = (String::new(), None);
+    if !table.path.is_empty() {
+        out = format!("{}{}\n", if is_example { "#" } else { "" }, table.name());
+    }
+    for key in &table.keys {
+        let schema = &schema_at(&SCHEMA, &table.path)["properties"][key];
+        if schema["properties"].is_object() || schema["items"]["properties"].is_object() {
+            continue;
+        }
+        let said = schema["description"].as_str();
+        if said != before && !is_telegram && !table.path.ends_with(".places") {
+            out.push_str(if before.is_some() || table.path.is_empty() { "\n" } else { "" });
+            out.push_str(&comment(said.unwrap_or_default()));
+            before = said;
+        }
+        if table.path == "agents" {
+            return out + AGENT;
+        }
+        let for_telegram = is_telegram.then(|| schema.get("x-telegram")).flatten();
+        let example = for_telegram.or_else(|| schema["examples"].get(0));
+        let (default, none) = (schema.get("default"), json!({}));
+        let (mark, value) = match (is_example, default, example) {
+            (false, Some(default), _) => ("", default),
+            (true, default, example) if schema["x-alternative"] == true => {
+                ("##", example.or(default).unwrap())
+            }
+            (true, default, example) => ("#", example.or(default).unwrap()),
+            (false, None, Some(example)) => ("#", example),
+            (false, None, None) => ("", &none),
+        };
+        out.push_str(&format!("{mark}{key} = {}\n", toml::Value::try_from(value).unwrap()));
+    }
+    out
+}
+
+/// `CAIRN_WRITE_REFERENCE=1 cargo test -p cairn-daemon --lib reference` writes it.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "whoever runs the test says whether to write the file")]
+fn the_reference_is_made_from_the_types() {
+    let generated = generated();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/config.toml");
+    if std::env::var_os("CAIRN_WRITE_REFERENCE").is_some() {
+        std::fs::write(file, &generated).unwrap();
+        return;
+    }
+    let written = std::fs::read_to_string(file).unwrap();
+    let differs = generated.lines().zip(written.lines()).find(|(made, written)| made != written);
+    assert_eq!(
+        differs, None,
+        "config/config.toml is not what the types say: set CAIRN_WRITE_REFERENCE=1 to write it"
+    );
+    assert_eq!(generated.len(), written.len());
+}
 
 /// The reference with the keys that are not set by default switched on.
 pub(super) fn with_all_keys() -> String {
@@ -33,37 +157,6 @@ fn the_reference_equals_the_built_in_defaults() {
 }
 
 #[test]
-fn the_reference_names_every_key_of_every_table() {
-    let text = with_all_keys();
-    let defaults = section(&text, "[defaults]");
-    for table in tables().iter().filter(|table| table.name != "the top level") {
-        // Any table of the defaults may stand in an agent, too.
-        let body = section(&text, &table.name.replace("[agents.", "[defaults."));
-        for key in &table.keys {
-            // `##` marks the second of two keys of which a model takes one.
-            let named = [format!("\n{key} = "), format!("\n##{key} = ")];
-            let below = |other: &Table| other.path.split_last() == Some((key, table.path));
-            let is_table = *key == "classes" || tables().iter().any(below);
-            // Any key of the defaults may stand in an agent: that is said once, in words.
-            let inherited = table.name.contains("agents");
-            let said = |body: &str| named.iter().any(|line| body.contains(line));
-            assert!(
-                is_table || said(body) || (inherited && (said(defaults) || text.contains(&named[0]))),
-                "`{key}` of {} is not in the reference",
-                table.name
-            );
-        }
-    }
-}
-
-/// The lines of a table, up to the next header.
-fn section<'t>(text: &'t str, header: &str) -> &'t str {
-    let from = text.find(&format!("\n{header}\n")).unwrap_or_else(|| panic!("{header} is missing"));
-    let body = &text[from + header.len() + 1..];
-    body.find("\n[").map_or(body, |end| &body[..end])
-}
-
-#[test]
 fn the_reference_with_its_examples_switched_on_is_a_valid_file() {
     let loaded = load(&with_all_keys()).unwrap_or_else(|error| panic!("{error}"));
     let agent = &loaded.config.agents[0];
@@ -75,18 +168,25 @@ fn the_reference_with_its_examples_switched_on_is_a_valid_file() {
     );
 }
 
-#[test]
-fn every_setting_that_an_agent_may_lay_over_may_be_written() {
-    fn sorted(keys: &[&'static str]) -> Vec<&'static str> {
-        let mut keys = keys.to_vec();
-        keys.sort_unstable();
-        keys
+/// The tables of the schema, by the keys on the way to each.
+fn tables_of(schema: &Value, path: &str, out: &mut Vec<String>) {
+    out.push(path.to_owned());
+    for (key, below) in schema["properties"].as_object().unwrap() {
+        let below = below.get("items").unwrap_or(below);
+        if below["properties"].is_object() {
+            tables_of(below, format!("{path}.{key}").trim_start_matches('.'), out);
+        }
     }
-    let of = |keys, settings| assert_eq!(sorted(keys), sorted(settings));
-    of(fields_of::<CompactionKeys>(), fields_of::<CompactionSettings>());
-    of(fields_of::<WindowGuardKeys>(), fields_of::<WindowGuard>());
-    of(fields_of::<PruningKeys>(), fields_of::<PruningSettings>());
-    of(fields_of::<ResultGuardKeys>(), fields_of::<ResultGuardSettings>());
+}
+
+#[test]
+fn no_table_of_the_types_is_left_out() {
+    let mut derived = Vec::new();
+    tables_of(&SCHEMA, "", &mut derived);
+    let mut listed: Vec<_> = TABLES.iter().map(|table| table.path.clone()).collect();
+    listed.sort();
+    derived.sort();
+    assert_eq!(listed, derived);
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use rstest::rstest;
+use serde_json::json;
 
 use super::reference::{REFERENCE, with_all_keys};
 use super::{error, fine, load};
-use crate::config::file::tables;
 use crate::config::schema;
-use crate::config::schema::{CHOICES, RANGES};
+use crate::config::schema::{TABLES, schema_at};
 
 /// What the schema objects to in a config file.
 fn objections(text: &str) -> Vec<String> {
@@ -17,14 +17,6 @@ fn objections(text: &str) -> Vec<String> {
     let schema = schema();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
     validator.iter_errors(&document).map(|error| format!("{}: {error}", error.instance_path())).collect()
-}
-
-/// The schema of a table, by the keys on the way to it.
-fn table_at<'s>(schema: &'s Value, path: &[&str]) -> &'s Value {
-    path.iter().fold(schema, |table, key| {
-        let next = &table["properties"][key];
-        next.get("items").unwrap_or(next)
-    })
 }
 
 #[test]
@@ -36,26 +28,28 @@ fn the_reference_fits_with_its_examples_off_and_on() {
 }
 
 #[test]
-fn tables_have_the_keys_that_the_file_may_have_each_with_its_meaning() {
+fn every_key_has_its_meaning_and_no_mark_of_ours() {
     let schema = schema();
-    for table in tables() {
-        let here = table_at(&schema, table.path);
-        assert_eq!(here["additionalProperties"], false, "{}", table.name);
+    for table in TABLES.iter() {
+        let here = schema_at(&schema, &table.path);
+        assert_eq!(here["additionalProperties"], false, "{}", table.name());
         let properties = here["properties"].as_object().unwrap();
         let known: BTreeSet<&str> = table.keys.iter().copied().collect();
         let found: BTreeSet<&str> = properties.keys().map(String::as_str).collect();
-        assert_eq!(found, known, "{}", table.name);
+        assert_eq!(found, known, "{}", table.name());
         for (key, property) in properties {
             let is_table = property["type"] == "object" || property["items"]["type"] == "object";
             let said = property["description"].as_str().unwrap_or_default();
-            assert!(is_table || said.len() > 8, "`{key}` of {}: {property}", table.name);
-            assert!(!property.to_string().contains("null"), "`{key}` of {}: {property}", table.name);
+            assert!(is_table || said.len() > 8, "`{key}` of {}: {property}", table.name());
+            let text = property.to_string();
+            assert!(!text.contains("null") && !text.contains("\"x-"), "`{key}` of {}: {text}", table.name());
         }
     }
-    let threshold = &table_at(&schema, &["defaults", "compaction"])["properties"]["background_threshold"];
+    let threshold = &schema_at(&schema, "defaults.compaction")["properties"]["background_threshold"];
     assert_eq!(threshold["default"], 0.8);
-    let fan_out = &table_at(&schema, &["agents", "compaction"])["properties"]["fan_out"];
+    let fan_out = &schema_at(&schema, "agents.compaction")["properties"]["fan_out"];
     assert!(fan_out["description"].as_str().unwrap().starts_with("Summaries of one level"), "{fan_out}");
+    assert_eq!(fan_out.get("default"), None, "an agent that leaves it out takes that of [defaults]");
 }
 
 #[test]
@@ -97,29 +91,57 @@ fn with(path: &str, value: &str) -> String {
     format!("{head}\n{key} = {value}\n")
 }
 
+/// Number keys with their lowest and highest value.
+const RANGES: [(&str, Option<&str>, Option<&str>); 16] = [
+    ("defaults.context_window", Some("511"), Some("100000001")),
+    ("defaults.max_rounds", Some("0"), Some("101")),
+    ("defaults.trust.approval_secs", Some("9"), Some("86401")),
+    ("defaults.compaction.fan_out", Some("1"), None),
+    ("defaults.compaction.stack_share", Some("0.0"), Some("1.0")),
+    ("defaults.compaction.emergency_fraction", Some("-0.1"), Some("1.0")),
+    ("defaults.pruning.shrink_bytes", Some("399"), Some("67108865")),
+    ("models.max_output_tokens", Some("0"), None),
+    ("mcp.start_timeout_secs", Some("0"), Some("3601")),
+    ("discord.draft_interval_ms", Some("499"), Some("60001")),
+    ("defaults.result_guard.free_share", Some("0.0"), Some("1.5")),
+    ("models.cache_write_price", Some("-1.0"), None),
+    ("store.segment_mib", Some("0"), Some("4097")),
+    ("limits.max_message_bytes", Some("0"), None),
+    ("limits.spend_per_day", Some("-0.5"), Some("nan")),
+    ("retention.memory_importance", Some("-0.1"), Some("1.5")),
+];
+
 #[test]
-fn ranges_are_those_of_the_checks() {
+fn the_ranges_of_the_schema_are_those_of_the_checks() {
     for (path, low, high) in RANGES {
         let key = path.rsplit('.').next().unwrap();
-        let beyond = [low.checked_sub(1), high.checked_add(1).filter(|n| *n <= i64::MAX as u64)];
-        for n in beyond.into_iter().flatten() {
-            let text = with(path, &n.to_string());
-            assert!(error(&text).contains(&format!("`{key}`")), "{text}");
-            assert!(!objections(&text).is_empty(), "{text}");
+        for beyond in [low, high].into_iter().flatten() {
+            let text = with(path, beyond);
+            let message = error(&text);
+            assert!(
+                message.contains(&format!("`{key}` = ")) && message.contains("is out of range"),
+                "{message}"
+            );
+            assert!(beyond == "nan" || !objections(&text).is_empty(), "{text}");
         }
-        assert!(objections(&with(path, &low.to_string())).is_empty(), "{path} = {low}");
     }
 }
 
-#[test]
-fn choices_are_those_of_the_types() {
-    for (path, words) in CHOICES {
-        for word in *words {
-            let text = with(path, &json!(word).to_string());
-            fine(&text);
-            assert_eq!(objections(&text), Vec::<String>::new());
-        }
-        let text = with(path, "\"bogus\"");
-        assert!(load(&text).is_err() && !objections(&text).is_empty(), "{text}");
+#[rstest]
+#[case("defaults.engine", &["standard", "sliding"])]
+#[case("defaults.memory.share", &["chat", "person", "agent"])]
+#[case("defaults.compaction.identifiers", &["preserve", "anonymize", "off"])]
+#[case("defaults.pruning.mode", &["pressure", "cache-ttl", "off"])]
+#[case("discord.direct", &["pairing", "allowlist", "open", "off"])]
+#[case("discord.respond", &["mention", "all", "never"])]
+#[case("discord.places.respond", &["mention", "all", "never"])]
+#[case("commands.new", &["everyone", "direct", "operators", "nobody"])]
+fn the_words_of_a_key_are_those_of_the_schema(#[case] path: &str, #[case] words: &[&str]) {
+    for word in words {
+        let text = with(path, &json!(word).to_string());
+        fine(&text);
+        assert_eq!(objections(&text), Vec::<String>::new());
     }
+    let text = with(path, "\"bogus\"");
+    assert!(load(&text).is_err() && !objections(&text).is_empty(), "{text}");
 }

@@ -2,18 +2,15 @@
 
 use cairn_core::access::DirectPolicy;
 
-use super::id::is_id;
-use super::{Network, NetworkKind, PlaceKeys, PlatformId};
-use crate::config::check::{Check, key_path};
+use super::{Check, below, key_path, known_names};
 use crate::config::env::Environment;
-use crate::config::keys::nearest;
 use crate::config::secrets::{is_token, is_variable, key_file};
 use crate::config::source::Seg;
-use crate::config::types::AgentConfig;
+use crate::config::types::{AgentConfig, Commands, Network, NetworkKind, PlaceKeys, PlatformId, is_id};
 use crate::config::url;
 
 /// Checks a network's table and makes its paths absolute.
-pub(in crate::config) fn resolve(
+pub(in crate::config) fn check_network(
     check: &mut Check<'_, '_>,
     kind: NetworkKind,
     written: Option<Network>,
@@ -21,7 +18,6 @@ pub(in crate::config) fn resolve(
     env: &dyn Environment,
 ) -> Option<Network> {
     let mut network = written?;
-    check_foreign(check, kind, &network);
     check_token(check, kind, &network);
     check_urls(check, kind, &mut network);
     check_agent(check, &[Seg::from(kind.name())], network.agent.as_deref(), agents);
@@ -36,27 +32,9 @@ pub(in crate::config) fn resolve(
     for (idx, place) in network.places.iter().enumerate() {
         check_place(check, kind, idx, place, agents);
     }
-    check_numbers(check, kind, &network);
     warn_if_deaf(check, kind, &network);
     network.token_file = network.token_file.map(|file| key_file(&file, check.source.dir(), env));
     Some(network)
-}
-
-/// Keys that only the other network has.
-fn check_foreign(check: &mut Check<'_, '_>, kind: NetworkKind, network: &Network) {
-    for key in kind.foreign_keys() {
-        let path = key_path![kind.name(), *key];
-        if check.source.sets(&path) {
-            let message = format!("unknown key `{key}` in [{}]", kind.name());
-            check.wrong(&path, message, "only Discord has it; chats are named by `chats`");
-        }
-    }
-    if kind == NetworkKind::Telegram {
-        for idx in (0..network.places.len()).filter(|idx| network.places[*idx].server.is_some()) {
-            let path = key_path![kind.name(), "places", idx, "server"];
-            check.wrong(&path, "unknown key `server` in [[telegram.places]]", "name the group by `chat`");
-        }
-    }
 }
 
 fn check_token(check: &mut Check<'_, '_>, kind: NetworkKind, network: &Network) {
@@ -129,17 +107,13 @@ fn check_agent(check: &mut Check<'_, '_>, table: &[Seg], agent: Option<&str>, ag
     let Some(agent) = agent else { return };
     let known: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
     if !known.contains(&agent) {
-        let path: Vec<Seg> = table.iter().cloned().chain([Seg::from("agent")]).collect();
-        let hint = match nearest(agent, &known) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("add it to [[agents]]; there are: {}", known.join(", ")),
-        };
-        check.wrong(&path, format!("`agent` = \"{agent}\" is not in [[agents]]"), &hint);
+        let message = format!("`agent` = \"{agent}\" is not in [[agents]]");
+        check.wrong(&below(table, "agent"), message, &known_names(agent, &known, "agents"));
     }
 }
 
 fn check_ids(check: &mut Check<'_, '_>, kind: NetworkKind, list: &[Seg], ids: &[PlatformId]) {
-    for (idx, id) in ids.iter().enumerate().filter(|(_, id)| !id.fits(kind)) {
+    for (idx, id) in ids.iter().enumerate().filter(|(_, id)| !is_id(id.as_str(), kind)) {
         let path: Vec<Seg> = list.iter().cloned().chain([Seg::from(idx)]).collect();
         wrong_id(check, kind, &path, id.as_str());
     }
@@ -167,9 +141,9 @@ fn check_place(
     agents: &[AgentConfig],
 ) {
     let at = key_path![kind.name(), "places", idx];
-    let below = |key: &str| -> Vec<Seg> { at.iter().cloned().chain([Seg::from(key)]).collect() };
+    let below = |key: &str| below(&at, key);
     for (key, id) in [("server", &place.server), ("chat", &place.chat), ("thread", &place.thread)] {
-        if let Some(id) = id.as_ref().filter(|id| !id.fits(kind)) {
+        if let Some(id) = id.as_ref().filter(|id| !is_id(id.as_str(), kind)) {
             wrong_id(check, kind, &below(key), id.as_str());
         }
     }
@@ -185,19 +159,6 @@ fn check_place(
     }
 }
 
-fn check_numbers(check: &mut Check<'_, '_>, kind: NetworkKind, network: &Network) {
-    let rows = [
-        ("draft_interval_ms", network.draft_interval_ms, 500, 60_000, "milliseconds"),
-        ("catch_up_hours", network.catch_up_hours, 0, 24 * 365, "hours"),
-        ("catch_up_messages", network.catch_up_messages, 0, 10_000, "messages"),
-        ("image_kib", network.image_kib, 0, 20 << 10, "KiB"),
-        ("text_file_kib", network.text_file_kib, 0, 4 << 10, "KiB"),
-    ];
-    for (key, value, low, high, unit) in rows {
-        check.within(&key_path![kind.name(), key], value, low, high, unit);
-    }
-}
-
 /// Nobody can reach the bot: that works, and is probably not meant.
 fn warn_if_deaf(check: &mut Check<'_, '_>, kind: NetworkKind, network: &Network) {
     let private = match network.direct {
@@ -207,24 +168,26 @@ fn warn_if_deaf(check: &mut Check<'_, '_>, kind: NetworkKind, network: &Network)
     };
     let groups = !(network.servers.is_empty() && network.chats.is_empty() && network.places.is_empty());
     if network.enabled && !private && !groups {
-        check.warnings.push(format!(
+        check.warn(format!(
             "[{}]: nobody can talk to the bot: `direct` lets nobody in and no chat is named; set `users` or `chats`",
             kind.name()
         ));
     }
 }
 
-/// Checks a name of an operator: `PLATFORM/USER`.
-pub(in crate::config) fn check_operator(check: &mut Check<'_, '_>, idx: usize, operator: &str) {
-    let known = NetworkKind::ALL.into_iter().find_map(|kind| {
-        let id = operator.strip_prefix(kind.name())?.strip_prefix('/')?;
-        Some(is_id(id, kind))
-    });
-    if known != Some(true) {
-        check.wrong(
-            &key_path!["commands", "operators", idx],
-            format!("\"{operator}\" names nobody"),
-            "write PLATFORM/USER with the person's id there, such as \"telegram/123456789\"",
-        );
+/// Checks the names of the operators: `PLATFORM/USER`.
+pub(in crate::config) fn check_operators(check: &mut Check<'_, '_>, commands: &Commands) {
+    for (idx, operator) in commands.operators.iter().enumerate() {
+        let is_one = |kind: NetworkKind| {
+            let id = operator.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix('/'));
+            id.is_some_and(|id| is_id(id, kind))
+        };
+        if !NetworkKind::ALL.into_iter().any(is_one) {
+            check.wrong(
+                &key_path!["commands", "operators", idx],
+                format!("\"{operator}\" names nobody"),
+                "write PLATFORM/USER with the person's id there, such as \"telegram/123456789\"",
+            );
+        }
     }
 }

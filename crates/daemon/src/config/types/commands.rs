@@ -1,45 +1,30 @@
 //! `[commands]`: who may use which command in chats.
 
 use cairn_core::command::{Command, Permission};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::check::Check;
-use super::network::check_operator;
-
-/// `[commands]`: operators, and who may use which command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Commands {
-    /// People who may use every command that is not for nobody: `PLATFORM/USER`.
+    /// People who may use every command that is not for nobody: "discord/ID", "telegram/ID".
     pub operators: Vec<String>,
-    /// `/compact`.
-    pub compact: Permission,
-    /// `/context`.
-    pub context: Permission,
-    /// `/status`.
-    pub status: Permission,
-    /// `/memory`.
-    pub memory: Permission,
-    /// `/remember`.
-    pub remember: Permission,
-    /// `/forget`.
-    pub forget: Permission,
-    /// `/export`.
-    pub export: Permission,
-    /// `/forgetme`.
-    pub forgetme: Permission,
-    /// `/new`.
-    pub new: Permission,
-    /// `/undo`.
-    pub undo: Permission,
-    /// `/stop`.
-    pub stop: Permission,
-    /// `/approve`: who may say yes is decided by each agent's approvers, too.
-    pub approve: Permission,
-    /// `/deny`.
-    pub deny: Permission,
-    /// `/help`.
+    /// Who may use a command, of those whom the bot serves. "everyone"; "direct": everybody in a private chat, in a group the
+    /// operators alone; "operators"; "nobody". Who may approve is decided by [defaults.trust] and [agents.trust].
     pub help: Permission,
+    pub status: Permission,
+    pub context: Permission,
+    pub memory: Permission,
+    pub remember: Permission,
+    pub forget: Permission,
+    pub export: Permission,
+    pub forgetme: Permission,
+    pub compact: Permission,
+    pub new: Permission,
+    pub undo: Permission,
+    pub stop: Permission,
+    pub approve: Permission,
+    pub deny: Permission,
 }
 
 impl Default for Commands {
@@ -94,12 +79,5 @@ impl Commands {
     /// Whether a person (`PLATFORM/USER`) is an operator.
     pub fn is_operator(&self, person: &str) -> bool {
         self.operators.iter().any(|operator| operator == person)
-    }
-}
-
-/// Checks the names of the operators.
-pub(super) fn check(check: &mut Check<'_, '_>, commands: &Commands) {
-    for (idx, operator) in commands.operators.iter().enumerate() {
-        check_operator(check, idx, operator);
     }
 }

@@ -1,4 +1,4 @@
-//! `[limits]`.
+//! `[limits]`, and what of them the actors keep.
 
 use std::time::Duration;
 
@@ -8,47 +8,62 @@ use cairn_core::limits::TalkLimits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `[limits]`: bounds of what is taken in and of how long things take.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Limits {
-    /// Longest text of a message, in bytes.
+    /// Longest text of a message, in bytes; a longer one is refused with 413.
+    #[schemars(range(min = 1, max = 67_108_864))]
     pub max_message_bytes: usize,
-    /// Messages that may be on their way to the journal at once, over all channels; further ones are refused.
+    /// Messages on their way to the journal at once, over all channels; further ones are refused with 429.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub admitted_messages: usize,
-    /// Messages of one channel that may wait for their answer; further ones are refused.
+    /// Messages that may wait for their answer in one channel; further ones are refused with 429.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub channel_queue: usize,
-    /// Seconds without an event after which a channel falls asleep; it wakes with the next message.
+    /// Seconds without an event after which a channel falls asleep; it wakes with its next message.
+    #[schemars(range(min = 1, max = 31_536_000))]
     pub idle_secs: u64,
     /// Longest that one turn may take, all model calls and tools together, in seconds.
+    #[schemars(range(min = 1, max = 86_400))]
     pub turn_timeout_secs: u64,
-    /// Most calls of the model for one answer, when it fails in passing.
+    /// Most calls of the model for one answer, in quick succession, when it fails in passing. Then the turn waits for it.
+    #[schemars(range(min = 1, max = 100))]
     pub model_attempts: u32,
     /// Longest that one call of a tool may take, in seconds.
+    #[schemars(range(min = 1, max = 86_400))]
     pub tool_timeout_secs: u64,
     /// Seconds that turns under way get to end when the daemon stops.
+    #[schemars(range(max = 3_600))]
     pub shutdown_secs: u64,
-    /// Messages not addressed to the bot that wait in a group before they become a turn without an answer.
+    /// Messages of a group that are not addressed to the bot and wait for the next turn as its context; past it they become
+    /// a turn without an answer, which is compacted like any other.
+    #[schemars(range(min = 1, max = 10_000))]
     pub unaddressed_queue: usize,
-    /// Seconds without an answer of any model after which people in a chat are told that their message is kept.
+    /// When no model answers: seconds after which people in a chat are told that their message is kept and will be answered,
+    /// and the longest pause between two attempts from then on, in seconds. A local message waits, too, for
+    /// turn_timeout_secs at the most; its stream says so, and a model's server that wants more than a minute of waiting
+    /// fails it at once.
+    #[schemars(range(min = 1, max = 3_600))]
     pub model_down_tell_secs: u64,
-    /// Longest pause between two calls of a model that does not answer, once people were told, in seconds.
+    #[schemars(range(min = 1, max = 86_400))]
     pub model_down_pause_max_secs: u64,
-    /// Seconds for which a model of a chain is skipped after it failed; they double with each failure in a row.
+    /// In a chain of models: seconds for which a model is skipped after it failed (overloaded, silent, out of reach), and
+    /// after it refused a request for too many of them without naming a time itself. They double with each failure in a row,
+    /// up to the third. Meanwhile the next model of the chain answers; then the first one is asked again.
+    #[schemars(range(max = 86_400))]
     pub model_cool_down_secs: u64,
-    /// The same after a refusal for too many requests, when the model's server names no time itself.
+    #[schemars(range(max = 86_400))]
     pub model_limited_secs: u64,
-    /// Longest that both grow to, in seconds.
+    #[schemars(range(max = 86_400))]
     pub model_cool_down_max_secs: u64,
-    /// On chat networks: messages that one person may send within an hour; 0: no limit.
+    /// On chat networks: messages within an hour, of one person and in one channel, and tokens (of requests and answers)
+    /// that one person and one channel may cause within an hour. Whoever is over a limit is told so once. 0: no limit.
     pub user_messages_per_hour: u64,
-    /// On chat networks: messages taken in from one channel within an hour; 0: no limit.
     pub channel_messages_per_hour: u64,
-    /// On chat networks: tokens that one person may cause within an hour; 0: no limit.
     pub user_tokens_per_hour: u64,
-    /// On chat networks: tokens that one channel may cause within an hour; 0: no limit.
     pub channel_tokens_per_hour: u64,
-    /// Money that the whole bot may spend on a day (UTC), in the currency of the models' prices; 0: no cap.
+    /// Money that the whole bot may spend on a day (UTC), in the currency of the models' prices. 0: no cap.
+    #[schemars(range(min = 0, max = 1_000_000_000))]
     pub spend_per_day: f64,
 }
 

@@ -1,0 +1,266 @@
+//! `[defaults]`, `[[agents]]` and `[[models]]`: the keys, resolved. What an agent leaves out it takes from `[defaults]`.
+
+use std::path::PathBuf;
+
+use cairn_core::engine::STANDARD;
+use cairn_core::ids::AgentId;
+use cairn_core::limits::Price;
+use cairn_core::model::ModelInfo;
+use cairn_core::provenance::TrustSettings;
+use cairn_core::settings::{MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard};
+use cairn_core::tier::CompactionSettings;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The id of the embedded model, which is always there.
+pub const OFFLINE: &str = "offline";
+
+/// Where OpenAI's own server is: the default `base_url`.
+pub(in crate::config) const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// Where Anthropic's own server is: the default `base_url` of `provider = "anthropic"`.
+pub(in crate::config) const ANTHROPIC_URL: &str = "https://api.anthropic.com/v1";
+
+/// Smallest window that is taken, in tokens: below it not even the prompt fits.
+pub(in crate::config) const WINDOW_MIN: u64 = 512;
+/// Largest window that is taken, in tokens.
+pub(in crate::config) const WINDOW_MAX: u64 = 100_000_000;
+
+/// The window in tokens where nothing else names one.
+pub(in crate::config) const WINDOW: u64 = 128_000;
+
+/// An agent, or what agents fall back on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AgentConfig {
+    /// Its name, which channels carry: 1 to 64 of A-Z a-z 0-9 . _ -
+    #[serde(skip_serializing_if = "has_no_id")]
+    #[schemars(with = "String", regex(pattern = "^[A-Za-z0-9._-]{1,64}$"))]
+    pub id: AgentId,
+    /// Window in tokens, request and answer together. The window in force is the smallest of those set on the agent and on
+    /// its model; where neither sets one, what the model's server lists; else this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = WINDOW_MIN, max = WINDOW_MAX))]
+    pub context_window: Option<u64>,
+    /// Models by their ids, tried in order: where one is overloaded, limited, down or too small, the next answers. Empty: the
+    /// embedded offline model.
+    pub models: Vec<String>,
+    /// The system prompt and the prompt of compaction runs: minijinja templates, rendered when the configuration is read.
+    /// They may use {{ agent }} and {{ timezone }}. Not set: the built-in ones, which are prompts/en/*.md.j2 of the sources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"prompts/en/agent.md.j2")]
+    pub prompt: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"prompts/en/compactor.md.j2")]
+    pub compactor_prompt: Option<PathBuf>,
+    /// Time zone in which dates are shown to the model: an IANA name.
+    pub timezone: String,
+    /// Most memories put into a window because they fit the question. 0: none, the model can still search for them.
+    #[schemars(range(max = 100))]
+    pub recall_limit: usize,
+    /// Most model calls of one turn: the first and one after each round of tool calls. 1 to 100.
+    #[schemars(range(min = 1, max = 100))]
+    pub max_rounds: u32,
+    /// Tools beside the built-in ones that the model may call: "SERVER/TOOL" or "SERVER/*" of a server in [[mcp]], "fetch".
+    pub tools: Vec<String>,
+    /// The context engine: what decides what the model gets to see. "standard": levelled summaries, made in the background.
+    /// "sliding": from the background tier on the oldest turns leave, whole and without a summary; no model is called for
+    /// it. Either way every word stays in the history, where the agent finds it by searching. It may be changed at any
+    /// start.
+    #[schemars(extend("enum" = cairn_core::engine::names()))]
+    pub engine: String,
+    pub memory: MemorySettings,
+    pub trust: TrustSettings,
+    pub compaction: CompactionSettings,
+    pub window_guard: WindowGuard,
+    pub pruning: PruningSettings,
+    pub result_guard: ResultGuardSettings,
+    /// The system prompt, rendered.
+    #[serde(skip)]
+    pub system_prompt: String,
+    /// The compaction prompt, rendered.
+    #[serde(skip)]
+    pub compaction_prompt: String,
+}
+
+fn has_no_id(id: &AgentId) -> bool {
+    id.as_str().is_empty()
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        Self {
+            id: AgentId::new(""),
+            context_window: Some(WINDOW),
+            models: Vec::new(),
+            prompt: None,
+            compactor_prompt: None,
+            timezone: "UTC".to_owned(),
+            recall_limit: 6,
+            max_rounds: 32,
+            tools: Vec::new(),
+            engine: STANDARD.to_owned(),
+            memory: MemorySettings::default(),
+            trust: TrustSettings::default(),
+            compaction: CompactionSettings::default(),
+            window_guard: WindowGuard::default(),
+            pruning: PruningSettings::default(),
+            result_guard: ResultGuardSettings::default(),
+            system_prompt: String::new(),
+            compaction_prompt: String::new(),
+        }
+    }
+}
+
+impl AgentConfig {
+    /// The id of the model that answers first: the first of its list, or the embedded one.
+    pub fn model(&self) -> &str {
+        self.models.first().map_or(OFFLINE, String::as_str)
+    }
+
+    /// The ids of its models, in the order in which they are tried; never empty.
+    pub fn chain(&self) -> Vec<&str> {
+        match self.models.as_slice() {
+            [] => vec![OFFLINE],
+            models => models.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+/// Which wire format a model speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Provider {
+    /// OpenAI-compatible chat completions, at any `base_url`.
+    Openai,
+    /// Anthropic messages.
+    Anthropic,
+    /// The embedded model: no network, no key.
+    Offline,
+}
+
+/// A model and how to reach it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ModelConfig {
+    /// The name by which agents refer to it: 1 to 64 of A-Z a-z 0-9 . _ -
+    #[schemars(example = &"main", regex(pattern = "^[A-Za-z0-9._-]{1,64}$"))]
+    pub id: String,
+    /// "openai": any server of chat completions (OpenAI, OpenRouter, Ollama, llama.cpp, vLLM); "anthropic": Anthropic
+    /// messages, with breakpoints for its prompt cache; "offline": the embedded model.
+    pub provider: Provider,
+    /// The server's address, up to and with the version. Not set: OpenAI's, or with provider = "anthropic"
+    /// https://api.anthropic.com/v1.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub base_url: String,
+    /// The name by which the server knows the model. Required.
+    #[schemars(example = &"gpt-4.1-mini")]
+    pub model: String,
+    /// The key: an environment variable that holds it, or a file (found among systemd's credentials by its bare name). At
+    /// most one of the two; neither: no key is sent. The key itself never stands in this file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"OPENAI_API_KEY")]
+    pub api_key_env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"openai.key", extend("x-alternative" = true))]
+    pub api_key_file: Option<PathBuf>,
+    /// The model's window in tokens. Not set: what its server lists, else the one of [defaults].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = WINDOW_MIN, max = WINDOW_MAX), example = 32_000)]
+    pub context_window: Option<u64>,
+    /// Most tokens of an answer; this much of the window is kept free for it. Not set: the smaller of 32000 and a quarter of
+    /// the window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = WINDOW_MAX), example = 1024)]
+    pub max_output_tokens: Option<u64>,
+    /// The model takes pictures; it takes tools; its answers are streamed. A server that refuses to stream is asked for whole
+    /// answers by itself; a model that takes no tools is told of calls of the past in words.
+    pub images: bool,
+    pub tools: bool,
+    pub stream: bool,
+    /// A request counts as failed after so many seconds without the first byte of its answer (reading a long prompt takes a
+    /// small machine minutes), or between two pieces of it.
+    #[schemars(range(min = 1, max = 3_600))]
+    pub first_timeout_secs: u64,
+    #[schemars(range(min = 1, max = 3_600))]
+    pub idle_timeout_secs: u64,
+    /// What a million tokens cost, in any currency: of requests, of requests that the server had in its cache (not set: as
+    /// much as others), of requests that it writes into its cache (not set: as much as others), of answers. `spend_per_day`
+    /// of [limits], `/status` and `cairn tune` count by them. Not set: nothing. What a server reports counts only where it
+    /// can be true: far beside our own estimate, or over what the answer was allowed, the estimate counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_000_000_000), example = 0.40)]
+    pub input_price: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_000_000_000), example = 0.10)]
+    pub cached_price: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_000_000_000), example = 0.40)]
+    pub cache_write_price: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_000_000_000), example = 1.60)]
+    pub output_price: Option<f64>,
+    /// Seconds after a request for which the server keeps its beginning in its cache. With provider = "anthropic" more than
+    /// 300 asks for its cache of an hour, which costs more to write.
+    #[schemars(range(max = 86_400))]
+    pub cache_ttl_secs: u64,
+}
+
+impl Default for ModelConfig {
+    fn default() -> Self {
+        Self {
+            id: String::new(),
+            provider: Provider::Openai,
+            base_url: OPENAI_URL.to_owned(),
+            model: String::new(),
+            api_key_env: None,
+            api_key_file: None,
+            context_window: None,
+            max_output_tokens: None,
+            images: false,
+            tools: true,
+            stream: true,
+            first_timeout_secs: 300,
+            idle_timeout_secs: 60,
+            input_price: None,
+            cached_price: None,
+            cache_write_price: None,
+            output_price: None,
+            cache_ttl_secs: 300,
+        }
+    }
+}
+
+impl ModelConfig {
+    /// The embedded model.
+    pub fn offline() -> Self {
+        Self {
+            id: OFFLINE.to_owned(),
+            provider: Provider::Offline,
+            base_url: String::new(),
+            model: OFFLINE.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// What it costs; nothing, where no price is set.
+    pub fn price(&self) -> Price {
+        Price {
+            input: self.input_price.unwrap_or_default(),
+            cached_input: self.cached_price.unwrap_or_default(),
+            cache_write: self.cache_write_price,
+            output: self.output_price.unwrap_or_default(),
+        }
+    }
+
+    /// What the rest of the runtime knows of it.
+    pub fn info(&self) -> ModelInfo {
+        ModelInfo {
+            id: self.id.clone(),
+            context_window: self.context_window,
+            max_output_tokens: self.max_output_tokens,
+            images: self.images,
+            tools: self.tools,
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The tables of a config file, resolved: every value is there, every path absolute.
+//!
+//! A key is stated here alone. The doc of a field is its text in `config/config.toml` and in the schema; one without a doc
+//! shares that of the field above it. `Default` is its default, `example` what stands where there is none, `range` and
+//! `extend` what is taken. `x-alternative` marks a key that excludes the one above it.
+
+mod agents;
+mod commands;
+mod limits;
+mod network;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::ids::AgentId;
+use cairn_core::limits::Price;
+use cairn_core::model::ToolDef;
+use cairn_core::provenance::TrustSettings;
+use cairn_core::retention::RetentionSettings;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(super) use agents::{ANTHROPIC_URL, OPENAI_URL, WINDOW, WINDOW_MAX, WINDOW_MIN};
+pub use agents::{AgentConfig, ModelConfig, OFFLINE, Provider};
+pub use commands::Commands;
+pub use limits::Limits;
+pub(super) use network::is_id;
+pub use network::{Network, NetworkKind, PlaceKeys, PlatformId};
+pub use tools::{FetchConfig, McpConfig};
+
+/// The whole configuration. The first paragraph of a table's doc is its headline in the reference.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Config {
+    /// A change of this file, or of a prompt that it names, is read at once, as by `cairn reload`. False: when it is asked
+    /// for.
+    pub watch: bool,
+    /// What every agent gets that does not say otherwise; the same keys may stand in [[agents]]
+    pub defaults: AgentConfig,
+    /// Models: one table each. `offline` is embedded and always there
+    pub models: Vec<ModelConfig>,
+    /// Agents: one table each; the first is the default one. None: one agent `main` with the defaults
+    ///
+    /// Any key of [defaults] may stand here, and any of [defaults.compaction] in [agents.compaction]: each key by itself
+    /// takes the place of the default.
+    pub agents: Vec<AgentConfig>,
+    /// Tools: servers that speak the Model Context Protocol, and `fetch`
+    ///
+    /// A server is used once an operator has approved it as it shows itself (`cairn mcp approve ID`), by agents that name its
+    /// tools. It starts when it is first needed. What changes of it is blocked until it is approved again.
+    pub mcp: Vec<McpConfig>,
+    pub fetch: FetchConfig,
+    /// Discord: the bot there. Without this table Discord is not used
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discord: Option<Network>,
+    /// Telegram: the bot there. Without this table Telegram is not used
+    ///
+    /// All keys mean what they mean in [discord]. The token is the one that @BotFather gives. Ids of groups are negative.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub telegram: Option<Network>,
+    /// Commands that people give in chats
+    pub commands: Commands,
+    /// Bounds of what is taken in and of how long things take
+    pub limits: Limits,
+    /// The log
+    pub log: Log,
+    /// Figures for Prometheus
+    pub admin: AdminConfig,
+    /// The state folder's files
+    pub store: Store,
+    /// Retention: what of an old state is kept smaller, or not at all; one pass a day, 0: off
+    ///
+    /// `cairn store retain --dry-run` says what it would come to. Artifacts have `artifact_days` and `artifact_mib`, above.
+    pub retention: RetentionSettings,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Text on a terminal, with colours; fields of the journal under systemd; else text without colours.
+    #[default]
+    Auto,
+    /// Text without colours.
+    Text,
+    /// One JSON object a line.
+    Json,
+    /// Fields of systemd's journal; JSON on stderr where it cannot be reached.
+    Journald,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Log {
+    /// error, warn, info, debug or trace; by module where wanted: "info,cairn_store=debug". Libraries are not logged: they
+    /// log what they carry. Above debug no line holds what people say.
+    pub level: String,
+    /// "auto": text, in colours on a terminal; fields of the journal where stderr leads there, as under systemd. "text":
+    /// without colours; "json": one object a line; "journald": fields of the journal, JSON on stderr where it cannot be
+    /// reached.
+    pub format: LogFormat,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".to_owned(), format: LogFormat::default() }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AdminConfig {
+    /// An address and a port, in numbers, at which GET /metrics and GET /v1/health are served over TCP, and nothing else;
+    /// there is no password. 64 connections are served at once, further ones wait; each is for one request, and is closed
+    /// when that is not there within 5 seconds, or its answer not read within 30. Not set: both are on the socket alone.
+    /// `deploy/` has alert rules and a dashboard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"127.0.0.1:9464")]
+    pub listen: Option<String>,
+}
+
+impl AdminConfig {
+    /// Where to listen, if anywhere.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listen.as_ref()?.trim().parse().ok()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Store {
+    /// Size at which a journal segment is closed and the next begun, in MiB.
+    #[schemars(range(min = 1, max = 4_096))]
+    pub segment_mib: u64,
+    /// Most memory that sled's page cache takes, in MiB.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub cache_mib: u64,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self { segment_mib: 64, cache_mib: 8 }
+    }
+}
+
+impl Config {
+    /// The agent that is meant when none is named: the first of the file.
+    pub fn default_agent(&self) -> AgentId {
+        self.agents.first().map_or_else(|| AgentId::new("main"), |agent| agent.id.clone())
+    }
+
+    /// The window in tokens of an agent that sets none, on a model that neither sets nor lists one.
+    pub fn default_window(&self) -> u64 {
+        self.defaults.context_window.unwrap_or(WINDOW)
+    }
+
+    pub fn agent(&self, id: &str) -> Option<&AgentConfig> {
+        self.agents.iter().find(|agent| agent.id.as_str() == id)
+    }
+
+    pub fn network(&self, kind: NetworkKind) -> Option<&Network> {
+        match kind {
+            NetworkKind::Discord => self.discord.as_ref(),
+            NetworkKind::Telegram => self.telegram.as_ref(),
+        }
+    }
+
+    pub fn model(&self, id: &str) -> Option<&ModelConfig> {
+        self.models.iter().find(|model| model.id == id)
+    }
+
+    /// Whom an agent trusts, and who may approve for it: its approvers and the operators.
+    fn trust(&self, agent: &AgentConfig) -> TrustSettings {
+        let mut trust = agent.trust.clone();
+        trust.approvers.extend(self.commands.operators.iter().cloned());
+        trust
+    }
+
+    /// The prices of the models that have one.
+    pub fn prices(&self) -> BTreeMap<String, Price> {
+        let priced = self.models.iter().filter(|model| model.price() != Price::default());
+        priced.map(|model| (model.id.clone(), model.price())).collect()
+    }
+
+    /// An agent's settings on a model of its chain, as decisions need them. `server_window`: the window that the model's server lists;
+    /// `tools`: what the agent's model may call (left out when the model takes no tools).
+    pub fn settings(
+        &self,
+        agent: &AgentConfig,
+        model: &str,
+        server_window: Option<u64>,
+        tools: Vec<ToolDef>,
+    ) -> AgentSettings {
+        let id = model;
+        let model = self.model(id);
+        AgentSettings {
+            id: agent.id.clone(),
+            system_prompt: agent.system_prompt.clone(),
+            compactor_prompt: agent.compaction_prompt.clone(),
+            window: WindowSize::resolve(
+                agent.context_window,
+                model.and_then(|model| model.context_window),
+                server_window,
+                self.default_window(),
+                model.and_then(|model| model.max_output_tokens),
+            ),
+            compaction: agent.compaction.clone(),
+            pruning: agent.pruning.clone(),
+            result_guard: agent.result_guard.clone(),
+            window_guard: agent.window_guard,
+            engine: agent.engine.clone(),
+            model: id.to_owned(),
+            cache_ttl_secs: model.map_or(300, |model| model.cache_ttl_secs),
+            tools: if model.is_none_or(|model| model.tools) { tools } else { Vec::new() },
+            recall_limit: agent.recall_limit,
+            memory: agent.memory,
+            trust: self.trust(agent),
+            max_rounds: agent.max_rounds,
+            timezone: agent.timezone.clone(),
+        }
+    }
+}

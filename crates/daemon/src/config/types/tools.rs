@@ -1,0 +1,107 @@
+//! `[[mcp]]` and `[fetch]`: where tools come from.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// A tool server, and how to run or reach it. Either `command` or `url`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct McpConfig {
+    /// The name by which agents refer to its tools, as "ID/TOOL" or "ID/*": 1 to 24 of A-Z a-z 0-9 -
+    #[schemars(example = &"files", regex(pattern = "^[A-Za-z0-9-]{1,24}$"))]
+    pub id: String,
+    /// A server that is run as a child process and speaks over its standard input and output: a program, by its path or by a
+    /// name in the daemon's PATH, with its arguments. It gets the variables named here and no others, not even PATH.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"/usr/local/bin/mcp-files")]
+    pub command: Option<String>,
+    #[schemars(example = ["/srv/shared"])]
+    pub args: Vec<String>,
+    #[schemars(example = json!({ "PATH": "/usr/bin:/bin" }))]
+    pub env: BTreeMap<String, String>,
+    /// Secret variables are not written here: each is named with the daemon's variable, or with the file, that holds its
+    /// value. A relative file is looked for among systemd's credentials first.
+    #[schemars(example = json!({ "SERVICE_TOKEN": "SERVICE_TOKEN" }))]
+    pub env_from_env: BTreeMap<String, String>,
+    #[schemars(example = json!({ "SERVICE_TOKEN": "service-token" }))]
+    pub env_from_file: BTreeMap<String, PathBuf>,
+    /// Its working folder. Not set: a folder of its own in the state folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"/srv/shared")]
+    pub cwd: Option<PathBuf>,
+    /// Most memory for its data in MiB, and most files that it may have open, where the system allows such limits. 0: no
+    /// limit.
+    #[schemars(range(max = 1_048_576))]
+    pub memory_mib: u64,
+    #[schemars(range(max = 1_048_576))]
+    pub open_files: u64,
+    /// Or, instead of `command`, a server that listens elsewhere (streamable HTTP; logins by OAuth and the older HTTP+SSE are
+    /// not supported), with headers of each request; secret ones as above. Secrets alone are struck out of what it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"https://tools.example/mcp", extend("x-alternative" = true))]
+    pub url: Option<String>,
+    #[schemars(example = json!({ "X-Team": "ops" }), extend("x-alternative" = true))]
+    pub headers: BTreeMap<String, String>,
+    #[schemars(example = json!({ "Authorization": "TOOLS_AUTHORIZATION" }), extend("x-alternative" = true))]
+    pub headers_from_env: BTreeMap<String, String>,
+    #[schemars(example = json!({ "Authorization": "tools-authorization" }), extend("x-alternative" = true))]
+    pub headers_from_file: BTreeMap<String, PathBuf>,
+    /// Longest that a call, and that its start may take, in seconds; largest message that is read from it, in MiB.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub timeout_secs: u64,
+    #[schemars(range(min = 1, max = 3_600))]
+    pub start_timeout_secs: u64,
+    #[schemars(range(min = 1, max = 1_024))]
+    pub max_message_mib: u64,
+}
+
+impl Default for McpConfig {
+    fn default() -> Self {
+        Self {
+            id: String::new(),
+            command: None,
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            env_from_env: BTreeMap::new(),
+            env_from_file: BTreeMap::new(),
+            cwd: None,
+            memory_mib: 1024,
+            open_files: 256,
+            url: None,
+            headers: BTreeMap::new(),
+            headers_from_env: BTreeMap::new(),
+            headers_from_file: BTreeMap::new(),
+            timeout_secs: 60,
+            start_timeout_secs: 30,
+            max_message_mib: 16,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FetchConfig {
+    /// The tool `fetch` reads texts from the web, for agents that name it among their `tools`: GET alone, and never from
+    /// private addresses, wherever a name or a redirect points to.
+    pub enabled: bool,
+    /// Hosts that it may ask. It needs no approval, and an address can carry words out: name hosts that you trust. Names,
+    /// "*.example.org" for all below one, "*" for all; with a port where it is not 80 or 443.
+    pub hosts: Vec<String>,
+    /// Most that is read of a text, in KiB; longest that it may take in all, in seconds; most redirects that it follows.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub max_kib: u64,
+    #[schemars(range(min = 1, max = 600))]
+    pub timeout_secs: u64,
+    #[schemars(range(max = 20))]
+    pub max_redirects: u32,
+}
+
+impl Default for FetchConfig {
+    fn default() -> Self {
+        Self { enabled: false, hosts: Vec::new(), max_kib: 1024, timeout_secs: 20, max_redirects: 5 }
+    }
+}
