@@ -1,27 +1,30 @@
-//! The roster: the agents' settings and models, made from the configuration on first use.
-
-pub mod windows;
+//! The agents' settings and models, made from the configuration on first use; and the windows that servers list for them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_actors::{AgentRuntime, Candidate, Runtime};
 use cairn_core::agent::WindowSource;
+use cairn_core::backoff::Backoff;
 use cairn_core::chain::Guarded;
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{ChatModel, Search, Unanswered};
 use cairn_llm::BadModel;
+use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use secrecy::ExposeSecret;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::config::{AgentConfig, Config, Live, Loaded};
 use crate::models;
 use crate::tool_registry::ToolRegistry;
 
 /// How long a model's server may take to say how large its window is. It is asked at the start, and again until it has
-/// answered ([`windows`]).
+/// answered ([`WindowWatch`]).
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The agents of a configuration.
@@ -33,7 +36,7 @@ pub struct AgentRegistry {
     /// Of the configuration that it was asked for last.
     reached: Mutex<Option<(Arc<Loaded>, Arc<Reached>)>>,
     /// What was said of windows, and of whose; none: nothing is.
-    told: Option<parking_lot::Mutex<BTreeSet<(AgentId, String)>>>,
+    told: Option<Mutex<BTreeSet<(AgentId, String)>>>,
 }
 
 /// The models of one configuration, and what their servers say of them: asked once.
@@ -50,7 +53,7 @@ impl AgentRegistry {
     /// looks things up; `tools`: what agents' models may call.
     pub fn new(live: Live, search: Arc<dyn Search>, tools: Arc<ToolRegistry>) -> Self {
         let default_agent = live.now().config.default_agent();
-        let told = Some(parking_lot::Mutex::default());
+        let told = Some(Mutex::default());
         Self { live, search, tools, default_agent, reached: Mutex::default(), told }
     }
 
@@ -285,6 +288,65 @@ async fn discover(model: &dyn ChatModel) -> Option<Option<u64>> {
         Ok(Err(Unanswered)) | Err(_) => {
             tracing::debug!(model = %model.info().id, "the model's server does not say how large its window is");
             None
+        }
+    }
+}
+
+/// The first pause before servers are asked again; it doubles.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// The longest. Where nothing is to be asked, it is looked so often whether a reload has changed that.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// The task that asks servers again for the windows of their models: at growing pauses, and whenever a model has answered.
+pub struct WindowWatch {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl WindowWatch {
+    pub fn start(agent_registry: Arc<AgentRegistry>, runtime: Runtime) -> Self {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let token = stop.clone();
+        tasks.spawn(async move {
+            tokio::select! {
+                () = token.cancelled() => {}
+                () = watch(&agent_registry, &runtime) => {}
+            }
+        });
+        tasks.close();
+        Self { tasks, stop }
+    }
+
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+async fn watch(agent_registry: &AgentRegistry, runtime: &Runtime) {
+    let mut pauses = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+    let mut pause = pauses.next_pause();
+    loop {
+        // A model may answer often although its server lists nothing.
+        tokio::time::sleep(PAUSE_MIN).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause - PAUSE_MIN) => {}
+            () = runtime.model_answered() => {}
+        }
+        pause = if agent_registry.lacks_windows() { pauses.next_pause() } else { PAUSE_MAX };
+        if !agent_registry.lacks_windows() {
+            continue;
+        }
+        let asking = async {
+            if agent_registry.ask_again().await
+                && let Err(error) = agent_registry.deploy(runtime).await
+            {
+                tracing::error!(%error, "the windows of models are known and cannot be used");
+            }
+        };
+        if AssertUnwindSafe(asking).catch_unwind().await.is_err() {
+            tracing::error!("asking models' servers for their windows panicked; they are asked again");
         }
     }
 }

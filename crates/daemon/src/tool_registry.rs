@@ -1,4 +1,4 @@
-//! The toolshed: all tools that agents' models may call, as they are now.
+//! All tools that agents may call, as they are now.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,7 +27,7 @@ const RESTART_BASE: Duration = Duration::from_secs(1);
 const RESTART_MAX: Duration = Duration::from_secs(300);
 
 #[derive(Debug, thiserror::Error)]
-pub enum BadToolshed {
+pub enum BadTools {
     /// One that is linked into this binary.
     #[error(transparent)]
     Linked(#[from] BadTool),
@@ -56,7 +56,7 @@ impl ToolRegistry {
         pins: Pins,
         linked: Vec<Arc<dyn Tool>>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, BadToolshed> {
+    ) -> Result<Self, BadTools> {
         let common = all_tools(&linked)?;
         let servers: Vec<_> =
             loaded.config.mcp.iter().map(|server| settings(loaded, server, state)).collect();

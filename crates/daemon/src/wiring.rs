@@ -16,19 +16,19 @@ use cairn_store::{Store, StoreOptions};
 use cairn_tools::schema::Schemas;
 
 use crate::adapters::Adapters;
-use crate::admin::{self, Admin, Identity};
-use crate::agent_registry::AgentRegistry;
-use crate::agent_registry::windows::WindowWatch;
-use crate::chat_commands::{DaemonDesk, DeskDeps};
+use crate::admin::{self, Admin};
+use crate::agent_registry::{AgentRegistry, WindowWatch};
+use crate::chat_commands::{Runner, RunnerDeps};
 use crate::clock::SystemClock;
 use crate::config::{Config, Environment, Live, Loaded, StateDir};
 use crate::networks::{self, BadNetwork, Networks};
 use crate::pairing_store::DaemonPairings;
+use crate::records::Identity;
 use crate::reload::{ReloadDeps, Reloader, SetLevel};
 use crate::restart_handle::RestartHandle;
 use crate::retention_job::Daily;
 use crate::socket::{self, Home, Socket, SocketError};
-use crate::tool_registry::{BadToolshed, ToolRegistry};
+use crate::tool_registry::{BadTools, ToolRegistry};
 
 /// How long answers on the socket may take to be read to their end when the daemon stops.
 const SOCKET_GRACE: Duration = Duration::from_millis(500);
@@ -45,7 +45,7 @@ pub enum StartError {
     Network(#[from] BadNetwork),
     /// A tool beside the built-in ones cannot be offered.
     #[error(transparent)]
-    Tool(#[from] BadToolshed),
+    Tool(#[from] BadTools),
     #[error(transparent)]
     Runtime(RuntimeError),
     #[error(transparent)]
@@ -96,7 +96,7 @@ pub struct Daemon {
     runtime: Runtime,
     agent_registry: Arc<AgentRegistry>,
     router: Router,
-    outside: Router,
+    admin_routes: Router,
     socket: Socket,
     adapters: Adapters,
     reloader: Option<Arc<Reloader>>,
@@ -179,7 +179,7 @@ impl Daemon {
             max_text_bytes: loaded.config.limits.max_message_bytes,
         };
         let ports = ports(&runtime, live, &admin);
-        let (router, outside) = routes(&runtime, admin);
+        let (router, admin_routes) = routes(&runtime, admin);
         match socket::serve(socket, home, router.clone()).await {
             Ok(socket) => {
                 let adapters = Adapters::start(adapters, &ports);
@@ -190,7 +190,7 @@ impl Daemon {
                     runtime,
                     agent_registry: agents,
                     router,
-                    outside,
+                    admin_routes,
                     socket,
                     adapters,
                     reloader,
@@ -216,8 +216,8 @@ impl Daemon {
     }
 
     /// The routes of the admin address.
-    pub fn outside(&self) -> Router {
-        self.outside.clone()
+    pub fn admin_routes(&self) -> Router {
+        self.admin_routes.clone()
     }
 
     pub fn socket(&self) -> &std::path::Path {
@@ -266,7 +266,7 @@ fn warn_of_unmatched(agent_registry: &AgentRegistry, loaded: &Loaded) {
 }
 
 fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
-    let chat_commands = DaemonDesk::new(DeskDeps {
+    let chat_commands = Runner::new(RunnerDeps {
         store: admin.store.clone(),
         runtime: runtime.clone(),
         pairing_store: Arc::clone(&admin.pairing_store),
@@ -290,8 +290,8 @@ fn routes(runtime: &Runtime, admin: Admin) -> (Router, Router) {
         max_text_bytes: admin.max_text_bytes,
         mint: Arc::new(Mint::default()),
     });
-    let (inside, outside) = admin::routers(admin);
-    (admin::with_fallbacks(messages.merge(inside)), outside)
+    let (inside, at_address) = admin::routers(admin);
+    (admin::with_fallbacks(messages.merge(inside)), at_address)
 }
 
 /// A store opened for reading: no actors, nothing is changed.
@@ -357,7 +357,7 @@ fn agent_registry(
     tools: &Tools,
     pins: Pins,
     clock: &Arc<dyn Clock>,
-) -> Result<AgentRegistry, BadToolshed> {
+) -> Result<AgentRegistry, BadTools> {
     let tool_registry =
         ToolRegistry::new(&live.now(), &state.path, pins, tools.0.to_vec(), Arc::clone(clock))?;
     Ok(AgentRegistry::new(live.clone(), Arc::new(store.clone()), Arc::new(tool_registry)))

@@ -1,8 +1,7 @@
-//! Metrics: gathered by the whole house through the facade `metrics`, kept here, shown in Prometheus' format.
+//! Metrics: recorded by all crates through the facade `metrics`, collected here, shown in Prometheus' format.
 
-mod door;
+mod listener;
 mod names;
-mod outside;
 mod process;
 
 use std::fmt::Write as _;
@@ -14,8 +13,8 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+pub use listener::{MetricsListener, bind};
 use names::{Kind, METRICS};
-pub use outside::{Outside, bind};
 
 /// How often what histograms have gathered is put into their buckets.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);

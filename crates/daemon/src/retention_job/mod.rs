@@ -14,11 +14,11 @@ use cairn_core::ports::{Clock, Journal, MemoryFilter, MemoryStore, StoreError};
 use cairn_core::retention::{Relief, RetentionSettings, SegmentFacts};
 use cairn_store::{Expired, Needs, Shrunk, Store};
 use futures::FutureExt;
-use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Live};
+use crate::records::RetainRecord;
 
 /// The first pass comes so long after the start, when what is owed has been sent.
 const FIRST_AFTER: Duration = Duration::from_secs(10 * 60);
@@ -27,33 +27,6 @@ const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Memories that one pass forgets at the most.
 const FORGOTTEN_MAX: usize = 10_000;
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct RetainRecord {
-    pub dry_run: bool,
-    /// Journal segments that were compressed.
-    pub compressed: Shrunk,
-    /// What was taken out of journal segments.
-    pub expired: Expired,
-    /// Bytes by which the journal is still over its limit, when nothing makes it smaller any more.
-    pub over_bytes: u64,
-    pub memories: u64,
-    pub seconds: f64,
-}
-
-impl RetainRecord {
-    /// How it went, for logs and metrics.
-    fn outcome(&self) -> &'static str {
-        let failed = self.compressed.failed + self.expired.shrunk.failed;
-        let done = self.compressed.segments + self.expired.shrunk.segments + self.memories;
-        match (failed, self.over_bytes, done) {
-            (1.., _, _) => "failed",
-            (0, 1.., _) => "over_limit",
-            (0, 0, 1..) => "done",
-            (0, 0, 0) => "nothing",
-        }
-    }
-}
 
 #[derive(Clone)]
 pub struct RetentionJob {
@@ -86,7 +59,7 @@ impl RetentionJob {
             return outcome;
         }
         let name = match &outcome {
-            Ok(record) => record.outcome(),
+            Ok(record) => outcome_of(record),
             Err(StoreError::Closed) => "broken_off",
             Err(_) => "failed",
         };
@@ -156,6 +129,18 @@ impl RetentionJob {
         }
         due.truncate(FORGOTTEN_MAX);
         Ok(due)
+    }
+}
+
+/// How a pass went, for logs and metrics.
+fn outcome_of(record: &RetainRecord) -> &'static str {
+    let failed = record.compressed.failed + record.expired.shrunk.failed;
+    let done = record.compressed.segments + record.expired.shrunk.segments + record.memories;
+    match (failed, record.over_bytes, done) {
+        (1.., _, _) => "failed",
+        (0, 1.., _) => "over_limit",
+        (0, 0, 1..) => "done",
+        (0, 0, 0) => "nothing",
     }
 }
 

@@ -121,6 +121,6 @@ async fn what_cannot_be_read_is_told_and_keeps_nothing_else() {
     let settings = RetentionSettings { journal_days: 1, ..RetentionSettings::default() };
     let done = place.pass(settings, false).await;
     assert_eq!(done.expired.shrunk.failed, 1);
-    assert_eq!(done.outcome(), "failed");
+    assert_eq!(outcome_of(&done), "failed");
     assert!(done.expired.entries > OLD / 2, "{done:?}");
 }

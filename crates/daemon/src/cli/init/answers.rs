@@ -1,13 +1,12 @@
-//! What is asked, and what the answers are.
+//! What `init` asks, and the answers, from flags or from questions.
 
 use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
-use super::super::failure::Failure;
-use super::ask::Ask;
-use super::secret::{Secret, Wanted, beside};
-use super::{InitArgs, flags};
+use super::ask::{Ask, Secret, Wanted, beside};
+use super::{InitArgs, ProviderArg};
+use crate::cli::failure::Failure;
 use crate::config::{NetworkKind, Provider, base_url_trouble, is_id_of_one, window_trouble};
 
 /// Names of files for secrets that are typed.
@@ -41,10 +40,10 @@ pub(super) struct Answers {
 impl Answers {
     /// Takes what flags say, and asks for the rest. `file`: the configuration.
     pub(super) fn gather(args: &InitArgs, file: &Path, ask: &mut Ask) -> Result<Self, Failure> {
-        flags::check(args)?;
+        check_flags(args)?;
         let dir = file.parent().unwrap_or(Path::new("/"));
         let wanted = |kind| bot_wanted(args, dir, kind);
-        // A flag that is wrong is told before anything is asked.
+        // A wrong flag is reported before anything is asked.
         let discord = flagged(args.discord_token_file.as_deref(), &wanted(NetworkKind::Discord))?;
         let telegram = flagged(args.telegram_token_file.as_deref(), &wanted(NetworkKind::Telegram))?;
         let model = model(args, dir, ask)?;
@@ -65,7 +64,7 @@ impl Answers {
             args.owners.clone()
         } else if discord.is_some() || telegram.is_some() {
             let question =
-                "Who are you there? discord/ID, telegram/ID; nothing: the bot tells you a code later:";
+                "Your id there: discord/ID or telegram/ID (empty: the bot gives you a code later):";
             let bots =
                 [(NetworkKind::Discord, discord.is_some()), (NetworkKind::Telegram, telegram.is_some())];
             ask.fitting(question, "", |text| people(text, &bots))?
@@ -102,12 +101,12 @@ impl Answers {
 }
 
 fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Failure> {
-    // Whoever says anything of a model behind a server means one.
-    let implied = flags::of_a_model(args).first().map(|_flag| Provider::Openai);
+    // A flag for a model behind a server implies one.
+    let implied = model_flags(args).first().map(|_flag| Provider::Openai);
     let provider = match args.provider.map(Provider::from).or(implied) {
         Some(provider) => provider,
         None => ask.fitting(
-            "Who answers? openai (any compatible server), anthropic, or offline (no key, no network):",
+            "Which kind of model: openai (any compatible server), anthropic, or offline (no key, no network)?",
             "offline",
             |answer| match answer.to_lowercase().as_str() {
                 "openai" => Ok(Provider::Openai),
@@ -125,7 +124,7 @@ fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Fa
         None => {
             let own = if provider == Provider::Openai { "OpenAI's" } else { "Anthropic's" };
             let question =
-                format!("Its server's address, such as http://127.0.0.1:8080/v1; nothing: {own} own:");
+                format!("The address of its server, such as http://127.0.0.1:8080/v1 (empty: {own}):");
             ask.fitting(&question, "", |url| match url {
                 "" => Ok(None),
                 url => base_url_trouble(url, provider).map_or_else(|| Ok(Some(url.to_owned())), Err),
@@ -134,8 +133,8 @@ fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Fa
     };
     let name = match &args.model {
         Some(name) => name.clone(),
-        None => ask.fitting("The model, by the server's name for it:", "", |name| match name {
-            "" => Err("a model is needed: write its name (--model)".to_owned()),
+        None => ask.fitting("The model's name on that server:", "", |name| match name {
+            "" => Err("a model is needed: give its name (--model)".to_owned()),
             name => Ok(name.to_owned()),
         })?,
     };
@@ -144,12 +143,12 @@ fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Fa
         (None, Some(file)) => Secret::File(beside(file, dir)),
         (None, None) => {
             let wanted = Wanted { what: "key", dir, name: MODEL_KEY, needed: None };
-            wanted.ask("Its key? $VARIABLE, a file, - to type it; nothing: no key is sent:", ask)?
+            wanted.ask("Its key: $VARIABLE, a file, or - to type it (empty: no key):", ask)?
         }
     };
     let window = match args.context_window {
         Some(window) => Some(window),
-        None => ask.fitting("Its window in tokens; nothing: what the server lists:", "", window)?,
+        None => ask.fitting("Its window in tokens (empty: what the server lists):", "", window)?,
     };
     Ok(Some(Model { provider, base_url, name, key, window }))
 }
@@ -165,21 +164,21 @@ fn window(text: &str) -> Result<Option<u64>, String> {
 
 fn servers(args: &InitArgs, ask: &mut Ask) -> Result<Vec<String>, Failure> {
     if args.discord_servers.is_empty() {
-        let question = "Which servers is it to serve, by their ids? nothing: private chats alone:";
+        let question = "The ids of the servers it serves (empty: only private chats):";
         return ask.fitting(question, "", ids);
     }
     let servers = args.discord_servers.iter().map(|text| ids(text)).collect::<Result<Vec<_>, _>>();
     servers.map(|ids| ids.concat()).map_err(|why| Failure::usage(why, "see cairn init --help"))
 }
 
-/// The token of a bot, and why there must be one, if so.
+/// What is asked of a bot's token, and why there must be one, if so.
 fn bot_wanted<'a>(args: &InitArgs, dir: &'a Path, kind: NetworkKind) -> Wanted<'a> {
     let name = match kind {
         NetworkKind::Discord => DISCORD_TOKEN,
         NetworkKind::Telegram => TELEGRAM_TOKEN,
     };
-    let needed = flags::of_a_bot(args, kind)
-        .map(|flag| format!("{flag} speaks of a bot there: its token is needed, or leave {flag} out"));
+    let needed = bot_flag(args, kind)
+        .map(|flag| format!("{flag} needs a bot there: give its token, or leave {flag} out"));
     Wanted { what: "token", dir, name, needed }
 }
 
@@ -195,16 +194,15 @@ fn bot(kind: NetworkKind, wanted: &Wanted<'_>, ask: &mut Ask) -> Result<Option<S
         NetworkKind::Discord => "Discord",
         NetworkKind::Telegram => "Telegram",
     };
-    let question = format!(
-        "A bot on {network}? The file with its token, $VARIABLE, - to type the token, nothing for none:"
-    );
+    let question =
+        format!("The token of a bot on {network}: a file, $VARIABLE, or - to type it (empty: no bot):");
     Ok(match wanted.ask(&question, ask)? {
         Secret::None => None,
         found => Some(found),
     })
 }
 
-/// Ids of servers, parted by commas or blanks.
+/// Ids of servers, separated by commas or spaces.
 fn ids(text: &str) -> Result<Vec<String>, String> {
     let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
     parts
@@ -212,12 +210,14 @@ fn ids(text: &str) -> Result<Vec<String>, String> {
             if is_id_of_one(part, NetworkKind::Discord) {
                 return Ok(part.to_owned());
             }
-            Err(format!("`{part}` is no id: developer mode, right-click on the server, copy the id"))
+            Err(format!(
+                "`{part}` is not an id: switch on developer mode, right-click the server, copy its id"
+            ))
         })
         .collect()
 }
 
-/// People, parted by commas or blanks, on networks that have a bot.
+/// People, separated by commas or spaces, on networks that have a bot.
 fn people(text: &str, bots: &[(NetworkKind, bool)]) -> Result<Vec<String>, String> {
     let one = |text: &str| {
         let there = person(text)?;
@@ -229,10 +229,70 @@ fn people(text: &str, bots: &[(NetworkKind, bool)]) -> Result<Vec<String>, Strin
     text.split([',', ' ']).filter(|part| !part.is_empty()).map(one).collect()
 }
 
-pub(super) fn person(text: &str) -> Result<NetworkKind, String> {
+fn person(text: &str) -> Result<NetworkKind, String> {
     let known = NetworkKind::ALL.into_iter().find(|kind| {
         let id = text.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix('/'));
         id.is_some_and(|id| is_id_of_one(id, *kind))
     });
-    known.ok_or_else(|| format!("`{text}` names nobody: write discord/ID or telegram/ID"))
+    known.ok_or_else(|| format!("`{text}` is not a person: write discord/ID or telegram/ID"))
+}
+
+/// Checks the flags before anything is asked: values that are wrong, flags that contradict each other or lack one.
+fn check_flags(args: &InitArgs) -> Result<(), Failure> {
+    let provider = args.provider.map_or(Provider::Openai, Provider::from);
+    if let Some(why) = args.base_url.as_ref().and_then(|url| base_url_trouble(url, provider)) {
+        return Err(wrong("--base-url", &why));
+    }
+    if let Some(why) = args.context_window.and_then(window_trouble) {
+        return Err(wrong("--context-window", &why));
+    }
+    for owner in &args.owners {
+        person(owner).map_err(|why| wrong("--owner", &why))?;
+    }
+    if let (Some(ProviderArg::Offline), Some(flag)) = (args.provider, model_flags(args).first()) {
+        return Err(Failure::usage(
+            format!("{flag} is for a model behind a server, and --provider offline has none"),
+            "give --provider openai or anthropic, or leave that option out",
+        ));
+    }
+    if !args.yes {
+        return Ok(());
+    }
+    let networks = [
+        (NetworkKind::Discord, args.discord_token_file.is_some(), "--discord-token-file"),
+        (NetworkKind::Telegram, args.telegram_token_file.is_some(), "--telegram-token-file"),
+    ];
+    for (kind, has_token, token) in networks {
+        if let (false, Some(flag)) = (has_token, bot_flag(args, kind)) {
+            return Err(Failure::usage(
+                format!("{flag} needs a bot on {}, and {token} is missing", kind.name()),
+                format!("give the file with the bot's token ({token} FILE), or leave {flag} out"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The flags given that are about a model behind a server.
+fn model_flags(args: &InitArgs) -> Vec<&'static str> {
+    let flags = [
+        (args.base_url.is_some(), "--base-url"),
+        (args.model.is_some(), "--model"),
+        (args.key_env.is_some(), "--key-env"),
+        (args.key_file.is_some(), "--key-file"),
+        (args.context_window.is_some(), "--context-window"),
+    ];
+    flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag).collect()
+}
+
+/// A flag given that needs a bot there.
+fn bot_flag(args: &InitArgs, kind: NetworkKind) -> Option<&'static str> {
+    if kind == NetworkKind::Discord && !args.discord_servers.is_empty() {
+        return Some("--discord-server");
+    }
+    args.owners.iter().any(|owner| person(owner) == Ok(kind)).then_some("--owner")
+}
+
+fn wrong(flag: &str, why: &str) -> Failure {
+    Failure::usage(format!("{flag}: {why}"), "nothing was written; correct the option")
 }
