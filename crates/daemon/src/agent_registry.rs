@@ -16,15 +16,13 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use secrecy::ExposeSecret;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::config::{AgentConfig, Config, Live, Loaded};
 use crate::models;
 use crate::tool_registry::ToolRegistry;
 
 /// How long a model's server may take to say how large its window is. It is asked at the start, and again until it has
-/// answered ([`WindowWatch`]).
+/// answered ([`watch_windows`]).
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The agents of a configuration.
@@ -130,7 +128,7 @@ impl AgentRegistry {
         })
     }
 
-    /// Asks those servers once more. True: one has said so now, and whoever holds agents is to have them again.
+    /// Asks those servers once more. True: one has answered, and the runtime needs the agents again.
     pub async fn ask_again(&self) -> bool {
         let Some((loaded, reached)) = self.reached.lock().clone() else { return false };
         let listed = discovered(&loaded.config, &reached.models, reached.listed.clone()).await;
@@ -139,7 +137,7 @@ impl AgentRegistry {
             return false;
         }
         for (model, window) in found {
-            tracing::info!(model, window, "the model's server has been asked for its window");
+            tracing::info!(model, window, "the model's server has listed its window");
         }
         let reached = Arc::new(Reached { models: reached.models.clone(), listed });
         {
@@ -186,8 +184,8 @@ impl AgentRegistry {
         for model in lacking(config, &models, &listed).filter(|_| self.told.is_some()) {
             tracing::warn!(
                 model,
-                "the model's server does not answer yet: how large its window is will be asked when it does; \
-                 context_window of the model says so at once"
+                "the model's server does not answer yet, so the size of its window is unknown until it does; \
+                 set context_window of the model to avoid this"
             );
         }
         let reached = Reached { models, listed };
@@ -222,7 +220,7 @@ impl AgentRegistry {
             let is_set = matches!(settings.window.source, WindowSource::Agent | WindowSource::Model);
             let words = match guarded {
                 Guarded::PassedOver(reason) => {
-                    format!("the model is passed over for the next of the chain: {reason}")
+                    format!("the model is skipped for the next of the chain: {reason}")
                 }
                 Guarded::Warned(words) if !is_set => words.clone(),
                 Guarded::Warned(_) | Guarded::Fine => continue,
@@ -298,33 +296,9 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest. Where nothing is to be asked, it is looked so often whether a reload has changed that.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// The task that asks servers again for the windows of their models: at growing pauses, and whenever a model has answered.
-pub struct WindowWatch {
-    tasks: TaskTracker,
-    stop: CancellationToken,
-}
-
-impl WindowWatch {
-    pub fn start(agent_registry: Arc<AgentRegistry>, runtime: Runtime) -> Self {
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let token = stop.clone();
-        tasks.spawn(async move {
-            tokio::select! {
-                () = token.cancelled() => {}
-                () = watch(&agent_registry, &runtime) => {}
-            }
-        });
-        tasks.close();
-        Self { tasks, stop }
-    }
-
-    pub async fn stop(self) {
-        self.stop.cancel();
-        self.tasks.wait().await;
-    }
-}
-
-async fn watch(agent_registry: &AgentRegistry, runtime: &Runtime) {
+/// Asks servers again for the windows of their models: at growing pauses, and whenever a model has answered. A server that
+/// starts with the machine may answer later than the daemon. Never returns.
+pub async fn watch_windows(agent_registry: Arc<AgentRegistry>, runtime: Runtime) {
     let mut pauses = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     let mut pause = pauses.next_pause();
     loop {
@@ -340,9 +314,9 @@ async fn watch(agent_registry: &AgentRegistry, runtime: &Runtime) {
         }
         let asking = async {
             if agent_registry.ask_again().await
-                && let Err(error) = agent_registry.deploy(runtime).await
+                && let Err(error) = agent_registry.deploy(&runtime).await
             {
-                tracing::error!(%error, "the windows of models are known and cannot be used");
+                tracing::error!(%error, "the windows of models are known but cannot be used");
             }
         };
         if AssertUnwindSafe(asking).catch_unwind().await.is_err() {

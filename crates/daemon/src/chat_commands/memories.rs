@@ -14,7 +14,7 @@ use cairn_core::pairing_store::Standing;
 use cairn_core::ports::{Archive, Journal, MemoryFilter, MemoryStore, PairingStore};
 use jiff::Timestamp;
 
-use super::{Runner, Trouble};
+use super::{CommandError, Runner};
 use crate::text::{counted, day, quoted};
 
 const SHOWN: usize = 10;
@@ -30,7 +30,11 @@ const IMPORTANCE: f64 = 0.8;
 
 impl Runner {
     /// `/memory [QUERY]`.
-    pub(super) async fn memory(&self, call: &CommandCall, query: Option<&str>) -> Result<String, Trouble> {
+    pub(super) async fn memory(
+        &self,
+        call: &CommandCall,
+        query: Option<&str>,
+    ) -> Result<String, CommandError> {
         let limit = if query.is_some() { SHOWN } else { SEARCHED_MAX };
         let filter = MemoryFilter { query: query.map(str::to_owned), limit, ..MemoryFilter::default() };
         let found = self.deps.store.list(&call.channel.agent(), &self.reach(call), filter).await?;
@@ -50,14 +54,16 @@ impl Runner {
     }
 
     /// `/remember TEXT`.
-    pub(super) async fn remember(&self, call: &CommandCall, text: &str) -> Result<String, Trouble> {
+    pub(super) async fn remember(&self, call: &CommandCall, text: &str) -> Result<String, CommandError> {
         if text.chars().count() > TEXT_MAX {
-            return Err(Trouble::Told(format!(
+            return Err(CommandError::Told(format!(
                 "That is too long: a memory has at most {TEXT_MAX} characters."
             )));
         }
         if text.contains('\0') {
-            return Err(Trouble::Told("That cannot be remembered: it has a NUL character in it.".to_owned()));
+            return Err(CommandError::Told(
+                "That cannot be remembered: it has a NUL character in it.".to_owned(),
+            ));
         }
         let agent = call.channel.agent();
         let scope = Scope::learnt_in(&call.channel, direct_with(call));
@@ -93,7 +99,7 @@ impl Runner {
     }
 
     /// The people who are known in the chat of a command: authors in the window, and of its memories.
-    async fn known(&self, call: &CommandCall, scope: &Scope) -> Result<Vec<Author>, Trouble> {
+    async fn known(&self, call: &CommandCall, scope: &Scope) -> Result<Vec<Author>, CommandError> {
         let found = self.deps.runtime.conversation(&call.channel).await?;
         let live = found.iter().flat_map(|(conversation, _awake)| conversation.live.iter());
         let mut known: Vec<Author> = live.filter_map(|entry| entry.author.clone()).collect();
@@ -127,7 +133,7 @@ impl Runner {
     }
 
     /// `/forget WHAT`: a memory by its id, or by words that only one has.
-    pub(super) async fn forget(&self, call: &CommandCall, what: &str) -> Result<String, Trouble> {
+    pub(super) async fn forget(&self, call: &CommandCall, what: &str) -> Result<String, CommandError> {
         let mut reach = self.reach(call);
         // What everybody who talks to the agent reads is the operators' own, and so is what was said in other chats.
         if !self.deps.config.now().config.commands.is_operator(&call.caller.id) {
@@ -142,7 +148,7 @@ impl Runner {
             None => all.iter().filter(|memory| has_words(&memory.text, what)).collect(),
         };
         match meant.as_slice() {
-            [] => Err(Trouble::Told(format!(
+            [] => Err(CommandError::Told(format!(
                 "No memory here has all the words “{}”; `/memory` lists them.",
                 quoted(what)
             ))),
@@ -150,7 +156,7 @@ impl Runner {
                 self.journal(vec![Event::MemoryForgotten { id: memory.id.clone() }]).await?;
                 Ok(format!("Forgotten: {}", quoted(&memory.text)))
             }
-            several => Err(Trouble::Told(format!(
+            several => Err(CommandError::Told(format!(
                 "{} have these words. Which one? Give its id: `/forget ID`\n\n{}",
                 counted(several.len() as u64, "memory", "memories"),
                 listed(several.iter().copied().rev().take(SHOWN))
@@ -159,7 +165,7 @@ impl Runner {
     }
 
     /// Journals changes of memories and waits until they can be seen.
-    pub(super) async fn journal(&self, events: Vec<Event>) -> Result<(), Trouble> {
+    pub(super) async fn journal(&self, events: Vec<Event>) -> Result<(), CommandError> {
         let at = self.deps.clock.now();
         let records = events.into_iter().map(|event| NewRecord { channel: None, at, event }).collect();
         self.deps.store.append(records).await?;
@@ -168,7 +174,11 @@ impl Runner {
     }
 
     /// All memories of an agent within reach.
-    pub(super) async fn memories_in(&self, agent: &AgentId, reach: &[Reach]) -> Result<Vec<Memory>, Trouble> {
+    pub(super) async fn memories_in(
+        &self,
+        agent: &AgentId,
+        reach: &[Reach],
+    ) -> Result<Vec<Memory>, CommandError> {
         let filter = MemoryFilter { limit: SEARCHED_MAX, ..MemoryFilter::default() };
         Ok(self.deps.store.list(agent, reach, filter).await?)
     }
@@ -219,7 +229,7 @@ struct Messages {
 
 impl Runner {
     /// `/export`.
-    pub(super) async fn export(&self, call: &CommandCall) -> Result<String, Trouble> {
+    pub(super) async fn export(&self, call: &CommandCall) -> Result<String, CommandError> {
         let said = self.messages_of_caller(call).await?;
         let memories = self.about(call, &said).await?;
         let who = format!("**{}** (`{}`)", quoted(&call.caller.name), call.caller.id);
@@ -247,7 +257,11 @@ impl Runner {
     }
 
     /// `/forgetme [yes]`.
-    pub(super) async fn forget_me(&self, call: &CommandCall, confirmed: bool) -> Result<String, Trouble> {
+    pub(super) async fn forget_me(
+        &self,
+        call: &CommandCall,
+        confirmed: bool,
+    ) -> Result<String, CommandError> {
         let memories = self.about(call, &self.messages_of_caller(call).await?).await?;
         let n = counted(memories.len() as u64, "memory", "memories");
         if memories.is_empty() {
@@ -273,7 +287,7 @@ impl Runner {
         &self,
         call: &CommandCall,
         said: &Messages,
-    ) -> Result<BTreeMap<MemoryId, Memory>, Trouble> {
+    ) -> Result<BTreeMap<MemoryId, Memory>, CommandError> {
         let mut found = BTreeMap::new();
         let platform = call.channel.platform();
         let bare = call.caller.id.strip_prefix(platform).and_then(|rest| rest.strip_prefix('/'));
@@ -294,7 +308,7 @@ impl Runner {
     }
 
     /// Reads the channel from its beginning for the messages of the caller.
-    async fn messages_of_caller(&self, call: &CommandCall) -> Result<Messages, Trouble> {
+    async fn messages_of_caller(&self, call: &CommandCall) -> Result<Messages, CommandError> {
         let mut said = Messages::default();
         said.names.insert(call.caller.name.to_lowercase());
         let mut from = Seq(1);

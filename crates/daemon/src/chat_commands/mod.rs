@@ -39,7 +39,7 @@ pub struct Runner {
 
 /// Why a command has no answer of its own.
 #[derive(Debug)]
-enum Trouble {
+enum CommandError {
     /// Nothing was ever said in the channel.
     NothingYet,
     /// The caller is told this.
@@ -48,13 +48,13 @@ enum Trouble {
     Failed(String),
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
         Self::Failed(error.to_string())
     }
 }
 
-impl From<RuntimeError> for Trouble {
+impl From<RuntimeError> for CommandError {
     fn from(error: RuntimeError) -> Self {
         match error {
             RuntimeError::NoSuchChannel(_) => Self::NothingYet,
@@ -99,9 +99,9 @@ impl Runner {
         }
         let words = match self.run_command(&call, &command).await {
             Ok(words) => words,
-            Err(Trouble::NothingYet) => NOTHING_YET.to_owned(),
-            Err(Trouble::Told(words)) => words,
-            Err(Trouble::Failed(error)) => {
+            Err(CommandError::NothingYet) => NOTHING_YET.to_owned(),
+            Err(CommandError::Told(words)) => words,
+            Err(CommandError::Failed(error)) => {
                 tracing::error!(channel = %call.channel, command = name, %error, "a command failed");
                 metrics::counter!("cairn_command_failures_total", "command" => name).increment(1);
                 format!("`/{name}` failed; the log has the reason.")
@@ -127,7 +127,7 @@ impl Runner {
         })
     }
 
-    async fn run_command(&self, call: &CommandCall, command: &Command) -> Result<String, Trouble> {
+    async fn run_command(&self, call: &CommandCall, command: &Command) -> Result<String, CommandError> {
         match command {
             Command::Help => Ok(self.help(call)),
             Command::Status => self.status(call).await,
@@ -166,7 +166,7 @@ impl Runner {
         format!("Talk to me, or use a command:\n\n{}", lines.join("\n"))
     }
 
-    /// What a caller is told who may not use a command.
+    /// The answer to a caller who may not use a command.
     fn denial(&self, command: &Command, call: &CommandCall) -> String {
         let name = command.name();
         match self.deps.config.now().config.commands.permission(name) {
@@ -179,7 +179,7 @@ impl Runner {
     }
 
     /// `/compact [INSTRUCTION]`.
-    async fn compact(&self, call: &CommandCall, instruction: Option<String>) -> Result<String, Trouble> {
+    async fn compact(&self, call: &CommandCall, instruction: Option<String>) -> Result<String, CommandError> {
         let with = if instruction.is_some() { " with your instruction" } else { "" };
         let asked = self.deps.runtime.compact(&call.channel, instruction, true).await?;
         let ticket = match asked {
@@ -202,26 +202,26 @@ impl Runner {
     }
 
     /// `/new`.
-    async fn new_conversation(&self, call: &CommandCall) -> Result<String, Trouble> {
+    async fn new_conversation(&self, call: &CommandCall) -> Result<String, CommandError> {
         self.deps.runtime.new_generation(&call.channel).await?;
         Ok("A new conversation begins. The old one is archived, and memories stay.".to_owned())
     }
 
     /// `/undo`.
-    async fn undo(&self, call: &CommandCall) -> Result<String, Trouble> {
+    async fn undo(&self, call: &CommandCall) -> Result<String, CommandError> {
         match self.deps.runtime.undo(&call.channel).await {
             Ok(_turn) => {
                 Ok("The last question and its answer are taken back: I no longer see them.".to_owned())
             }
             Err(RuntimeError::NothingToUndo(why)) => {
-                Err(Trouble::Told(format!("I took nothing back: {why}.")))
+                Err(CommandError::Told(format!("I took nothing back: {why}.")))
             }
             Err(error) => Err(error.into()),
         }
     }
 
     /// `/stop`.
-    async fn stop(&self, call: &CommandCall) -> Result<String, Trouble> {
+    async fn stop(&self, call: &CommandCall) -> Result<String, CommandError> {
         let stopped = self.deps.runtime.stop_turn(&call.channel).await?;
         Ok(if stopped { "Stopped." } else { "I am not answering anything just now." }.to_owned())
     }

@@ -8,7 +8,7 @@ use cairn_core::command::CommandCall;
 use cairn_core::conversation::Conversation;
 use cairn_core::window::Region;
 
-use super::{NO_AGENT, Runner, Trouble};
+use super::{CommandError, NO_AGENT, Runner};
 use crate::bar::{self, REGIONS};
 use crate::records::{ChainStatus, ContextRecord, SpendStatus, agent_statuses};
 use crate::text::{counted, day, grouped, percent, quoted};
@@ -18,13 +18,13 @@ const WIDTH: usize = 32;
 
 impl Runner {
     /// `/context`.
-    pub(super) async fn context(&self, call: &CommandCall) -> Result<String, Trouble> {
+    pub(super) async fn context(&self, call: &CommandCall) -> Result<String, CommandError> {
         let (conversation, settings) = self.conversation(call).await?;
         Ok(drawn(&ContextRecord::of(&conversation, &settings)))
     }
 
     /// `/status`.
-    pub(super) async fn status(&self, call: &CommandCall) -> Result<String, Trouble> {
+    pub(super) async fn status(&self, call: &CommandCall) -> Result<String, CommandError> {
         let agent = self.agent(call)?;
         let found = self.deps.runtime.conversation(&call.channel).await?;
         let settings = match &found {
@@ -63,17 +63,17 @@ impl Runner {
     pub(super) async fn conversation(
         &self,
         call: &CommandCall,
-    ) -> Result<(Arc<Conversation>, Arc<AgentSettings>), Trouble> {
+    ) -> Result<(Arc<Conversation>, Arc<AgentSettings>), CommandError> {
         let agent = self.agent(call)?;
         let found = self.deps.runtime.conversation(&call.channel).await?;
-        let (conversation, _awake) = found.ok_or(Trouble::NothingYet)?;
+        let (conversation, _awake) = found.ok_or(CommandError::NothingYet)?;
         let settings = agent.settings(&conversation);
         Ok((conversation, settings))
     }
 
-    fn agent(&self, call: &CommandCall) -> Result<Arc<AgentRuntime>, Trouble> {
+    fn agent(&self, call: &CommandCall) -> Result<Arc<AgentRuntime>, CommandError> {
         let agent = self.deps.runtime.agent(&call.channel.agent());
-        agent.ok_or_else(|| Trouble::Told(NO_AGENT.to_owned()))
+        agent.ok_or_else(|| CommandError::Told(NO_AGENT.to_owned()))
     }
 }
 

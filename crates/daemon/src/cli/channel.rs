@@ -21,12 +21,10 @@ use crate::records::{
 };
 use crate::text::{columns, counted, cut, day, grouped, minute, one_line, percent, plain};
 
-/// Arguments of `channels`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  cairn channels\n  cairn channels --json")]
 pub(crate) struct ChannelsArgs {}
 
-/// `cairn channels`.
 pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), Failure> {
     let records: Vec<ChannelRecord> = Connector::load(&global).await?.get("/v1/channels").await?;
     out::record(global.json, &records, |records| {
@@ -51,7 +49,6 @@ pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), 
     })
 }
 
-/// Arguments of `context`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -66,7 +63,6 @@ pub(crate) struct ContextArgs {
     channel: ChannelArg,
 }
 
-/// `cairn context`.
 pub(crate) async fn context(global: Global, args: ContextArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let channel = connector.channel(&args.channel.channel, None)?;
@@ -74,7 +70,6 @@ pub(crate) async fn context(global: Global, args: ContextArgs) -> Result<(), Fai
     out::record(global.json, &record, |record| draw::context(record, out::width()))
 }
 
-/// Arguments of `search`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -97,7 +92,6 @@ pub(crate) struct SearchArgs {
     kind: Option<String>,
 }
 
-/// `cairn search`.
 pub(crate) async fn search(global: Global, args: SearchArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let channel = connector.channel(&args.channel.channel, None)?;
@@ -137,7 +131,6 @@ fn shown_hit(hit: &Hit, width: usize) -> String {
     format!("{head}{}\n", cut(&one_line(&hit.text), room))
 }
 
-/// Subcommands of `artifact`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ArtifactCommand {
     /// List the artifacts of a channel, oldest first
@@ -175,7 +168,6 @@ Showing an artifact does not count as reading it: it still expires.")]
     },
 }
 
-/// `cairn artifact …`.
 pub(crate) async fn artifact(global: Global, command: ArtifactCommand) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     match command {
@@ -223,7 +215,6 @@ fn artifacts(records: &[ArtifactRecord]) -> String {
     table.render(out::width())
 }
 
-/// Arguments of `compact`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -246,7 +237,6 @@ pub(crate) struct CompactArgs {
     wait: bool,
 }
 
-/// Arguments of `new`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -259,7 +249,6 @@ pub(crate) struct NewArgs {
     channel: ChannelArg,
 }
 
-/// `cairn compact`.
 pub(crate) async fn compact(global: Global, args: CompactArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let channel = connector.channel(&args.channel.channel, None)?;
@@ -319,7 +308,6 @@ pub(crate) fn run_end(end: &Outcome) -> String {
     text
 }
 
-/// `cairn new`.
 pub(crate) async fn new(global: Global, args: NewArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let channel = connector.channel(&args.channel.channel, None)?;

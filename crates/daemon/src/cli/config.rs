@@ -14,7 +14,6 @@ use crate::config::{Config, Loaded, ProcessEnvironment};
 use crate::records::ServerRecord;
 use crate::tool_registry::KnownTools;
 
-/// Subcommands of `config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Check a config file; a wrong one is reported with its lines, exit code 2
@@ -24,8 +23,8 @@ Examples:
   cairn config check /etc/cairn/config.toml
 
 Warns about settings that work but are probably mistakes, such as entries of
-`classes` and `always_allow` that name no tool. The tools of a server are known
-once it is approved.")]
+`classes` and `always_allow` that name no tool. The tools of a server are
+known once it is approved.")]
     Check {
         /// The file [default: the one that the daemon reads]
         #[arg(value_name = "FILE")]
@@ -36,8 +35,8 @@ once it is approved.")]
 Example:
   cairn config schema > config.schema.json
 
-Editors with taplo (such as Even Better TOML) read it from the first line of the
-config file:
+Editors with taplo (such as Even Better TOML) read it from the first line of
+the config file:
   #:schema ./config.schema.json")]
     Schema,
     /// Show the effective configuration with all defaults, without secrets
@@ -45,7 +44,6 @@ config file:
     Show,
 }
 
-/// `cairn config …`.
 pub(crate) async fn config(global: Global, command: ConfigCommand) -> Result<(), Failure> {
     match command {
         ConfigCommand::Check { file } => {

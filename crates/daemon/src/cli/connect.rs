@@ -19,7 +19,7 @@ use crate::config::{
     sockets_to_try, state_dir,
 };
 use crate::records::StatusRecord;
-use crate::socket::Home;
+use crate::socket::SocketMode;
 use crate::telemetry;
 use crate::text::one_line;
 use crate::wiring::{self, Daemon, Reader, Tools};
@@ -139,7 +139,8 @@ impl Connector {
             let socket = this.state.path.join("cairn.sock");
             check_socket(&socket)?;
             let live = Live::new(Arc::clone(&this.loaded));
-            let daemon = Daemon::start(&live, &this.state, (socket, Home::State), &this.tools, None).await?;
+            let daemon =
+                Daemon::start(&live, &this.state, (socket, SocketMode::Owner), &this.tools, None).await?;
             let client = Client::Embedded(daemon.router());
             Ok(Connection { client, opened: Opened::Daemon(Box::new(daemon)) })
         })

@@ -1,6 +1,5 @@
 //! `cairn forget-user`: erases a person.
 
-use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use cairn_core::erasure::{Figures, check_person};
@@ -35,7 +34,6 @@ note: what others said about them, nicknames and misspellings stay. Nothing outs
 backups and exports, what the chat network and the model servers keep, and entries of the config file that name them. What
 they write from now on is kept like everyone's.";
 
-/// Arguments of `forget-user`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -70,7 +68,6 @@ struct Printed<'a> {
     figures: Figures,
 }
 
-/// `cairn forget-user`.
 pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<(), Failure> {
     let user = check_person(&args.user).map_err(|error| Failure::usage(error.to_string(), ""))?;
     quiet_log()?;
@@ -88,7 +85,10 @@ pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<
         if args.dry_run {
             return tell(&global, user, None, figures);
         }
-        confirm(user, figures)?;
+        out::note(drawn(figures).trim_end());
+        if !out::ask(&format!("Erase {user} for good? Type yes to erase: "))?.eq_ignore_ascii_case("yes") {
+            return Err(Failure::failed("nothing was changed", "type yes in full, or add --yes"));
+        }
     }
     let erasure = match running {
         Some(client) => by_daemon(&connector, client, user).await?,
@@ -123,24 +123,6 @@ async fn erase(options: &StoreOptions, user: &str, dry_run: bool) -> Result<Eras
     let done =
         erase_dir(options.clone(), user, SystemClock.now(), dry_run).await.map_err(Failure::of_store)?;
     done.ok_or_else(|| nobody(user))
-}
-
-fn confirm(user: &str, figures: Figures) -> Result<(), Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage(
-            "an erasure cannot be undone, and there is no terminal to ask on",
-            "add --yes to erase, or --dry-run to see what would be erased",
-        ));
-    }
-    out::note(drawn(figures).trim_end());
-    eprint!("Erase {user} for good? Type yes to erase: ");
-    std::io::stderr().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    if answer.trim().eq_ignore_ascii_case("yes") {
-        return Ok(());
-    }
-    Err(Failure::failed("nothing was changed", "type yes in full, or add --yes"))
 }
 
 /// Asks the daemon for it, and waits until it has restarted and done it.

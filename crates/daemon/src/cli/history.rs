@@ -24,7 +24,6 @@ pub(super) const ASSISTANT: &str = "assistant";
 /// Entries that are read at once: the most that the API gives.
 const PAGE: usize = 10_000;
 
-/// Arguments of `history`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -50,7 +49,6 @@ pub(crate) struct HistoryArgs {
     export: Option<PathBuf>,
 }
 
-/// `cairn history`.
 pub(crate) async fn history(global: Global, args: HistoryArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let channel = connector.channel(&args.channel.channel, None)?;

@@ -9,7 +9,6 @@ use clap_mangen::Man;
 use super::failure::Failure;
 use super::out;
 
-/// Arguments of `completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +21,6 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Arguments of `man`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,14 +32,12 @@ pub(crate) struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-/// `cairn completions`.
 pub(crate) fn completions(args: &CompletionsArgs, mut cairn: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut cairn, "cairn", &mut script);
     out::raw(&script)
 }
 
-/// `cairn man`.
 pub(crate) fn man(args: &ManArgs, cairn: Command) -> Result<(), Failure> {
     let Some(dir) = &args.dir else {
         return out::raw(&page(&Man::new(cairn))?);

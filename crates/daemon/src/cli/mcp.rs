@@ -1,7 +1,6 @@
 //! `cairn mcp`: tool servers, shown, approved and revoked.
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, IsTerminal as _};
 
 use axum::http::Method;
 use cairn_core::mcp::{Drift, ServerSource, ToolPin, ToolState};
@@ -16,7 +15,6 @@ use super::out::{self, Table};
 use crate::records::{ServerRecord, ServerView};
 use crate::text::{counted, one_line, plain};
 
-/// Subcommands of `mcp`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
     /// List the configured servers with their state
@@ -45,7 +43,6 @@ has changed since it was approved is marked.")]
     },
 }
 
-/// Arguments of `mcp approve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -69,7 +66,6 @@ pub(crate) struct ApproveArgs {
     yes: bool,
 }
 
-/// `cairn mcp …`.
 pub(crate) async fn mcp(global: Global, command: McpCommand) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     match command {
@@ -168,8 +164,11 @@ async fn approve(connection: &Connection, global: &Global, args: &ApproveArgs) -
         args.tools.len()
     };
     let n_tools = counted(n_tools as u64, "tool", "tools");
-    if !args.yes && !confirmed(&format!("\nApprove {n_tools} of {}? [y/N] ", args.id))? {
-        return Err(Failure::failed("not approved", ""));
+    if !args.yes {
+        let answer = out::ask(&format!("\nApprove {n_tools} of {}? [y/N] ", args.id))?;
+        if !["y", "yes"].contains(&answer.to_lowercase().as_str()) {
+            return Err(Failure::failed("not approved", ""));
+        }
     }
     let tools = (!args.tools.is_empty()).then_some(&args.tools);
     let path = format!("/v1/mcp/{}/approve", encode(args.id.trim()));
@@ -184,20 +183,6 @@ async fn approve(connection: &Connection, global: &Global, args: &ApproveArgs) -
         out::note(&format!("no agent uses them yet: add \"{server}/*\" to the `tools` of an agent"));
     }
     Ok(())
-}
-
-/// Asks on the terminal.
-fn confirmed(question: &str) -> Result<bool, Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("cannot ask: standard input is not a terminal", "add --yes"));
-    }
-    out::raw(question.as_bytes())?;
-    let mut answer = String::new();
-    std::io::stdin()
-        .lock()
-        .read_line(&mut answer)
-        .map_err(|error| Failure::failed(format!("cannot read the answer: {error}"), ""))?;
-    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// A server and its tools, for people.

@@ -12,7 +12,6 @@ use super::failure::Failure;
 use super::out::{self, Table};
 use crate::text::{counted, minute, one_line, plain};
 
-/// Subcommands of `memory`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
     /// List memories, oldest first
@@ -106,7 +105,6 @@ pub(crate) struct AddArgs {
     importance: Option<f64>,
 }
 
-/// `cairn memory …`.
 pub(crate) async fn memory(global: Global, command: MemoryCommand) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let path = |id: &str| format!("/v1/memories/{}", encode(id));

@@ -48,9 +48,9 @@ use crate::wiring::Tools;
     version,
     after_help = "\
 Examples:
-  cairn init                   answer a few questions, get a configuration
+  cairn init                   answer a few questions for a configuration
   cairn doctor                 check everything, with remedies
-  cairn chat                   talk; without a configuration, the offline model
+  cairn chat                   talk, with the offline model unless configured
   cairn run                    run the daemon in the foreground
   cairn context main           see what is in the window of the channel `main`
   cairn search main 'harbour'  find words in its history and memories
@@ -61,8 +61,8 @@ agent/platform/chat[/thread].
 
 Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 another daemon uses
 the state, 4 no such channel, memory, range, code, person, delivery, artifact,
-server, tool or request, 5 damaged store, 6 a part of the daemon hung: start it
-again (systemd does)."
+server, tool or request, 5 damaged store, 6 a part of the daemon hung: start
+it again (systemd does)."
 )]
 struct Cli {
     #[command(flatten)]

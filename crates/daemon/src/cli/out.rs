@@ -1,6 +1,6 @@
 //! Output: data on stdout, as JSON, text or tables. A reader that closes its end early is no error.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Width, presets};
 use console::Term;
@@ -50,6 +50,20 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
 pub(crate) fn note(text: &str) {
     // When stderr is closed there is nobody left to tell.
     let _closed = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Asks a question on the terminal, on stderr.
+pub(crate) fn ask(question: &str) -> Result<String, Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage("cannot ask: standard input is not a terminal", "add --yes to go ahead"));
+    }
+    let mut err = std::io::stderr().lock();
+    err.write_all(question.as_bytes())?;
+    err.flush()?;
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.map_err(|error| Failure::failed(format!("cannot read the answer: {error}"), ""))?;
+    Ok(answer.trim().to_owned())
 }
 
 /// Columns that a line may take which can go on below: the terminal's; when piped, for `grep` and its like, no end.

@@ -15,7 +15,6 @@ use crate::text::one_line;
 /// Characters of a message that the list shows.
 const TEXT_SHOWN: usize = 72;
 
-/// Subcommands of `outbox`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OutboxCommand {
     /// List deliveries that no network has confirmed, oldest first
@@ -44,7 +43,6 @@ might show it twice. Look into the chat, then retry or drop it.")]
     },
 }
 
-/// `cairn outbox …`.
 pub(crate) async fn outbox(global: Global, command: OutboxCommand) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let (method, path, done) = match command {

@@ -12,7 +12,6 @@ use super::out::{self, Table};
 use crate::records::PairingRecord;
 use crate::text::{minute, one_line};
 
-/// Subcommands of `pair`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PairCommand {
     /// List who may talk to the bot, and who has asked to
@@ -39,7 +38,6 @@ expires after a day.")]
     },
 }
 
-/// `cairn pair …`.
 pub(crate) async fn pair(global: Global, command: PairCommand) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     match command {

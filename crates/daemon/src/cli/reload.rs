@@ -11,20 +11,19 @@ use super::failure::{Failure, exit};
 use super::out;
 use crate::reload::{Change, Reloaded};
 
-/// Arguments of `reload`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cairn reload
   cairn reload --json | jq .needs_restart
 
-Thresholds, prompts, allow-lists, model chains, limits and the log level change
-at once, without dropping a connection, a turn or a run. Changes that need a
-restart are listed. A wrong file changes nothing: exit code 2. SIGHUP does the
-same and reports to the log; `watch = true` does it whenever the file changes.")]
+Thresholds, prompts, allow-lists, model chains, limits and the log level
+change at once, without dropping a connection, a turn or a run. Changes that
+need a restart are listed. A wrong file changes nothing: exit code 2. SIGHUP
+does the same and reports to the log; `watch = true` does it whenever the file
+changes.")]
 pub(crate) struct ReloadArgs {}
 
-/// `cairn reload`.
 pub(crate) async fn reload(global: Global, _args: ReloadArgs) -> Result<(), Failure> {
     // The daemon reads the file, and says what is wrong with it.
     let Some(client) = Connector::without_config(&global)?.running().await else {

@@ -27,7 +27,6 @@ use super::{jsonl, out};
 use crate::records::GaugeRecord;
 use crate::text::{counted, grouped};
 
-/// Arguments of `replay`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each line is a JSON object:
@@ -59,7 +58,6 @@ struct Replay {
     wait: bool,
 }
 
-/// `cairn replay`.
 pub(crate) async fn replay(global: Global, args: ReplayArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let channel = connector.channel(&args.channel, args.agent.as_deref())?;

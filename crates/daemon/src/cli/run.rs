@@ -17,12 +17,11 @@ use crate::config::{Live, LogFormat, socket_to_bind};
 use crate::meters::{self, Meters, MetricsListener};
 use crate::restart_handle::RestartHandle;
 use crate::service::Service;
-use crate::socket::Home;
+use crate::socket::SocketMode;
 use crate::systemd;
 use crate::telemetry;
 use crate::wiring::{Control, Daemon};
 
-/// Arguments of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -114,7 +113,6 @@ impl Deadline {
 /// Time to write the last line of the log.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// `cairn run`.
 pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
     let connector = Connector::configured(&global)?;
     connector.loaded.check_tokens()?;
@@ -193,7 +191,7 @@ async fn once(
 ) -> Result<End, Failure> {
     let state = &connector.state;
     let socket = socket_to_bind(state, connector.env.as_ref())?;
-    let home = if socket.starts_with(&state.path) { Home::State } else { Home::Runtime };
+    let mode = if socket.starts_with(&state.path) { SocketMode::Owner } else { SocketMode::Group };
     let listener = match live.now().config.admin.address() {
         Some(address) => match meters::bind(address).await {
             Ok(listener) => Some(listener),
@@ -205,7 +203,7 @@ async fn once(
         },
         None => None,
     };
-    let start = Daemon::start(live, state, (socket, home), &global.tools, Some(control));
+    let start = Daemon::start(live, state, (socket, mode), &global.tools, Some(control));
     let daemon = tokio::select! {
         daemon = systemd::with_time("starting: opening the state", start) => daemon?,
         signal = signals.stop() => {

@@ -11,12 +11,10 @@ use crate::adapters::link_name;
 use crate::records::{AgentStatus, OutboxCounts, StatusRecord};
 use crate::text::{counted, grouped, minute, one_line};
 
-/// Arguments of `status`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  cairn status\n  cairn status --json")]
 pub(crate) struct StatusArgs {}
 
-/// `cairn status`.
 pub(crate) async fn status(global: Global, _args: StatusArgs) -> Result<(), Failure> {
     let status: StatusRecord = Connector::load(&global).await?.get("/v1/status").await?;
     out::record(global.json, &status, |status| lines(status).join("\n") + "\n")

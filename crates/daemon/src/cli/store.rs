@@ -20,7 +20,6 @@ use crate::records::{RetainRecord, RetainRequest};
 use crate::text::{counted, grouped, plain};
 use crate::wiring::{self, store_options};
 
-/// Subcommands of `store`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Check journal and views; exit code 5 when something is damaged
@@ -61,7 +60,6 @@ Refused while only they still show records that the journal has lost: see
     Restore(RestoreArgs),
 }
 
-/// Arguments of `store backup`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -79,7 +77,6 @@ pub(crate) struct BackupArgs {
     dir: PathBuf,
 }
 
-/// Arguments of `store restore`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -98,7 +95,6 @@ pub(crate) struct RestoreArgs {
     force: bool,
 }
 
-/// `cairn store …`.
 pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), Failure> {
     match command {
         StoreCommand::Verify { quarantine } => verify(&global, quarantine).await,
@@ -155,7 +151,6 @@ fn check_there(connector: &Connector) -> Result<(), Failure> {
     connector.check_may_open()
 }
 
-/// `cairn store backup`.
 async fn backup(global: &Global, args: BackupArgs) -> Result<(), Failure> {
     let dir = absolute(&args.dir)?;
     let connector = Connector::load(global).await?;

@@ -12,7 +12,6 @@ use super::out::{self, Table};
 use crate::records::{ApprovalRecord, ToolRecord, ToolUseRecord};
 use crate::text::{grouped, minute, one_line, plain};
 
-/// Subcommands of `tools`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsCommand {
     /// List the tools that agents' models may call
@@ -73,7 +72,6 @@ approval is marked (always_allow); --json names the entry.")]
     },
 }
 
-/// `cairn tools …`.
 pub(crate) async fn tools(global: Global, command: ToolsCommand) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     match command {

@@ -24,7 +24,6 @@ use super::failure::Failure;
 use super::out;
 use crate::text::one_line;
 
-/// Arguments of `chat`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,8 +32,8 @@ Examples:
   echo 'What did we decide?' | cairn chat   a line a message, replies in order
 
 With piped input, a call that needs approval is denied at once, since nobody
-can be asked. The exit code is 1 if that happened or a turn failed. With --json
-each reply is one line of JSON.")]
+can be asked. The exit code is 1 if that happened or a turn failed. With
+--json each reply is one line of JSON.")]
 pub(crate) struct ChatArgs {
     /// The agent to talk to [default: the first]
     #[arg(long, value_name = "A")]
@@ -55,7 +54,6 @@ pub(super) struct Talk {
     json: bool,
 }
 
-/// `cairn chat`.
 pub(crate) async fn chat(global: Global, args: ChatArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let channel = connector.channel(&args.channel, args.agent.as_deref())?;

@@ -8,9 +8,6 @@ use crate::cli::failure::{Failure, exit};
 use crate::cli::out;
 use crate::text::one_line;
 
-/// Bytes of a line that are kept; one more than any limit of a message may be, so that the daemon refuses it.
-const LINE_MAX_BYTES: usize = (64 << 20) + 1;
-
 /// Sends each line and prints each reply. A line that cannot be answered is reported on stderr, and the next one follows; so
 /// is a call that was denied because it needs approval.
 pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(), Failure> {
@@ -63,33 +60,14 @@ fn note_denied(line_no: u64, tool: &str, agent: &str) {
     ));
 }
 
-/// The next line without its end (LF or CRLF); `None` after the last. What is beyond the limit is dropped.
+/// The next line without its end (LF or CRLF); `None` after the last.
 async fn read_line(input: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<Vec<u8>>, Failure> {
     let mut line = Vec::new();
-    let mut any = false;
-    loop {
-        let chunk = input
-            .fill_buf()
-            .await
-            .map_err(|error| Failure::failed(format!("cannot read the input: {error}"), ""))?;
-        if chunk.is_empty() {
-            break;
-        }
-        any = true;
-        let end = chunk.iter().position(|byte| *byte == b'\n');
-        let content = &chunk[..end.unwrap_or(chunk.len())];
-        let room = LINE_MAX_BYTES.saturating_sub(line.len());
-        line.extend_from_slice(&content[..content.len().min(room)]);
-        let n_used = end.map_or(chunk.len(), |end| end + 1);
-        input.consume(n_used);
-        if end.is_some() {
-            break;
-        }
-    }
-    if line.last() == Some(&b'\r') {
-        line.pop();
-    }
-    Ok(any.then_some(line))
+    let read = input.read_until(b'\n', &mut line).await;
+    let n = read.map_err(|error| Failure::failed(format!("cannot read the input: {error}"), ""))?;
+    line.pop_if(|byte| *byte == b'\n');
+    line.pop_if(|byte| *byte == b'\r');
+    Ok((n > 0).then_some(line))
 }
 
 #[cfg(test)]

@@ -25,14 +25,13 @@ use crate::config::{
 use crate::records::ServerRecord;
 use report::{Finding, Report};
 
-/// Arguments of `doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cairn doctor
   cairn doctor --offline
   cairn doctor --json | jq '.[] | select(.state == \"failed\")'
-  sudo cairn doctor     checks the service, whose configuration is in /etc/cairn
+  sudo cairn doctor     check the service, configured in /etc/cairn
 
 Checks configuration, prompts, permissions, disk, state, models (two calls of
 one token each, one with a short conversation and a tool, which may cost a
@@ -89,7 +88,6 @@ const CHECKS: [Check; 10] = [
     |x| service::check(x).boxed(),
 ];
 
-/// `cairn doctor`.
 pub(crate) async fn doctor(global: Global, args: DoctorArgs) -> Result<(), Failure> {
     let mut x = Examination::new(global, &args);
     let is_config_fine = x.problems.is_empty();

@@ -55,7 +55,7 @@ async fn one(
     if x.offline {
         return (vec![Finding::skipped(&check, "not checked (--offline)")], None);
     }
-    let asked = match Asked::ask(loaded, model, x.limit).await {
+    let asked = match Responses::ask(loaded, model, x.limit).await {
         Ok(asked) => asked,
         Err(error) => {
             return (vec![Finding::failed(&check, error.to_string(), "correct it in [[models]]")], None);
@@ -87,7 +87,7 @@ fn missing_key(loaded: &Loaded, model: &ModelConfig, check: &str) -> Option<Find
     Some(Finding::failed(check, why, remedy))
 }
 
-struct Asked {
+struct Responses {
     look: Look,
     window: Option<u64>,
     offset: Option<SignedDuration>,
@@ -98,7 +98,7 @@ struct Asked {
     limit: Duration,
 }
 
-impl Asked {
+impl Responses {
     async fn ask(loaded: &Loaded, model: &ModelConfig, limit: Duration) -> Result<Self, BadModel> {
         let mut options = options(loaded, model);
         options.timeouts =
@@ -195,7 +195,7 @@ fn is_about_tokens(said: &str) -> bool {
     ["max_tokens", "max_completion_tokens", "output limit"].iter().any(|words| said.contains(words))
 }
 
-fn judged(loaded: &Loaded, model: &ModelConfig, asked: &Asked, check: &str) -> Vec<Finding> {
+fn judged(loaded: &Loaded, model: &ModelConfig, asked: &Responses, check: &str) -> Vec<Finding> {
     match &asked.called {
         None => vec![late(model, asked, check)],
         Some(Err(error)) => vec![failed(model, asked, error, check)],
@@ -217,7 +217,7 @@ fn judged(loaded: &Loaded, model: &ModelConfig, asked: &Asked, check: &str) -> V
 }
 
 /// It answers a question, and not a conversation with the result of a tool.
-fn conversing(model: &ModelConfig, asked: &Asked, check: &str) -> Option<Finding> {
+fn conversing(model: &ModelConfig, asked: &Responses, check: &str) -> Option<Finding> {
     const OTHER: &str =
         "give the server a chat template that takes it (llama.cpp: --jinja --chat-template-file)";
     let off = format!("set `tools = false` for the model, so that calls are sent as text; or {OTHER}");
@@ -259,7 +259,7 @@ fn conversing(model: &ModelConfig, asked: &Asked, check: &str) -> Option<Finding
 }
 
 /// It answers, and by the server's list it should not.
-fn unlisted(model: &ModelConfig, asked: &Asked, check: &str) -> Option<Finding> {
+fn unlisted(model: &ModelConfig, asked: &Responses, check: &str) -> Option<Finding> {
     (asked.look.listed == Some(false)).then(|| {
         Finding::warning(
             check,
@@ -272,7 +272,7 @@ fn unlisted(model: &ModelConfig, asked: &Asked, check: &str) -> Option<Finding> 
     })
 }
 
-fn late(model: &ModelConfig, asked: &Asked, check: &str) -> Finding {
+fn late(model: &ModelConfig, asked: &Responses, check: &str) -> Finding {
     let secs = asked.limit.as_secs();
     if asked.look.answered {
         return Finding::warning(
@@ -288,7 +288,7 @@ fn late(model: &ModelConfig, asked: &Asked, check: &str) -> Finding {
     )
 }
 
-fn failed(model: &ModelConfig, asked: &Asked, error: &ModelError, check: &str) -> Finding {
+fn failed(model: &ModelConfig, asked: &Responses, error: &ModelError, check: &str) -> Finding {
     let found = error.to_string();
     let at = &model.base_url;
     if found.to_lowercase().contains("system role") {

@@ -4,15 +4,20 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
-use super::ask::{Ask, Secret, Wanted, beside};
+use super::ask::{Ask, Secret, SecretQuestion, beside};
 use super::{InitArgs, ProviderArg};
 use crate::cli::failure::Failure;
 use crate::config::{NetworkKind, Provider, base_url_trouble, is_id_of_one, window_trouble};
 
 /// Names of files for secrets that are typed.
 pub(super) const MODEL_KEY: &str = "model.key";
-pub(super) const DISCORD_TOKEN: &str = "discord.token";
-pub(super) const TELEGRAM_TOKEN: &str = "telegram.token";
+
+pub(super) fn token_file(kind: NetworkKind) -> &'static str {
+    match kind {
+        NetworkKind::Discord => "discord.token",
+        NetworkKind::Telegram => "telegram.token",
+    }
+}
 
 pub(super) struct Model {
     pub(super) provider: Provider,
@@ -24,15 +29,16 @@ pub(super) struct Model {
 }
 
 pub(super) struct Bot {
+    pub(super) kind: NetworkKind,
     pub(super) token: Secret,
+    /// Of Discord alone.
     pub(super) servers: Vec<String>,
 }
 
 pub(super) struct Answers {
     /// None: offline.
     pub(super) model: Option<Model>,
-    pub(super) discord: Option<Bot>,
-    pub(super) telegram: Option<Bot>,
+    pub(super) bots: Vec<Bot>,
     /// `PLATFORM/ID` each.
     pub(super) owners: Vec<String>,
 }
@@ -42,36 +48,35 @@ impl Answers {
     pub(super) fn gather(args: &InitArgs, file: &Path, ask: &mut Ask) -> Result<Self, Failure> {
         check_flags(args)?;
         let dir = file.parent().unwrap_or(Path::new("/"));
-        let wanted = |kind| bot_wanted(args, dir, kind);
         // A wrong flag is reported before anything is asked.
-        let discord = flagged(args.discord_token_file.as_deref(), &wanted(NetworkKind::Discord))?;
-        let telegram = flagged(args.telegram_token_file.as_deref(), &wanted(NetworkKind::Telegram))?;
+        let mut tokens = Vec::new();
+        for kind in NetworkKind::ALL {
+            let wanted = bot_wanted(args, dir, kind);
+            let (file, flag) = token_flag(args, kind);
+            let token = file.as_deref().map(|file| wanted.named(file, flag)).transpose()?;
+            tokens.push((kind, wanted, token));
+        }
         let model = model(args, dir, ask)?;
-        let discord = match discord {
-            Some(token) => Some(token),
-            None => bot(NetworkKind::Discord, &wanted(NetworkKind::Discord), ask)?,
-        };
-        let discord = match discord {
-            Some(token) => Some(Bot { token, servers: servers(args, ask)? }),
-            None => None,
-        };
-        let telegram = match telegram {
-            Some(token) => Some(token),
-            None => bot(NetworkKind::Telegram, &wanted(NetworkKind::Telegram), ask)?,
-        };
-        let telegram = telegram.map(|token| Bot { token, servers: Vec::new() });
-        let owners = if !args.owners.is_empty() {
-            args.owners.clone()
-        } else if discord.is_some() || telegram.is_some() {
+        let mut bots = Vec::new();
+        for (kind, wanted, token) in tokens {
+            let token = match token {
+                Some(token) => token,
+                None => ask_for_token(kind, &wanted, ask)?,
+            };
+            if !matches!(token, Secret::None) {
+                let serves_servers = kind == NetworkKind::Discord;
+                let servers = if serves_servers { servers(args, ask)? } else { Vec::new() };
+                bots.push(Bot { kind, token, servers });
+            }
+        }
+        let owners = if args.owners.is_empty() && !bots.is_empty() {
             let question =
                 "Your id there: discord/ID or telegram/ID (empty: the bot gives you a code later):";
-            let bots =
-                [(NetworkKind::Discord, discord.is_some()), (NetworkKind::Telegram, telegram.is_some())];
             ask.fitting(question, "", |text| people(text, &bots))?
         } else {
-            Vec::new()
+            args.owners.clone()
         };
-        Ok(Self { model, discord, telegram, owners })
+        Ok(Self { model, bots, owners })
     }
 
     /// The secrets that were typed, with the names of their files.
@@ -94,9 +99,8 @@ impl Answers {
 
     fn secrets(&self) -> Vec<(&'static str, &Secret)> {
         let model = self.model.as_ref().map(|model| (MODEL_KEY, &model.key));
-        let discord = self.discord.as_ref().map(|bot| (DISCORD_TOKEN, &bot.token));
-        let telegram = self.telegram.as_ref().map(|bot| (TELEGRAM_TOKEN, &bot.token));
-        model.into_iter().chain(discord).chain(telegram).collect()
+        let bots = self.bots.iter().map(|bot| (token_file(bot.kind), &bot.token));
+        model.into_iter().chain(bots).collect()
     }
 }
 
@@ -142,7 +146,7 @@ fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Fa
         (Some(variable), _) => Secret::Variable(variable.trim_start_matches('$').to_owned()),
         (None, Some(file)) => Secret::File(beside(file, dir)),
         (None, None) => {
-            let wanted = Wanted { what: "key", dir, name: MODEL_KEY, needed: None };
+            let wanted = SecretQuestion { what: "key", dir, name: MODEL_KEY, needed: None };
             wanted.ask("Its key: $VARIABLE, a file, or - to type it (empty: no key):", ask)?
         }
     };
@@ -172,34 +176,28 @@ fn servers(args: &InitArgs, ask: &mut Ask) -> Result<Vec<String>, Failure> {
 }
 
 /// What is asked of a bot's token, and why there must be one, if so.
-fn bot_wanted<'a>(args: &InitArgs, dir: &'a Path, kind: NetworkKind) -> Wanted<'a> {
-    let name = match kind {
-        NetworkKind::Discord => DISCORD_TOKEN,
-        NetworkKind::Telegram => TELEGRAM_TOKEN,
-    };
+fn bot_wanted<'a>(args: &InitArgs, dir: &'a Path, kind: NetworkKind) -> SecretQuestion<'a> {
     let needed = bot_flag(args, kind)
         .map(|flag| format!("{flag} needs a bot there: give its token, or leave {flag} out"));
-    Wanted { what: "token", dir, name, needed }
+    SecretQuestion { what: "token", dir, name: token_file(kind), needed }
 }
 
-/// The token whose file a flag names.
-fn flagged(file: Option<&Path>, wanted: &Wanted<'_>) -> Result<Option<Secret>, Failure> {
-    let flag = if wanted.name == DISCORD_TOKEN { "--discord-token-file" } else { "--telegram-token-file" };
-    file.map(|file| wanted.named(file, flag)).transpose()
+/// The file with a bot's token, if a flag names it, and that flag.
+fn token_flag(args: &InitArgs, kind: NetworkKind) -> (&Option<PathBuf>, &'static str) {
+    match kind {
+        NetworkKind::Discord => (&args.discord_token_file, "--discord-token-file"),
+        NetworkKind::Telegram => (&args.telegram_token_file, "--telegram-token-file"),
+    }
 }
 
-/// The token of a bot, if there is to be one.
-fn bot(kind: NetworkKind, wanted: &Wanted<'_>, ask: &mut Ask) -> Result<Option<Secret>, Failure> {
+fn ask_for_token(kind: NetworkKind, wanted: &SecretQuestion<'_>, ask: &mut Ask) -> Result<Secret, Failure> {
     let network = match kind {
         NetworkKind::Discord => "Discord",
         NetworkKind::Telegram => "Telegram",
     };
     let question =
         format!("The token of a bot on {network}: a file, $VARIABLE, or - to type it (empty: no bot):");
-    Ok(match wanted.ask(&question, ask)? {
-        Secret::None => None,
-        found => Some(found),
-    })
+    wanted.ask(&question, ask)
 }
 
 /// Ids of servers, separated by commas or spaces.
@@ -218,10 +216,10 @@ fn ids(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// People, separated by commas or spaces, on networks that have a bot.
-fn people(text: &str, bots: &[(NetworkKind, bool)]) -> Result<Vec<String>, String> {
+fn people(text: &str, bots: &[Bot]) -> Result<Vec<String>, String> {
     let one = |text: &str| {
         let there = person(text)?;
-        if bots.contains(&(there, false)) {
+        if bots.iter().all(|bot| bot.kind != there) {
             return Err(format!("there is no bot on {}: `{text}` cannot write to it", there.name()));
         }
         Ok(text.to_owned())
@@ -258,12 +256,9 @@ fn check_flags(args: &InitArgs) -> Result<(), Failure> {
     if !args.yes {
         return Ok(());
     }
-    let networks = [
-        (NetworkKind::Discord, args.discord_token_file.is_some(), "--discord-token-file"),
-        (NetworkKind::Telegram, args.telegram_token_file.is_some(), "--telegram-token-file"),
-    ];
-    for (kind, has_token, token) in networks {
-        if let (false, Some(flag)) = (has_token, bot_flag(args, kind)) {
+    for kind in NetworkKind::ALL {
+        let (file, token) = token_flag(args, kind);
+        if let (None, Some(flag)) = (file, bot_flag(args, kind)) {
             return Err(Failure::usage(
                 format!("{flag} needs a bot on {}, and {token} is missing", kind.name()),
                 format!("give the file with the bot's token ({token} FILE), or leave {flag} out"),

@@ -117,7 +117,7 @@ pub(super) enum Secret {
 }
 
 /// A secret that a question is about.
-pub(super) struct Wanted<'a> {
+pub(super) struct SecretQuestion<'a> {
     pub(super) what: &'static str,
     /// The folder of the configuration.
     pub(super) dir: &'a Path,
@@ -137,7 +137,7 @@ impl Secret {
     }
 }
 
-impl Wanted<'_> {
+impl SecretQuestion<'_> {
     /// The answer to a question. A wrong answer is asked again; what may exist later is accepted when it is given twice.
     pub(super) fn ask(&self, question: &str, ask: &mut Ask) -> Result<Secret, Failure> {
         if !ask.is_asking() {

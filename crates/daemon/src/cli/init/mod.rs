@@ -29,7 +29,6 @@ const UNITS: [&str; 3] = [
 /// The service's configuration.
 const SERVICE_CONFIG: &str = "/etc/cairn/config.toml";
 
-/// Arguments of `init`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -104,7 +103,6 @@ impl From<ProviderArg> for Provider {
     }
 }
 
-/// `cairn init`.
 pub(crate) fn init(global: Global, args: InitArgs) -> Result<(), Failure> {
     let mut ask = Ask::new(args.yes);
     let file = place(&global, &mut ask)?;
@@ -326,9 +324,7 @@ fn last_words(file: &Path, written: &Written, answers: &Answers) -> String {
         out.push_str(&format!("  cairn chat{flag}      talks on the terminal\n"));
         out.push_str(&format!("  cairn run{flag}       runs the daemon in the foreground\n"));
     }
-    let has_bot_without_owner =
-        answers.owners.is_empty() && (answers.discord.is_some() || answers.telegram.is_some());
-    if has_bot_without_owner {
+    if answers.owners.is_empty() && !answers.bots.is_empty() {
         out.push_str(
             "  Then write to the bot: it gives you a code, and `cairn pair approve CODE` approves you.\n",
         );

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::answers::{Answers, Bot, DISCORD_TOKEN, MODEL_KEY, Model, TELEGRAM_TOKEN};
+use super::answers::{Answers, Bot, MODEL_KEY, Model, token_file};
 use super::ask::Secret;
-use crate::config::Provider;
+use crate::config::{NetworkKind, Provider};
 
 pub(super) fn text(answers: &Answers) -> String {
     let mut out = "\
@@ -18,11 +18,8 @@ pub(super) fn text(answers: &Answers) -> String {
         None => out.push_str(OFFLINE),
     }
     out.push_str(&agent_table(answers.model.is_some()));
-    if let Some(bot) = &answers.discord {
-        out.push_str(&bot_table("discord", DISCORD_TOKEN, bot, &answers.owners));
-    }
-    if let Some(bot) = &answers.telegram {
-        out.push_str(&bot_table("telegram", TELEGRAM_TOKEN, bot, &answers.owners));
+    for bot in &answers.bots {
+        out.push_str(&bot_table(bot, &answers.owners));
     }
     if !answers.owners.is_empty() {
         let owners = list(answers.owners.iter().map(|owner| quoted(owner)));
@@ -83,31 +80,33 @@ id = \"main\"
     )
 }
 
-fn bot_table(network: &str, file: &'static str, bot: &Bot, owners: &[String]) -> String {
+fn bot_table(bot: &Bot, owners: &[String]) -> String {
+    let network = bot.kind.name();
     let mut out = format!("\n[{network}]\n");
-    out.push_str(&secret_line("token", file, &bot.token, ""));
+    out.push_str(&secret_line("token", token_file(bot.kind), &bot.token, ""));
     let users = owners.iter().filter_map(|owner| owner.strip_prefix(network)?.strip_prefix('/'));
-    let users: Vec<_> = users.map(str::to_owned).collect();
-    if users.is_empty() {
-        out.push_str("# Who may write privately without a code (others: `cairn pair`).\n#users = []\n");
-    } else {
-        out.push_str(&format!(
-            "# Who may write privately without a code (others: `cairn pair`).\nusers = {}\n",
-            list(users)
-        ));
-    }
-    match (network, bot.servers.is_empty()) {
-        ("discord", true) => out.push_str("# Servers that the bot serves, with all their channels.\n#servers = []\n"),
-        ("discord", false) => out.push_str(&format!(
-            "# Servers that the bot serves, with all their channels.\nservers = {}\n",
-            list(bot.servers.iter().cloned())
-        )),
-        _ => out.push_str("# Groups that the bot serves; the log of `cairn run` names the ids of others that write.\n#chats = []\n"),
-    }
+    out.push_str("# Who may write privately without a code (others: `cairn pair`).\n");
+    out.push_str(&key_or_comment("users", users.map(str::to_owned).collect()));
+    out.push_str(match bot.kind {
+        NetworkKind::Discord => "# Servers that the bot serves, with all their channels.\n",
+        NetworkKind::Telegram => {
+            "# Groups that the bot serves; the log of `cairn run` names the ids of others that write.\n"
+        }
+    });
+    out.push_str(&match bot.kind {
+        NetworkKind::Discord => key_or_comment("servers", bot.servers.clone()),
+        NetworkKind::Telegram => key_or_comment("chats", Vec::new()),
+    });
     out.push_str(
         "# In groups it answers when mentioned (\"mention\") or always (\"all\").\n#respond = \"mention\"\n",
     );
     out
+}
+
+/// A key with a list, commented out where the list is empty.
+fn key_or_comment(key: &str, items: Vec<String>) -> String {
+    let comment = if items.is_empty() { "#" } else { "" };
+    format!("{comment}{key} = {}\n", list(items))
 }
 
 /// The line that says where a secret is.

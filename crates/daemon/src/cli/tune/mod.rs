@@ -24,7 +24,6 @@ use source::Source;
 /// Fewest turns that say anything.
 const TURNS_MIN: usize = 2;
 
-/// Arguments of `tune`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,12 +34,12 @@ Examples:
 
 The first candidate is the current configuration. The figures come from a
 simulation with the runtime's own decisions: no model is called and nothing is
-changed. Runs take as long, and summaries are as large, as the last ones of the
-channel; without any, the output says what is assumed. billed: tokens of a
-turn, answer and runs included, in units of a plain input token, by the model's
-prices or those of its wire format. kept: how much of what was said a window
-still holds, recent messages counting more. The best candidate is the cheapest
-that keeps as much as now (within 2 %) with no more emergencies.
+changed. Runs take as long, and summaries are as large, as the last ones of
+the channel; without any, the output says what is assumed. billed: tokens of a
+turn, answer and runs included, in units of a plain input token, by the
+model's prices or those of its wire format. kept: how much of what was said a
+window still holds, recent messages counting more. The best candidate is the
+cheapest that keeps as much as now (within 2 %) with no more emergencies.
 
 A line of a file may also be an answer {\"role\": \"assistant\", \"text\": …} or
 a tool result {\"role\": \"tool\", \"text\": …}; a file without answers is
@@ -75,7 +74,6 @@ enum Prices {
     Openai,
 }
 
-/// `cairn tune`.
 pub(crate) async fn tune(global: Global, args: TuneArgs) -> Result<(), Failure> {
     let connector = Connector::configured(&global)?;
     let config = &connector.loaded.config;
