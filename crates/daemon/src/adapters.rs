@@ -17,7 +17,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Longest pause after a failure that may pass by itself.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Pause after a first failure that somebody must mend.
+/// Pause after a first failure that an operator must repair.
 const LASTING_PAUSE_MIN: Duration = Duration::from_secs(120);
 
 /// Longest pause after such a failure.
@@ -73,6 +73,17 @@ pub fn statuses(adapters: &[Arc<dyn Adapter>]) -> Vec<PlatformStatus> {
     adapters.iter().map(|adapter| adapter.status()).collect()
 }
 
+/// The state of a chat network in a word, in texts and as a label.
+pub(crate) fn link_name(state: LinkState) -> &'static str {
+    match state {
+        LinkState::Connecting => "connecting",
+        LinkState::Connected => "connected",
+        LinkState::Reconnecting => "reconnecting",
+        LinkState::Failed => "failed",
+        LinkState::Stopped => "stopped",
+    }
+}
+
 async fn supervise(adapter: Arc<dyn Adapter>, ports: AdapterPorts, stop: CancellationToken) {
     let platform = adapter.name();
     let mut n_failures = 0;
@@ -84,7 +95,7 @@ async fn supervise(adapter: Arc<dyn Adapter>, ports: AdapterPorts, stop: Cancell
             () = stop.cancelled() => return,
             ended = run => ended,
         };
-        let failure = ended.unwrap_or_else(|panic| panicked(panic.as_ref()));
+        let failure = ended.unwrap_or_else(|_panic| panicked());
         n_failures = if began.elapsed() >= LONG_RUN { 1 } else { n_failures + 1 };
         let pause = jittered(pause_of(n_failures, failure.lasting), fastrand::f64());
         let state = if failure.lasting { LinkState::Failed } else { LinkState::Reconnecting };
@@ -106,14 +117,11 @@ async fn supervise(adapter: Arc<dyn Adapter>, ports: AdapterPorts, stop: Cancell
     }
 }
 
-/// A panic as a failure. What it said goes to the log by the panic's own way.
-fn panicked(panic: &(dyn std::any::Any + Send)) -> AdapterFailure {
-    let said = panic.downcast_ref::<&str>().copied().map(str::to_owned);
-    let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
-    tracing::debug!(panic = said.unwrap_or_default(), "what the adapter panicked with");
+/// A panic as a failure. The panic hook logs its message.
+fn panicked() -> AdapterFailure {
     AdapterFailure {
         reason: "the adapter panicked".to_owned(),
-        hint: "this is a fault of cairn; the log says where".to_owned(),
+        hint: "this is a bug in cairn; the log says where".to_owned(),
         lasting: false,
     }
 }

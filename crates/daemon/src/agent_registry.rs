@@ -1,17 +1,18 @@
-//! The roster: the agents' settings and models, made from the configuration on first use.
-
-pub mod windows;
+//! The agents' settings and models, made from the configuration on first use; and the windows that servers list for them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_actors::{AgentRuntime, Candidate, Runtime};
 use cairn_core::agent::WindowSource;
+use cairn_core::backoff::Backoff;
 use cairn_core::chain::Guarded;
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{ChatModel, Unanswered};
 use cairn_llm::{BadModel, HistorySearch};
+use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use secrecy::ExposeSecret;
@@ -21,7 +22,7 @@ use crate::models;
 use crate::tool_registry::ToolRegistry;
 
 /// How long a model's server may take to say how large its window is. It is asked at the start, and again until it has
-/// answered ([`windows`]).
+/// answered ([`watch_windows`]).
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The agents of a configuration.
@@ -33,7 +34,7 @@ pub struct AgentRegistry {
     /// Of the configuration that it was asked for last.
     reached: Mutex<Option<(Arc<Loaded>, Arc<Reached>)>>,
     /// What was said of windows, and of whose; none: nothing is.
-    told: Option<parking_lot::Mutex<BTreeSet<(AgentId, String)>>>,
+    told: Option<Mutex<BTreeSet<(AgentId, String)>>>,
 }
 
 /// The models of one configuration, and what their servers say of them: asked once.
@@ -50,7 +51,7 @@ impl AgentRegistry {
     /// looks things up; `tools`: what agents' models may call.
     pub fn new(live: Live, search: HistorySearch, tools: Arc<ToolRegistry>) -> Self {
         let default_agent = live.now().config.default_agent();
-        let told = Some(parking_lot::Mutex::default());
+        let told = Some(Mutex::default());
         Self { live, search, tools, default_agent, reached: Mutex::default(), told }
     }
 
@@ -127,7 +128,7 @@ impl AgentRegistry {
         })
     }
 
-    /// Asks those servers once more. True: one has said so now, and whoever holds agents is to have them again.
+    /// Asks those servers once more. True: one has answered, and the runtime needs the agents again.
     pub async fn ask_again(&self) -> bool {
         let Some((loaded, reached)) = self.reached.lock().clone() else { return false };
         let listed = discovered(&loaded.config, &reached.models, reached.listed.clone()).await;
@@ -136,7 +137,7 @@ impl AgentRegistry {
             return false;
         }
         for (model, window) in found {
-            tracing::info!(model, window, "the model's server has been asked for its window");
+            tracing::info!(model, window, "the model's server has listed its window");
         }
         let reached = Arc::new(Reached { models: reached.models.clone(), listed });
         {
@@ -183,8 +184,8 @@ impl AgentRegistry {
         for model in lacking(config, &models, &listed).filter(|_| self.told.is_some()) {
             tracing::warn!(
                 model,
-                "the model's server does not answer yet: how large its window is will be asked when it does; \
-                 context_window of the model says so at once"
+                "the model's server does not answer yet, so the size of its window is unknown until it does; \
+                 set context_window of the model to avoid this"
             );
         }
         let reached = Reached { models, listed };
@@ -219,7 +220,7 @@ impl AgentRegistry {
             let is_set = matches!(settings.window.source, WindowSource::Agent | WindowSource::Model);
             let words = match guarded {
                 Guarded::PassedOver(reason) => {
-                    format!("the model is passed over for the next of the chain: {reason}")
+                    format!("the model is skipped for the next of the chain: {reason}")
                 }
                 Guarded::Warned(words) if !is_set => words.clone(),
                 Guarded::Warned(_) | Guarded::Fine => continue,
@@ -285,6 +286,41 @@ async fn discover(model: &dyn ChatModel) -> Option<Option<u64>> {
         Ok(Err(Unanswered)) | Err(_) => {
             tracing::debug!(model = %model.info().id, "the model's server does not say how large its window is");
             None
+        }
+    }
+}
+
+/// The first pause before servers are asked again; it doubles.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// The longest. Where nothing is to be asked, it is looked so often whether a reload has changed that.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Asks servers again for the windows of their models: at growing pauses, and whenever a model has answered. A server that
+/// starts with the machine may answer later than the daemon. Never returns.
+pub async fn watch_windows(agent_registry: Arc<AgentRegistry>, runtime: Runtime) {
+    let mut pauses = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+    let mut pause = pauses.next_pause();
+    loop {
+        // A model may answer often although its server lists nothing.
+        tokio::time::sleep(PAUSE_MIN).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause - PAUSE_MIN) => {}
+            () = runtime.model_answered() => {}
+        }
+        pause = if agent_registry.lacks_windows() { pauses.next_pause() } else { PAUSE_MAX };
+        if !agent_registry.lacks_windows() {
+            continue;
+        }
+        let asking = async {
+            if agent_registry.ask_again().await
+                && let Err(error) = agent_registry.deploy(&runtime).await
+            {
+                tracing::error!(%error, "the windows of models are known but cannot be used");
+            }
+        };
+        if AssertUnwindSafe(asking).catch_unwind().await.is_err() {
+            tracing::error!("asking models' servers for their windows panicked; they are asked again");
         }
     }
 }

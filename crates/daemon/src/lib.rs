@@ -3,6 +3,7 @@
 pub mod adapters;
 pub mod admin;
 pub mod agent_registry;
+pub mod background;
 mod bar;
 pub mod chat_commands;
 pub mod cli;

@@ -42,14 +42,6 @@ pub fn tell(chats: &Chats, config: &Config) {
     }
 }
 
-/// What every adapter is made from.
-struct Parts<'c> {
-    network: &'c Network,
-    token: SecretString,
-    chat: ChatSettings,
-    pairing_store: Arc<dyn PairingStore>,
-}
-
 /// The adapters of all networks that are used. None of them is connected yet.
 ///
 /// # Errors
@@ -60,15 +52,19 @@ pub fn adapters(loaded: &Loaded, pairing_store: &Arc<dyn PairingStore>) -> Resul
         let network = loaded.config.network(kind).filter(|network| network.enabled);
         // A token that cannot be read has stopped `cairn run` before (`Loaded::check_tokens`).
         let (Some(network), Some(token)) = (network, loaded.token(kind)) else { continue };
-        let parts = Parts {
-            network,
-            token: token.clone(),
-            chat: chat(network, &loaded.config),
-            pairing_store: Arc::clone(pairing_store),
-        };
-        let (adapter, chat) = match kind {
-            NetworkKind::Discord => parts.discord()?,
-            NetworkKind::Telegram => parts.telegram()?,
+        let (token, pairing_store) = (token.clone(), Arc::clone(pairing_store));
+        let (adapter, chat): (Arc<dyn Adapter>, LiveChat) = match kind {
+            NetworkKind::Discord => {
+                let discord = Discord::new(discord_settings(&loaded.config, network, token), pairing_store)?;
+                let chat = discord.chat();
+                (Arc::new(discord), chat)
+            }
+            NetworkKind::Telegram => {
+                let telegram =
+                    Telegram::new(telegram_settings(&loaded.config, network, token), pairing_store)?;
+                let chat = telegram.chat();
+                (Arc::new(telegram), chat)
+            }
         };
         out.adapters.push(adapter);
         out.chats.insert(kind, chat);
@@ -82,32 +78,19 @@ fn agents_that_see(config: &Config) -> BTreeSet<AgentId> {
     config.agents.iter().filter(|agent| sees(agent.model())).map(|agent| agent.id.clone()).collect()
 }
 
-impl Parts<'_> {
-    fn discord(self) -> Result<(Arc<dyn Adapter>, LiveChat), BadNetwork> {
-        let network = self.network;
-        let settings = DiscordSettings::new(self.token, self.chat);
-        let settings = DiscordSettings {
-            api_url: network.api_url.clone().unwrap_or(settings.api_url),
-            gateway_url: network.gateway_url.clone(),
-            ..settings
-        };
-        let discord = Discord::new(settings, self.pairing_store)?;
-        let chat = discord.chat();
-        Ok((Arc::new(discord), chat))
-    }
-
-    fn telegram(self) -> Result<(Arc<dyn Adapter>, LiveChat), BadNetwork> {
-        let network = self.network;
-        let settings = TelegramSettings::new(self.token, self.chat);
-        let settings =
-            TelegramSettings { api_url: network.api_url.clone().unwrap_or(settings.api_url), ..settings };
-        let telegram = Telegram::new(settings, self.pairing_store)?;
-        let chat = telegram.chat();
-        Ok((Arc::new(telegram), chat))
-    }
+fn discord_settings(config: &Config, network: &Network, token: SecretString) -> DiscordSettings {
+    let settings = DiscordSettings::new(token, chat(network, config));
+    let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
+    DiscordSettings { api_url, gateway_url: network.gateway_url.clone(), ..settings }
 }
 
-/// Asks a network how its bot is, without connecting it.
+fn telegram_settings(config: &Config, network: &Network, token: SecretString) -> TelegramSettings {
+    let settings = TelegramSettings::new(token, chat(network, config));
+    let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
+    TelegramSettings { api_url, ..settings }
+}
+
+/// Checks the bot of a network, without connecting it.
 ///
 /// # Errors
 /// Settings that no adapter can be made from.
@@ -117,23 +100,13 @@ pub async fn checkup(
     network: &Network,
     token: SecretString,
 ) -> Result<Vec<cairn_platforms::checkup::Checked>, BadNetwork> {
-    let chat = chat(network, config);
     Ok(match kind {
-        NetworkKind::Discord => {
-            let settings = DiscordSettings::new(token, chat);
-            let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
-            let gateway_url = network.gateway_url.clone();
-            discord::checkup(&DiscordSettings { api_url, gateway_url, ..settings }).await?
-        }
-        NetworkKind::Telegram => {
-            let settings = TelegramSettings::new(token, chat);
-            let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
-            telegram::checkup(&TelegramSettings { api_url, ..settings }).await?
-        }
+        NetworkKind::Discord => discord::checkup(&discord_settings(config, network, token)).await?,
+        NetworkKind::Telegram => telegram::checkup(&telegram_settings(config, network, token)).await?,
     })
 }
 
-/// What both networks are told alike.
+/// The settings that both networks have.
 fn chat(network: &Network, config: &Config) -> ChatSettings {
     ChatSettings {
         access: network.policy(&config.default_agent()),

@@ -12,7 +12,7 @@ use cairn_core::ports::{Clock, PairingStore, Store, StoreError};
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 
-/// What codes are made of: 32 signs that nobody mistakes for another.
+/// What codes are made of: 32 signs that cannot be mistaken for each other.
 const SIGNS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 
 /// Signs of a code: 40 bits, so that nobody guesses one within its day.
@@ -36,7 +36,7 @@ impl DaemonPairings {
         Ok(Self { store, clock, state, asking: Mutex::default() })
     }
 
-    /// Everybody who is paired or waits for it, those who wait first, each group in order of time.
+    /// Everybody who is paired or has asked, requests first, each group in order of time.
     pub fn pairings(&self) -> Vec<Pairing> {
         let now = self.clock.now();
         let state = self.state.read();
@@ -46,7 +46,7 @@ impl DaemonPairings {
         pairings
     }
 
-    /// Lets the person of a code in. `None`: nobody waits with that code.
+    /// Approves the person of a code. `None`: no request has that code.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -55,11 +55,11 @@ impl DaemonPairings {
         let Some(waiting) = waiting else { return Ok(None) };
         let user = waiting.user.id;
         self.append(Event::Registry(RegistryEvent::PairingApproved { user: user.clone() })).await?;
-        tracing::info!(%user, "a person was let in");
+        tracing::info!(%user, "a person was approved");
         Ok(self.state.read().pairings.get(&user).cloned())
     }
 
-    /// Takes a permission back, or refuses one that is asked for. `None`: that person neither has nor awaits one.
+    /// Revokes an approval, or refuses a request. `None`: that person has neither.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -85,7 +85,7 @@ impl DaemonPairings {
         self.append(Event::Registry(RegistryEvent::ServerApproved { pin })).await
     }
 
-    /// An operator takes the approval of a server back.
+    /// An operator revokes the approval of a server.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -101,7 +101,7 @@ impl DaemonPairings {
         Ok(())
     }
 
-    /// The code that a stranger is to be told, if they are to be told one. They count as asking from here on.
+    /// The code to tell a stranger, if it is time to. From here on their request is on its way.
     fn begin(&self, user: &str) -> Result<Option<String>, StoreError> {
         let now = self.clock.now();
         let state = self.state.read();
@@ -131,7 +131,7 @@ impl PairingStore for DaemonPairings {
         Box::pin(async move {
             let Some(code) = self.begin(&user.id)? else { return Ok(None) };
             let _asking = Asking { pairing_store: self, user: user.id.clone() };
-            tracing::info!(user = %user.id, "a stranger asks to be let in; `cairn pair list` shows the code");
+            tracing::info!(user = %user.id, "a stranger asks for approval; `cairn pair list` shows the code");
             self.append(Event::Registry(RegistryEvent::PairingRequested { user, chat, code: code.clone() }))
                 .await?;
             Ok(Some(code))
@@ -152,7 +152,7 @@ impl PairingStore for DaemonPairings {
             if known || from == to {
                 return Ok(());
             }
-            tracing::info!(%platform, %from, %to, "a chat has moved; its conversations go on");
+            tracing::info!(%platform, %from, %to, "a chat has moved; its conversations continue");
             self.append(Event::Registry(RegistryEvent::ChatMigrated { platform, from, to })).await
         })
     }

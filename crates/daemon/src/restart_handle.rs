@@ -1,10 +1,10 @@
-//! The life of the daemon as a whole: whoever needs it restarted, or ended, says so here.
+//! Requests to restart or end the daemon as a whole.
 
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-/// Has the daemon stopped in order and restarted within its process, for work that needs the store to itself.
+/// Restarts the daemon in order within its process, for work that needs the store to itself.
 /// Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct RestartHandle {
@@ -18,7 +18,7 @@ impl RestartHandle {
         self.again.notify_one();
     }
 
-    /// Asks for the end of the process: something in it never comes back, and only a new one is rid of it.
+    /// Ends the process: a part of it hangs, and only a new process can recover.
     pub fn give_up(&self) {
         self.hung.notify_one();
     }
@@ -28,7 +28,7 @@ impl RestartHandle {
         self.hung.notified().await;
     }
 
-    /// Returns when a new beginning was asked for.
+    /// Returns when a restart was asked for.
     pub(crate) async fn asked(&self) {
         self.again.notified().await;
     }

@@ -1,4 +1,4 @@
-//! What a daemon does beside its work, as a service: it feeds the watchdog, keeps systemd's status line true, reloads.
+//! What a daemon does as a service: feeds the watchdog, keeps systemd's status line up to date, reloads.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::reload::{Reloader, watch};
 use crate::restart_handle::RestartHandle;
-use crate::systemd::{self, Vital};
+use crate::systemd;
 use crate::wiring::Daemon;
 
-/// Pause after one of the tasks came to grief.
+/// Pause after one of the tasks panicked.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the store is asked whether something in it never comes back.
+/// How often the store is asked whether a part of it hangs.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 pub struct Service {
@@ -31,33 +31,34 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts them for a daemon that is ready.
+    /// Starts the tasks for a daemon that is ready.
     pub fn start(daemon: &Daemon, restart_handle: &RestartHandle) -> Self {
         let service =
             Self { tasks: TaskTracker::new(), end: CancellationToken::new(), hangup: Arc::default() };
         let (runtime, adapters) = (daemon.runtime().clone(), daemon.adapters());
-        let vital = Arc::new(Parts { runtime: runtime.clone(), store: daemon.store().clone() });
         let (store, restart_handle) = (daemon.store().clone(), restart_handle.clone());
         service.keep("store", move || Box::pin(give_up_when_stuck(store.clone(), restart_handle.clone())));
         service
             .keep("status", move || Box::pin(systemd::show_status(runtime.clone(), Arc::clone(&adapters))));
         if let Some(limit) = systemd::watchdog() {
+            let (runtime, store) = (daemon.runtime().clone(), daemon.store().clone());
             service.keep("watchdog", move || {
-                let vital = Arc::clone(&vital);
+                let (runtime, store) = (runtime.clone(), store.clone());
+                let ask = move |limit| answering(runtime.clone(), store.clone(), limit);
                 let feed = || systemd::tell(&[NotifyState::Watchdog]);
-                Box::pin(async move { systemd::feed(&*vital, limit, feed).await })
+                Box::pin(systemd::feed(ask, limit, feed))
             });
         }
         if let Some(reloader) = daemon.reloader() {
-            let (hangup, hung_up) = (Arc::clone(&service.hangup), Arc::clone(&reloader));
-            service.keep("reload", move || Box::pin(reload_on(Arc::clone(&hangup), Arc::clone(&hung_up))));
+            let (hangup, on_hangup) = (Arc::clone(&service.hangup), Arc::clone(&reloader));
+            service.keep("reload", move || Box::pin(reload_on(Arc::clone(&hangup), Arc::clone(&on_hangup))));
             service.keep("watch", move || Box::pin(watch::watch(Arc::clone(&reloader))));
         }
         service.tasks.close();
         service
     }
 
-    /// Has the configuration read again; the log tells what came of it.
+    /// Reloads the configuration; the log says with what result.
     pub fn reload(&self) {
         self.hangup.notify_one();
     }
@@ -67,15 +68,12 @@ impl Service {
         self.tasks.wait().await;
     }
 
-    /// Keeps a task going: one that panics is begun again after a pause.
+    /// Keeps a task running: one that panics restarts after a pause.
     fn keep(&self, name: &'static str, work: impl Fn() -> BoxFuture<'static, ()> + Send + 'static) {
         let end = self.end.clone();
         self.tasks.spawn(end.run_until_cancelled_owned(async move {
             while AssertUnwindSafe(work()).catch_unwind().await.is_err() {
-                tracing::error!(
-                    task = name,
-                    "a task of the service panicked and begins again; please report it"
-                );
+                tracing::error!(task = name, "a task of the service panicked and restarts; please report it");
                 metrics::counter!("cairn_actor_restarts_total", "actor" => name).increment(1);
                 tokio::time::sleep(PAUSE).await;
             }
@@ -83,34 +81,25 @@ impl Service {
     }
 }
 
-/// What a daemon needs to answer: its actors, and a journal that takes what they write.
-struct Parts {
-    runtime: Runtime,
-    store: Store,
-}
-
-impl Vital for Parts {
-    fn liveness(&self, patience: Duration) -> BoxFuture<'_, Liveness> {
-        Box::pin(async move {
-            let mut liveness = self.runtime.liveness(patience).await;
-            if self.store.stuck().is_some_and(|stuck| stuck.part == StuckPart::Journal) {
-                liveness.silent.push("journal".to_owned());
-            }
-            liveness
-        })
+/// Whether the daemon answers: its actors do, and its journal takes what they write.
+async fn answering(runtime: Runtime, store: Store, limit: Duration) -> Liveness {
+    let mut liveness = runtime.liveness(limit).await;
+    if store.stuck().is_some_and(|stuck| stuck.part == StuckPart::Journal) {
+        liveness.silent.push("journal".to_owned());
     }
+    liveness
 }
 
-/// Has the process ended when a part of the store does not come back: the next one opens it again. Never returns.
+/// Ends the process when a part of the store hangs: the next process opens the store again. Never returns.
 async fn give_up_when_stuck(store: Store, restart_handle: RestartHandle) {
-    let mut is_told = false;
+    let mut is_logged = false;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(stuck) = store.stuck() else {
-            is_told = false;
+            is_logged = false;
             continue;
         };
-        if !std::mem::replace(&mut is_told, true) {
+        if !std::mem::replace(&mut is_logged, true) {
             tracing::error!(error = %stuck.error(), "a part of the store is stuck");
         }
         if stuck.is_given_up() {
@@ -122,7 +111,7 @@ async fn give_up_when_stuck(store: Store, restart_handle: RestartHandle) {
 async fn reload_on(hangup: Arc<Notify>, reloader: Arc<Reloader>) {
     loop {
         hangup.notified().await;
-        // Told in the log, whichever way it went.
+        // The log says how it went.
         drop(reloader.reload("SIGHUP").await);
     }
 }

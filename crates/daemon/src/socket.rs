@@ -34,25 +34,27 @@ pub struct Socket {
     server: JoinHandle<std::io::Result<()>>,
 }
 
-/// Whether a socket is in a runtime directory or in the state folder.
+/// Who may connect to a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Home {
-    State,
-    Runtime,
+pub enum SocketMode {
+    /// In the state folder: its owner alone may connect.
+    Owner,
+    /// In a runtime directory: its group may connect, too.
+    Group,
 }
 
 /// Binds the socket and begins to serve. The caller holds the lock of the state folder.
 ///
 /// # Errors
 /// Something else is in its place, or the system refuses.
-pub async fn serve(path: PathBuf, home: Home, router: Router) -> Result<Socket, SocketError> {
+pub async fn serve(path: PathBuf, mode: SocketMode, router: Router) -> Result<Socket, SocketError> {
     clear(&path).await?;
     let io = |action| {
         let path = path.clone();
         move |error| SocketError::Io { action, path, error }
     };
     let listener = UnixListener::bind(&path).map_err(io("bind"))?;
-    let mode = if home == Home::Runtime { MODE_RUNTIME } else { MODE_STATE };
+    let mode = if mode == SocketMode::Group { MODE_RUNTIME } else { MODE_STATE };
     std::fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
     let stop = CancellationToken::new();
     let stopped = stop.clone().cancelled_owned();
@@ -112,7 +114,7 @@ mod tests {
     async fn a_stale_socket_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         drop(UnixListener::bind(at(&dir)).unwrap());
-        let socket = serve(at(&dir), Home::State, Router::new()).await.unwrap();
+        let socket = serve(at(&dir), SocketMode::Owner, Router::new()).await.unwrap();
         let mode = std::fs::metadata(at(&dir)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         socket.close(std::time::Duration::from_secs(1)).await;
@@ -123,11 +125,11 @@ mod tests {
     async fn a_living_socket_and_a_file_stay_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
         let _listener = UnixListener::bind(at(&dir)).unwrap();
-        let error = serve(at(&dir), Home::State, Router::new()).await.err().unwrap();
+        let error = serve(at(&dir), SocketMode::Owner, Router::new()).await.err().unwrap();
         assert!(matches!(error, SocketError::Taken(_)), "{error}");
         let file = dir.path().join("file");
         std::fs::write(&file, "precious").unwrap();
-        let error = serve(file.clone(), Home::State, Router::new()).await.err().unwrap();
+        let error = serve(file.clone(), SocketMode::Owner, Router::new()).await.err().unwrap();
         assert!(matches!(error, SocketError::NotASocket(_)), "{error}");
         assert_eq!(std::fs::read(&file).unwrap(), b"precious");
     }

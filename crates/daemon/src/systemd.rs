@@ -1,4 +1,4 @@
-//! What systemd is told: ready, reloading, stopping, how it goes, and that the watchdog need not bite.
+//! Messages to systemd: ready, reloading, stopping, the status line, and the watchdog.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use cairn_actors::{Liveness, Runtime};
 use cairn_core::ports::{Adapter, LinkState};
-use futures::future::BoxFuture;
 use sd_notify::NotifyState;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::adapters::statuses;
+use crate::adapters::{link_name, statuses};
 use crate::config::{Environment as _, ProcessEnvironment};
 
 /// How often the status line is looked at.
@@ -21,24 +20,24 @@ const PATIENCE_EVERY: Duration = Duration::from_secs(5);
 
 const PATIENCE_USEC: u32 = 30_000_000;
 
-/// The watchdog is looked after so many times within its limit.
+/// The watchdog is fed so many times within its limit.
 const BEATS: u32 = 3;
 
-/// Messages that wait for systemd to read; more than that are dropped, as they say how it is, not what happened.
+/// Messages that wait for systemd to read; more than that are dropped, since each describes the current state.
 const UNREAD_MAX: usize = 64;
 
-/// Tells systemd, where it listens (`$NOTIFY_SOCKET`). Never waits: a systemd that does not read must hold up nobody, so
-/// a thread of its own writes.
+/// Sends a message to systemd, where it listens (`$NOTIFY_SOCKET`). Never waits: a thread of its own writes, so that a
+/// systemd that does not read holds nothing up.
 pub fn tell(state: &[NotifyState<'_>]) {
-    static TELLER: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
+    static WRITER: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
     let lines: Vec<String> = state.iter().map(ToString::to_string).collect();
-    if let Some(teller) = TELLER.get_or_init(start_teller) {
+    if let Some(writer) = WRITER.get_or_init(start_writer) {
         // A full queue drops the message.
-        let _ = teller.try_send(lines.join("\n"));
+        let _ = writer.try_send(lines.join("\n"));
     }
 }
 
-fn start_teller() -> Option<SyncSender<String>> {
+fn start_writer() -> Option<SyncSender<String>> {
     let (tell, messages) = sync_channel::<String>(UNREAD_MAX);
     let work = move || {
         let mut told = false;
@@ -66,7 +65,7 @@ pub fn tell_reloading() {
     }
 }
 
-/// Carries out what may take long, and asks systemd for more time as long as it goes on.
+/// Carries out work that may take long, and asks systemd for more time until it is done.
 pub async fn with_time<T>(what: &str, work: impl Future<Output = T>) -> T {
     tell(&[NotifyState::Status(what)]);
     let ask = async {
@@ -83,7 +82,7 @@ pub async fn with_time<T>(what: &str, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Keeps the status line true. Never returns.
+/// Keeps the status line up to date. Never returns.
 pub async fn show_status(runtime: Runtime, adapters: Arc<[Arc<dyn Adapter>]>) {
     let mut shown = String::new();
     loop {
@@ -109,50 +108,31 @@ fn status_line(runtime: &Runtime, adapters: &[Arc<dyn Adapter>]) -> String {
     for status in statuses(adapters) {
         let why = status.reason.filter(|_| status.state != LinkState::Connected);
         let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-        line.push_str(&format!("; {} {}{why}", status.platform, name(status.state)));
+        line.push_str(&format!("; {} {}{why}", status.platform, link_name(status.state)));
     }
-    // A line of its own would be an assignment of its own.
+    // A second line would be a second assignment.
     line.replace(char::is_control, " ")
-}
-
-fn name(state: LinkState) -> &'static str {
-    match state {
-        LinkState::Connecting => "connecting",
-        LinkState::Connected => "connected",
-        LinkState::Reconnecting => "reconnecting",
-        LinkState::Failed => "failed",
-        LinkState::Stopped => "stopped",
-    }
-}
-
-/// Whoever can say whether all actors live.
-pub trait Vital: Send + Sync {
-    /// Hears them, within `patience`.
-    fn liveness(&self, patience: Duration) -> BoxFuture<'_, Liveness>;
-}
-
-impl Vital for Runtime {
-    fn liveness(&self, patience: Duration) -> BoxFuture<'_, Liveness> {
-        Box::pin(Runtime::liveness(self, patience))
-    }
 }
 
 /// The watchdog's limit, when the unit has one and means this process.
 pub fn watchdog() -> Option<Duration> {
     let number = |name: &str| ProcessEnvironment.var(name)?.to_str()?.parse::<u64>().ok();
-    // Without a process it is meant for whoever reads it.
+    // Without a process it is meant for every reader.
     let mine = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
     number("WATCHDOG_USEC").filter(|usec| mine && *usec > 0).map(Duration::from_micros)
 }
 
-/// Feeds the watchdog, but only when the root supervisor has heard from every actor. Never returns.
-pub async fn feed(vital: &dyn Vital, limit: Duration, feed: impl Fn()) {
+/// Feeds the watchdog, but only when every actor has answered: `ask` asks them, within that time. Never returns.
+pub async fn feed<A>(ask: impl Fn(Duration) -> A, limit: Duration, feed: impl Fn())
+where
+    A: Future<Output = Liveness>,
+{
     let every = limit / BEATS;
     let mut beats = interval(every);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         beats.tick().await;
-        let liveness = vital.liveness(every).await;
+        let liveness = ask(every).await;
         metrics::gauge!("cairn_actors_silent").set(liveness.silent.len() as f64);
         if liveness.is_whole() {
             feed();
@@ -170,32 +150,22 @@ mod tests {
 
     use super::*;
 
-    /// Silent as long as there are names.
-    #[derive(Default)]
-    struct Patient(Mutex<Vec<String>>);
-
-    impl Vital for Patient {
-        fn liveness(&self, _patience: Duration) -> BoxFuture<'_, Liveness> {
-            let silent = self.0.lock().clone();
-            Box::pin(async move { Liveness { heard: 3, silent } })
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn the_watchdog_starves_while_an_actor_is_silent_and_is_fed_well_within_its_limit_otherwise() {
-        let (patient, fed) = (Patient::default(), AtomicUsize::new(0));
+        let (silent, fed) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+        let ask = |_| std::future::ready(Liveness { heard: 3, silent: silent.lock().clone() });
         let limit = Duration::from_secs(30);
-        let feed = feed(&patient, limit, || {
+        let feed = feed(ask, limit, || {
             fed.fetch_add(1, Ordering::Relaxed);
         });
         let watch = async {
             sleep(limit).await;
             let n = fed.swap(0, Ordering::Relaxed);
             assert!((3..=4).contains(&n), "{n} times within the limit");
-            *patient.0.lock() = vec!["channel main/local/main".to_owned()];
+            *silent.lock() = vec!["channel main/local/main".to_owned()];
             sleep(limit * 2).await;
             assert_eq!(fed.load(Ordering::Relaxed), 0);
-            patient.0.lock().clear();
+            silent.lock().clear();
             sleep(limit).await;
             assert!(fed.load(Ordering::Relaxed) >= 2);
         };

@@ -1,4 +1,4 @@
-//! The toolshed: all tools that agents' models may call, as they are now.
+//! All tools that agents may call, as they are now.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,7 +27,7 @@ const RESTART_BASE: Duration = Duration::from_secs(1);
 const RESTART_MAX: Duration = Duration::from_secs(300);
 
 #[derive(Debug, thiserror::Error)]
-pub enum BadToolshed {
+pub enum BadTools {
     /// One that is linked into this binary.
     #[error(transparent)]
     Linked(#[from] BadTool),
@@ -56,7 +56,7 @@ impl ToolRegistry {
         pins: Pins,
         linked: Vec<Arc<dyn Tool>>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, BadToolshed> {
+    ) -> Result<Self, BadTools> {
         let common = all_tools(&linked)?;
         let servers: Vec<_> =
             loaded.config.mcp.iter().map(|server| settings(loaded, server, state)).collect();
@@ -73,7 +73,7 @@ impl ToolRegistry {
         &self.servers
     }
 
-    /// What `classes` and `always_allow` of agents name and nobody has, by what is approved now; in words.
+    /// Entries of `classes` and `always_allow` that name no tool, by what is approved now; in words.
     pub fn unmatched(&self, config: &Config) -> BTreeSet<String> {
         let approved = |server: &str| {
             let pin = self.servers.pin(server)?;
@@ -118,7 +118,7 @@ impl ToolRegistry {
 #[derive(Debug)]
 pub struct KnownTools {
     own: BTreeSet<String>,
-    /// What is approved of each server; `None`: nothing, or nobody could tell.
+    /// What is approved of each server; `None`: nothing, or unknown.
     servers: BTreeMap<String, Option<BTreeSet<String>>>,
 }
 
@@ -138,50 +138,52 @@ impl KnownTools {
         Ok(Self { own, servers })
     }
 
-    /// What `classes` and `always_allow` of these agents name and nobody has, in words, each once. What a server has of
-    /// which nothing is known is not judged.
+    /// Entries of `classes` and `always_allow` of these agents that name no tool, in words, each once. Entries for servers of
+    /// which nothing is known are not judged.
     pub fn unmatched(&self, agents: &[AgentConfig]) -> BTreeSet<String> {
         let told = |(key, entry): (&str, &String)| match self.find(entry) {
-            Found::Missing(why) => Some(format!("`{key}` names \"{entry}\", and {why}; nothing comes of it")),
-            Found::There | Found::Unknown => None,
+            Match::Missing(why) => {
+                Some(format!("`{key}` names \"{entry}\", but {why}; the entry has no effect"))
+            }
+            Match::Exists | Match::Unknown => None,
         };
         agents.iter().flat_map(entries).filter_map(told).collect()
     }
 
     /// Whether an entry names what a server may have of which nothing is known.
     pub fn is_open(&self, agents: &[AgentConfig]) -> bool {
-        agents.iter().flat_map(entries).any(|(_, entry)| matches!(self.find(entry), Found::Unknown))
+        agents.iter().flat_map(entries).any(|(_, entry)| matches!(self.find(entry), Match::Unknown))
     }
 
-    fn find(&self, entry: &str) -> Found {
+    fn find(&self, entry: &str) -> Match {
         if entry == "*" || self.own.contains(entry) || !is_entry(entry) {
-            // What is no entry at all was told with the file.
-            return Found::There;
+            // What is not an entry at all was reported with the file.
+            return Match::Exists;
         }
         let Some(server) = server_of(entry) else {
             let has = |tools: &Option<BTreeSet<String>>| tools.as_ref().map(|tools| tools.contains(entry));
             let answers: Vec<_> = self.servers.values().map(has).collect();
             return match answers {
-                answers if answers.contains(&Some(true)) => Found::There,
-                answers if answers.contains(&None) => Found::Unknown,
-                _ => Found::Missing("there is no tool of that name".to_owned()),
+                answers if answers.contains(&Some(true)) => Match::Exists,
+                answers if answers.contains(&None) => Match::Unknown,
+                _ => Match::Missing("there is no tool of that name".to_owned()),
             };
         };
         let tool = entry[server.len()..].trim_start_matches('/');
         let tool = tool.strip_prefix(SERVER_SEPARATOR).unwrap_or(tool);
         match self.servers.get(server) {
-            None if entry.contains('/') => Found::There,
-            None => Found::Missing(format!("there is no server `{server}` in [[mcp]]")),
-            Some(_) if tool == "*" => Found::There,
-            Some(None) => Found::Unknown,
-            Some(Some(tools)) if tools.contains(tool) => Found::There,
-            Some(Some(_)) => Found::Missing(format!("no tool `{tool}` of `{server}` is approved")),
+            None if entry.contains('/') => Match::Exists,
+            None => Match::Missing(format!("there is no server `{server}` in [[mcp]]")),
+            Some(_) if tool == "*" => Match::Exists,
+            Some(None) => Match::Unknown,
+            Some(Some(tools)) if tools.contains(tool) => Match::Exists,
+            Some(Some(_)) => Match::Missing(format!("no tool `{tool}` of `{server}` is approved")),
         }
     }
 }
 
-enum Found {
-    There,
+enum Match {
+    Exists,
     Unknown,
     /// Why there is none.
     Missing(String),
@@ -206,10 +208,10 @@ impl Toolset for ToolRegistry {
         self.servers.source(server)?;
         Some(match self.servers.pin(server) {
             None => format!(
-                "the server `{server}` is not approved; an operator can do it: `cairn mcp approve {server}`"
+                "the server `{server}` is not approved; an operator can approve it: `cairn mcp approve {server}`"
             ),
             Some(pin) if pin.tool(tool).is_none() => format!(
-                "the server `{server}` has no such tool, or it is not approved; an operator can look: `cairn mcp show {server}`"
+                "the server `{server}` has no such tool, or it is not approved; an operator can check: `cairn mcp show {server}`"
             ),
             Some(_) => "this agent may not use it; an operator can add it to the agent's `tools`".to_owned(),
         })

@@ -16,20 +16,21 @@ use cairn_store::{Store, StoreOptions};
 use cairn_tools::schema::Schemas;
 
 use crate::adapters::Adapters;
-use crate::admin::{self, Admin, Identity};
-use crate::agent_registry::AgentRegistry;
-use crate::agent_registry::windows::WindowWatch;
-use crate::chat_commands::{DaemonDesk, DeskDeps};
+use crate::admin::{self, Admin};
+use crate::agent_registry::{AgentRegistry, watch_windows};
+use crate::background::Background;
+use crate::chat_commands::{Runner, RunnerDeps};
 use crate::clock::SystemClock;
 use crate::config::{Config, Environment, Live, Loaded, StateDir};
 use crate::models;
 use crate::networks::{self, BadNetwork, Networks};
 use crate::pairing_store::DaemonPairings;
+use crate::records::Identity;
 use crate::reload::{ReloadDeps, Reloader, SetLevel};
 use crate::restart_handle::RestartHandle;
-use crate::retention_job::Daily;
-use crate::socket::{self, Home, Socket, SocketError};
-use crate::tool_registry::{BadToolshed, ToolRegistry};
+use crate::retention_job::daily;
+use crate::socket::{self, Socket, SocketError, SocketMode};
+use crate::tool_registry::{BadTools, ToolRegistry};
 
 /// How long answers on the socket may take to be read to their end when the daemon stops.
 const SOCKET_GRACE: Duration = Duration::from_millis(500);
@@ -46,7 +47,7 @@ pub enum StartError {
     Network(#[from] BadNetwork),
     /// A tool beside the built-in ones cannot be offered.
     #[error(transparent)]
-    Tool(#[from] BadToolshed),
+    Tool(#[from] BadTools),
     #[error(transparent)]
     Runtime(RuntimeError),
     #[error(transparent)]
@@ -82,7 +83,7 @@ impl std::fmt::Debug for Tools {
 }
 
 /// What a daemon of its own (`cairn run`) has beside one inside a command: it serves the chat networks, can be reloaded
-/// and restarted. What is owed to networks stays owed without it.
+/// and restarted. Without it, deliveries to networks stay pending.
 pub struct Control {
     /// The file that `--config` names.
     pub flag: Option<PathBuf>,
@@ -97,13 +98,13 @@ pub struct Daemon {
     runtime: Runtime,
     agent_registry: Arc<AgentRegistry>,
     router: Router,
-    outside: Router,
+    admin_routes: Router,
     socket: Socket,
     adapters: Adapters,
     reloader: Option<Arc<Reloader>>,
     live: Live,
-    daily: Daily,
-    windows: WindowWatch,
+    /// Retention, and the windows that servers list late.
+    background: [Background; 2],
 }
 
 impl Daemon {
@@ -115,12 +116,12 @@ impl Daemon {
     pub async fn start(
         live: &Live,
         state: &StateDir,
-        place: (PathBuf, Home),
+        socket: (PathBuf, SocketMode),
         tools: &Tools,
         control: Option<&Control>,
     ) -> Result<Self, StartError> {
         let store = open(&live.now().config, state).await?;
-        match Self::start_on(store.clone(), live, state, place, tools, control).await {
+        match Self::start_on(store.clone(), live, state, socket, tools, control).await {
             Ok(daemon) => Ok(daemon),
             Err(error) => {
                 store.close().await;
@@ -133,7 +134,7 @@ impl Daemon {
         store: Store,
         live: &Live,
         state: &StateDir,
-        (socket, home): (PathBuf, Home),
+        (socket, mode): (PathBuf, SocketMode),
         tools: &Tools,
         control: Option<&Control>,
     ) -> Result<Self, StartError> {
@@ -142,7 +143,9 @@ impl Daemon {
         let pairing_store = Arc::new(pairing_store(&store, &clock).await?);
         let agents = agent_registry(&store, live, state, tools, pairing_store.pins(), &clock)?;
         let agents = Arc::new(if control.is_some() { agents } else { agents.silent() });
-        warn_of_unmatched(&agents, &loaded);
+        for warning in agents.tools().unmatched(&loaded.config) {
+            tracing::warn!("{warning}");
+        }
         let Networks { adapters, chats } = match control {
             Some(_) => networks::adapters(&loaded, &(Arc::clone(&pairing_store) as Arc<dyn PairingStore>))?,
             None => Networks::default(),
@@ -160,44 +163,34 @@ impl Daemon {
                 set_level: Arc::clone(&control.set_level),
             }))
         });
-        let identity = Identity {
-            state_dir: state.path.clone(),
-            config_file: loaded.file.clone(),
-            socket: Some(socket.clone()),
-            started_at: clock.now(),
-        };
-        let daily_clock = Arc::clone(&clock);
         let admin = Admin {
-            store: store.clone(),
             runtime: Some(runtime.clone()),
-            agent_registry: Arc::clone(&agents),
-            pairing_store,
             adapters: Arc::clone(&adapters),
             reloader: reloader.clone(),
             restart_handle: control.map(|control| control.restart_handle.clone()),
-            identity,
-            clock,
-            max_text_bytes: loaded.config.limits.max_message_bytes,
+            identity: identity(&loaded, state, Some(socket.clone())),
+            ..reading_admin(&store, &loaded, state, &agents, pairing_store, &clock)
         };
         let ports = ports(&runtime, live, &admin);
-        let (router, outside) = routes(&runtime, admin);
-        match socket::serve(socket, home, router.clone()).await {
+        let (router, admin_routes) = routes(&runtime, admin);
+        match socket::serve(socket, mode, router.clone()).await {
             Ok(socket) => {
                 let adapters = Adapters::start(adapters, &ports);
-                let (live, daily) = (live.clone(), Daily::start(store.clone(), live.clone(), daily_clock));
-                let windows = WindowWatch::start(Arc::clone(&agents), runtime.clone());
+                let background = [
+                    Background::start(daily(store.clone(), live.clone(), clock)),
+                    Background::start(watch_windows(Arc::clone(&agents), runtime.clone())),
+                ];
                 Ok(Self {
                     store,
                     runtime,
                     agent_registry: agents,
                     router,
-                    outside,
+                    admin_routes,
                     socket,
                     adapters,
                     reloader,
-                    live,
-                    daily,
-                    windows,
+                    live: live.clone(),
+                    background,
                 })
             }
             Err(error) => {
@@ -217,8 +210,8 @@ impl Daemon {
     }
 
     /// The routes of the admin address.
-    pub fn outside(&self) -> Router {
-        self.outside.clone()
+    pub fn admin_routes(&self) -> Router {
+        self.admin_routes.clone()
     }
 
     pub fn socket(&self) -> &std::path::Path {
@@ -239,15 +232,16 @@ impl Daemon {
         self.reloader.clone()
     }
 
-    /// Stops: nothing more is taken in, turns under way get their time and what they say is sent, all is made durable,
-    /// the lock is released. False: a part of the store does not end, and keeps it until the process does.
+    /// Stops: nothing more is accepted, turns under way get their time and their answers are sent, everything is made
+    /// durable, the lock is released. False: a part of the store hangs, and keeps the lock until the process ends.
     pub async fn stop(self) -> bool {
         let grace = self.grace();
         self.adapters.stop().await;
-        // Backups and passes of retention that were asked for break off: nothing of theirs comes behind the stop.
+        // Backups and retention passes end early: nothing of theirs comes after the stop.
         self.store.end_maintenance();
-        self.daily.stop().await;
-        self.windows.stop().await;
+        for task in self.background {
+            task.stop().await;
+        }
         self.runtime.shutdown(grace).await;
         self.agent_registry.tools().servers().close().await;
         self.socket.close(SOCKET_GRACE).await;
@@ -260,14 +254,8 @@ impl Daemon {
     }
 }
 
-fn warn_of_unmatched(agent_registry: &AgentRegistry, loaded: &Loaded) {
-    for warning in agent_registry.tools().unmatched(&loaded.config) {
-        tracing::warn!("{warning}");
-    }
-}
-
 fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
-    let chat_commands = DaemonDesk::new(DeskDeps {
+    let chat_commands = Runner::new(RunnerDeps {
         store: admin.store.clone(),
         runtime: runtime.clone(),
         pairing_store: Arc::clone(&admin.pairing_store),
@@ -287,8 +275,8 @@ fn routes(runtime: &Runtime, admin: Admin) -> (Router, Router) {
         max_text_bytes: admin.max_text_bytes,
         mint: Arc::new(Mint::default()),
     });
-    let (inside, outside) = admin::routers(admin);
-    (admin::with_fallbacks(messages.merge(inside)), outside)
+    let (inside, at_address) = admin::routers(admin);
+    (admin::with_fallbacks(messages.merge(inside)), at_address)
 }
 
 /// A store opened for reading: no actors, nothing is changed.
@@ -310,23 +298,8 @@ impl Reader {
         let live = Live::new(Arc::clone(loaded));
         let agent_registry =
             Arc::new(agent_registry(&store, &live, state, tools, pairing_store.pins(), &clock)?);
-        let router = admin::router(Admin {
-            store: store.clone(),
-            runtime: None,
-            agent_registry: Arc::clone(&agent_registry),
-            pairing_store,
-            adapters: Arc::new([]),
-            reloader: None,
-            restart_handle: None,
-            identity: Identity {
-                state_dir: state.path.clone(),
-                config_file: loaded.file.clone(),
-                socket: None,
-                started_at: clock.now(),
-            },
-            clock,
-            max_text_bytes: loaded.config.limits.max_message_bytes,
-        });
+        let admin = reading_admin(&store, loaded, state, &agent_registry, pairing_store, &clock);
+        let router = admin::router(admin);
         Ok(Self { store, agent_registry, router: admin::with_fallbacks(router) })
     }
 
@@ -354,7 +327,7 @@ fn agent_registry(
     tools: &Tools,
     pins: Pins,
     clock: &Arc<dyn Clock>,
-) -> Result<AgentRegistry, BadToolshed> {
+) -> Result<AgentRegistry, BadTools> {
     let tool_registry =
         ToolRegistry::new(&live.now(), &state.path, pins, tools.0.to_vec(), Arc::clone(clock))?;
     Ok(AgentRegistry::new(live.clone(), models::search_in(store), Arc::new(tool_registry)))
@@ -375,7 +348,7 @@ pub(crate) async fn runtime(
         arguments: Arc::new(Schemas::default()),
         clock: Arc::clone(clock),
         agents: agent_registry.runtimes().await?,
-        // Local answers are stored, and read by whoever waits for them: nothing is owed to a network.
+        // Local answers are stored and read from there, so no platform delivers them.
         platforms,
         limits: limits.runtime(),
         talk: limits.talk(),
@@ -387,20 +360,50 @@ pub(crate) async fn runtime(
     Ok(runtime)
 }
 
-/// The routes of a state that nobody has begun: nothing is made for them.
+/// The parts of the admin API that need no daemon.
+fn reading_admin(
+    store: &Store,
+    loaded: &Loaded,
+    state: &StateDir,
+    agent_registry: &Arc<AgentRegistry>,
+    pairing_store: Arc<DaemonPairings>,
+    clock: &Arc<dyn Clock>,
+) -> Admin {
+    Admin {
+        store: store.clone(),
+        runtime: None,
+        agent_registry: Arc::clone(agent_registry),
+        pairing_store,
+        adapters: Arc::new([]),
+        reloader: None,
+        restart_handle: None,
+        identity: identity(loaded, state, None),
+        clock: Arc::clone(clock),
+        max_text_bytes: loaded.config.limits.max_message_bytes,
+    }
+}
+
+fn identity(loaded: &Loaded, state: &StateDir, socket: Option<PathBuf>) -> Identity {
+    Identity {
+        state_dir: state.path.clone(),
+        config_file: loaded.file.clone(),
+        socket,
+        started_at: SystemClock.now(),
+    }
+}
+
+/// The routes of a state that does not exist yet; they create nothing.
 ///
 /// # Errors
 /// A tool that is linked into this binary cannot be offered.
 pub fn nothing(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<Router, StartError> {
-    let identity = Identity {
-        state_dir: state.path.clone(),
-        config_file: loaded.file.clone(),
-        socket: None,
-        started_at: SystemClock.now(),
-    };
     let (linked, clock) = (tools.0.to_vec(), Arc::new(SystemClock));
     let tool_registry = Arc::new(ToolRegistry::new(loaded, &state.path, Pins::default(), linked, clock)?);
-    Ok(admin::with_fallbacks(admin::nothing::router(Arc::clone(loaded), identity, tool_registry)))
+    Ok(admin::with_fallbacks(admin::nothing::router(
+        Arc::clone(loaded),
+        identity(loaded, state, None),
+        tool_registry,
+    )))
 }
 
 pub fn store_options(config: &Config, state: &StateDir) -> StoreOptions {

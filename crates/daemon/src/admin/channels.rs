@@ -1,34 +1,59 @@
-//! Channels and their windows.
+//! Channels: listed, looked into, searched, and told what to do.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use cairn_core::agent::AgentSettings;
-use cairn_core::conversation::Conversation;
-use cairn_core::ports::Store as _;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use cairn_actors::{Compaction, RoomMade};
+use cairn_core::artifact::{NoArtifact, readable};
+use cairn_core::ids::Seq;
+use cairn_core::memory::Scope;
+use cairn_core::ports::{HitKind, LineRange, Query, Store as _};
+use cairn_core::tier::Tier;
+use cairn_core::tokens::Correction;
 use cairn_platforms::local::ApiError;
 use serde::Deserialize;
 
-use super::params::{LIMIT_MAX, Params, Segment, params, segment};
-use super::{Admin, Shared, no_such_agent};
-use crate::records::{ChannelRecord, ContextRecord};
+use super::shared::{Body, Channel, LIMIT_MAX, Params, Shared, limit, no_such_agent, runtime_error};
+use crate::records::{
+    ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, EntryRecord, GaugeRecord,
+    NewGenerationRecord, RoomRecord, StopRecord, pending_records,
+};
+
+/// Most bytes of one page of an artifact.
+const PAGE_MAX_BYTES: usize = 1024 * 1024;
+
+/// Lines of a page of an artifact unless asked otherwise.
+const PAGE_LINES: u64 = 1_000;
+
+/// Header of a search's answer: how many records of the journal are not in the index yet. Absent: all are.
+pub(crate) const UNINDEXED: &str = "cairn-unindexed";
 
 #[derive(Debug, Deserialize)]
 pub(super) struct ListParams {
     limit: Option<usize>,
 }
 
-/// `GET /v1/channels`: all of them, by name, unless `limit` says fewer.
+/// `GET /v1/channels`: all of them, by name, unless `limit` says fewer. One whose agent is no longer configured is measured
+/// by the settings of the first agent, so that the list stays whole.
 pub(super) async fn list(
     State(admin): State<Shared>,
-    query: Params<ListParams>,
+    Params(query): Params<ListParams>,
 ) -> Result<Json<Vec<ChannelRecord>>, ApiError> {
-    let limit = params(query)?.limit.unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
+    let limit = query.limit.unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
     let mut records = Vec::new();
     for row in admin.store.channels().await?.into_iter().take(limit) {
         let (conversation, awake) = admin.conversation(&row.channel).await?;
-        let settings = measured_by(&admin, &conversation).await?;
+        let settings = match admin.settings(&conversation).await? {
+            Some(settings) => settings,
+            None => {
+                let id = admin.agent_registry.default_agent();
+                let agent = admin.agent(id).await?.ok_or_else(|| no_such_agent(id))?;
+                Arc::clone(agent.first_settings())
+            }
+        };
         records.push(ChannelRecord::of(&conversation, &settings, awake));
     }
     Ok(Json(records))
@@ -37,23 +62,242 @@ pub(super) async fn list(
 /// `GET /v1/channels/{C}/context`.
 pub(super) async fn context(
     State(admin): State<Shared>,
-    channel: Segment,
+    Channel(channel, ()): Channel,
 ) -> Result<Json<ContextRecord>, ApiError> {
-    let channel = admin.resolve(&segment(channel)?)?;
-    let (conversation, _awake) = admin.conversation(&channel).await?;
-    let settings = admin.settings(&conversation).await?;
+    let (conversation, settings) = admin.with_settings(&channel).await?;
     Ok(Json(ContextRecord::of(&conversation, &settings)))
 }
 
-/// The settings by which a line of the list is measured: those of the first agent for a channel whose own agent is
-/// no longer configured, so that the list stays whole.
-async fn measured_by(admin: &Admin, conversation: &Conversation) -> Result<Arc<AgentSettings>, ApiError> {
-    match admin.known_settings(conversation).await? {
-        Some(settings) => Ok(settings),
-        None => {
-            let id = admin.agent_registry.default_agent();
-            let agent = admin.agent(id).await?.ok_or_else(|| no_such_agent(id))?;
-            Ok(Arc::clone(agent.first_settings()))
-        }
+#[derive(Debug, Deserialize)]
+pub(super) struct HistoryParams {
+    from: Option<u64>,
+    to: Option<u64>,
+    limit: Option<usize>,
+}
+
+/// `GET /v1/channels/{C}/history`: entries of all sessions in order; after the last of them, what is pending.
+pub(super) async fn history(
+    State(admin): State<Shared>,
+    Channel(channel, ()): Channel,
+    Params(query): Params<HistoryParams>,
+) -> Result<Json<Vec<EntryRecord>>, ApiError> {
+    let HistoryParams { from, to, limit: asked } = query;
+    let limit = limit(asked)?;
+    let (conversation, _awake) = admin.conversation(&channel).await?;
+    let next_seq = conversation.next_seq.0;
+    let (from, last) = (from.unwrap_or(1), to.unwrap_or(u64::MAX));
+    if from > last || from > next_seq {
+        let range = match next_seq {
+            1 => "it has no entries yet".to_owned(),
+            next_seq => format!("its entries go from 1 to {}", next_seq - 1),
+        };
+        let upto = to.map_or_else(|| "on".to_owned(), |to| format!("to {to}"));
+        return Err(ApiError::not_found(
+            "no_such_range",
+            format!("no entries from {from} {upto} in {channel}: {range}"),
+            "the next page starts at the last `seq` + 1",
+        ));
     }
+    let correction = match admin.settings(&conversation).await? {
+        Some(settings) => conversation.correction(&settings.model),
+        None => Correction::default(),
+    };
+    let entries = admin.store.entries(&channel, Seq(from), Seq(last), limit).await?;
+    let mut records: Vec<_> =
+        entries.iter().map(|entry| EntryRecord::of(entry, &conversation, &correction)).collect();
+    if to.is_none() && records.len() < limit {
+        let room = limit - records.len();
+        records.extend(pending_records(&conversation, &correction).into_iter().take(room));
+    }
+    Ok(Json(records))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct SearchParams {
+    q: Option<String>,
+    limit: Option<usize>,
+    kind: Option<String>,
+}
+
+/// `GET /v1/channels/{C}/search`: best first.
+pub(super) async fn search(
+    State(admin): State<Shared>,
+    Channel(channel, ()): Channel,
+    Params(query): Params<SearchParams>,
+) -> Result<Response, ApiError> {
+    let limit = limit(query.limit)?;
+    let kind = match query.kind.as_deref() {
+        None => None,
+        Some("entry") => Some(HitKind::Entry),
+        Some("summary") => Some(HitKind::Summary),
+        Some("memory") => Some(HitKind::Memory),
+        Some(name) => {
+            return Err(ApiError::malformed(format!(
+                "`{name}` is not a kind of result; the kinds are entry, summary, memory"
+            )));
+        }
+    };
+    let text = query.q.unwrap_or_default();
+    if text.trim().is_empty() {
+        return Err(ApiError::malformed("`q` is empty; give the words to search for"));
+    }
+    // An unknown channel is an error, not an empty result.
+    admin.conversation(&channel).await?;
+    let scopes = vec![Scope::Agent, Scope::learnt_in(&channel, None)];
+    let query = Query { channel, text, kind, scopes, limit, settled: true };
+    let (hits, unindexed) = admin.store.found(query).await?;
+    Ok(match unindexed {
+        0 => Json(hits).into_response(),
+        n => ([(UNINDEXED, n.to_string())], Json(hits)).into_response(),
+    })
+}
+
+/// `GET /v1/channels/{C}/artifacts`: all of the channel's, oldest first, expired ones too.
+pub(super) async fn artifacts(
+    State(admin): State<Shared>,
+    Channel(channel, ()): Channel,
+) -> Result<Json<Vec<ArtifactRecord>>, ApiError> {
+    let (conversation, _awake) = admin.conversation(&channel).await?;
+    let mut records: Vec<_> = conversation.artifacts.values().map(ArtifactRecord::of).collect();
+    records.sort_by(|a, b| {
+        (a.stored_at, a.id.as_str().len(), &a.id).cmp(&(b.stored_at, b.id.as_str().len(), &b.id))
+    });
+    Ok(Json(records))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct PageParams {
+    from: Option<u64>,
+    count: Option<u64>,
+    offset: Option<u64>,
+}
+
+/// `GET /v1/channels/{C}/artifacts/{id}`: lines of one. This does not count as reading it.
+pub(super) async fn artifact(
+    State(admin): State<Shared>,
+    Channel(channel, id): Channel<String>,
+    Params(query): Params<PageParams>,
+) -> Result<Json<ArtifactPage>, ApiError> {
+    let (from, count) = (query.from.unwrap_or(1), query.count.unwrap_or(PAGE_LINES));
+    if from == 0 || count == 0 {
+        return Err(ApiError::malformed("`from` and `count` start at 1"));
+    }
+    let (conversation, _awake) = admin.conversation(&channel).await?;
+    let artifact = readable(&conversation, &id, from).map_err(no_artifact)?;
+    let offset = query.offset.unwrap_or(0);
+    let range = LineRange { from, offset, count, max_bytes: PAGE_MAX_BYTES };
+    let found = admin.store.artifact_lines(&channel, &artifact.id, range).await?;
+    let found = found.ok_or_else(|| {
+        ApiError::not_found(
+            "artifact_lost",
+            format!("the file of artifact {} of {channel} is missing", artifact.id),
+            "`cairn store verify` lists what is missing",
+        )
+    })?;
+    Ok(Json(ArtifactPage::of(&artifact, from, found)))
+}
+
+fn no_artifact(error: NoArtifact) -> ApiError {
+    let (code, hint) = match error {
+        NoArtifact::Unknown { .. } => {
+            ("no_such_artifact", "`cairn artifact list C` lists the artifacts of a channel")
+        }
+        NoArtifact::Left { .. } => ("artifact_expired", "`cairn history` shows the whole message"),
+        NoArtifact::Expired { .. } => {
+            ("artifact_expired", "artifact_days and artifact_mib under [result_guard] set how long they stay")
+        }
+        NoArtifact::PastItsEnd { .. } => ("no_such_range", "lines are counted from 1"),
+    };
+    ApiError::not_found(code, error.to_string(), hint)
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct CompactBody {
+    instruction: Option<String>,
+    #[serde(default)]
+    wait: bool,
+}
+
+/// `POST /v1/channels/{C}/compact`: 202 with the run, 200 with its end and its summary when that is waited for, or with
+/// `null` when there is nothing to compact, with `nothing` that says why in numbers, or room was made at once.
+pub(super) async fn compact(
+    State(admin): State<Shared>,
+    Channel(channel, ()): Channel,
+    Body(body): Body<CompactBody>,
+) -> Result<Response, ApiError> {
+    let CompactBody { instruction, wait } = body;
+    if instruction.as_ref().is_some_and(|text| text.contains('\0')) {
+        return Err(ApiError::malformed("`instruction` has a NUL character; leave it out"));
+    }
+    let instruction = instruction.filter(|text| !text.trim().is_empty());
+    let runtime = admin.runtime()?;
+    let ticket = match runtime.compact(&channel, instruction, false).await.map_err(runtime_error)? {
+        Compaction::Nothing(why) => {
+            let record = CompactRecord { nothing: Some(why), ..CompactRecord::default() };
+            return Ok(Json(record).into_response());
+        }
+        Compaction::Made(RoomMade { messages, tokens_before, tokens_after }) => {
+            let made = Some(RoomRecord { messages, tokens_before, tokens_after });
+            return Ok(Json(CompactRecord { made, ..CompactRecord::default() }).into_response());
+        }
+        Compaction::Run(ticket) => ticket,
+    };
+    let (run, queued) = (Some(ticket.run.clone()), ticket.queued);
+    let begun = CompactRecord { run, queued, ..CompactRecord::default() };
+    if !wait {
+        return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
+    }
+    let Some(end) = ticket.ended.await else {
+        return Err(ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "unavailable",
+            format!("run {} will not end: the conversation was archived, or the daemon stops", ticket.run),
+            "`cairn context` shows what became of it",
+        ));
+    };
+    let record = CompactRecord {
+        run: Some(end.run.clone()),
+        outcome: Some(end.outcome),
+        end: Some(end.to_outcome()),
+        summary: end.summary.map(|summary| summary.text),
+        ..begun
+    };
+    Ok(Json(record).into_response())
+}
+
+/// `POST /v1/channels/{C}/new`.
+pub(super) async fn new(
+    State(admin): State<Shared>,
+    Channel(channel, ()): Channel,
+) -> Result<Json<NewGenerationRecord>, ApiError> {
+    let generation = admin.runtime()?.new_generation(&channel).await.map_err(runtime_error)?;
+    Ok(Json(NewGenerationRecord { channel, generation }))
+}
+
+/// `POST /v1/channels/{C}/stop`.
+pub(super) async fn stop(
+    State(admin): State<Shared>,
+    Channel(channel, ()): Channel,
+) -> Result<Json<StopRecord>, ApiError> {
+    let stopped = admin.runtime()?.stop_turn(&channel).await.map_err(runtime_error)?;
+    Ok(Json(StopRecord { channel, stopped }))
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct WaitBody {
+    below: Option<Tier>,
+}
+
+/// `POST /v1/channels/{C}/wait` `{"below": TIER}`: returns when the channel's tier is below that one, or no run is
+/// under way or due. `below` absent: returns at once.
+pub(super) async fn wait(
+    State(admin): State<Shared>,
+    Channel(channel, ()): Channel,
+    Body(body): Body<WaitBody>,
+) -> Result<Json<GaugeRecord>, ApiError> {
+    if let Some(below) = body.below {
+        admin.runtime()?.wait_calm(&channel, below).await;
+    }
+    let (conversation, settings) = admin.with_settings(&channel).await?;
+    Ok(Json(GaugeRecord::of(&conversation, &settings)))
 }

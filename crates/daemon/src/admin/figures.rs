@@ -1,4 +1,4 @@
-//! `GET /metrics`: what is counted as it happens, with what is looked up when somebody asks.
+//! `GET /metrics`: what is counted as it happens, and what is looked up for the answer.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use cairn_actors::{ModelState, Runtime};
 use cairn_core::ports::{LinkState, OutboxItem, Store as _, StoreError};
 use cairn_platforms::local::ApiError;
 
-use super::{Admin, OutboxCounts, Shared};
-use crate::adapters::statuses;
+use super::shared::{Admin, Shared};
+use crate::adapters::{link_name, statuses};
 use crate::meters::{Meters, installed};
+use crate::records::OutboxCounts;
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// No scrape waits longer for the store.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STORE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Memories are counted no more often.
 const MEMORIES_AGE: Duration = Duration::from_secs(60);
 
-/// All states of an adapter, with their labels.
-const LINKS: [(LinkState, &str); 5] = [
-    (LinkState::Connecting, "connecting"),
-    (LinkState::Connected, "connected"),
-    (LinkState::Reconnecting, "reconnecting"),
-    (LinkState::Failed, "failed"),
-    (LinkState::Stopped, "stopped"),
+const LINK_STATES: [LinkState; 5] = [
+    LinkState::Connecting,
+    LinkState::Connected,
+    LinkState::Reconnecting,
+    LinkState::Failed,
+    LinkState::Stopped,
 ];
 
 /// All states of a model, with their labels.
@@ -45,12 +45,12 @@ pub(super) async fn metrics(State(admin): State<Shared>) -> Result<Response, Api
         return Err(ApiError::not_found(
             "no_metrics",
             "this daemon keeps no metrics",
-            "`cairn run` does; one inside of a command does not",
+            "`cairn run` keeps them; a daemon inside a command does not",
         ));
     };
     zeros(&admin);
     now(&admin, runtime).await;
-    let stored = tokio::time::timeout(PATIENCE, stored(&admin, meters)).await;
+    let stored = tokio::time::timeout(STORE_LIMIT, stored(&admin, meters)).await;
     metrics::gauge!("cairn_scrape_ok").set(truth(matches!(stored, Ok(Ok(())))));
     models(&admin, runtime).await;
     Ok(([(CONTENT_TYPE, FORMAT)], meters.render()).into_response())
@@ -91,8 +91,8 @@ async fn now(admin: &Admin, runtime: &Runtime) {
     metrics::gauge!("process_start_time_seconds")
         .set(admin.identity.started_at.as_millisecond() as f64 / 1e3);
     for status in statuses(&admin.adapters) {
-        for (state, label) in LINKS {
-            metrics::gauge!("cairn_adapter_state", "platform" => status.platform.clone(), "state" => label)
+        for state in LINK_STATES {
+            metrics::gauge!("cairn_adapter_state", "platform" => status.platform.clone(), "state" => link_name(state))
                 .set(truth(status.state == state));
         }
     }

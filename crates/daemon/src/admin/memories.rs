@@ -3,17 +3,15 @@
 use std::str::FromStr;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
-use cairn_core::event::{Event, MemoryEvent, NewRecord};
+use cairn_core::event::{Event, MemoryEvent};
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Memory, MemoryKind, MemorySave, Reach, Scope, Source, TYPED, mint_id};
 use cairn_core::ports::{MemoryFilter, Store as _};
 use cairn_platforms::local::ApiError;
 use serde::Deserialize;
 
-use super::params::{LIMIT_MAX, Params, Segment, body, limit, params, segment};
-use super::{Admin, Shared, no_such_agent};
+use super::shared::{Admin, Body, LIMIT_MAX, Params, Segment, Shared, limit, no_such_agent};
 
 /// Importance of what a person typed, unless they say otherwise.
 const OPERATOR_IMPORTANCE: f64 = 0.8;
@@ -48,9 +46,8 @@ pub(super) struct EditBody {
 /// `GET /v1/memories`: oldest first, with `q` best first.
 pub(super) async fn list(
     State(admin): State<Shared>,
-    query: Params<ListParams>,
+    Params(asked): Params<ListParams>,
 ) -> Result<Json<Vec<Memory>>, ApiError> {
-    let asked = params(query)?;
     let limit = limit(asked.limit)?;
     let agents = match &asked.agent {
         Some(agent) => vec![AgentId::from(agent.as_str())],
@@ -78,13 +75,18 @@ pub(super) async fn list(
 }
 
 /// `GET /v1/memories/{id}`.
-pub(super) async fn show(State(admin): State<Shared>, id: Segment) -> Result<Json<Memory>, ApiError> {
-    admin.memory(&segment(id)?.into()).await.map(Json)
+pub(super) async fn show(
+    State(admin): State<Shared>,
+    Segment(id): Segment,
+) -> Result<Json<Memory>, ApiError> {
+    admin.memory(&id.into()).await.map(Json)
 }
 
-/// `POST /v1/memories`: adds one; the same one again is one more sighting.
-pub(super) async fn add(State(admin): State<Shared>, request: Body) -> Result<Json<Memory>, ApiError> {
-    let asked: AddBody = body(request).await?;
+/// `POST /v1/memories`: adds one; the same one again counts as one more occurrence.
+pub(super) async fn add(
+    State(admin): State<Shared>,
+    Body(asked): Body<AddBody>,
+) -> Result<Json<Memory>, ApiError> {
     let agent = asked.agent.map_or_else(|| admin.agent_registry.default_agent().clone(), AgentId::from);
     if !admin.agent_registry.knows(&agent) {
         return Err(no_such_agent(&agent));
@@ -114,21 +116,20 @@ pub(super) async fn add(State(admin): State<Shared>, request: Body) -> Result<Js
     if let Some(memory) = admin.store.memory(&mint_id(&fingerprint)).await? {
         return Ok(Json(memory));
     }
-    // It was another one's text first and came to be this one's by a correction.
+    // A correction gave this text to another memory.
     let filter = MemoryFilter { limit: LIMIT_MAX, ..MemoryFilter::default() };
     let same = |memory: &Memory| memory.fingerprint() == fingerprint;
     let found = admin.store.memories(&agent, &[Reach::Scope(scope)], filter).await?.into_iter().find(same);
-    found.map(Json).ok_or_else(|| ApiError::internal(&"the memory was journalled but is not to be found"))
+    found.map(Json).ok_or_else(|| ApiError::internal(&"the memory was journalled but cannot be found"))
 }
 
 /// `PATCH /v1/memories/{id}`.
 pub(super) async fn edit(
     State(admin): State<Shared>,
-    id: Segment,
-    request: Body,
+    Segment(id): Segment,
+    Body(EditBody { text, kind, importance }): Body<EditBody>,
 ) -> Result<Json<Memory>, ApiError> {
-    let id = MemoryId::from(segment(id)?);
-    let EditBody { text, kind, importance } = body(request).await?;
+    let id = MemoryId::from(id);
     let text = text.map(|text| admin.checked_text(text)).transpose()?;
     let kind = kind.as_deref().map(parse::<MemoryKind>).transpose()?;
     let importance = checked_importance(importance)?;
@@ -141,8 +142,11 @@ pub(super) async fn edit(
 }
 
 /// `DELETE /v1/memories/{id}`: forgets it and answers with what it was. It does not come back by itself.
-pub(super) async fn forget(State(admin): State<Shared>, id: Segment) -> Result<Json<Memory>, ApiError> {
-    let memory = admin.memory(&segment(id)?.into()).await?;
+pub(super) async fn forget(
+    State(admin): State<Shared>,
+    Segment(id): Segment,
+) -> Result<Json<Memory>, ApiError> {
+    let memory = admin.memory(&id.into()).await?;
     admin.journal(Event::Memory(MemoryEvent::Forgotten { id: memory.id.clone() })).await?;
     Ok(Json(memory))
 }
@@ -157,15 +161,6 @@ impl Admin {
                 "`cairn memory list` lists the memories with their ids",
             )
         })
-    }
-
-    /// Journals the change of a memory and waits until the views show it.
-    async fn journal(&self, event: Event) -> Result<(), ApiError> {
-        // Only a running house may write: a store opened for reading is left as it is.
-        self.runtime()?;
-        self.store.append(vec![NewRecord { channel: None, at: self.clock.now(), event }]).await?;
-        self.store.settle().await?;
-        Ok(())
     }
 
     fn checked_text(&self, text: String) -> Result<String, ApiError> {

@@ -1,4 +1,4 @@
-//! A state folder in which nothing was begun: lists are empty, everything else is not there.
+//! A state folder that does not exist yet: lists are empty, everything else is not found.
 
 use std::sync::Arc;
 
@@ -8,22 +8,20 @@ use axum::{Json, Router};
 use cairn_core::memory::Memory;
 use cairn_platforms::local::ApiError;
 
-use super::daemon::{StatusRecord, StoreStatus, agents};
-use super::params::{self, Params};
-use super::tools::{self, ToolsQuery};
-use super::{
-    ApprovalRecord, Identity, OutboxRecord, PairingRecord, ServerRecord, ToolRecord, ToolUseRecord,
-    bad_model, mcp,
-};
+use super::shared::{Params, bad_model};
+use super::tools::{ToolsParams, server_records, tool_records};
 use crate::agent_registry::AgentRegistry;
 use crate::config::{Live, Loaded};
 use crate::models;
-use crate::records::ChannelRecord;
+use crate::records::{
+    ApprovalRecord, ChannelRecord, Identity, OutboxRecord, PairingRecord, ServerRecord, StatusRecord,
+    StoreStatus, ToolRecord, ToolUseRecord, agent_statuses,
+};
 use crate::tool_registry::ToolRegistry;
 
 type Shared = Arc<(AgentRegistry, Identity)>;
 
-pub fn router(loaded: Arc<Loaded>, identity: Identity, tool_registry: Arc<ToolRegistry>) -> Router {
+pub(crate) fn router(loaded: Arc<Loaded>, identity: Identity, tool_registry: Arc<ToolRegistry>) -> Router {
     let agent_registry = AgentRegistry::new(Live::new(loaded), models::search_nowhere(), tool_registry);
     Router::new()
         .route("/v1/channels", get(async || Json(Vec::<ChannelRecord>::new())))
@@ -41,19 +39,18 @@ pub fn router(loaded: Arc<Loaded>, identity: Identity, tool_registry: Arc<ToolRe
 
 async fn list_tools(
     State(shared): State<Shared>,
-    query: Params<ToolsQuery>,
-) -> Result<Json<Vec<ToolRecord>>, ApiError> {
-    let query = params::params(query)?;
-    Ok(Json(tools::of_roster(&shared.0, query.agent.as_deref())))
+    Params(query): Params<ToolsParams>,
+) -> Json<Vec<ToolRecord>> {
+    Json(tool_records(&shared.0, query.agent.as_deref()))
 }
 
 async fn list_servers(State(shared): State<Shared>) -> Json<Vec<ServerRecord>> {
-    Json(mcp::records(&shared.0))
+    Json(server_records(&shared.0))
 }
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
     let (agent_registry, identity) = &*shared;
-    let agents = agents(&agent_registry.runtimes().await.map_err(|error| bad_model(&error))?, None);
+    let agents = agent_statuses(&agent_registry.runtimes().await.map_err(|error| bad_model(&error))?, None);
     let store = StoreStatus { journal_bytes: 0, segments: 0, last: 0, applied: 0, indexed: 0, error: None };
     Ok(Json(StatusRecord::of_stopped(identity, agents, store)))
 }
@@ -61,7 +58,7 @@ async fn status(State(shared): State<Shared>) -> Result<Json<StatusRecord>, ApiE
 async fn not_there() -> ApiError {
     ApiError::not_found(
         "no_state",
-        "nothing was ever said or remembered there",
-        "`cairn chat` begins a conversation",
+        "no such thing: there are no messages and no memories yet",
+        "`cairn chat` starts a conversation",
     )
 }

@@ -1,52 +1,118 @@
-//! Backups of the running daemon.
+//! The store as a whole: verified, backed up, rid of what is too old, and a person erased from it.
 
 use std::path::PathBuf;
 
 use axum::Json;
 use axum::extract::State;
-use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use cairn_core::erasure::check_person;
+use cairn_core::ports::{Store as _, StoreError};
 use cairn_platforms::local::ApiError;
-use cairn_store::{BackupError, BackupReport};
-use serde::{Deserialize, Serialize};
+use cairn_store::{BackupReport, VerifyReport};
+use serde::Deserialize;
 
-use super::Shared;
+use super::shared::{Body, Shared, backup_error, no_daemon};
+use crate::records::{ErasuresRecord, ForgetRecord, ForgetRequest, RetainRecord, RetainRequest};
+use crate::retention_job::RetentionJob;
 
-#[derive(Debug, Serialize, Deserialize)]
+/// `GET /v1/store/verify`: checks the open store from end to end, which takes as long as reading all of it.
+pub(super) async fn verify(State(admin): State<Shared>) -> Result<Json<VerifyReport>, ApiError> {
+    Ok(Json(admin.store.verify().await?))
+}
+
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct BackupCall {
+pub(super) struct BackupBody {
     dir: PathBuf,
 }
 
-/// `POST /v1/store/backup`: answers when the backup is whole. It goes on when the client leaves.
+/// `POST /v1/store/backup`: answers when the backup is complete. It goes on when the client leaves.
 pub(super) async fn backup(
     State(admin): State<Shared>,
-    call: Result<Json<BackupCall>, JsonRejection>,
+    Body(body): Body<BackupBody>,
 ) -> Result<Json<BackupReport>, ApiError> {
-    let Json(call) = call.map_err(|error| ApiError::malformed(error.body_text()))?;
     let (store, at) = (admin.store.clone(), admin.clock.now());
-    // A task of its own: a client that hangs up breaks nothing off.
-    let made = tokio::spawn(async move { store.backup(call.dir, at).await }).await;
+    // A task of its own: a client that hangs up does not end it.
+    let made = tokio::spawn(async move { store.backup(body.dir, at).await }).await;
     made.map_err(|error| ApiError::internal(&error))?.map(Json).map_err(backup_error)
 }
 
-/// A backup that was not made or not put back, as the API and the command line tell it.
-pub(crate) fn backup_error(error: BackupError) -> ApiError {
-    let message = error.to_string();
+/// `POST /v1/store/retain`: a pass, whose end is waited for.
+pub(super) async fn retain(
+    State(admin): State<Shared>,
+    Body(RetainRequest { dry_run }): Body<RetainRequest>,
+) -> Result<Json<RetainRecord>, ApiError> {
+    if !dry_run {
+        admin.runtime()?;
+    }
+    let job = RetentionJob::of(&admin.store, &admin.agent_registry.loaded().config, &admin.clock);
+    Ok(Json(job.pass(dry_run).await?))
+}
+
+/// `POST /v1/people/forget`.
+pub(super) async fn forget(
+    State(admin): State<Shared>,
+    Body(request): Body<ForgetRequest>,
+) -> Result<Response, ApiError> {
+    let person = check_person(&request.user).map_err(|error| ApiError::malformed(error.to_string()))?;
+    admin.runtime()?;
+    let lease = match request.dry_run {
+        true => admin.store.maintenance().await?,
+        false => admin.store.try_maintenance().ok_or_else(|| {
+            conflict(
+                "busy",
+                "the journal's segments are being copied or rewritten",
+                "try again when the backup, the retention pass or the other erasure is done",
+            )
+        })?,
+    };
+    let (lease, figures) = admin.store.survey_erasure(lease, person).await?;
+    let figures = figures.ok_or_else(|| {
+        ApiError::not_found(
+            "no_such_person",
+            format!("nothing is stored about {person}"),
+            "write the id as PLATFORM/USER; `cairn history C --json` shows it as author",
+        )
+    })?;
+    let at = admin.clock.now();
+    let record = Json(ForgetRecord { at, figures });
+    if request.dry_run {
+        return Ok(record.into_response());
+    }
+    let restart_handle = admin.restart_handle.as_ref().ok_or_else(|| {
+        no_daemon("a daemon inside a command cannot restart", "wait until the command has ended")
+    })?;
+    if !admin.store.ask_erasure(lease, person, at).await.map_err(not_asked)? {
+        return Err(conflict(
+            "erasure_pending",
+            "another erasure is still pending",
+            "ask again when it is done: see GET /v1/people/erased",
+        ));
+    }
+    tracing::info!("a person is to be erased: restarting for it");
+    restart_handle.restart();
+    Ok((StatusCode::ACCEPTED, record).into_response())
+}
+
+fn conflict(code: &'static str, message: &'static str, hint: &'static str) -> ApiError {
+    ApiError::new(StatusCode::CONFLICT, code, message, hint)
+}
+
+fn not_asked(error: StoreError) -> ApiError {
     match error {
-        BackupError::Refused { code, hint, .. } => ApiError::new(StatusCode::CONFLICT, code, message, hint),
-        BackupError::Damaged { .. } => ApiError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "damaged",
-            message,
-            "nothing was changed; take another backup",
-        ),
-        BackupError::DiskFull { .. } => ApiError::new(
+        StoreError::DiskFull { .. } => ApiError::new(
             StatusCode::INSUFFICIENT_STORAGE,
             "disk_full",
-            message,
-            "make room there, or name a folder on another disk",
+            "there is no room to rewrite the journal beside itself; nothing was changed",
+            "free as much disk space as the journal takes, then try again",
         ),
-        BackupError::Store(error) => error.into(),
+        error => error.into(),
     }
+}
+
+/// `GET /v1/people/erased`.
+pub(super) async fn erased(State(admin): State<Shared>) -> Result<Json<ErasuresRecord>, ApiError> {
+    let erasures = admin.store.registry().await?.erasures;
+    Ok(Json(ErasuresRecord { pending: admin.store.is_erasure_pending(), erasures }))
 }

@@ -1,18 +1,14 @@
-//! The desk: runs the commands that people give in chats, for those who may, once, and answers in Markdown.
+//! Runs the commands that people give in chats, once each, if they may, and answers in Markdown.
 
-mod about_me;
-mod help;
 mod memories;
-mod talk;
 #[cfg(test)]
 mod tests;
 mod window;
-mod words;
 
 use std::sync::Arc;
 
-use cairn_actors::{Approver, Runtime, RuntimeError, Undecided, Which};
-use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
+use cairn_actors::{Approver, Compaction, RoomMade, Runtime, RuntimeError, Undecided, Which};
+use cairn_core::command::{COMMANDS, Command, CommandAnswer, CommandCall, Permission, Settled};
 use cairn_core::ids::ApprovalId;
 use cairn_core::ports::{ChatCommands, Clock, Intake, Refusal, StoreError};
 use cairn_store::Store;
@@ -21,11 +17,13 @@ use jiff::Timestamp;
 
 use crate::config::Live;
 use crate::pairing_store::DaemonPairings;
+use crate::text::{counted, grouped};
 
-/// What is said where nobody has said anything.
 const NOTHING_YET: &str = "Nothing has been said here yet.";
 
-pub struct DeskDeps {
+const NO_AGENT: &str = "The agent of this chat is no longer configured.";
+
+pub struct RunnerDeps {
     pub store: Store,
     pub runtime: Runtime,
     pub pairing_store: Arc<DaemonPairings>,
@@ -35,44 +33,42 @@ pub struct DeskDeps {
     pub started_at: Timestamp,
 }
 
-pub struct DaemonDesk {
-    deps: DeskDeps,
+pub struct Runner {
+    deps: RunnerDeps,
 }
 
 /// Why a command has no answer of its own.
 #[derive(Debug)]
-enum Trouble {
+enum CommandError {
     /// Nothing was ever said in the channel.
     NothingYet,
-    /// To be told to the caller as it is.
-    Said(String),
+    /// The caller is told this.
+    Told(String),
     /// Something failed: the caller is told that it did, the log why.
     Failed(String),
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
         Self::Failed(error.to_string())
     }
 }
 
-impl From<RuntimeError> for Trouble {
+impl From<RuntimeError> for CommandError {
     fn from(error: RuntimeError) -> Self {
         match error {
             RuntimeError::NoSuchChannel(_) => Self::NothingYet,
-            RuntimeError::Stopping => Self::Said("I am about to stop; try again in a moment.".to_owned()),
-            RuntimeError::UnknownAgent(_) => {
-                Self::Said("The agent that talked here is no longer configured.".to_owned())
-            }
-            RuntimeError::Instruction(error) => Self::Said(format!("I did not begin: {error}.")),
-            RuntimeError::Limited(words) => Self::Said(words),
+            RuntimeError::Stopping => Self::Told("I am about to stop; try again in a moment.".to_owned()),
+            RuntimeError::UnknownAgent(_) => Self::Told(NO_AGENT.to_owned()),
+            RuntimeError::Instruction(error) => Self::Told(format!("I did not start: {error}.")),
+            RuntimeError::Limited(words) => Self::Told(words),
             error => Self::Failed(error.to_string()),
         }
     }
 }
 
-impl DaemonDesk {
-    pub fn new(deps: DeskDeps) -> Self {
+impl Runner {
+    pub fn new(deps: RunnerDeps) -> Self {
         Self { deps }
     }
 
@@ -81,7 +77,7 @@ impl DaemonDesk {
             Ok(command) => command,
             Err(wrong) => {
                 return Some(CommandAnswer {
-                    words: format!("That cannot be read: {wrong}"),
+                    words: format!("I cannot read that: {wrong}"),
                     private: false,
                     settled: None,
                 });
@@ -103,18 +99,18 @@ impl DaemonDesk {
         }
         let words = match self.run_command(&call, &command).await {
             Ok(words) => words,
-            Err(Trouble::NothingYet) => NOTHING_YET.to_owned(),
-            Err(Trouble::Said(words)) => words,
-            Err(Trouble::Failed(error)) => {
+            Err(CommandError::NothingYet) => NOTHING_YET.to_owned(),
+            Err(CommandError::Told(words)) => words,
+            Err(CommandError::Failed(error)) => {
                 tracing::error!(channel = %call.channel, command = name, %error, "a command failed");
                 metrics::counter!("cairn_command_failures_total", "command" => name).increment(1);
-                format!("`/{name}` failed; whoever runs me finds the reason in the log.")
+                format!("`/{name}` failed; the log has the reason.")
             }
         };
         Some(CommandAnswer { words, private: command.is_private(), settled: None })
     }
 
-    /// Whether this call is to be run now; an answer where that cannot be said.
+    /// Whether this call is to be run now; an answer where that is unknown.
     async fn claim(&self, call: &CommandCall, command: &Command) -> Result<bool, CommandAnswer> {
         let claim = self.deps.runtime.claim(
             call.channel.clone(),
@@ -125,13 +121,13 @@ impl DaemonDesk {
         claim.await.map_err(|refusal| {
             tracing::warn!(channel = %call.channel, command = command.name(), %refusal, "a command was not taken");
             private(match refusal {
-                Refusal::UnknownAgent(_) => "The agent that talked here is no longer configured.".to_owned(),
+                Refusal::UnknownAgent(_) => NO_AGENT.to_owned(),
                 _ => format!("I cannot run `/{}` just now; try again in a moment.", command.name()),
             })
         })
     }
 
-    async fn run_command(&self, call: &CommandCall, command: &Command) -> Result<String, Trouble> {
+    async fn run_command(&self, call: &CommandCall, command: &Command) -> Result<String, CommandError> {
         match command {
             Command::Help => Ok(self.help(call)),
             Command::Status => self.status(call).await,
@@ -151,8 +147,86 @@ impl DaemonDesk {
     }
 }
 
-impl DaemonDesk {
-    /// Takes somebody's yes or no to a call of a tool.
+impl Runner {
+    /// The commands that the caller may use here.
+    fn help(&self, call: &CommandCall) -> String {
+        let loaded = self.deps.config.now();
+        let commands = &loaded.config.commands;
+        let operator = commands.is_operator(&call.caller.id);
+        let mine =
+            COMMANDS.iter().filter(|spec| commands.permission(spec.name).allows(call.direct, operator));
+        let lines = mine.map(|spec| {
+            let argument = spec.argument.map(|argument| {
+                let name = argument.name.to_uppercase();
+                if argument.required { format!(" {name}") } else { format!(" [{name}]") }
+            });
+            format!("- `/{}{}`: {}", spec.name, argument.unwrap_or_default(), spec.description)
+        });
+        let lines: Vec<String> = lines.collect();
+        format!("Talk to me, or use a command:\n\n{}", lines.join("\n"))
+    }
+
+    /// The answer to a caller who may not use a command.
+    fn denial(&self, command: &Command, call: &CommandCall) -> String {
+        let name = command.name();
+        match self.deps.config.now().config.commands.permission(name) {
+            Permission::Direct if !call.direct => {
+                format!("`/{name}` is for private chats; here only operators may use it.")
+            }
+            Permission::Nobody => format!("`/{name}` is switched off."),
+            _ => format!("Sorry, `/{name}` is for operators."),
+        }
+    }
+
+    /// `/compact [INSTRUCTION]`.
+    async fn compact(&self, call: &CommandCall, instruction: Option<String>) -> Result<String, CommandError> {
+        let with = if instruction.is_some() { " with your instruction" } else { "" };
+        let asked = self.deps.runtime.compact(&call.channel, instruction, true).await?;
+        let ticket = match asked {
+            Compaction::Nothing(why) => return Ok(format!("There is {why}.")),
+            Compaction::Made(made) => return Ok(made_room(made)),
+            Compaction::Run(ticket) => ticket,
+        };
+        let run = ticket.run;
+        Ok(match (ticket.queued, ticket.joined) {
+            (true, _) => format!(
+                "A compaction is under way; `{run}` follows it{with}. You can keep talking; I will post the result here."
+            ),
+            (false, true) => format!(
+                "Compaction `{run}` is already under way and covers everything. I will post the result here."
+            ),
+            (false, false) => {
+                format!("Compaction `{run}` has begun. You can keep talking; I will post the result here.")
+            }
+        })
+    }
+
+    /// `/new`.
+    async fn new_conversation(&self, call: &CommandCall) -> Result<String, CommandError> {
+        self.deps.runtime.new_generation(&call.channel).await?;
+        Ok("A new conversation begins. The old one is archived, and memories stay.".to_owned())
+    }
+
+    /// `/undo`.
+    async fn undo(&self, call: &CommandCall) -> Result<String, CommandError> {
+        match self.deps.runtime.undo(&call.channel).await {
+            Ok(_turn) => {
+                Ok("The last question and its answer are taken back: I no longer see them.".to_owned())
+            }
+            Err(RuntimeError::NothingToUndo(why)) => {
+                Err(CommandError::Told(format!("I took nothing back: {why}.")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// `/stop`.
+    async fn stop(&self, call: &CommandCall) -> Result<String, CommandError> {
+        let stopped = self.deps.runtime.stop_turn(&call.channel).await?;
+        Ok(if stopped { "Stopped." } else { "I am not answering anything just now." }.to_owned())
+    }
+
+    /// Approves or denies a tool call.
     async fn decide(&self, call: &CommandCall, id: Option<ApprovalId>, granted: bool) -> CommandAnswer {
         let which = id.map_or_else(|| Which::OnlyOf(call.channel.clone()), Which::Id);
         let by = Approver::Person(call.caller.id.clone());
@@ -167,6 +241,16 @@ impl DaemonDesk {
     }
 }
 
+/// Room that was made at once, in a sentence.
+fn made_room(made: RoomMade) -> String {
+    format!(
+        "{} left my window: {} to {} tokens. They are kept and can be searched.",
+        counted(made.messages, "message", "messages"),
+        grouped(made.tokens_before),
+        grouped(made.tokens_after)
+    )
+}
+
 /// With a capital at its beginning and a full stop at its end.
 fn sentence(words: &str) -> String {
     let mut chars = words.chars();
@@ -174,7 +258,7 @@ fn sentence(words: &str) -> String {
     format!("{}{}.", first.collect::<String>(), chars.as_str())
 }
 
-impl ChatCommands for DaemonDesk {
+impl ChatCommands for Runner {
     fn run(&self, call: CommandCall) -> BoxFuture<'_, Option<CommandAnswer>> {
         Box::pin(self.answer(call))
     }

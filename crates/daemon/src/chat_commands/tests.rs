@@ -1,4 +1,4 @@
-//! The desk over a real store and real actors, with the offline model.
+//! Chat commands over a real store and real actors, with the offline model.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -32,7 +32,7 @@ const BOBS: &str = "main/telegram/8";
 struct Fixture {
     _dir: tempfile::TempDir,
     store: Store,
-    chat_commands: DaemonDesk,
+    chat_commands: Runner,
     n: Cell<u64>,
 }
 
@@ -58,7 +58,7 @@ async fn fixture(config: &str) -> Fixture {
     let agent_registry = AgentRegistry::new(Live::new(Arc::clone(&loaded)), search_in(&store), tools);
     let runtime = wiring::runtime(&store, &loaded, &agent_registry, &clock, &[]).await.unwrap();
     let pairing_store = Arc::new(wiring::pairing_store(&store, &clock).await.unwrap());
-    let chat_commands = DaemonDesk::new(DeskDeps {
+    let chat_commands = Runner::new(RunnerDeps {
         store: store.clone(),
         runtime,
         pairing_store,
@@ -192,8 +192,8 @@ async fn who_may_take_a_memory_back_is_told() {
     let operators = "operators = [\"telegram/8\"]\n";
     for (keys, channel, caller, expected) in [
         ("", PRIVATE, ann(), "`/forget "),
-        ("", GROUP, ann(), "Whoever runs me takes it back with `cairn memory forget "),
-        (operators, GROUP, ann(), "Operators take it back with `/forget "),
+        ("", GROUP, ann(), "My operator can undo this with `cairn memory forget "),
+        (operators, GROUP, ann(), "Operators can undo this with `/forget "),
         (operators, GROUP, bob(), "). `/forget "),
         ("forget = \"everyone\"\n", GROUP, ann(), "). `/forget "),
         ("forget = \"nobody\"\noperators = [\"telegram/8\"]\n", PRIVATE, bob(), "`cairn memory forget "),
@@ -220,7 +220,7 @@ async fn a_memory_is_shown_in_its_place_alone_and_privately() {
         "what she said in the group is hers, too: {mine}"
     );
     let found = fixture.words(GROUP, ann(), "memory green shed").await;
-    assert!(found.contains("What fits best") && found.contains("green"), "{found}");
+    assert!(found.contains("Best matches") && found.contains("green"), "{found}");
 }
 
 #[tokio::test]

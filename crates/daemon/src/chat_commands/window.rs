@@ -8,25 +8,23 @@ use cairn_core::command::CommandCall;
 use cairn_core::conversation::Conversation;
 use cairn_core::window::Region;
 
-use super::words::quoted;
-use super::{DaemonDesk, Trouble};
-use crate::admin::{ChainStatus, agent_statuses};
+use super::{CommandError, NO_AGENT, Runner};
 use crate::bar::{self, REGIONS};
-use crate::records::ContextRecord;
-use crate::text::{counted, day, grouped, percent};
+use crate::records::{ChainStatus, ContextRecord, SpendStatus, agent_statuses};
+use crate::text::{counted, day, grouped, percent, quoted};
 
 /// Columns of the drawing: what a narrow screen shows of a code block.
 const WIDTH: usize = 32;
 
-impl DaemonDesk {
+impl Runner {
     /// `/context`.
-    pub(super) async fn context(&self, call: &CommandCall) -> Result<String, Trouble> {
+    pub(super) async fn context(&self, call: &CommandCall) -> Result<String, CommandError> {
         let (conversation, settings) = self.conversation(call).await?;
         Ok(drawn(&ContextRecord::of(&conversation, &settings)))
     }
 
     /// `/status`.
-    pub(super) async fn status(&self, call: &CommandCall) -> Result<String, Trouble> {
+    pub(super) async fn status(&self, call: &CommandCall) -> Result<String, CommandError> {
         let agent = self.agent(call)?;
         let found = self.deps.runtime.conversation(&call.channel).await?;
         let settings = match &found {
@@ -56,40 +54,26 @@ impl DaemonDesk {
             }
             lines.push(line);
         }
-        lines.extend(self.spend());
+        let spend = SpendStatus::of(&self.deps.runtime, &self.deps.config.now().config);
+        lines.extend(spend.map(|spend| format!("- spent today {}", spend.described())));
         Ok(lines.join("\n"))
-    }
-
-    /// What the day has cost, where models have prices.
-    fn spend(&self) -> Option<String> {
-        let loaded = self.deps.config.now();
-        if loaded.config.prices().is_empty() {
-            return None;
-        }
-        let cap = loaded.config.limits.spend_per_day;
-        let spent = self.deps.runtime.spent_today();
-        Some(if cap > 0.0 {
-            format!("- spent today {spent:.2} of {cap:.2}")
-        } else {
-            format!("- spent today {spent:.2}")
-        })
     }
 
     /// The conversation of a call, with the settings of its agent.
     pub(super) async fn conversation(
         &self,
         call: &CommandCall,
-    ) -> Result<(Arc<Conversation>, Arc<AgentSettings>), Trouble> {
+    ) -> Result<(Arc<Conversation>, Arc<AgentSettings>), CommandError> {
         let agent = self.agent(call)?;
         let found = self.deps.runtime.conversation(&call.channel).await?;
-        let (conversation, _awake) = found.ok_or(Trouble::NothingYet)?;
+        let (conversation, _awake) = found.ok_or(CommandError::NothingYet)?;
         let settings = agent.settings(&conversation);
         Ok((conversation, settings))
     }
 
-    fn agent(&self, call: &CommandCall) -> Result<Arc<AgentRuntime>, Trouble> {
+    fn agent(&self, call: &CommandCall) -> Result<Arc<AgentRuntime>, CommandError> {
         let agent = self.deps.runtime.agent(&call.channel.agent());
-        agent.ok_or_else(|| Trouble::Said("The agent that talked here is no longer configured.".to_owned()))
+        agent.ok_or_else(|| CommandError::Told(NO_AGENT.to_owned()))
     }
 }
 
@@ -102,7 +86,7 @@ fn chain(runtime: &Runtime, agent: &AgentRuntime) -> Vec<String> {
     }
     let line = |one: &ChainStatus| {
         let (window, origin) = (grouped(one.window_tokens), one.window_source.origin());
-        format!("  - `{}`, {window} tokens ({origin}): {}", one.model, quoted(&one.told_in_public()))
+        format!("  - `{}`, {window} tokens ({origin}): {}", one.model, quoted(&one.described_in_public()))
     };
     models.iter().map(line).collect()
 }
@@ -150,7 +134,7 @@ fn counting(record: &ContextRecord) -> String {
     match record.correction.reported {
         0 => "Tokens are estimated; the provider has not reported any yet".to_owned(),
         reported => format!(
-            "Tokens are estimated: {} against {} reported of late, so estimates count ×{:.3}",
+            "Tokens are estimated: {} against {} recently reported, so estimates count ×{:.3}",
             grouped(record.correction.estimated),
             grouped(reported),
             record.correction.ratio
@@ -201,7 +185,7 @@ fn run(record: &ContextRecord) -> String {
     }
     match record.outcomes.last() {
         _ if record.engine.owns_compaction => {
-            format!("No runs: the engine `{}` makes room by itself", record.engine.id)
+            format!("No runs: the engine `{}` makes room itself", record.engine.id)
         }
         None => "No run under way".to_owned(),
         Some(end) => format!(

@@ -47,21 +47,20 @@ impl From<CallError> for Failure {
             CallError::Api { status, body, .. } => Self::of_api(status, body.error),
             CallError::Broken(message) => Self::failed(
                 format!("the connection to the daemon broke: {message}"),
-                "look at the daemon's log; what it had accepted is not lost",
+                "look at the daemon's log; messages that it accepted are not lost",
             ),
         }
     }
 }
 
 impl Client {
-    /// Whether somebody accepts connections at that socket.
+    /// Whether a daemon accepts connections at that socket.
     pub(crate) async fn answers(socket: &Path) -> bool {
         UnixStream::connect(socket).await.is_ok()
     }
 
-    /// `GET`.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
-        self.call(Method::GET, path, None::<&()>).await.map(|(_, record)| record)
+        self.call(Method::GET, path, None::<&()>).await
     }
 
     /// `GET`, with what one of the answer's headers says.
@@ -81,19 +80,17 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, CallError> {
-        self.call(Method::POST, path, Some(body)).await.map(|(_, record)| record)
+        self.call(Method::POST, path, Some(body)).await
     }
 
-    /// Any method; the answer with its status.
+    /// Any method.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: Option<&impl Serialize>,
-    ) -> Result<(StatusCode, T), CallError> {
-        let response = self.send(request(method, path, body, "application/json")?).await?;
-        let status = response.status();
-        read(response).await.map(|record| (status, record))
+    ) -> Result<T, CallError> {
+        read(self.send(request(method, path, body, "application/json")?).await?).await
     }
 
     /// `POST` with a JSON body, answered by events.

@@ -6,28 +6,27 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde_json::json;
 
-use super::connect::Surroundings;
+use super::args::Global;
+use super::connect::Connector;
 use super::failure::Failure;
-use super::global::Global;
-use super::{out, who};
-use crate::admin::ServerRecord;
-use crate::config::{Config, Loaded, ProcessEnvironment, state_dir};
+use super::{out, owner};
+use crate::config::{Config, Loaded, ProcessEnvironment};
+use crate::records::ServerRecord;
 use crate::tool_registry::KnownTools;
 
-/// Subcommands of `config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check a config file; exit code 2 and the fault with its line when it is wrong
+    /// Check a config file; a wrong one is reported with its lines, exit code 2
     #[command(after_help = "\
 Examples:
   cairn config check
   cairn config check /etc/cairn/config.toml
 
-Warns of what works and is probably not meant, such as entries of `classes`
-and `always_allow` that no tool has for a name. Which tools a server has is
+Warns about settings that work but are probably mistakes, such as entries of
+`classes` and `always_allow` that name no tool. The tools of a server are
 known once it is approved.")]
     Check {
-        /// The file [default: the one that the daemon would read]
+        /// The file [default: the one that the daemon reads]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
@@ -36,16 +35,15 @@ known once it is approved.")]
 Example:
   cairn config schema > config.schema.json
 
-Editors with taplo (Even Better TOML and others) take it by a first line in
+Editors with taplo (such as Even Better TOML) read it from the first line of
 the config file:
   #:schema ./config.schema.json")]
     Schema,
-    /// Show the configuration in effect, all values filled in, without secrets
+    /// Show the effective configuration with all defaults, without secrets
     #[command(after_help = "Examples:\n  cairn config show\n  cairn config show --json")]
     Show,
 }
 
-/// `cairn config …`.
 pub(crate) async fn config(global: Global, command: ConfigCommand) -> Result<(), Failure> {
     match command {
         ConfigCommand::Check { file } => {
@@ -76,8 +74,8 @@ async fn check(global: &Global, mut loaded: Loaded) -> Result<(), Failure> {
     out::line(&format!("{name}: fine"))
 }
 
-/// Entries of `classes` and `always_allow` that name no tool, and what could not be checked of them: which tools servers
-/// have is known from their approvals alone, which are in the state.
+/// Entries of `classes` and `always_allow` that name no tool, and what could not be checked: the tools of servers are known
+/// only from their approvals, which are in the state.
 async fn unmatched_tools(
     global: &Global,
     loaded: &Loaded,
@@ -96,8 +94,7 @@ async fn unmatched_tools(
     let (servers, not_checked) = match approved_servers(global, loaded).await {
         Ok(servers) => (servers, None),
         Err(Failure::Said { message, .. }) => {
-            let what =
-                "whether servers have the tools that `classes` and `always_allow` name was not checked";
+            let what = "entries of `classes` and `always_allow` that name tools of servers were not checked";
             (Vec::new(), Some(format!("note: {what}: {message}")))
         }
         Err(failure) => return Err(failure),
@@ -105,26 +102,23 @@ async fn unmatched_tools(
     Ok((known(&servers)?.unmatched(&config.agents), not_checked))
 }
 
-/// The servers with what is approved of them: as a running daemon says, else as the state has it.
+/// The servers and what is approved of them, from a running daemon or from the state.
 async fn approved_servers(global: &Global, loaded: &Loaded) -> Result<Vec<ServerRecord>, Failure> {
-    let state = state_dir(global.state.as_deref(), &ProcessEnvironment)?;
-    let surroundings = Surroundings::of(loaded.clone(), state, global);
-    let state = &surroundings.state;
-    if surroundings.running().await.is_none() {
+    let connector = Connector::of(loaded.clone(), global)?;
+    let state = &connector.state;
+    if connector.running().await.is_none() {
         if !state.is_there() {
             return Ok(Vec::new());
         }
-        // Opening it would leave files that its owner cannot read.
-        if let Some(owner) = who::other_owner(&state.path) {
+        // Opening it would create files that its owner cannot read.
+        if let Some(owner) = owner::other_owner(&state.path) {
             return Err(Failure::failed(
                 format!("no daemon runs, and the state belongs to the user {owner}"),
                 "",
             ));
         }
     }
-    let session = surroundings.reading().await?;
-    let records = session.client.get::<Vec<ServerRecord>>("/v1/mcp").await.map_err(Failure::from);
-    session.finish(records).await
+    connector.get("/v1/mcp").await
 }
 
 fn load(file: &Option<PathBuf>) -> Result<Loaded, Failure> {

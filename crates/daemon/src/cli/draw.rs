@@ -4,7 +4,7 @@ use cairn_core::event::{Outcome, RunOutcome};
 use cairn_core::tier::Tier;
 use console::{Style, style};
 
-use super::commands::told_end;
+use super::channel::run_end;
 use crate::bar::{self, REGIONS, amounts};
 use crate::records::{ContextRecord, MarkerRecord, SummaryRecord};
 use crate::text::{counted, cut, day, grouped, minute, one_line, percent};
@@ -22,7 +22,7 @@ pub(crate) fn context(record: &ContextRecord, width: usize) -> String {
             "{}  {}",
             style(record.channel.to_string()).bold(),
             style(format!(
-                "agent {}, model {}, engine {}, generation {}",
+                "agent {}, model {}, engine {}, session {}",
                 record.agent, record.model, record.engine.id, record.generation.0
             ))
             .dim()
@@ -164,7 +164,7 @@ fn summary(item: &SummaryRecord) -> [String; 2] {
             day(item.to_at),
             grouped(item.tokens),
             one_line(&item.made_by),
-            if item.provisional { ", provisional: a model will make it again" } else { "" }
+            if item.provisional { ", provisional: a model will rewrite it" } else { "" }
         ),
         format!("    {}", style(first_line(&item.text)).dim()),
     ]
@@ -218,7 +218,7 @@ fn outcomes(outcomes: &[Outcome]) -> Vec<String> {
             RunOutcome::Superseded | RunOutcome::Cancelled => style("-").yellow(),
             RunOutcome::Rejected | RunOutcome::Failed => style("!").red(),
         };
-        format!("  {sign} {}", told_end(end))
+        format!("  {sign} {}", run_end(end))
     }));
     lines
 }
@@ -231,7 +231,7 @@ fn figures(record: &ContextRecord) -> Vec<String> {
         grouped(record.output_reserve_tokens)
     );
     let counting = format!(
-        "estimates x {:.3} (of late {} estimated, {} reported), cached {}",
+        "estimates x {:.3} (recently {} estimated, {} reported), cached {}",
         record.correction.ratio,
         grouped(record.correction.estimated),
         grouped(record.correction.reported),

@@ -1,10 +1,36 @@
 //! Why a command failed: what is printed, and the exit code.
 
+use std::path::Path;
+
 use axum::http::StatusCode;
 use cairn_core::ports::StoreError;
 use cairn_platforms::local::{ApiError, ErrorDetail};
 
-use super::exit;
+use super::owner;
+use crate::config::{ConfigError, Problem};
+use crate::wiring::StartError;
+
+/// Exit codes; a promise to scripts.
+pub(crate) mod exit {
+    pub(crate) const DONE: u8 = 0;
+    pub(crate) const FAILED: u8 = 1;
+    /// Wrong usage or configuration.
+    pub(crate) const USAGE: u8 = 2;
+    /// Another daemon uses the state.
+    pub(crate) const IN_USE: u8 = 3;
+    /// No such channel, memory, range, code, person, delivery, artifact, server, tool or request.
+    pub(crate) const NOT_FOUND: u8 = 4;
+    /// The store is damaged.
+    pub(crate) const DAMAGED: u8 = 5;
+    /// A part of the daemon hung, mostly because the disk does not answer: start it again.
+    pub(crate) const HUNG: u8 = 6;
+}
+
+/// Where packages and `install.sh` put the reference configuration.
+const REFERENCES: [&str; 2] = ["/usr/share/doc/cairn/config.toml", "/usr/local/share/cairn/config.toml"];
+
+/// What the system says where a user has no right.
+const DENIED: &str = "Permission denied";
 
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -13,9 +39,9 @@ pub(crate) enum Failure {
         message: String,
         hint: String,
     },
-    /// All has been said already; the exit code alone.
+    /// Everything has been printed already; only the exit code is left.
     Silent(u8),
-    /// Whoever read our output has left; no fault of anybody.
+    /// The reader of the output closed its end.
     OutputClosed,
 }
 
@@ -46,17 +72,56 @@ impl Failure {
         };
         Self::Said { code, message: detail.message, hint: detail.hint }
     }
+
+    /// The state belongs to another user, and no daemon runs that could be asked.
+    pub(crate) fn of_another_owner(owner: &str, message: String) -> Self {
+        let hint = format!(
+            "run the command as that user: {}; or join the daemon's group and ask it while it runs",
+            owner::sudo(owner, "…")
+        );
+        Self::failed(message, hint)
+    }
+
+    /// A store that this command opens itself.
+    pub(crate) fn of_store(error: StoreError) -> Self {
+        if let StoreError::Io { path, message, .. } = &error
+            && message.contains(DENIED)
+            && let Some(owner) = owner::other_owner(Path::new(path))
+        {
+            let message = format!("you may not read the state; it belongs to the user {owner} ({error})");
+            return Self::of_another_owner(&owner, message);
+        }
+        let (code, hint) = match &error {
+            StoreError::InUse { .. } => {
+                (exit::IN_USE, "stop it, or name another state folder with --state or $CAIRN_STATE")
+            }
+            StoreError::Damaged { .. } => (
+                exit::DAMAGED,
+                "`cairn store verify` shows the damage; with --quarantine it removes what is damaged and continues; `cairn store restore` restores a backup",
+            ),
+            StoreError::View { .. } => {
+                (exit::DAMAGED, "`cairn store rebuild` rebuilds the views from the journal, which is intact")
+            }
+            StoreError::DiskFull { .. } => (exit::FAILED, "free some disk space; nothing is lost"),
+            StoreError::Io { action, .. } if action.starts_with("start ") => (
+                exit::FAILED,
+                "allow it more memory and more tasks (MemoryMax= and TasksMax= of the unit, ulimit -v and -u)",
+            ),
+            StoreError::Io { .. } => {
+                (exit::FAILED, "check the state folder and its permissions, or name another with --state")
+            }
+            StoreError::Newer { .. } => {
+                (exit::FAILED, "use that version of cairn or a later one, or restore a backup from before it")
+            }
+            StoreError::Closed => (exit::FAILED, "try again"),
+        };
+        Self::new(code, error.to_string(), hint)
+    }
 }
 
 impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
         Self::of_api(error.status, error.detail)
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        ApiError::from(error).into()
     }
 }
 
@@ -66,5 +131,34 @@ impl From<std::io::Error> for Failure {
             return Self::OutputClosed;
         }
         Self::failed(format!("cannot write the output: {error}"), "check where stdout leads")
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        // A problem outside of a file comes with its own remedy.
+        if let [Problem { message, place: None, hint: Some(hint) }] = error.problems.as_slice() {
+            return Self::usage(message, hint);
+        }
+        let found = REFERENCES.into_iter().find(|file| Path::new(file).is_file());
+        let reference = found.unwrap_or("config/config.toml of the source");
+        Self::usage(error.to_string(), format!("every key with its meaning is in {reference}"))
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        let message = error.to_string();
+        match error {
+            StartError::Store(error) => Self::of_store(error),
+            StartError::Model(_) => Self::usage(message, "correct the model in the config file"),
+            StartError::Network(_) => {
+                Self::usage(message, "correct [discord] or [telegram] in the config file")
+            }
+            StartError::Tool(_) => Self::usage(message, ""),
+            StartError::Socket(_) | StartError::Runtime(_) => {
+                Self::failed(message, "remove what is in the way, or give another --state")
+            }
+        }
     }
 }

@@ -1,72 +1,66 @@
-//! `cairn forget-user`: a person erased.
+//! `cairn forget-user`: erases a person.
 
-use std::io::{IsTerminal, Write};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cairn_core::erasure::check_person;
 use cairn_core::event::ErasureFigures;
 use cairn_core::pairing_store::Erasure;
-use cairn_core::ports::{Clock, StoreError};
-use cairn_store::{StoreOptions, erase_dir, erasures_dir};
+use cairn_core::ports::Clock;
+use cairn_store::{StoreOptions, erase_dir};
 use clap::Args;
 use serde::Serialize;
 
+use super::args::Global;
 use super::client::{CallError, Client};
-use super::connect::{Surroundings, quiet_log, same_dir, store_failure};
-use super::failure::Failure;
-use super::global::Global;
-use super::{exit, out};
-use crate::admin::{ErasuresRecord, ForgetRecord, ForgetRequest, StatusRecord};
+use super::connect::{Connector, quiet_log};
+use super::failure::{Failure, exit};
+use super::out;
 use crate::clock::SystemClock;
+use crate::records::{ErasuresRecord, ForgetRecord, ForgetRequest};
 use crate::text::{counted, grouped};
 use crate::wiring::store_options;
 
 /// How often the daemon is asked whether it is done.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// A daemon that does not answer for so long is no longer there, and what it was asked for is done without it.
-const GONE_AFTER: Duration = Duration::from_secs(5);
+/// When the command says what it waits for.
+const NOTE_AFTER: Duration = Duration::from_secs(3);
 
-/// When people are told what is waited for.
-const TOLD_AFTER: Duration = Duration::from_secs(3);
-
-/// How long is waited for at all.
-const PATIENCE: Duration = Duration::from_secs(30 * 60);
+/// The longest wait for the daemon.
+const WAIT_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// What no erasure reaches.
 const OUTSIDE: &str = "\
-note: facts that others told of them, nicknames and misspellings stay. What is outside of the state folder is not reached:
-backups and exports made before, what the chat network and the servers of models keep, and lists in the config file that name
-them. Whatever they write from now on is kept as anybody's.";
+note: what others said about them, nicknames and misspellings stay. Nothing outside of the state folder is erased: earlier
+backups and exports, what the chat network and the model servers keep, and entries of the config file that name them. What
+they write from now on is kept like everyone's.";
 
-/// Arguments of `forget-user`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cairn forget-user telegram/123456789 --dry-run
   cairn forget-user local/anna --yes --json
 
-Erases what the person said, what was said in answer to them, their private
-chats, memories, pairing and artifacts; masks their names and ids in what
-others said; has summaries made again from what is left. The journal is
-rewritten, databases and search index are rebuilt from it. A running daemon
-starts again for it, within its process. This cannot be undone.")]
+Erases the person's messages, the answers to them, their private chats,
+memories, pairing and artifacts; masks their names and ids in other messages;
+rebuilds summaries from what is left. The journal is rewritten, and databases
+and search index are rebuilt from it. A running daemon restarts for this,
+within its process. This cannot be undone.")]
 pub(crate) struct ForgetUserArgs {
     /// The person: PLATFORM/USER, as `cairn history --json` and `cairn pair list` show them
     #[arg(value_name = "PLATFORM/USER")]
     user: String,
-    /// Go ahead without a question
+    /// Do not ask
     #[arg(long, short = 'y')]
     yes: bool,
-    /// Only say what would go
+    /// Only show what would be erased
     #[arg(long)]
     dry_run: bool,
 }
 
 /// What the command prints.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Printed<'a> {
     user: &'a str,
     /// None: nothing was changed.
     pseudonym: Option<&'a str>,
@@ -75,32 +69,30 @@ struct Told<'a> {
     figures: ErasureFigures,
 }
 
-/// `cairn forget-user`.
 pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<(), Failure> {
     let user = check_person(&args.user).map_err(|error| Failure::usage(error.to_string(), ""))?;
     quiet_log()?;
-    let surroundings = Surroundings::configured(&global)?;
-    let running = surroundings.running().await;
-    if running.is_none() && !surroundings.state.is_there() {
-        return Err(nobody(user));
-    }
+    let connector = Connector::configured(&global)?;
+    let running = connector.running().await;
     if running.is_none() {
-        surroundings.may_do_without()?;
+        if !connector.state.is_there() {
+            return Err(nobody(user));
+        }
+        connector.check_may_open()?;
     }
-    let options = store_options(&surroundings.loaded.config, &surroundings.state);
+    let options = store_options(&connector.loaded.config, &connector.state);
     if args.dry_run || !args.yes {
         let figures = survey(running.as_ref(), &options, user).await?;
         if args.dry_run {
             return tell(&global, user, None, figures);
         }
-        confirm(user, figures)?;
+        out::note(drawn(figures).trim_end());
+        if !out::ask(&format!("Erase {user} for good? Type yes to erase: "))?.eq_ignore_ascii_case("yes") {
+            return Err(Failure::failed("nothing was changed", "type yes in full, or add --yes"));
+        }
     }
     let erasure = match running {
-        Some(client) => {
-            let own = is_own(&client, &surroundings).await && surroundings.may_do_without().is_ok();
-            let options = own.then_some(options);
-            by_daemon(&surroundings, &client, options, user).await?
-        }
+        Some(client) => by_daemon(&connector, client, user).await?,
         None => erase(&options, user, false).await?,
     };
     tell(&global, user, Some(&erasure.pseudonym), erasure.figures)?;
@@ -111,7 +103,7 @@ pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<
 fn nobody(user: &str) -> Failure {
     Failure::new(
         exit::NOT_FOUND,
-        format!("nothing is known of {user}"),
+        format!("nothing is stored about {user}"),
         "write the id as PLATFORM/USER; `cairn history C --json` shows it as author",
     )
 }
@@ -133,89 +125,45 @@ async fn ask(client: &Client, user: &str, dry_run: bool) -> Result<ForgetRecord,
 }
 
 async fn erase(options: &StoreOptions, user: &str, dry_run: bool) -> Result<Erasure, Failure> {
-    let done = erase_dir(options.clone(), user, SystemClock.now(), dry_run).await.map_err(store_failure)?;
+    let done =
+        erase_dir(options.clone(), user, SystemClock.now(), dry_run).await.map_err(Failure::of_store)?;
     done.ok_or_else(|| nobody(user))
 }
 
-fn confirm(user: &str, figures: ErasureFigures) -> Result<(), Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage(
-            "an erasure cannot be undone, and nobody is there to ask",
-            "add --yes to go ahead, or --dry-run to see what would go",
-        ));
-    }
-    out::note(drawn(figures).trim_end());
-    eprint!("Erase {user} for good? Type yes to go ahead: ");
-    std::io::stderr().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    if answer.trim().eq_ignore_ascii_case("yes") {
-        return Ok(());
-    }
-    Err(Failure::failed("nothing was changed", "type yes in full, or add --yes"))
-}
-
-/// Whether the daemon's state is the one that this command would open, too.
-async fn is_own(client: &Client, surroundings: &Surroundings) -> bool {
-    let status = client.get::<StatusRecord>("/v1/status").await;
-    status.is_ok_and(|status| same_dir(Path::new(&status.state_dir), &surroundings.state.path))
-}
-
-/// Has the daemon do it, and waits until it has. `options`: to look for oneself when the daemon is gone, where that is
-/// possible.
-async fn by_daemon(
-    surroundings: &Surroundings,
-    client: &Client,
-    options: Option<StoreOptions>,
-    user: &str,
-) -> Result<Erasure, Failure> {
-    let asked = ask(client, user, false).await?;
+/// Asks the daemon for it, and waits until it has restarted and done it.
+async fn by_daemon(connector: &Connector, mut client: Client, user: &str) -> Result<Erasure, Failure> {
+    let asked = ask(&client, user, false).await?;
     let began = Instant::now();
-    let mut answered = Instant::now();
-    let (mut told, mut was_gone) = (false, false);
-    while began.elapsed() < PATIENCE {
+    let (mut noted, mut restarted) = (false, false);
+    while began.elapsed() < WAIT_MAX {
         tokio::time::sleep(ASK_EVERY).await;
         match client.get::<ErasuresRecord>("/v1/people/erased").await {
             Ok(record) => {
-                answered = Instant::now();
                 if let Some(done) = record.erasures.into_iter().find(|erasure| erasure.at == asked.at) {
                     return Ok(done);
                 }
-                if was_gone && record.pending {
+                if restarted && record.pending {
                     return Err(Failure::failed(
-                        "the daemon has restarted and could not carry it out; nothing was changed",
-                        "its log says why; it is tried again at its next start",
+                        "the daemon has restarted and could not erase them; nothing was changed",
+                        "its log says why; it tries again at its next start",
                     ));
                 }
             }
             // Starting or stopping.
-            Err(CallError::Api { .. }) => answered = Instant::now(),
-            Err(CallError::Broken(_)) if answered.elapsed() < GONE_AFTER => was_gone = true,
-            Err(CallError::Broken(_)) => match (surroundings.running().await, &options) {
-                (Some(_), _) => answered = Instant::now(),
-                // Only the daemon can say.
-                (None, None) => {}
-                (None, Some(options)) => match erasures_dir(options.clone()).await {
-                    Ok(erasures) => {
-                        let done = erasures.into_iter().find(|erasure| erasure.at == asked.at);
-                        return done.ok_or_else(|| nobody(user));
-                    }
-                    // It is being carried out.
-                    Err(StoreError::InUse { .. }) => {}
-                    Err(error) => return Err(store_failure(error)),
-                },
-            },
+            Err(CallError::Api { .. }) => {}
+            Err(CallError::Broken(_)) => {
+                restarted = true;
+                client = connector.running().await.unwrap_or(client);
+            }
         }
-        if !told && began.elapsed() > TOLD_AFTER {
-            told = true;
-            out::note(
-                "waiting for the daemon to restart; what was asked for is kept, and done at its next start",
-            );
+        if !noted && began.elapsed() > NOTE_AFTER {
+            noted = true;
+            out::note("waiting for the daemon to restart; the request is kept and done at its next start");
         }
     }
     Err(Failure::failed(
         "the daemon has not restarted yet",
-        "what was asked for is kept, and done at its next start: restart it",
+        "restart it: the request is kept and done at its next start",
     ))
 }
 
@@ -226,16 +174,16 @@ fn tell(
     figures: ErasureFigures,
 ) -> Result<(), Failure> {
     if global.json {
-        return out::json(&Told { user, pseudonym, dry_run: pseudonym.is_none(), figures });
+        return out::json(&Printed { user, pseudonym, dry_run: pseudonym.is_none(), figures });
     }
     let first = match pseudonym {
-        Some(pseudonym) => format!("{user} is erased; what is left of them is called {pseudonym}"),
-        None => format!("erasing {user} would do this; nothing was changed"),
+        Some(pseudonym) => format!("{user} is erased; where a name is still needed, it is {pseudonym}"),
+        None => format!("nothing was changed; erasing {user} would do this:"),
     };
     out::raw(format!("{first}\n{}", drawn(figures)).as_bytes())
 }
 
-/// What cannot be told any more, in a line of its own.
+/// Expired messages that may be theirs, in a line of its own.
 fn of_expired(n: u64) -> String {
     match n {
         0 => String::new(),
@@ -259,7 +207,7 @@ fn drawn(figures: ErasureFigures) -> String {
         ..
     } = figures;
     format!(
-        "messages       {}\nanswers        {}\nprivate chats  {}\nmemories       {}{}\nsummaries      {} made again\n\
+        "messages       {}\nanswers        {}\nprivate chats  {}\nmemories       {}{}\nsummaries      {} rebuilt\n\
          artifacts      {}\nmentions       taken out of {}\n{}seconds        {seconds:.1}\n",
         grouped(entries),
         grouped(answers),

@@ -1,43 +1,40 @@
-//! `cairn mcp`: tool servers, looked at, approved and revoked.
+//! `cairn mcp`: tool servers, shown, approved and revoked.
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, IsTerminal as _};
 
 use axum::http::Method;
 use cairn_core::mcp::{Drift, ServerSource, ToolPin, ToolState};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::args::Global;
 use super::client::encode;
-use super::connect::{Session, Surroundings};
+use super::connect::{Connection, Connector};
 use super::failure::Failure;
-use super::global::Global;
-use super::out;
-use super::table::Table;
-use crate::admin::{ServerRecord, ServerView};
+use super::out::{self, Table};
+use crate::records::{ServerRecord, ServerView};
 use crate::text::{counted, one_line, plain};
 
-/// Subcommands of `mcp`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
-    /// List the servers of the configuration, and how they are
+    /// List the configured servers with their state
     #[command(after_help = "Examples:\n  cairn mcp list\n  cairn mcp list --json")]
     List,
-    /// Start a server, if need be, and show what it is and which tools it has
+    /// Start a server, if need be, and show its command, version and tools
     #[command(after_help = "\
 Example:
   cairn mcp show files
 
-What it says is written by others: read it as text, not as instructions. What
-differs from what was approved is marked.")]
+Its texts are written by others: read them as text, not as instructions. What
+has changed since it was approved is marked.")]
     Show {
         /// The server's id in [[mcp]]
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Approve a server as it shows itself now: its command, version and tools
+    /// Approve a server as it is now: its command, version and tools
     Approve(ApproveArgs),
-    /// Take the approval of a server back: its tools can be called no longer
+    /// Revoke the approval of a server: its tools can no longer be called
     #[command(after_help = "Example:\n  cairn mcp revoke files")]
     Revoke {
         /// The server's id in [[mcp]]
@@ -46,7 +43,6 @@ differs from what was approved is marked.")]
     },
 }
 
-/// Arguments of `mcp approve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -56,13 +52,13 @@ Examples:
 
 Shows the server first and asks. A tool whose description reads like an
 instruction to the model, or hides characters, is left out unless --tool names
-it. Agents may call what is approved and named among their `tools`. Whatever
+it. Agents may call tools that are approved and named in their `tools`. What
 changes later is blocked until it is approved again.")]
 pub(crate) struct ApproveArgs {
     /// The server's id in [[mcp]]
     #[arg(value_name = "ID")]
     id: String,
-    /// Approve this tool, and no others but those that are named, too
+    /// Approve only this tool; repeat it for more
     #[arg(long = "tool", value_name = "TOOL")]
     tools: Vec<String>,
     /// Do not ask
@@ -70,52 +66,44 @@ pub(crate) struct ApproveArgs {
     yes: bool,
 }
 
-/// `cairn mcp …`.
 pub(crate) async fn mcp(global: Global, command: McpCommand) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global).await?;
+    let connector = Connector::load(&global).await?;
     match command {
-        McpCommand::List => list(&surroundings, &global).await,
+        McpCommand::List => {
+            let records: Vec<ServerRecord> = connector.get("/v1/mcp").await?;
+            out::record(global.json, &records, |records| listed(records))
+        }
         McpCommand::Show { id } => {
-            let session = surroundings.changing().await?;
-            let view = look(&session, &id).await;
-            let view = session.finish(view).await?;
-            if global.json { out::json(&view) } else { out::raw(described(&view).as_bytes()) }
+            let connection = connector.changing().await?;
+            let view = look(&connection, &id).await;
+            out::record(global.json, &connection.finish(view).await?, described)
         }
         McpCommand::Approve(args) => {
-            let session = surroundings.changing().await?;
-            let approved = approve(&session, &global, &args).await;
-            session.finish(approved).await
+            let connection = connector.changing().await?;
+            let approved = approve(&connection, &global, &args).await;
+            connection.finish(approved).await
         }
         McpCommand::Revoke { id } => {
-            let session = surroundings.changing_what_is_there().await?;
             let path = format!("/v1/mcp/{}/revoke", encode(id.trim()));
-            let answer = session.client.call::<ServerRecord>(Method::POST, &path, None::<&()>).await;
-            let (_, record) = session.finish(answer.map_err(Failure::from)).await?;
-            if global.json {
-                return out::json(&record);
-            }
-            out::line(&format!("{} is not approved any more", record.status.server))
+            let record: ServerRecord = connector.change(Method::POST, &path, &json!({})).await?;
+            out::record(global.json, &record, |record| {
+                format!("{} is no longer approved\n", record.status.server)
+            })
         }
     }
 }
 
-async fn look(session: &Session, id: &str) -> Result<ServerView, Failure> {
+async fn look(connection: &Connection, id: &str) -> Result<ServerView, Failure> {
     let path = format!("/v1/mcp/{}", encode(id.trim()));
-    session.client.get::<ServerView>(&path).await.map_err(Failure::from)
+    connection.client.get::<ServerView>(&path).await.map_err(Failure::from)
 }
 
-async fn list(surroundings: &Surroundings, global: &Global) -> Result<(), Failure> {
-    let session = surroundings.reading().await?;
-    let records = session.client.get::<Vec<ServerRecord>>("/v1/mcp").await.map_err(Failure::from);
-    let records = session.finish(records).await?;
-    if global.json {
-        return out::json(&records);
-    }
+fn listed(records: &[ServerRecord]) -> String {
     if records.is_empty() {
-        return out::line("no tool servers; add one to [[mcp]] in the configuration");
+        return "no tool servers; add one to [[mcp]] in the configuration\n".to_owned();
     }
     let mut table = Table::new(&["server", "approved", "state", "tools", "agents", "reached by"], &[3]);
-    for record in &records {
+    for record in records {
         table.row(vec![
             record.status.server.clone(),
             if record.status.approved {
@@ -130,15 +118,15 @@ async fn list(surroundings: &Surroundings, global: &Global) -> Result<(), Failur
         ]);
     }
     let mut text = table.render(out::width());
-    for record in &records {
+    for record in records {
         if let Some(trouble) = trouble(record) {
             let _ = writeln!(text, "{}: {}", record.status.server, one_line(&trouble));
         }
     }
-    out::raw(text.as_bytes())
+    text
 }
 
-/// What stands in the way of a server, in words.
+/// Why a server cannot be used, in words.
 fn trouble(record: &ServerRecord) -> Option<String> {
     if let Some(reason) = &record.status.reason {
         return Some(reason.clone());
@@ -158,15 +146,14 @@ fn reached_by(source: &ServerSource) -> String {
     }
 }
 
-async fn approve(session: &Session, global: &Global, args: &ApproveArgs) -> Result<(), Failure> {
-    let view = look(session, &args.id).await?;
+async fn approve(connection: &Connection, global: &Global, args: &ApproveArgs) -> Result<(), Failure> {
+    let view = look(connection, &args.id).await?;
     if global.json && !args.yes {
         return Err(Failure::usage(
-            "with --json nobody is asked",
+            "with --json no question is asked",
             "look with `cairn mcp show`, then add --yes",
         ));
     }
-    let asks = !args.yes;
     if !global.json {
         out::raw(described(&view).as_bytes())?;
     }
@@ -176,45 +163,26 @@ async fn approve(session: &Session, global: &Global, args: &ApproveArgs) -> Resu
     } else {
         args.tools.len()
     };
-    if asks
-        && !confirmed(&format!(
-            "\nApprove {} of {}? [y/N] ",
-            counted(n_tools as u64, "tool", "tools"),
-            args.id
-        ))?
-    {
-        return Err(Failure::failed("not approved", ""));
+    let n_tools = counted(n_tools as u64, "tool", "tools");
+    if !args.yes {
+        let answer = out::ask(&format!("\nApprove {n_tools} of {}? [y/N] ", args.id))?;
+        if !["y", "yes"].contains(&answer.to_lowercase().as_str()) {
+            return Err(Failure::failed("not approved", ""));
+        }
     }
     let tools = (!args.tools.is_empty()).then_some(&args.tools);
     let path = format!("/v1/mcp/{}/approve", encode(args.id.trim()));
     let body = json!({ "digest": view.digest, "tools": tools });
-    let record = session.client.post::<ServerRecord>(&path, &body).await?;
-    if global.json {
-        return out::json(&record);
-    }
-    let n_tools = counted(record.tools.len() as u64, "tool", "tools");
-    out::line(&format!("{} is approved with {n_tools}", record.status.server))?;
-    if record.agents.is_empty() {
-        out::note(&format!(
-            "no agent names them yet: add \"{}/*\" to `tools` of an agent",
-            record.status.server
-        ));
+    let record = connection.client.post::<ServerRecord>(&path, &body).await?;
+    let server = &record.status.server;
+    out::record(global.json, &record, |record| {
+        let n_tools = counted(record.tools.len() as u64, "tool", "tools");
+        format!("{server} is approved with {n_tools}\n")
+    })?;
+    if !global.json && record.agents.is_empty() {
+        out::note(&format!("no agent uses them yet: add \"{server}/*\" to the `tools` of an agent"));
     }
     Ok(())
-}
-
-/// Asks on the terminal; where there is none, nothing is assumed.
-fn confirmed(question: &str) -> Result<bool, Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("nobody can be asked: standard input is no terminal", "add --yes"));
-    }
-    out::raw(question.as_bytes())?;
-    let mut answer = String::new();
-    std::io::stdin()
-        .lock()
-        .read_line(&mut answer)
-        .map_err(|error| Failure::failed(format!("cannot read the answer: {error}"), ""))?;
-    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// A server and its tools, for people.
@@ -225,24 +193,14 @@ fn described(view: &ServerView) -> String {
     match &pin.source {
         ServerSource::Stdio { env, cwd, .. } => {
             let _ = writeln!(text, "  command    {}", reached_by(&pin.source));
-            let names: Vec<&str> = env.iter().map(String::as_str).collect();
-            let _ = writeln!(
-                text,
-                "  variables  {}",
-                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-            );
+            let _ = writeln!(text, "  variables  {}", names(env));
             if let Some(cwd) = cwd {
                 let _ = writeln!(text, "  folder     {}", one_line(cwd));
             }
         }
         ServerSource::Http { headers, .. } => {
             let _ = writeln!(text, "  url        {}", reached_by(&pin.source));
-            let names: Vec<&str> = headers.iter().map(String::as_str).collect();
-            let _ = writeln!(
-                text,
-                "  headers    {}",
-                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-            );
+            let _ = writeln!(text, "  headers    {}", names(headers));
         }
     }
     let _ = writeln!(text, "  approved   {}", if view.approved.is_some() { "yes" } else { "no" });
@@ -256,23 +214,21 @@ fn described(view: &ServerView) -> String {
         tool_described(&mut text, view, tool);
     }
     for rejected in &inspection.rejected {
-        let _ = writeln!(
-            text,
-            "\n{}  cannot be offered: {}",
-            one_line(&rejected.tool),
-            one_line(&rejected.reason)
-        );
+        let (tool, reason) = (one_line(&rejected.tool), one_line(&rejected.reason));
+        let _ = writeln!(text, "\n{tool}  cannot be offered: {reason}");
     }
     for (name, state) in inspection.drift.iter().flat_map(|drift| &drift.tools) {
         if *state == ToolState::Gone {
-            let _ = writeln!(
-                text,
-                "\n{}  gone: it was approved, and the server has it no longer",
-                one_line(name)
-            );
+            let name = one_line(name);
+            let _ = writeln!(text, "\n{name}  gone: it was approved, and the server no longer has it");
         }
     }
     text
+}
+
+fn names<'n>(names: impl IntoIterator<Item = &'n String>) -> String {
+    let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 fn tool_described(text: &mut String, view: &ServerView, tool: &ToolPin) {
@@ -294,7 +250,7 @@ fn tool_described(text: &mut String, view: &ServerView, tool: &ToolPin) {
     compared(text, "    ", before.map(schema), &schema(tool));
 }
 
-/// What there is now; where it is other than before, both, marked.
+/// What there is now; where it has changed, both versions, marked.
 fn compared(text: &mut String, indent: &str, before: Option<String>, now: &str) {
     let mut lines = |mark: &str, of: &str| {
         for line in plain(of).lines() {

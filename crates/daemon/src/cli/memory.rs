@@ -3,17 +3,15 @@
 use axum::http::Method;
 use cairn_core::memory::{Memory, MemoryKind, Scope};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::client::{Client, encode, with_params};
-use super::connect::Surroundings;
+use super::args::{self, Global};
+use super::client::{encode, with_params};
+use super::connect::Connector;
 use super::failure::Failure;
-use super::global::Global;
-use super::table::Table;
-use super::{out, values};
+use super::out::{self, Table};
 use crate::text::{counted, minute, one_line, plain};
 
-/// Subcommands of `memory`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
     /// List memories, oldest first
@@ -37,7 +35,7 @@ pub(crate) enum MemoryCommand {
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Add a memory; the same one again counts as one more sighting
+    /// Add a memory; adding the same one again counts as one more occurrence
     #[command(
         after_help = "Example:\n  cairn memory add 'The harbour closes at noon.' --kind fact --scope agent"
     )]
@@ -51,10 +49,10 @@ pub(crate) enum MemoryCommand {
         #[arg(value_name = "ID")]
         id: String,
         /// Its new text
-        #[arg(value_name = "TEXT", value_parser = values::words)]
+        #[arg(value_name = "TEXT", value_parser = args::words)]
         text: String,
     },
-    /// Forget a memory; it does not come back by itself
+    /// Forget a memory; it does not come back on its own
     #[command(after_help = "Example:\n  cairn memory forget m0123456789abcdef")]
     Forget {
         /// The memory's id
@@ -66,21 +64,21 @@ pub(crate) enum MemoryCommand {
 /// Which memories.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Only this agent's [default: all agents]
+    /// Only memories of this agent [default: all agents]
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// Only this scope: agent, chat:PLATFORM/CHAT or user:PLATFORM/USER
+    /// Only of this scope: agent, chat:PLATFORM/CHAT or user:PLATFORM/USER
     #[arg(long, value_name = "S")]
     scope: Option<Scope>,
-    /// Only this kind
-    #[arg(long, value_name = "K", value_parser = values::kind())]
+    /// Only of this kind
+    #[arg(long, value_name = "K", value_parser = args::kind())]
     kind: Option<MemoryKind>,
     /// Only about this person or thing
     #[arg(long, value_name = "U")]
     subject: Option<String>,
     /// Most memories, up to 10000
     #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
-          value_parser = values::limit())]
+          value_parser = args::limit())]
     limit: u64,
 }
 
@@ -88,118 +86,83 @@ pub(crate) struct FilterArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
     /// The memory, a sentence or two
-    #[arg(value_name = "TEXT", value_parser = values::words)]
+    #[arg(value_name = "TEXT", value_parser = args::words)]
     text: String,
-    /// What kind of thing it says
-    #[arg(long, value_name = "K", value_parser = values::kind())]
+    /// Its kind
+    #[arg(long, value_name = "K", value_parser = args::kind())]
     kind: MemoryKind,
     /// Who may read it: agent, chat:PLATFORM/CHAT or user:PLATFORM/USER
     #[arg(long, value_name = "S")]
     scope: Scope,
-    /// Whom or what it is about
+    /// The person or thing it is about
     #[arg(long, value_name = "U")]
     subject: Option<String>,
-    /// The agent that is to know it [default: the first]
+    /// The agent that remembers it [default: the first]
     #[arg(long, value_name = "A")]
     agent: Option<String>,
     /// How much it matters, 0 to 1
-    #[arg(long, value_name = "I", allow_negative_numbers = true, value_parser = values::importance)]
+    #[arg(long, value_name = "I", allow_negative_numbers = true, value_parser = args::importance)]
     importance: Option<f64>,
 }
 
-/// `cairn memory …`.
 pub(crate) async fn memory(global: Global, command: MemoryCommand) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global).await?;
-    match command {
-        MemoryCommand::List(filter) => list(&surroundings, &global, None, filter).await,
+    let connector = Connector::load(&global).await?;
+    let path = |id: &str| format!("/v1/memories/{}", encode(id));
+    let (done, memory) = match command {
+        MemoryCommand::List(filter) => return list(&connector, &global, None, filter).await,
         MemoryCommand::Search { query, filter } => {
             if query.trim().is_empty() {
                 return Err(Failure::usage("the query is empty", "give the words to search for"));
             }
-            list(&surroundings, &global, Some(query), filter).await
+            return list(&connector, &global, Some(query), filter).await;
         }
         MemoryCommand::Show { id } => {
-            let session = surroundings.reading().await?;
-            let answer = session.client.get::<Memory>(&path(&id)).await.map_err(Failure::from);
-            print(&global, "", &session.finish(answer).await?)
+            let memory: Memory = connector.get(&path(&id)).await?;
+            return out::record(global.json, &memory, shown);
         }
         MemoryCommand::Add(args) => {
             let body = json!({
                 "text": args.text, "kind": args.kind, "scope": args.scope, "subject": args.subject,
                 "agent": args.agent, "importance": args.importance,
             });
-            let memory = change(&surroundings, Method::POST, "/v1/memories", Some(body)).await?;
-            print(&global, "saved", &memory)
+            let connection = connector.changing().await?;
+            let answer = connection.client.post("/v1/memories", &body).await;
+            ("saved", connection.finish(answer.map_err(Failure::from)).await?)
         }
         MemoryCommand::Edit { id, text } => {
             let body = json!({ "text": text });
-            let memory = change(&surroundings, Method::PATCH, &path(&id), Some(body)).await?;
-            print(&global, "changed", &memory)
+            ("changed", connector.change(Method::PATCH, &path(&id), &body).await?)
         }
         MemoryCommand::Forget { id } => {
-            let memory = change(&surroundings, Method::DELETE, &path(&id), None).await?;
-            print(&global, "forgotten", &memory)
+            ("forgotten", connector.change(Method::DELETE, &path(&id), &json!({})).await?)
         }
-    }
+    };
+    out::record(global.json, &memory, |memory: &Memory| {
+        format!("{done} {}: {}\n", memory.id, one_line(&memory.text))
+    })
 }
 
 /// Columns from which on memories are shown as a table.
 const TABLE_MIN_WIDTH: usize = 110;
 
-fn path(id: &str) -> String {
-    format!("/v1/memories/{}", encode(id))
-}
-
-async fn change(
-    surroundings: &Surroundings,
-    method: Method,
-    path: &str,
-    body: Option<Value>,
-) -> Result<Memory, Failure> {
-    let session = if method == Method::POST {
-        surroundings.changing().await?
-    } else {
-        surroundings.changing_what_is_there().await?
-    };
-    let answer = session.client.call::<Memory>(method, path, body.as_ref()).await;
-    session.finish(answer.map(|(_, memory)| memory).map_err(Failure::from)).await
-}
-
-/// The memories that a filter lets through.
-pub(crate) async fn fetch(
-    client: &Client,
+async fn list(
+    connector: &Connector,
+    global: &Global,
     query: Option<String>,
     filter: FilterArgs,
-) -> Result<Vec<Memory>, Failure> {
+) -> Result<(), Failure> {
+    let limit = filter.limit;
     let params = [
         ("q", query),
         ("agent", filter.agent),
         ("scope", filter.scope.map(|scope| scope.to_string())),
         ("kind", filter.kind.map(|kind| kind.name().to_owned())),
         ("subject", filter.subject),
-        ("limit", Some(filter.limit.to_string())),
+        ("limit", Some(limit.to_string())),
     ];
-    Ok(client.get(&with_params("/v1/memories", &params)).await?)
-}
-
-async fn list(
-    surroundings: &Surroundings,
-    global: &Global,
-    query: Option<String>,
-    filter: FilterArgs,
-) -> Result<(), Failure> {
-    let limit = filter.limit;
-    let session = surroundings.reading().await?;
-    let answer = fetch(&session.client, query, filter).await;
-    let memories = session.finish(answer).await?;
-    if global.json {
-        return out::json(&memories);
-    }
-    if memories.is_empty() {
-        return out::line("no memories");
-    }
-    out::raw(listed(&memories, out::width()).as_bytes())?;
-    if memories.len() as u64 == limit {
+    let memories: Vec<Memory> = connector.get(&with_params("/v1/memories", &params)).await?;
+    out::record(global.json, &memories, |memories| listed(memories, out::width()))?;
+    if !global.json && memories.len() as u64 == limit {
         out::note(&format!("the first {}; --limit shows more", counted(limit, "memory", "memories")));
     }
     Ok(())
@@ -207,6 +170,9 @@ async fn list(
 
 /// Memories as a table, or, where that would leave too little room for their texts, each text on a line of its own.
 fn listed(memories: &[Memory], width: usize) -> String {
+    if memories.is_empty() {
+        return "no memories\n".to_owned();
+    }
     if width < TABLE_MIN_WIDTH {
         let lines = memories.iter().map(|memory| {
             let about = memory.subject.as_deref().map(|subject| format!("  about {}", one_line(subject)));
@@ -230,14 +196,8 @@ fn listed(memories: &[Memory], width: usize) -> String {
     table.render(width)
 }
 
-fn print(global: &Global, done: &str, memory: &Memory) -> Result<(), Failure> {
-    if global.json {
-        return out::json(memory);
-    }
-    if !done.is_empty() {
-        return out::line(&format!("{done} {}: {}", memory.id, one_line(&memory.text)));
-    }
-    out::line(&plain(&memory.text))?;
+/// A memory with all its fields.
+fn shown(memory: &Memory) -> String {
     let mut source = match (&memory.source.channel, memory.source.from_seq, memory.source.to_seq) {
         (Some(channel), Some(from), Some(to)) => format!("{channel}, entries {from} to {to}"),
         (Some(channel), _, _) => channel.to_string(),
@@ -264,10 +224,8 @@ fn print(global: &Global, done: &str, memory: &Memory) -> Result<(), Failure> {
         ("recalled", memory.recalled_at.map_or_else(|| "never".to_owned(), minute)),
         ("uses", memory.uses.to_string()),
     ];
-    for (name, value) in rows {
-        out::line(&format!("  {name:<13}{}", one_line(&value)))?;
-    }
-    Ok(())
+    let rows = rows.map(|(name, value)| format!("  {name:<13}{}\n", one_line(&value)));
+    format!("{}\n{}", plain(&memory.text), rows.concat())
 }
 
 /// Whose word it is, and that it is an operator's only where it is.

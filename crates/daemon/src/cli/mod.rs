@@ -1,47 +1,40 @@
 //! The command line: what there is, and which file carries it out.
 
-mod artifact;
-mod backup;
+mod args;
+mod channel;
 mod chat;
 mod client;
-mod commands;
 mod config;
 mod connect;
-mod context;
 mod doctor;
 mod draw;
-pub mod exit;
-mod export;
 mod failure;
 mod forget_user;
-mod global;
+mod history;
 mod init;
-mod lines;
+mod jsonl;
+mod man;
 mod mcp;
 mod memory;
 mod out;
 mod outbox;
+mod owner;
 mod pair;
-mod papers;
-mod platforms;
-mod reads;
 mod reload;
 mod replay;
 mod run;
+mod status;
 mod store;
-mod table;
 mod tools;
 mod tune;
-mod values;
-mod who;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use failure::Failure;
-use global::Global;
+use args::Global;
+use failure::{Failure, exit};
 
 use crate::wiring::Tools;
 
@@ -55,21 +48,21 @@ use crate::wiring::Tools;
     version,
     after_help = "\
 Examples:
-  cairn init                   write a first configuration, by a few questions
-  cairn doctor                 see whether all is well, and what to do if not
+  cairn init                   answer a few questions for a configuration
+  cairn doctor                 check everything, with remedies
   cairn chat                   talk, with the offline model unless configured
   cairn run                    run the daemon in the foreground
   cairn context main           see what is in the window of the channel `main`
   cairn search main 'harbour'  find words in its history and memories
-  cairn pair approve K7P2XMQA  let somebody in who wrote to the bot
+  cairn pair approve K7P2XMQA  let a person talk to the bot
 
 A channel is a bare local name such as `main`, or a full name:
 agent/platform/chat[/thread].
 
-Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the state is in use
-by another daemon, 4 no such channel, memory, range, code, person, delivery,
-artifact, server, tool or request, 5 damaged store, 6 a part of the daemon
-hung and ended it: start it again (systemd does)."
+Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 another daemon uses
+the state, 4 no such channel, memory, range, code, person, delivery, artifact,
+server, tool or request, 5 damaged store, 6 a part of the daemon hung: start
+it again (systemd does)."
 )]
 struct Cli {
     #[command(flatten)]
@@ -82,75 +75,75 @@ struct Cli {
 enum Command {
     /// Run the daemon in the foreground, logs on stderr
     Run(run::RunArgs),
-    /// Talk; piped input is one message a line, replies come on stdout in order
+    /// Talk to an agent; piped input is one message a line, answered in order
     Chat(chat::ChatArgs),
-    /// Send a file of messages, one JSON object a line, and report what became of them
+    /// Send the messages of a file, one JSON object a line, and report the outcome
     Replay(replay::ReplayArgs),
     /// Show the state of the daemon
-    Status(reads::StatusArgs),
+    Status(status::StatusArgs),
     /// List the channels
-    Channels(reads::ChannelsArgs),
+    Channels(channel::ChannelsArgs),
     /// Show what is in a channel's window, its summaries and runs
-    Context(context::ContextArgs),
-    /// Show the raw messages of a channel, all generations
-    History(reads::HistoryArgs),
+    Context(channel::ContextArgs),
+    /// Show the messages of a channel, all sessions
+    History(history::HistoryArgs),
     /// Search a channel's history, summaries and memories
-    Search(reads::SearchArgs),
+    Search(channel::SearchArgs),
     /// Compact a channel now
-    Compact(commands::CompactArgs),
-    /// Find settings that suit a conversation: its sizes replayed against candidates, without any model
+    Compact(channel::CompactArgs),
+    /// Find settings that suit a conversation, by simulating it without any model
     Tune(tune::TuneArgs),
     /// Archive a channel's conversation and start again
-    New(commands::NewArgs),
+    New(channel::NewArgs),
     /// List, search, show, add, edit and forget memories
     #[command(subcommand)]
     Memory(memory::MemoryCommand),
-    /// List and show large results of tools, which are kept outside of the window
+    /// List and show large tool results and messages, which are kept outside of the window
     #[command(subcommand)]
-    Artifact(artifact::ArtifactCommand),
-    /// Look at tool servers, approve and revoke them
+    Artifact(channel::ArtifactCommand),
+    /// Show, approve and revoke tool servers
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
-    /// List tools and their calls; say yes or no to calls that wait for it
+    /// List tools and their calls; approve or deny calls that wait
     #[command(subcommand)]
     Tools(tools::ToolsCommand),
-    /// Say who may talk to the bot privately: list, approve, revoke
+    /// Manage who may talk to the bot privately: list, approve, revoke
     #[command(subcommand)]
     Pair(pair::PairCommand),
-    /// Erase a person: their words, memories and chats, wherever they are kept
+    /// Erase a person: their messages, memories and chats
     ForgetUser(forget_user::ForgetUserArgs),
-    /// List, retry and drop what could not be delivered to a chat network
+    /// List, retry and drop messages that no chat network has confirmed
     #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
-    /// Have the running daemon read its configuration again, without dropping anything
+    /// Reload the configuration of the running daemon, without dropping anything
     Reload(reload::ReloadArgs),
-    /// Verify, rebuild, back up or restore the store; retain: take out now what is too old
+    /// Verify, rebuild, back up or restore the store; retain: remove what is too old
     #[command(subcommand)]
     Store(store::StoreCommand),
     /// Check or show the configuration, or print its schema
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Check everything that Cairn needs: one line each, with the remedy
+    /// Check everything that Cairn needs, with remedies
     Doctor(doctor::DoctorArgs),
     /// Ask a few questions and write a first configuration
     Init(init::InitArgs),
     /// Print a script that completes command lines in a shell
-    Completions(papers::CompletionsArgs),
-    /// Print the page for `man`, or write one for each command into a folder
-    Man(papers::ManArgs),
+    Completions(man::CompletionsArgs),
+    /// Print the man page, or write one for each command into a folder
+    Man(man::ManArgs),
 }
 
-/// Parses the command line, carries the command out and returns its exit code. Errors are on stderr by then.
+/// Parses the command line, carries the command out and returns its exit code. Errors are printed on stderr.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     main_with(args, Tools::default())
 }
 
-/// The same with tools beside the built-in ones, which all agents may call.
+/// The same with more tools, which all agents may call.
 pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> ExitCode {
     let mut args = args.into_iter().peekable();
     let own_name = args.next();
     if args.next_if(|first| first == cairn_tools::mcp::LAUNCH).is_some() {
-        // Where it returns, there is no server to become.
+        // It returns only when it cannot start the server.
         eprintln!("cairn: {}", cairn_tools::mcp::become_server(args));
         return ExitCode::from(exit::FAILED);
     }
@@ -158,7 +151,7 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> Exit
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { exit::USAGE } else { exit::DONE };
-            // Nobody is left to tell when even this cannot be printed.
+            // When even this cannot be printed, nothing more can be done.
             let _closed = error.print();
             return ExitCode::from(code);
         }
@@ -205,16 +198,16 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Run(args) => Box::pin(run::run(global, args)).await,
         Command::Chat(args) => Box::pin(chat::chat(global, args)).await,
         Command::Replay(args) => Box::pin(replay::replay(global, args)).await,
-        Command::Status(args) => Box::pin(reads::status(global, args)).await,
-        Command::Channels(args) => Box::pin(reads::channels(global, args)).await,
-        Command::Context(args) => Box::pin(context::context(global, args)).await,
-        Command::History(args) => Box::pin(reads::history(global, args)).await,
-        Command::Search(args) => Box::pin(reads::search(global, args)).await,
-        Command::Compact(args) => Box::pin(commands::compact(global, args)).await,
+        Command::Status(args) => Box::pin(status::status(global, args)).await,
+        Command::Channels(args) => Box::pin(channel::channels(global, args)).await,
+        Command::Context(args) => Box::pin(channel::context(global, args)).await,
+        Command::History(args) => Box::pin(history::history(global, args)).await,
+        Command::Search(args) => Box::pin(channel::search(global, args)).await,
+        Command::Compact(args) => Box::pin(channel::compact(global, args)).await,
         Command::Tune(args) => Box::pin(tune::tune(global, args)).await,
-        Command::New(args) => Box::pin(commands::new(global, args)).await,
+        Command::New(args) => Box::pin(channel::new(global, args)).await,
         Command::Memory(command) => Box::pin(memory::memory(global, command)).await,
-        Command::Artifact(command) => Box::pin(artifact::artifact(global, command)).await,
+        Command::Artifact(command) => Box::pin(channel::artifact(global, command)).await,
         Command::Mcp(command) => Box::pin(mcp::mcp(global, command)).await,
         Command::Tools(command) => Box::pin(tools::tools(global, command)).await,
         Command::Pair(command) => Box::pin(pair::pair(global, command)).await,
@@ -225,7 +218,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Config(command) => Box::pin(config::config(global, command)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(global, args)).await,
         Command::Init(args) => init::init(global, args),
-        Command::Completions(args) => papers::completions(&args, Cli::command()),
-        Command::Man(args) => papers::man(&args, Cli::command()),
+        Command::Completions(args) => man::completions(&args, Cli::command()),
+        Command::Man(args) => man::man(&args, Cli::command()),
     }
 }

@@ -1,7 +1,8 @@
-//! Output: data on stdout, as JSON or as text. A reader that leaves early is no error.
+//! Output: data on stdout, as JSON, text or tables. A reader that closes its end early is no error.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Width, presets};
 use console::Term;
 use serde::Serialize;
 
@@ -9,6 +10,15 @@ use super::failure::Failure;
 
 /// Width of text that goes to a pipe or a file, in columns.
 const PIPED_WIDTH: usize = 100;
+
+/// Prints a record: as JSON with `--json`, else as `text` shows it.
+pub(crate) fn record<T: Serialize>(
+    json: bool,
+    record: &T,
+    text: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
+    if json { self::json(record) } else { raw(text(record).as_bytes()) }
+}
 
 pub(crate) fn json(record: &impl Serialize) -> Result<(), Failure> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -42,6 +52,20 @@ pub(crate) fn note(text: &str) {
     let _closed = writeln!(std::io::stderr().lock(), "{text}");
 }
 
+/// Asks a question on the terminal, on stderr.
+pub(crate) fn ask(question: &str) -> Result<String, Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage("cannot ask: standard input is not a terminal", "add --yes to go ahead"));
+    }
+    let mut err = std::io::stderr().lock();
+    err.write_all(question.as_bytes())?;
+    err.flush()?;
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.map_err(|error| Failure::failed(format!("cannot read the answer: {error}"), ""))?;
+    Ok(answer.trim().to_owned())
+}
+
 /// Columns that a line may take which can go on below: the terminal's; when piped, for `grep` and its like, no end.
 pub(crate) fn room() -> usize {
     if Term::stdout().is_term() { width() } else { usize::MAX }
@@ -51,4 +75,92 @@ pub(crate) fn room() -> usize {
 pub(crate) fn width() -> usize {
     let term = Term::stdout();
     if term.is_term() { usize::from(term.size().1).clamp(40, 200) } else { PIPED_WIDTH }
+}
+
+/// A table without lines, two spaces between its columns. Where a line has no room, its last cell is cut, or continues on
+/// the next line.
+pub(crate) struct Table {
+    inner: comfy_table::Table,
+    right: &'static [usize],
+    is_wrapped: bool,
+}
+
+/// Columns that the last cell keeps in any case.
+const LAST_MIN: u16 = 24;
+
+impl Table {
+    /// A table with that heading; columns in `right` are set flush right.
+    pub(crate) fn new(heading: &[&str], right: &'static [usize]) -> Self {
+        let mut inner = comfy_table::Table::new();
+        inner.load_preset(presets::NOTHING).set_truncation_indicator("…").add_row(heading);
+        Self { inner, right, is_wrapped: false }
+    }
+
+    /// The last cells continue on the next line instead of being cut.
+    pub(crate) fn wrapped(mut self) -> Self {
+        self.is_wrapped = true;
+        self
+    }
+
+    /// Adds a row with as many cells as the heading.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        let mut row = Row::from(cells);
+        if !self.is_wrapped {
+            row.max_height(1);
+        }
+        self.inner.add_row(row);
+    }
+
+    /// The table as text; `usize::MAX`: nothing is cut.
+    pub(crate) fn render(mut self, width: usize) -> String {
+        match u16::try_from(width) {
+            Ok(width) => {
+                self.inner.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+            }
+            Err(_) => {
+                self.inner.set_content_arrangement(ContentArrangement::Disabled);
+            }
+        }
+        let last = self.inner.column_count().saturating_sub(1);
+        for (idx, column) in self.inner.column_iter_mut().enumerate() {
+            let is_last = idx == last;
+            column.set_padding((0, if is_last { 0 } else { 2 }));
+            column.set_constraint(match is_last {
+                true => ColumnConstraint::LowerBoundary(Width::Fixed(LAST_MIN)),
+                false => ColumnConstraint::ContentWidth,
+            });
+            if self.right.contains(&idx) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        self.inner.trim_fmt() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&["name", "n", "text"], &[1]);
+        table.row(vec!["a".into(), "1".into(), "short".into()]);
+        table.row(vec!["longer".into(), "100".into(), "a text that is too long for the line".into()]);
+        table
+    }
+
+    #[test]
+    fn columns_align_and_the_last_cell_is_cut() {
+        let head = "name      n  text\na         1  short\nlonger  100  ";
+        assert_eq!(table().render(40), format!("{head}a text that is too long fo…\n"));
+        let whole = format!("{head}a text that is too long for the line\n");
+        assert_eq!(table().render(100), whole);
+        assert_eq!(table().render(usize::MAX), whole);
+    }
+
+    #[test]
+    fn a_wrapped_cell_goes_on_below() {
+        let mut table = Table::new(&["n", "text"], &[0]).wrapped();
+        table.row(vec!["1".into(), "a text that is too long for the line".into()]);
+        assert_eq!(table.render(30), "n  text\n1  a text that is too long for\n   the line\n");
+    }
 }

@@ -2,35 +2,34 @@
 
 use axum::http::Method;
 use clap::Subcommand;
+use serde_json::json;
 
+use super::args::Global;
 use super::client::encode;
-use super::connect::Surroundings;
+use super::connect::Connector;
 use super::failure::Failure;
-use super::global::Global;
-use super::out;
-use super::table::Table;
-use crate::admin::PairingRecord;
+use super::out::{self, Table};
+use crate::records::PairingRecord;
 use crate::text::{minute, one_line};
 
-/// Subcommands of `pair`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PairCommand {
-    /// List who waits for your word, and who has it
+    /// List who may talk to the bot, and who has asked to
     #[command(after_help = "Examples:\n  cairn pair list\n  cairn pair list --json")]
     List,
-    /// Let the person in who was told this code
+    /// Approve the person who was given this code
     #[command(after_help = "\
 Example:
   cairn pair approve K7P2XMQA
 
-A stranger who writes to the bot is told a code and passes it on to you. A
-code is void after a day.")]
+A stranger who writes to the bot gets a code and passes it on to you. A code
+expires after a day.")]
     Approve {
         /// The code
         #[arg(value_name = "CODE")]
         code: String,
     },
-    /// Take the permission back, or refuse it
+    /// Revoke an approval, or refuse a request
     #[command(after_help = "Example:\n  cairn pair revoke telegram/123456789")]
     Revoke {
         /// The person: PLATFORM/USER, as `cairn pair list` shows them
@@ -39,54 +38,38 @@ code is void after a day.")]
     },
 }
 
-/// `cairn pair …`.
 pub(crate) async fn pair(global: Global, command: PairCommand) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global).await?;
+    let connector = Connector::load(&global).await?;
     match command {
-        PairCommand::List => list(&surroundings, &global).await,
+        PairCommand::List => {
+            let records: Vec<PairingRecord> = connector.get("/v1/pairings").await?;
+            out::record(global.json, &records, |records| listed(records))
+        }
         PairCommand::Approve { code } => {
             let path = format!("/v1/pairings/{}/approve", encode(code.trim()));
-            let record = change(&surroundings, Method::POST, &path).await?;
-            if global.json {
-                return out::json(&record);
-            }
-            out::line(&format!("{} ({}) may talk to the bot now", record.user, one_line(&record.name)))?;
-            if record.told != Some(true) {
-                out::note(
-                    "they were not told: no `cairn run` reaches them; tell them, or let them write again",
-                );
+            let record: PairingRecord = connector.change(Method::POST, &path, &json!({})).await?;
+            let who = format!("{} ({})", record.user, one_line(&record.name));
+            out::record(global.json, &record, |_| format!("{who} may talk to the bot now\n"))?;
+            if !global.json && record.told != Some(true) {
+                out::note("the bot could not tell them: tell them yourself, or let them write again");
             }
             Ok(())
         }
         PairCommand::Revoke { user } => {
             let path = format!("/v1/pairings/{}", encode(user.trim()));
-            let record = change(&surroundings, Method::DELETE, &path).await?;
-            if global.json {
-                return out::json(&record);
-            }
-            out::line(&format!("{} ({}) may no longer talk to the bot", record.user, one_line(&record.name)))
+            let record: PairingRecord = connector.change(Method::DELETE, &path, &json!({})).await?;
+            let who = format!("{} ({})", record.user, one_line(&record.name));
+            out::record(global.json, &record, |_| format!("{who} may no longer talk to the bot\n"))
         }
     }
 }
 
-async fn change(surroundings: &Surroundings, method: Method, path: &str) -> Result<PairingRecord, Failure> {
-    let session = surroundings.changing_what_is_there().await?;
-    let answer = session.client.call::<PairingRecord>(method, path, None::<&()>).await;
-    session.finish(answer.map(|(_, record)| record).map_err(Failure::from)).await
-}
-
-async fn list(surroundings: &Surroundings, global: &Global) -> Result<(), Failure> {
-    let session = surroundings.reading().await?;
-    let records = session.client.get::<Vec<PairingRecord>>("/v1/pairings").await.map_err(Failure::from);
-    let records = session.finish(records).await?;
-    if global.json {
-        return out::json(&records);
-    }
+fn listed(records: &[PairingRecord]) -> String {
     if records.is_empty() {
-        return out::line("nobody is paired, and nobody waits");
+        return "nobody is paired, and nobody has asked\n".to_owned();
     }
     let mut table = Table::new(&["user", "state", "code", "since", "name"], &[]);
-    for record in &records {
+    for record in records {
         table.row(vec![
             one_line(&record.user),
             record.state.clone(),
@@ -95,5 +78,5 @@ async fn list(surroundings: &Surroundings, global: &Global) -> Result<(), Failur
             one_line(&record.name),
         ]);
     }
-    out::raw(table.render(out::width()).as_bytes())
+    table.render(out::width())
 }

@@ -1,70 +1,63 @@
 //! `cairn reload`.
 
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::args::Global;
 use super::client::CallError;
-use super::connect::Surroundings;
-use super::failure::Failure;
-use super::global::Global;
-use super::{exit, out};
+use super::connect::Connector;
+use super::failure::{Failure, exit};
+use super::out;
 use crate::reload::{Change, Reloaded};
 
-/// Arguments of `reload`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cairn reload
   cairn reload --json | jq .needs_restart
 
-Thresholds, prompts, allow lists, chains of models, limits and the log level
-change at once, without dropping a connection, a turn or a run. What needs a
-restart is named. A file that is wrong changes nothing: exit code 2. SIGHUP
+Thresholds, prompts, allow-lists, model chains, limits and the log level
+change at once, without dropping a connection, a turn or a run. Changes that
+need a restart are listed. A wrong file changes nothing: exit code 2. SIGHUP
 does the same and reports to the log; `watch = true` does it whenever the file
 changes.")]
 pub(crate) struct ReloadArgs {}
 
-/// `cairn reload`.
 pub(crate) async fn reload(global: Global, _args: ReloadArgs) -> Result<(), Failure> {
     // The daemon reads the file, and says what is wrong with it.
-    let surroundings = Surroundings::without_config(&global)?;
-    let Some(client) = surroundings.running().await else {
+    let Some(client) = Connector::without_config(&global)?.running().await else {
         return Err(Failure::failed(
             "no daemon runs here",
-            "`cairn run` starts one; it reads the configuration as it starts. --state names another state folder",
+            "`cairn run` starts one and reads the configuration; --state names another state folder",
         ));
     };
-    let answer = client.call::<Reloaded>(Method::POST, "/v1/reload", None::<&()>).await;
-    let reloaded = match answer {
-        Ok((_, reloaded)) => reloaded,
+    let reloaded: Reloaded = match client.post("/v1/reload", &json!({})).await {
+        Ok(reloaded) => reloaded,
         Err(CallError::Api { status: StatusCode::UNPROCESSABLE_ENTITY, body, .. }) => {
             return Err(Failure::new(exit::USAGE, body.error.message, body.error.hint));
         }
         Err(error) => return Err(error.into()),
     };
-    if global.json {
-        return out::json(&reloaded);
+    if !global.json {
+        reloaded.warnings.iter().for_each(|warning| out::note(&format!("warning: {warning}")));
     }
-    for warning in &reloaded.warnings {
-        out::note(&format!("warning: {warning}"));
-    }
-    if reloaded.changed.is_empty() {
-        out::line("nothing is different")?;
-    }
-    for change in &reloaded.changed {
-        out::line(&told(change))?;
-    }
-    if !reloaded.needs_restart.is_empty() {
-        out::line("only after a restart:")?;
-        for change in &reloaded.needs_restart {
-            out::line(&format!("  {}", told(change)))?;
-        }
-    }
-    Ok(())
+    out::record(global.json, &reloaded, changes)
 }
 
-fn told(change: &Change) -> String {
+fn changes(reloaded: &Reloaded) -> String {
+    let mut lines: Vec<String> = reloaded.changed.iter().map(change).collect();
+    if lines.is_empty() {
+        lines.push("nothing has changed".to_owned());
+    }
+    if !reloaded.needs_restart.is_empty() {
+        lines.push("only after a restart:".to_owned());
+        lines.extend(reloaded.needs_restart.iter().map(|one| format!("  {}", change(one))));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn change(change: &Change) -> String {
     let shown = |value: &Value| match value {
         Value::Null => "(none)".to_owned(),
         Value::String(text) => text.clone(),

@@ -10,33 +10,31 @@ use clap::Args;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind};
 
-use super::connect::{Surroundings, listen, store_failure};
-use super::exit;
-use super::failure::Failure;
-use super::global::Global;
+use super::args::Global;
+use super::connect::{Connector, listen};
+use super::failure::{Failure, exit};
 use crate::config::{Live, LogFormat, socket_to_bind};
-use crate::meters::{self, Meters, Outside};
+use crate::meters::{self, Meters, MetricsListener};
 use crate::restart_handle::RestartHandle;
 use crate::service::Service;
-use crate::socket::Home;
+use crate::socket::SocketMode;
 use crate::systemd;
 use crate::telemetry;
 use crate::wiring::{Control, Daemon};
 
-/// Arguments of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cairn run
   cairn run --config /etc/cairn/config.toml --state /var/lib/cairn
 
-The first SIGTERM or SIGINT stops it cleanly, the second at once; SIGHUP has
-it read its configuration again, as `cairn reload` does. It listens at
+The first SIGTERM or SIGINT stops it cleanly, the second at once. SIGHUP
+reloads the configuration, like `cairn reload`. It listens at
 $RUNTIME_DIRECTORY/cairn.sock, else at cairn.sock in the state folder, and
-tells systemd when it is ready, how it is, and that it lives.")]
+reports readiness, status and its watchdog to systemd.")]
 pub(crate) struct RunArgs {}
 
-/// The signals that the daemon heeds.
+/// The signals that the daemon handles.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -72,11 +70,10 @@ impl Signals {
 
 /// Why a daemon ends.
 enum End {
-    /// For good.
     Stop,
     /// To restart within the process.
-    Anew,
-    /// With its process, which has threads that never come back.
+    Restart,
+    /// With its process, which has threads that hang.
     Hung,
 }
 
@@ -96,18 +93,18 @@ impl Deadline {
             if wait.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
-            // Whoever reads the log may be what hangs.
-            let tell = || {
+            // The reader of the log may be what hangs.
+            let log = || {
                 tracing::error!(
                     "the stop takes too long; the process ends, what was accepted is in the journal"
                 )
             };
-            drop(std::thread::Builder::new().spawn(tell));
+            drop(std::thread::Builder::new().spawn(log));
             std::thread::park_timeout(LAST_WORDS);
             std::process::exit(exit::HUNG.into());
         };
         if let Err(error) = std::thread::Builder::new().name("deadline".to_owned()).spawn(watch) {
-            tracing::warn!(%error, "nothing ends this stop should it hang");
+            tracing::warn!(%error, "nothing will end this stop if it hangs");
         }
         Self { _called_off: called_off }
     }
@@ -116,16 +113,15 @@ impl Deadline {
 /// Time to write the last line of the log.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// `cairn run`.
 pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::configured(&global)?;
-    surroundings.loaded.check_tokens()?;
-    let log = &surroundings.loaded.config.log;
+    let connector = Connector::configured(&global)?;
+    connector.loaded.check_tokens()?;
+    let log = &connector.loaded.config.log;
     let format = if global.json { LogFormat::Json } else { log.format };
-    let log = telemetry::start(&log.level, format, surroundings.env.as_ref()).map_err(|error| {
+    let log = telemetry::start(&log.level, format, connector.env.as_ref()).map_err(|error| {
         Failure::usage(format!("cannot read the log level: {error}"), "write info or debug")
     })?;
-    for warning in &surroundings.loaded.warnings {
+    for warning in &connector.loaded.warnings {
         tracing::warn!("{warning}");
     }
     let meters =
@@ -133,34 +129,34 @@ pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let control = Control {
         flag: global.config.clone(),
-        env: Arc::clone(&surroundings.env),
+        env: Arc::clone(&connector.env),
         set_level: Arc::new(move |level| log.set_level(level).map_err(|error| error.to_string())),
         restart_handle: RestartHandle::default(),
     };
-    let live = Live::new(Arc::clone(&surroundings.loaded));
+    let live = Live::new(Arc::clone(&connector.loaded));
     loop {
-        match once(&surroundings, &global, &live, &control, meters, &mut signals).await? {
+        match once(&connector, &global, &live, &control, meters, &mut signals).await? {
             End::Stop => return Ok(()),
-            End::Anew => tracing::info!("restarting"),
+            End::Restart => tracing::info!("restarting"),
             End::Hung => {
                 return Err(Failure::new(
                     exit::HUNG,
                     "a part of the daemon hung",
-                    "start it again, as systemd does; when it happens again, look at the disk",
+                    "start it again (systemd does); if it happens again, check the disk",
                 ));
             }
         }
     }
 }
 
-/// The figures end last: they tell how the stop goes. False: a part of the store does not end.
-async fn stop_all(daemon: Daemon, outside: Outside) -> bool {
+/// The metrics end last: they show how the stop goes. False: a part of the store does not end.
+async fn stop_all(daemon: Daemon, listener: MetricsListener) -> bool {
     let ended = daemon.stop().await;
-    outside.stop().await;
+    listener.stop().await;
     ended
 }
 
-/// Waits for the end, and for what signals make of it: the first turns a new beginning into a stop, the next one cuts off.
+/// Waits for the end. A first signal turns a restart into a stop, the next one stops at once.
 async fn stopped(end: End, stop: impl Future<Output = bool>, signals: &mut Signals) -> Result<End, Failure> {
     let mut end = end;
     let mut stop = pin!(systemd::with_time("stopping: turns under way get their time", stop));
@@ -168,14 +164,14 @@ async fn stopped(end: End, stop: impl Future<Output = bool>, signals: &mut Signa
         tokio::select! {
             ended = &mut stop => return Ok(if ended || matches!(end, End::Stop) { end } else { End::Hung }),
             signal = signals.stop() => match end {
-                End::Anew | End::Hung => {
-                    tracing::info!("stopping for good: {signal}; once more to stop at once");
+                End::Restart | End::Hung => {
+                    tracing::info!("stopping for good: {signal}; send it again to stop at once");
                     systemd::tell(&[NotifyState::Stopping]);
                     end = End::Stop;
                 }
                 End::Stop => {
                     tracing::warn!(
-                        "stopped at once: {signal}; what is under way is taken up again at the next start"
+                        "stopped at once: {signal}; the next start resumes what was under way"
                     );
                     return Err(Failure::Silent(exit::FAILED));
                 }
@@ -186,28 +182,28 @@ async fn stopped(end: End, stop: impl Future<Output = bool>, signals: &mut Signa
 
 /// One daemon, from its start to its end.
 async fn once(
-    surroundings: &Surroundings,
+    connector: &Connector,
     global: &Global,
     live: &Live,
     control: &Control,
     meters: &'static Meters,
     signals: &mut Signals,
 ) -> Result<End, Failure> {
-    let state = &surroundings.state;
-    let socket = socket_to_bind(state, surroundings.env.as_ref())?;
-    let home = if socket.starts_with(&state.path) { Home::State } else { Home::Runtime };
+    let state = &connector.state;
+    let socket = socket_to_bind(state, connector.env.as_ref())?;
+    let mode = if socket.starts_with(&state.path) { SocketMode::Owner } else { SocketMode::Group };
     let listener = match live.now().config.admin.address() {
         Some(address) => match meters::bind(address).await {
             Ok(listener) => Some(listener),
             Err(error) => {
-                // Whoever listens there is mostly the daemon that has the state.
-                cairn_store::check_free(&state.path).map_err(store_failure)?;
+                // Most likely the daemon that has the state listens there.
+                cairn_store::check_free(&state.path).map_err(Failure::of_store)?;
                 return Err(cannot_listen(address, &error));
             }
         },
         None => None,
     };
-    let start = Daemon::start(live, state, (socket, home), &global.tools, Some(control));
+    let start = Daemon::start(live, state, (socket, mode), &global.tools, Some(control));
     let daemon = tokio::select! {
         daemon = systemd::with_time("starting: opening the state", start) => daemon?,
         signal = signals.stop() => {
@@ -224,13 +220,13 @@ async fn once(
     );
     systemd::tell(&[NotifyState::Ready]);
     let service = Service::start(&daemon, &control.restart_handle);
-    let outside = Outside::start(meters, listener, daemon.outside());
+    let metrics = MetricsListener::start(meters, listener, daemon.admin_routes());
     let end = loop {
         tokio::select! {
             signal = signals.next() => match signal {
                 None => service.reload(),
                 Some(signal) => {
-                    tracing::info!("stopping: {signal}; once more to stop at once");
+                    tracing::info!("stopping: {signal}; send it again to stop at once");
                     systemd::tell(&[NotifyState::Stopping]);
                     break End::Stop;
                 }
@@ -238,10 +234,10 @@ async fn once(
             () = control.restart_handle.asked() => {
                 tracing::info!("stopping, to restart");
                 systemd::tell_reloading();
-                break End::Anew;
+                break End::Restart;
             }
             () = control.restart_handle.given_up() => {
-                tracing::error!("stopping: a part of the daemon hangs, only a new process is rid of it");
+                tracing::error!("stopping: a part of the daemon hangs, and only a new process can recover");
                 systemd::tell(&[NotifyState::Stopping]);
                 break End::Hung;
             }
@@ -249,7 +245,7 @@ async fn once(
     };
     let _deadline = Deadline::start(daemon.grace() + STOP_LIMIT);
     service.stop().await;
-    let end = stopped(end, stop_all(daemon, outside), signals).await?;
+    let end = stopped(end, stop_all(daemon, metrics), signals).await?;
     if matches!(end, End::Stop) {
         tracing::info!("stopped");
     }

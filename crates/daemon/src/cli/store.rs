@@ -1,19 +1,25 @@
-//! `cairn store`: the store checked or rebuilt; copied and put back: `backup`.
+//! `cairn store`: the store verified, rebuilt, backed up, restored, and rid of what is too old.
 
-use cairn_store::{VerifyReport, rebuild_dir, verify_dir};
-use clap::Subcommand;
+use std::path::{Path, PathBuf};
 
-use super::connect::{Surroundings, store_failure};
-use super::failure::Failure;
-use super::global::Global;
-use super::{backup, exit, out};
-use crate::admin::RetainRequest;
-use crate::retention_job::RetainRecord;
-use crate::text::{counted, grouped};
-use crate::wiring::store_options;
-use cairn_store::Shrunk;
+use axum::http::Method;
+use cairn_core::ports::Clock as _;
+use cairn_store::{
+    BackupError, BackupReport, RestoreReport, Shrunk, VerifyReport, rebuild_dir, restore_dir, verify_dir,
+};
+use clap::{Args, Subcommand};
+use serde_json::json;
 
-/// Subcommands of `store`.
+use super::args::Global;
+use super::connect::{Connector, quiet_log};
+use super::failure::{Failure, exit};
+use super::out;
+use crate::admin::backup_error;
+use crate::clock::SystemClock;
+use crate::records::{RetainRecord, RetainRequest};
+use crate::text::{counted, grouped, plain};
+use crate::wiring::{self, store_options};
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Check journal and views; exit code 5 when something is damaged
@@ -24,88 +30,176 @@ Examples:
 
 A running daemon is asked to check itself; --quarantine needs it stopped.")]
     Verify {
-        /// Go on without journal lines that are damaged or lost: damaged ones are quarantined, and history shows the loss
+        /// Quarantine damaged journal lines and continue without them; the history shows the loss
         #[arg(long)]
         quarantine: bool,
     },
-    /// Compress old journal segments, take expired words out of them and forget old memories now, as `[retention]` says
+    /// Apply [retention] now: compress old journal segments, delete expired texts, forget old memories
     #[command(after_help = "\
 Examples:
   cairn store retain --dry-run
   cairn store retain --json
 
-`cairn run` does it once a day when [retention] is set.")]
+`cairn run` does this once a day when [retention] is set.")]
     Retain {
-        /// Only say what would be done
+        /// Only show what would be done
         #[arg(long)]
         dry_run: bool,
     },
-    /// Make sled and the search index again from the journal; the daemon must be stopped
+    /// Rebuild sled and the search index from the journal; the daemon must be stopped
     #[command(after_help = "\
 Example:
   cairn store rebuild
 
-It is refused while they alone show records that the journal has lost: see
+Refused while only they still show records that the journal has lost: see
 `cairn store verify`.")]
     Rebuild,
     /// Copy the state to a folder, while the daemon runs or without one
-    Backup(backup::BackupArgs),
-    /// Put a backup in the place of the state; the daemon must be stopped
-    Restore(backup::RestoreArgs),
+    Backup(BackupArgs),
+    /// Restore the state from a backup; the daemon must be stopped
+    Restore(RestoreArgs),
 }
 
-/// `cairn store …`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn store backup /srv/backups/cairn-monday
+  cairn store backup ./before-upgrade --json
+
+A running daemon makes the backup and keeps answering meanwhile. It must be
+able to write to DIR: under systemd with ProtectSystem=strict that takes
+ReadWritePaths= in the unit. The backup holds the journal up to one moment,
+the artifacts that it names, and a manifest. It is complete once DIR exists:
+until then it is DIR.partial.")]
+pub(crate) struct BackupArgs {
+    /// A folder that does not exist yet, or is empty
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn store restore /srv/backups/cairn-monday
+  cairn store restore /srv/backups/cairn-monday --force --state /var/lib/cairn
+
+The whole backup is checked first; a damaged one changes nothing (exit code
+5). An existing state is moved to before-restore-TIME within the state folder,
+never deleted. sled and the search index are rebuilt at the next start.")]
+pub(crate) struct RestoreArgs {
+    /// A folder that `cairn store backup` made
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Replace an existing state, which is moved aside
+    #[arg(long)]
+    force: bool,
+}
+
 pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), Failure> {
     match command {
-        StoreCommand::Backup(args) => return backup::backup(&global, args).await,
-        StoreCommand::Restore(args) => return backup::restore(&global, args).await,
-        StoreCommand::Retain { dry_run } => return retain(global, dry_run).await,
-        StoreCommand::Verify { .. } | StoreCommand::Rebuild => {}
+        StoreCommand::Verify { quarantine } => verify(&global, quarantine).await,
+        StoreCommand::Retain { dry_run } => {
+            let connector = Connector::load(&global).await?;
+            let request = RetainRequest { dry_run };
+            let record: RetainRecord = connector.change(Method::POST, "/v1/store/retain", &request).await?;
+            out::record(global.json, &record, retained)
+        }
+        StoreCommand::Rebuild => {
+            let connector = Connector::configured(&global)?;
+            check_there(&connector)?;
+            let options = store_options(&connector.loaded.config, &connector.state);
+            report(&global, &rebuild_dir(options).await.map_err(Failure::of_store)?)
+        }
+        StoreCommand::Backup(args) => backup(&global, args).await,
+        StoreCommand::Restore(args) => {
+            let dir = absolute(&args.dir)?;
+            let connector = Connector::configured(&global)?;
+            connector.check_may_open()?;
+            let state = connector.state.path;
+            let report = restore_dir(dir, state, args.force, SystemClock.now()).await.map_err(failure)?;
+            out::record(global.json, &report, restored)
+        }
     }
-    let surroundings = match command {
-        StoreCommand::Verify { quarantine: false } => Surroundings::load(&global).await?,
-        _ => Surroundings::configured(&global)?,
+}
+
+/// A running daemon checks itself; damage is quarantined without one.
+async fn verify(global: &Global, quarantine: bool) -> Result<(), Failure> {
+    let connector = if quarantine { Connector::configured(global)? } else { Connector::load(global).await? };
+    let running = if quarantine { None } else { connector.running().await };
+    let verified = match running {
+        Some(client) => client.get("/v1/store/verify").await?,
+        None => {
+            check_there(&connector)?;
+            let options = store_options(&connector.loaded.config, &connector.state);
+            verify_dir(options, quarantine).await.map_err(Failure::of_store)?
+        }
     };
-    let options = store_options(&surroundings.loaded.config, &surroundings.state);
-    let running = match command {
-        StoreCommand::Verify { quarantine: false } => surroundings.running().await,
-        _ => None,
-    };
-    if running.is_none() && !surroundings.state.is_there() {
-        return Err(Failure::failed(
-            format!("there is no state in {} yet", surroundings.state.path.display()),
-            "name the state folder by --state or $CAIRN_STATE",
-        ));
-    }
-    if running.is_none() {
-        surroundings.may_do_without()?;
-    }
-    let report = match command {
-        StoreCommand::Rebuild => rebuild_dir(options).await.map_err(store_failure)?,
-        StoreCommand::Verify { quarantine } => match running {
-            Some(client) => client.get("/v1/store/verify").await.map_err(Failure::from)?,
-            None => verify_dir(options, quarantine).await.map_err(store_failure)?,
-        },
-        StoreCommand::Backup(_) | StoreCommand::Restore(_) | StoreCommand::Retain { .. } => return Ok(()),
-    };
-    if global.json {
-        out::json(&report)?;
-    } else {
-        out::raw(drawn(&report).as_bytes())?;
-    }
+    report(global, &verified)
+}
+
+fn report(global: &Global, report: &VerifyReport) -> Result<(), Failure> {
+    out::record(global.json, report, verified)?;
     if report.ok { Ok(()) } else { Err(Failure::Silent(exit::DAMAGED)) }
 }
 
-/// `cairn store retain`: asked of the daemon, or done by one that is started inside.
-async fn retain(global: Global, dry_run: bool) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global).await?;
-    let session = surroundings.changing_what_is_there().await?;
-    let answer = session.client.post::<RetainRecord>("/v1/store/retain", &RetainRequest { dry_run }).await;
-    let record = session.finish(answer.map_err(Failure::from)).await?;
-    if global.json {
-        return out::json(&record);
+/// The state exists, and this command may open it.
+fn check_there(connector: &Connector) -> Result<(), Failure> {
+    if !connector.state.is_there() {
+        return Err(Failure::failed(
+            format!("there is no state in {} yet", connector.state.path.display()),
+            "name the state folder with --state or $CAIRN_STATE",
+        ));
     }
-    out::line(&retained(&record))
+    connector.check_may_open()
+}
+
+async fn backup(global: &Global, args: BackupArgs) -> Result<(), Failure> {
+    let dir = absolute(&args.dir)?;
+    let connector = Connector::load(global).await?;
+    let report: BackupReport = match connector.running().await {
+        Some(client) => {
+            let report = client.post("/v1/store/backup", &json!({ "dir": dir })).await?;
+            is_seen(&dir)?;
+            report
+        }
+        None => {
+            check_there(&connector)?;
+            quiet_log()?;
+            let opened = wiring::open(&connector.loaded.config, &connector.state).await;
+            let store = opened.map_err(Failure::of_store)?;
+            let made = store.backup(dir, SystemClock.now()).await;
+            store.close().await;
+            made.map_err(failure)?
+        }
+    };
+    out::record(global.json, &report, backed_up)
+}
+
+/// A service may have a private `/tmp`: what it writes there is invisible to others, and deleted when it stops.
+fn is_seen(dir: &Path) -> Result<(), Failure> {
+    match std::fs::symlink_metadata(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::failed(
+            format!("the daemon made the backup in a private {} that nobody else sees", dir.display()),
+            "name a folder outside of /tmp and /var/tmp that the unit may write to (ReadWritePaths=)",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn failure(error: BackupError) -> Failure {
+    match error {
+        BackupError::Store(error) => Failure::of_store(error),
+        error => backup_error(error).into(),
+    }
+}
+
+fn absolute(dir: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(dir).map_err(|error| {
+        Failure::usage(
+            format!("cannot find the absolute path of {}: {error}", dir.display()),
+            "give an absolute path",
+        )
+    })
 }
 
 fn retained(record: &RetainRecord) -> String {
@@ -133,21 +227,23 @@ fn retained(record: &RetainRecord) -> String {
     let failed = compressed.failed + expired.shrunk.failed;
     if failed > 0 {
         let failed = counted(failed, "segment", "segments");
-        lines.push(format!("failed      {failed}, as before; the log says why"));
+        lines.push(format!("failed      {failed}, left as they were; the log says why"));
     }
     if lines.is_empty() {
-        lines.push("nothing is to be done by [retention]".to_owned());
+        lines.push("nothing to do for [retention]".to_owned());
     } else if *dry_run {
-        lines.insert(0, "it would be so:".to_owned());
+        lines.insert(0, "nothing was changed; this would be done:".to_owned());
     }
     if *over_bytes > 0 {
         let over = grouped(*over_bytes);
-        lines.push(format!("over        journal_mib by {over} bytes: no closed segment has more to give"));
+        lines.push(format!(
+            "over        journal_mib by {over} bytes: nothing more can be removed from closed segments"
+        ));
     }
-    lines.join("\n")
+    lines.join("\n") + "\n"
 }
 
-fn drawn(report: &VerifyReport) -> String {
+fn verified(report: &VerifyReport) -> String {
     let mut text = format!(
         "{}\njournal   {} in {}, the last is {}\nviews     {}, {} bad, applied up to {}\nchannels  {}\nmemories  {}\n",
         if report.ok { "the store is fine" } else { "the store is damaged" },
@@ -161,7 +257,41 @@ fn drawn(report: &VerifyReport) -> String {
         grouped(report.memories),
     );
     for problem in &report.problems {
-        text.push_str(&format!("problem   {}\n", crate::text::plain(problem)));
+        text.push_str(&format!("problem   {}\n", plain(problem)));
+    }
+    text
+}
+
+fn backed_up(report: &BackupReport) -> String {
+    let mut text = format!(
+        "backed up to {}\nup to     record {}, {} in {}\nartifacts {}\nbytes     {}\n",
+        report.dir.display(),
+        grouped(report.last_record),
+        counted(report.records, "record", "records"),
+        counted(report.segments, "segment", "segments"),
+        grouped(report.artifacts),
+        grouped(report.bytes),
+    );
+    for missing in &report.missing {
+        text.push_str(&format!("missing   {}\n", plain(missing)));
+    }
+    text
+}
+
+fn restored(report: &RestoreReport) -> String {
+    let mut text = format!(
+        "restored {} to {}\nmade at   {} by cairn {}\nup to     record {}, {}\nbytes     {} in {}\n",
+        report.dir.display(),
+        report.state.display(),
+        report.created_at,
+        plain(&report.version),
+        grouped(report.last_record),
+        counted(report.records, "record", "records"),
+        grouped(report.bytes),
+        counted(report.files, "file", "files"),
+    );
+    if let Some(moved) = &report.moved_to {
+        text.push_str(&format!("before    the old state is in {}\n", moved.display()));
     }
     text
 }

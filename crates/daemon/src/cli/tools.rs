@@ -1,18 +1,17 @@
-//! `cairn tools`: what agents may call, what was called, and what waits for a yes.
+//! `cairn tools`: what agents may call, what was called, and what waits for approval.
 
+use axum::http::Method;
 use clap::Subcommand;
 use serde_json::json;
 
-use super::client::encode;
-use super::connect::Surroundings;
+use super::args::{self, Global};
+use super::client::{encode, with_params};
+use super::connect::Connector;
 use super::failure::Failure;
-use super::global::Global;
-use super::table::Table;
-use super::{out, values};
-use crate::admin::{ApprovalRecord, ToolRecord, ToolUseRecord};
+use super::out::{self, Table};
+use crate::records::{ApprovalRecord, ToolRecord, ToolUseRecord};
 use crate::text::{grouped, minute, one_line, plain};
 
-/// Subcommands of `tools`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsCommand {
     /// List the tools that agents' models may call
@@ -21,17 +20,16 @@ Examples:
   cairn tools list
   cairn tools list --agent main
 
-`reads`: it only reads. `changes`: it may change something, so that a call
-waits for a yes while the window holds text of people who are not trusted, or
-results of tools, unless `always_allow` names it. Tools of servers are listed
-once they are approved (`cairn mcp`) and named among the `tools` of an
-agent.")]
+`reads`: it only reads. `changes`: it may change something. Such a call waits
+for approval while the window holds text of people who are not trusted, or
+results of tools, unless `always_allow` names it. Tools of a server are listed
+once it is approved (`cairn mcp`) and an agent names them in its `tools`.")]
     List {
-        /// Only those of this agent
+        /// Only the tools of this agent
         #[arg(long, value_name = "A")]
         agent: Option<String>,
     },
-    /// List calls of tools: who caused them, arguments, outcome, duration
+    /// List tool calls: who caused them, arguments, outcome, duration
     #[command(after_help = "\
 Examples:
   cairn tools log
@@ -39,33 +37,33 @@ Examples:
   cairn tools log --tool files__write_file --limit 20 --json
 
 Outcomes: done, failed, refused (no such tool, wrong arguments, not allowed),
-denied, expired, timed_out, stopped. A call that was made without an approval
-that it would have needed is marked (always_allow); --json names the entry.")]
+denied, expired, timed_out, stopped. A call that `always_allow` spared its
+approval is marked (always_allow); --json names the entry.")]
     Log {
-        /// Only those of this channel
+        /// Only calls from this channel
         #[arg(long, value_name = "C")]
         channel: Option<String>,
-        /// Only those of this tool
+        /// Only calls of this tool
         #[arg(long, value_name = "TOOL")]
         tool: Option<String>,
-        /// Only those with this outcome
+        /// Only calls with this outcome
         #[arg(long, value_name = "OUTCOME", value_parser = ["done", "failed", "refused", "denied", "expired", "timed_out", "stopped"])]
         outcome: Option<String>,
-        /// Most of them, up to 10000: the newest
+        /// Most calls, up to 10000: the newest
         #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
-              value_parser = values::limit())]
+              value_parser = args::limit())]
         limit: u64,
     },
-    /// List the calls that wait for a yes
+    /// List the calls that wait for approval
     Approvals,
-    /// Say yes to a call that waits for it
+    /// Approve a call that waits for approval
     #[command(after_help = "Example:\n  cairn tools approve k7p2xm")]
     Approve {
         /// The id that `cairn tools approvals` shows
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Say no to a call that waits for a yes
+    /// Deny a call that waits for approval
     #[command(after_help = "Example:\n  cairn tools deny k7p2xm")]
     Deny {
         /// The id that `cairn tools approvals` shows
@@ -74,42 +72,37 @@ that it would have needed is marked (always_allow); --json names the entry.")]
     },
 }
 
-/// `cairn tools …`.
 pub(crate) async fn tools(global: Global, command: ToolsCommand) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global).await?;
+    let connector = Connector::load(&global).await?;
     match command {
-        ToolsCommand::List { agent } => list(&surroundings, &global, agent).await,
+        ToolsCommand::List { agent } => {
+            let path = with_params("/v1/tools", &[("agent", agent)]);
+            let records: Vec<ToolRecord> = connector.get(&path).await?;
+            out::record(global.json, &records, |records| listed(records))
+        }
         ToolsCommand::Log { channel, tool, outcome, limit } => {
-            let channel = channel.map(|name| surroundings.channel(&name, None)).transpose()?;
-            let mut path = format!("/v1/tools/log?limit={limit}");
-            let given = [
+            let channel = channel.map(|name| connector.channel(&name, None)).transpose()?;
+            let params = [
+                ("limit", Some(limit.to_string())),
                 ("channel", channel.map(|channel| channel.to_string())),
                 ("tool", tool),
                 ("outcome", outcome),
             ];
-            for (key, value) in given {
-                if let Some(value) = value {
-                    path.push_str(&format!("&{key}={}", encode(&value)));
-                }
-            }
-            log(&surroundings, &global, &path).await
+            let records: Vec<ToolUseRecord> = connector.get(&with_params("/v1/tools/log", &params)).await?;
+            out::record(global.json, &records, |records| log(records))
         }
-        ToolsCommand::Approvals => approvals(&surroundings, &global).await,
-        ToolsCommand::Approve { id } => answer(&surroundings, &global, &id, true).await,
-        ToolsCommand::Deny { id } => answer(&surroundings, &global, &id, false).await,
+        ToolsCommand::Approvals => {
+            let records: Vec<ApprovalRecord> = connector.get("/v1/approvals").await?;
+            out::record(global.json, &records, |records| approvals(records))
+        }
+        ToolsCommand::Approve { id } => answer(&connector, &global, &id, true).await,
+        ToolsCommand::Deny { id } => answer(&connector, &global, &id, false).await,
     }
 }
 
-async fn list(surroundings: &Surroundings, global: &Global, agent: Option<String>) -> Result<(), Failure> {
-    let query = agent.map(|agent| format!("?agent={}", encode(&agent))).unwrap_or_default();
-    let session = surroundings.reading().await?;
-    let records = session.client.get::<Vec<ToolRecord>>(&format!("/v1/tools{query}")).await;
-    let records = session.finish(records.map_err(Failure::from)).await?;
-    if global.json {
-        return out::json(&records);
-    }
+fn listed(records: &[ToolRecord]) -> String {
     let mut table = Table::new(&["agent", "tool", "from", "effect", "description"], &[]);
-    for record in &records {
+    for record in records {
         table.row(vec![
             record.agent.clone(),
             record.tool.clone(),
@@ -118,22 +111,16 @@ async fn list(surroundings: &Surroundings, global: &Global, agent: Option<String
             one_line(&record.description),
         ]);
     }
-    out::raw(table.render(out::width()).as_bytes())
+    table.render(out::width())
 }
 
-async fn log(surroundings: &Surroundings, global: &Global, path: &str) -> Result<(), Failure> {
-    let session = surroundings.reading().await?;
-    let records = session.client.get::<Vec<ToolUseRecord>>(path).await.map_err(Failure::from);
-    let records = session.finish(records).await?;
-    if global.json {
-        return out::json(&records);
-    }
+fn log(records: &[ToolUseRecord]) -> String {
     if records.is_empty() {
-        return out::line("no calls of tools");
+        return "no tool calls\n".to_owned();
     }
     let heading = ["at", "channel", "caused by", "tool", "outcome", "ms", "arguments"];
     let mut table = Table::new(&heading, &[5]);
-    for record in &records {
+    for record in records {
         let used = &record.used;
         let caused_by: Vec<_> = used.caused_by.iter().map(|person| one_line(person)).collect();
         let mut what = one_line(&used.arguments.to_string());
@@ -153,51 +140,41 @@ async fn log(surroundings: &Surroundings, global: &Global, path: &str) -> Result
             what,
         ]);
     }
-    out::raw(table.render(out::width()).as_bytes())
+    table.render(out::width())
 }
 
-async fn approvals(surroundings: &Surroundings, global: &Global) -> Result<(), Failure> {
-    let session = surroundings.reading().await?;
-    let records = session.client.get::<Vec<ApprovalRecord>>("/v1/approvals").await.map_err(Failure::from);
-    let records = session.finish(records).await?;
-    if global.json {
-        return out::json(&records);
-    }
+fn approvals(records: &[ApprovalRecord]) -> String {
     if records.is_empty() {
-        return out::line("nothing waits for a yes");
+        return "no call waits for approval\n".to_owned();
     }
-    for record in &records {
+    let mut text = String::new();
+    for record in records {
         let approval = &record.approval;
-        out::line(&format!(
-            "{}  {} in {}, caused by {}, until {}",
+        text.push_str(&format!(
+            "{}  {} in {}, caused by {}, until {}\n  because of {}\n",
             approval.id,
             one_line(&approval.tool),
             record.channel,
             approval.caused_by.iter().map(|person| one_line(person)).collect::<Vec<_>>().join(", "),
             minute(approval.expires_at),
-        ))?;
-        out::line(&format!("  because of {}", one_line(&approval.reason)))?;
+            one_line(&approval.reason),
+        ));
         let arguments = serde_json::to_string_pretty(&approval.arguments).unwrap_or_default();
-        for line in plain(&arguments).lines() {
-            out::line(&format!("  {line}"))?;
-        }
+        plain(&arguments).lines().for_each(|line| text.push_str(&format!("  {line}\n")));
     }
-    Ok(())
+    text
 }
 
-async fn answer(
-    surroundings: &Surroundings,
-    global: &Global,
-    id: &str,
-    approve: bool,
-) -> Result<(), Failure> {
-    let session = surroundings.changing_what_is_there().await?;
+async fn answer(connector: &Connector, global: &Global, id: &str, approve: bool) -> Result<(), Failure> {
     let path = format!("/v1/approvals/{}", encode(id.trim()));
-    let answer = session.client.post::<ApprovalRecord>(&path, &json!({ "approve": approve })).await;
-    let record = session.finish(answer.map_err(Failure::from)).await?;
-    if global.json {
-        return out::json(&record);
-    }
-    let tool = one_line(&record.approval.tool);
-    out::line(&if approve { format!("yes: {tool} is called") } else { format!("no: {tool} is not called") })
+    let record: ApprovalRecord =
+        connector.change(Method::POST, &path, &json!({ "approve": approve })).await?;
+    out::record(global.json, &record, |record| {
+        let tool = one_line(&record.approval.tool);
+        if approve {
+            format!("approved: {tool} is called\n")
+        } else {
+            format!("denied: {tool} is not called\n")
+        }
+    })
 }

@@ -1,9 +1,7 @@
-//! Metrics: gathered by the whole house through the facade `metrics`, kept here, shown in Prometheus' format.
+//! Metrics: recorded by all crates through the facade `metrics`, collected here, shown in Prometheus' format.
 
-mod door;
+mod listener;
 mod names;
-mod outside;
-mod process;
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -14,8 +12,8 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+pub use listener::{MetricsListener, bind};
 use names::{Kind, METRICS};
-pub use outside::{Outside, bind};
 
 /// How often what histograms have gathered is put into their buckets.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
@@ -89,7 +87,7 @@ fn unit(name: &str) -> Option<Unit> {
 impl Meters {
     /// All metrics in Prometheus' text format. What nothing has been counted of yet is described, too.
     pub fn render(&self) -> String {
-        process::sample();
+        sample_process();
         let mut text = self.handle.render();
         let begun: std::collections::BTreeSet<&str> =
             text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
@@ -126,6 +124,34 @@ impl Meters {
         *self.memories.lock() = Some((Instant::now(), counted.clone()));
         Ok(counted)
     }
+}
+
+/// Bytes of a kibibyte, in which the system counts memory.
+const KIB: f64 = 1024.0;
+
+/// Records what the system says of this process, by the names that Prometheus' own libraries use.
+fn sample_process() {
+    if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
+        if let Some(kib) = proc_field(&status, "VmRSS:") {
+            metrics::gauge!("process_resident_memory_bytes").set(kib * KIB);
+        }
+        if let Some(n) = proc_field(&status, "Threads:") {
+            metrics::gauge!("process_threads").set(n);
+        }
+    }
+    if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+        // One of them is that of the reading itself.
+        metrics::gauge!("process_open_fds").set(open.count().saturating_sub(1) as f64);
+    }
+    if let Some(most) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+        metrics::gauge!("process_max_fds").set(most as f64);
+    }
+}
+
+/// A number of `/proc/self/status`.
+fn proc_field(status: &str, name: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

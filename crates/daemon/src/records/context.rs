@@ -13,7 +13,7 @@ use cairn_core::window::{self, Lookup, Regions};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::ArtifactsRecord;
+use super::history::ArtifactsRecord;
 
 /// The window of a channel. Tokens are after correction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,10 +1,12 @@
 //! The records that `--json` and the admin API show. Their names and shapes are a promise to scripts.
 
-mod artifacts;
 mod context;
 mod history;
+mod people;
+mod status;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::NothingToCompact;
@@ -16,12 +18,14 @@ use cairn_core::window;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use artifacts::{ArtifactPage, ArtifactRecord, ArtifactsRecord};
-pub use context::{
-    ContextRecord, CorrectionRecord, EngineRecord, MarkerRecord, PrunedRecord, RunRecord, SummaryRecord,
-    Thresholds,
+pub use context::{ContextRecord, MarkerRecord, SummaryRecord};
+pub use history::{ArtifactPage, ArtifactRecord, EntryRecord, pending_records};
+pub use people::{ErasuresRecord, ForgetRecord, ForgetRequest, PairingRecord, RetainRecord, RetainRequest};
+pub use status::{
+    AgentStatus, ChainStatus, Identity, OutboxCounts, OutboxRecord, SpendStatus, StatusRecord, StoreStatus,
+    agent_statuses,
 };
-pub use history::{AuthorRecord, EntryRecord, PartRecord, pending_records};
+pub use tools::{ApprovalRecord, ServerRecord, ServerView, ToolRecord, ToolUseRecord};
 
 /// Whether a channel's actor is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,46 +14,17 @@ use cairn_core::ports::{Clock, MemoryFilter, Store as _, StoreError};
 use cairn_core::retention::{Relief, RetentionSettings, SegmentFacts};
 use cairn_store::{Expired, Needs, Shrunk, Store};
 use futures::FutureExt;
-use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Live};
+use crate::records::RetainRecord;
 
-/// The first pass comes so long after the start, when what is owed has been sent.
+/// The first pass comes so long after the start, when pending deliveries have been sent.
 const FIRST_AFTER: Duration = Duration::from_secs(10 * 60);
 
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Memories that one pass forgets at the most.
 const FORGOTTEN_MAX: usize = 10_000;
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct RetainRecord {
-    pub dry_run: bool,
-    /// Journal segments that were compressed.
-    pub compressed: Shrunk,
-    /// What was taken out of journal segments.
-    pub expired: Expired,
-    /// Bytes by which the journal is still over its limit, when nothing makes it smaller any more.
-    pub over_bytes: u64,
-    pub memories: u64,
-    pub seconds: f64,
-}
-
-impl RetainRecord {
-    /// How it went, for logs and metrics.
-    fn outcome(&self) -> &'static str {
-        let failed = self.compressed.failed + self.expired.shrunk.failed;
-        let done = self.compressed.segments + self.expired.shrunk.segments + self.memories;
-        match (failed, self.over_bytes, done) {
-            (1.., _, _) => "failed",
-            (0, 1.., _) => "over_limit",
-            (0, 0, 1..) => "done",
-            (0, 0, 0) => "nothing",
-        }
-    }
-}
 
 #[derive(Clone)]
 pub struct RetentionJob {
@@ -75,7 +46,7 @@ impl RetentionJob {
         }
     }
 
-    /// One pass, told in the log and in metrics, whatever becomes of it.
+    /// One pass, reported in the log and in metrics, whatever its outcome.
     ///
     /// # Errors
     /// What could not be read or written; what was done before that stands.
@@ -86,7 +57,7 @@ impl RetentionJob {
             return outcome;
         }
         let name = match &outcome {
-            Ok(record) => record.outcome(),
+            Ok(record) => outcome_of(record),
             Err(StoreError::Closed) => "broken_off",
             Err(_) => "failed",
         };
@@ -110,15 +81,17 @@ impl RetentionJob {
                 if over_bytes > 0 {
                     tracing::warn!(
                         over_bytes,
-                        "the journal is over `journal_mib`, and all that nothing needs has been taken out of its closed \
-                         segments; give it more, or make `[store] segment_mib` smaller"
+                        "the journal is over `journal_mib`, and nothing more can be removed from its closed segments; raise \
+                         `journal_mib`, or lower `[store] segment_mib`"
                     );
                 }
             }
             Err(StoreError::Closed) => {
-                tracing::info!(outcome = name, "retention ends with the daemon; the next pass goes on");
+                tracing::info!(outcome = name, "retention ends with the daemon; the next pass continues");
             }
-            Err(error) => tracing::error!(outcome = name, %error, "retention; it is tried again tomorrow"),
+            Err(error) => {
+                tracing::error!(outcome = name, %error, "retention failed; it is tried again tomorrow")
+            }
         }
         outcome
     }
@@ -157,6 +130,18 @@ impl RetentionJob {
         }
         due.truncate(FORGOTTEN_MAX);
         Ok(due)
+    }
+}
+
+/// How a pass went, for logs and metrics.
+fn outcome_of(record: &RetainRecord) -> &'static str {
+    let failed = record.compressed.failed + record.expired.shrunk.failed;
+    let done = record.compressed.segments + record.expired.shrunk.segments + record.memories;
+    match (failed, record.over_bytes, done) {
+        (1.., _, _) => "failed",
+        (0, 1.., _) => "over_limit",
+        (0, 0, 1..) => "done",
+        (0, 0, 0) => "nothing",
     }
 }
 
@@ -286,47 +271,15 @@ fn add(sum: &mut Shrunk, one: &Shrunk) {
     sum.bytes_after += one.bytes_after;
 }
 
-/// The task that makes a pass a day.
-pub struct Daily {
-    tasks: TaskTracker,
-    stop: CancellationToken,
-}
-
-impl Daily {
-    /// Starts it. Each pass goes by the configuration as it is then, and a pass for which nothing is set does nothing.
-    pub fn start(store: Store, live: Live, clock: Arc<dyn Clock>) -> Self {
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        tasks.spawn(daily(store, live, clock, stop.clone()));
-        tasks.close();
-        Self { tasks, stop }
-    }
-
-    /// Ends it. A pass under way ends with what it has in hand: the store waits for that when it is closed.
-    pub async fn stop(self) {
-        self.stop.cancel();
-        self.tasks.wait().await;
-    }
-}
-
-async fn daily(store: Store, live: Live, clock: Arc<dyn Clock>, stop: CancellationToken) {
+/// Makes a pass a day, by the configuration as it is then. Where nothing is set it does nothing. Never returns.
+pub async fn daily(store: Store, live: Live, clock: Arc<dyn Clock>) {
     let mut pause = FIRST_AFTER;
     loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
+        tokio::time::sleep(pause).await;
         pause = EVERY;
-        let retention_job = RetentionJob::of(&store, &live.now().config, &clock);
-        if !retention_job.settings.is_on() {
-            continue;
-        }
-        let pass = AssertUnwindSafe(retention_job.pass(false)).catch_unwind();
-        let ended = tokio::select! {
-            () = stop.cancelled() => return,
-            ended = pass => ended,
-        };
-        // An error has been told by the pass itself.
-        if ended.is_err() {
+        let job = RetentionJob::of(&store, &live.now().config, &clock);
+        // The pass itself logs an error.
+        if job.settings.is_on() && AssertUnwindSafe(job.pass(false)).catch_unwind().await.is_err() {
             metrics::counter!("cairn_retention_passes_total", "outcome" => "failed").increment(1);
             tracing::error!("retention panicked; it is tried again tomorrow");
         }

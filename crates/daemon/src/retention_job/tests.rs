@@ -18,7 +18,7 @@ use super::*;
 const OLD: u64 = 60;
 const NEW: u64 = 20;
 
-struct Place {
+struct Rig {
     _dir: tempfile::TempDir,
     store: Store,
     clock: Arc<TestClock>,
@@ -28,32 +28,31 @@ fn channel() -> ChannelId {
     "main/local/main".parse().unwrap()
 }
 
-impl Place {
+impl Rig {
     /// A store of many small segments, one entry a day.
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions { segment_bytes: 4_000, ..StoreOptions::new(dir.path()) };
         let store = tokio::task::spawn_blocking(|| Store::open(options)).await.unwrap().unwrap();
-        let place = Self { _dir: dir, store, clock: Arc::new(TestClock::default()) };
+        let rig = Self { _dir: dir, store, clock: Arc::new(TestClock::default()) };
         for seq in 1..=OLD + NEW {
             if seq == OLD + 1 {
                 let marker = Marker::new(MarkerKind::Retired, Seq(1), Seq(OLD), Vec::new());
                 let (tokens_before, tokens_after) = (900, 90);
-                place
-                    .add(Event::Compaction(CompactionEvent::WindowSlid {
-                        marker,
-                        messages: OLD,
-                        tokens_before,
-                        tokens_after,
-                    }))
-                    .await;
+                rig.add(Event::Compaction(CompactionEvent::WindowSlid {
+                    marker,
+                    messages: OLD,
+                    tokens_before,
+                    tokens_after,
+                }))
+                .await;
             }
-            let mut entry = Entry::lost(Seq(seq), &"t1".into(), Generation(1), place.clock.now());
+            let mut entry = Entry::lost(Seq(seq), &"t1".into(), Generation(1), rig.clock.now());
             entry.parts = vec![Part::text(format!("message {seq} {}", "of tea and bread ".repeat(30)))];
-            place.add(Event::Turn(TurnEvent::EntryAdded { entry })).await;
-            place.clock.advance(SignedDuration::from_hours(24));
+            rig.add(Event::Turn(TurnEvent::EntryAdded { entry })).await;
+            rig.clock.advance(SignedDuration::from_hours(24));
         }
-        place
+        rig
     }
 
     async fn add(&self, event: Event) {
@@ -81,53 +80,49 @@ impl Place {
 
 #[tokio::test]
 async fn words_go_by_their_age_as_far_as_nothing_needs_them() {
-    let place = Place::new().await;
+    let rig = Rig::new().await;
     let settings = |journal_days| RetentionSettings { journal_days, ..RetentionSettings::default() };
-    assert_eq!(place.pass(settings(0), false).await, RetainRecord::default(), "off");
-    let dry = place.pass(settings(50), true).await;
-    assert_eq!(place.n_expired().await, 0);
-    let done = place.pass(settings(50), false).await;
+    assert_eq!(rig.pass(settings(0), false).await, RetainRecord::default(), "off");
+    let dry = rig.pass(settings(50), true).await;
+    assert_eq!(rig.n_expired().await, 0);
+    let done = rig.pass(settings(50), false).await;
     assert_eq!(done, RetainRecord { dry_run: false, ..dry });
-    let n_first = place.n_expired().await;
+    let n_first = rig.n_expired().await;
     assert_eq!(n_first as u64, done.expired.entries);
     assert!((10..=30).contains(&n_first), "{n_first} of thirty days");
-    place.clock.advance(SignedDuration::from_hours(24 * 365));
-    let rest = place.pass(settings(50), false).await;
+    rig.clock.advance(SignedDuration::from_hours(24 * 365));
+    let rest = rig.pass(settings(50), false).await;
     assert_eq!(rest.expired.entries, OLD - n_first as u64, "what the window shows stays, however old");
-    assert_eq!(place.n_expired().await as u64, OLD);
-    assert_eq!(place.pass(settings(50), false).await, RetainRecord::default(), "once is enough");
-    assert!(place.store.verify().await.unwrap().ok);
+    assert_eq!(rig.n_expired().await as u64, OLD);
+    assert_eq!(rig.pass(settings(50), false).await, RetainRecord::default(), "once is enough");
+    assert!(rig.store.verify().await.unwrap().ok);
 }
 
 #[tokio::test]
 async fn segments_are_compressed_with_all_their_words() {
-    let place = Place::new().await;
-    let whole = place.store.stats().await.unwrap().journal_bytes;
+    let rig = Rig::new().await;
+    let whole = rig.store.stats().await.unwrap().journal_bytes;
     let settings = RetentionSettings { journal_mib: 1, ..RetentionSettings::default() };
-    assert_eq!(
-        place.pass(settings.clone(), false).await,
-        RetainRecord::default(),
-        "{whole} bytes are within"
-    );
+    assert_eq!(rig.pass(settings.clone(), false).await, RetainRecord::default(), "{whole} bytes are within");
     let compress = RetentionSettings { compress_days: 1, ..RetentionSettings::default() };
-    let packed = place.pass(compress.clone(), false).await.compressed;
+    let packed = rig.pass(compress.clone(), false).await.compressed;
     assert!(packed.segments > 5 && packed.bytes_after < packed.bytes_before, "{packed:?}");
-    assert_eq!(place.n_expired().await, 0, "compressed, and nothing else");
-    assert_eq!(place.pass(compress, false).await.compressed.segments, 0);
+    assert_eq!(rig.n_expired().await, 0, "compressed, and nothing else");
+    assert_eq!(rig.pass(compress, false).await.compressed.segments, 0);
 }
 
 #[tokio::test]
 async fn what_cannot_be_read_is_told_and_keeps_nothing_else() {
-    let place = Place::new().await;
-    let segments = place.store.segments().await.unwrap();
-    let second = place._dir.path().join(format!("journal/{:020}.jsonl", segments[1].first));
+    let rig = Rig::new().await;
+    let segments = rig.store.segments().await.unwrap();
+    let second = rig._dir.path().join(format!("journal/{:020}.jsonl", segments[1].first));
     let mut bytes = std::fs::read(&second).unwrap();
     bytes.extend_from_slice(b"torn");
     std::fs::write(&second, bytes).unwrap();
-    place.clock.advance(SignedDuration::from_hours(24 * 365));
+    rig.clock.advance(SignedDuration::from_hours(24 * 365));
     let settings = RetentionSettings { journal_days: 1, ..RetentionSettings::default() };
-    let done = place.pass(settings, false).await;
+    let done = rig.pass(settings, false).await;
     assert_eq!(done.expired.shrunk.failed, 1);
-    assert_eq!(done.outcome(), "failed");
+    assert_eq!(outcome_of(&done), "failed");
     assert!(done.expired.entries > OLD / 2, "{done:?}");
 }

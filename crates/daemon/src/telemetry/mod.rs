@@ -1,10 +1,10 @@
-//! Logs: lines of text on a terminal, fields in systemd's journal, JSON where neither is. Only our own crates speak: libraries
-//! log what they carry, message texts and tokens among it, and adapters say themselves what fails.
+//! Logs: text on a terminal, fields in systemd's journal, or JSON. Only our own crates log: libraries log what they carry,
+//! including message texts and tokens, and our adapters report failures themselves.
 
 mod lines;
-mod panics;
 
 use std::io::IsTerminal as _;
+use std::panic::PanicHookInfo;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -50,7 +50,7 @@ impl LogHandle {
     }
 }
 
-/// Starts logging, and tells panics by the log. A second call changes nothing.
+/// Starts logging, panics included. A second call changes nothing.
 ///
 /// # Errors
 /// The directives of `level` cannot be read.
@@ -60,15 +60,26 @@ pub fn start(level: &str, format: LogFormat, env: &dyn Environment) -> Result<Lo
     let (lines, fallen_back) = layer(to);
     let (filter, handle) = reload::Layer::new(EnvFilter::try_new(level)?);
     let lines = lines.with_filter(filter_fn(is_ours).and(filter));
-    let strangers = Strangers.with_filter(filter_fn(|metadata| !is_ours(metadata)));
-    let started = tracing_subscriber::registry().with(lines).with(strangers).try_init().is_ok();
+    let libraries = LibraryWarnings.with_filter(filter_fn(|metadata| !is_ours(metadata)));
+    let started = tracing_subscriber::registry().with(lines).with(libraries).try_init().is_ok();
     if started {
-        panics::tell();
+        std::panic::set_hook(Box::new(log_panic));
         if let Some(error) = fallen_back {
             tracing::warn!(%error, "the journal cannot be reached; the log goes to stderr as JSON");
         }
     }
     Ok(LogHandle { filter: handle, level: Arc::new(Mutex::new(level.to_owned())) })
+}
+
+/// Logs where a panic happened. Its message may quote what people wrote, so it is for debugging only.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let place =
+        panic.location().map(|place| format!("{}:{}", place.file(), place.line())).unwrap_or_default();
+    let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
+    tracing::error!(place, thread, "panicked: a bug; please report it with this line");
+    if let Some(words) = panic.payload_as_str() {
+        tracing::debug!(place, words, "what the panic said");
+    }
 }
 
 /// Where lines go, and how they look.
@@ -122,9 +133,9 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Counts what libraries warn of, since nobody reads it.
-struct Strangers;
+struct LibraryWarnings;
 
-impl<S: Subscriber> Layer<S> for Strangers {
+impl<S: Subscriber> Layer<S> for LibraryWarnings {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let metadata = event.metadata();
         let library = metadata.target().split("::").next().unwrap_or_default().to_owned();

@@ -6,15 +6,15 @@ use serde_json::Value;
 use super::*;
 
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct Buffer(Arc<Mutex<Vec<u8>>>);
 
-impl Kept {
+impl Buffer {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
 
-impl std::io::Write for Kept {
+impl std::io::Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -27,14 +27,14 @@ impl std::io::Write for Kept {
 
 /// Runs `work` with a log as `start` makes it, and returns what was written.
 fn logged(level: &str, shape: Shape, work: impl FnOnce(&LogHandle)) -> String {
-    let kept = Kept::default();
-    let writer = kept.clone();
+    let buffer = Buffer::default();
+    let writer = buffer.clone();
     let (filter, handle) = reload::Layer::new(EnvFilter::try_new(level).unwrap());
     let lines = Lines::new(shape, move || writer.clone()).with_filter(filter_fn(is_ours).and(filter));
     let subscriber = tracing_subscriber::registry().with(lines);
     let handle = LogHandle { filter: handle, level: Arc::new(Mutex::new(level.to_owned())) };
     tracing::subscriber::with_default(subscriber, || work(&handle));
-    kept.text()
+    buffer.text()
 }
 
 const PLAIN: Shape = Shape::Text { colours: false };

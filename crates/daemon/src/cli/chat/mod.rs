@@ -2,20 +2,28 @@
 
 mod piped;
 mod terminal;
-mod turn;
 
 use std::io::IsTerminal;
 
-use cairn_core::ids::ChannelId;
+use axum::http::StatusCode;
+use cairn_core::approval::Approval;
+use cairn_core::ids::{ApprovalId, ChannelId};
+use cairn_core::ports::Reply;
+use cairn_core::sse::ServerEvent;
+use cairn_platforms::local::{ErrorBody, ErrorDetail, MessageRequest};
 use clap::Args;
+use futures::{Stream, StreamExt};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 
-use super::client::Client;
-use super::connect::Surroundings;
+use super::args::{self, Global};
+use super::client::{CallError, Client, encode};
+use super::connect::{Connector, channel_path};
 use super::failure::Failure;
-use super::global::Global;
-use super::values;
+use super::out;
+use crate::text::one_line;
 
-/// Arguments of `chat`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,9 +31,9 @@ Examples:
   cairn chat --channel ops --user ann
   echo 'What did we decide?' | cairn chat   a line a message, replies in order
 
-Piped, a call that needs an approval is denied at once, since nobody can be
-asked; the exit code is 1 if that happened or if any turn failed. With --json
-each reply is one line of JSON.")]
+With piped input, a call that needs approval is denied at once, since nobody
+can be asked. The exit code is 1 if that happened or a turn failed. With
+--json each reply is one line of JSON.")]
 pub(crate) struct ChatArgs {
     /// The agent to talk to [default: the first]
     #[arg(long, value_name = "A")]
@@ -33,12 +41,12 @@ pub(crate) struct ChatArgs {
     /// The channel to talk in
     #[arg(long, value_name = "C", default_value = "main")]
     channel: String,
-    /// Who is talking
-    #[arg(long, value_name = "U", default_value = "user", value_parser = values::name)]
+    /// Your name
+    #[arg(long, value_name = "U", default_value = "user", value_parser = args::name)]
     user: String,
 }
 
-/// A conversation from this side.
+/// A conversation as its user sees it.
 pub(super) struct Talk {
     client: Client,
     channel: ChannelId,
@@ -46,16 +54,148 @@ pub(super) struct Talk {
     json: bool,
 }
 
-/// `cairn chat`.
 pub(crate) async fn chat(global: Global, args: ChatArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::load(&global).await?;
-    let channel = surroundings.channel(&args.channel, args.agent.as_deref())?;
-    let session = surroundings.changing().await?;
-    let talk = Talk { client: session.client.clone(), channel, user: args.user, json: global.json };
+    let connector = Connector::load(&global).await?;
+    let channel = connector.channel(&args.channel, args.agent.as_deref())?;
+    let connection = connector.changing().await?;
+    let talk = Talk { client: connection.client.clone(), channel, user: args.user, json: global.json };
     if std::io::stdin().is_terminal() {
-        // There Ctrl-C stops an answer, not the program.
-        session.finish(Box::pin(terminal::talk(&talk)).await).await
+        // On a terminal Ctrl-C stops an answer, not the program.
+        connection.finish(Box::pin(terminal::talk(&talk)).await).await
     } else {
-        session.carry_out(Box::pin(piped::talk(&talk, tokio::io::stdin()))).await
+        connection.carry_out(Box::pin(piped::talk(&talk, tokio::io::stdin()))).await
     }
+}
+
+#[derive(Debug)]
+pub(super) enum Piece {
+    Delta(String),
+    Restarted,
+    Tool {
+        name: String,
+        /// `started`, `done`, `failed`.
+        state: String,
+    },
+    /// A tool call waits for approval.
+    Approval(Box<Approval>),
+    /// No model answers, and the turn waits: why.
+    Waiting(String),
+    /// The whole answer; nothing more comes.
+    Reply(Reply),
+    Failed(ErrorDetail),
+}
+
+pub(super) enum NoAnswer {
+    /// It was refused or its turn failed; the next message may do better.
+    Refused(ErrorDetail),
+    Lost(Failure),
+}
+
+impl From<CallError> for NoAnswer {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Api { body, .. } => Self::Refused(body.error),
+            error @ CallError::Broken(_) => Self::Lost(error.into()),
+        }
+    }
+}
+
+impl Talk {
+    /// Sends a message; its pieces end with a reply or a failure.
+    pub(super) async fn say(
+        &self,
+        text: &str,
+    ) -> Result<impl Stream<Item = Result<Piece, CallError>> + Unpin + use<>, NoAnswer> {
+        let request = MessageRequest {
+            user: self.user.clone(),
+            text: text.to_owned(),
+            id: None,
+            agent: None,
+            at: None,
+        };
+        let path = channel_path(&self.channel, "messages");
+        loop {
+            match self.client.events(&path, &request).await {
+                Ok(events) => return Ok(Box::pin(pieces(events))),
+                // It was not accepted, so sending it again cannot double it. A wait until midnight is too long, though.
+                Err(CallError::Api {
+                    status: StatusCode::TOO_MANY_REQUESTS,
+                    retry_after_secs: Some(secs),
+                    ..
+                }) if secs <= 60 => {
+                    tokio::time::sleep(std::time::Duration::from_secs(secs.max(1))).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Approves or denies a call. False: it no longer waits.
+    pub(super) async fn decide(&self, id: &ApprovalId, approve: bool) -> Result<bool, CallError> {
+        let path = format!("/v1/approvals/{}", encode(id.as_str()));
+        match self.client.post::<serde_json::Value>(&path, &json!({ "approve": approve })).await {
+            Ok(_) => Ok(true),
+            Err(CallError::Api { status: StatusCode::NOT_FOUND, .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a message and waits for its whole answer. A call that needs approval is denied at once, and reported.
+    pub(super) async fn ask(&self, text: &str, mut denied: impl FnMut(&Approval)) -> Result<Reply, NoAnswer> {
+        let mut pieces = self.say(text).await?;
+        while let Some(piece) = pieces.next().await {
+            match piece? {
+                Piece::Reply(reply) => return Ok(reply),
+                Piece::Failed(detail) => return Err(NoAnswer::Refused(detail)),
+                Piece::Approval(approval) => {
+                    if self.decide(&approval.id, false).await? {
+                        denied(&approval);
+                    }
+                }
+                Piece::Waiting(why) => out::note(&one_line(&why)),
+                Piece::Delta(_) | Piece::Restarted | Piece::Tool { .. } => {}
+            }
+        }
+        Err(CallError::Broken("it ended before the answer did".to_owned()).into())
+    }
+}
+
+fn pieces(
+    events: impl Stream<Item = Result<ServerEvent, CallError>>,
+) -> impl Stream<Item = Result<Piece, CallError>> {
+    events.filter_map(|event| async move { event.and_then(|event| piece(&event)).transpose() })
+}
+
+fn piece(event: &ServerEvent) -> Result<Option<Piece>, CallError> {
+    #[derive(Deserialize)]
+    struct Delta {
+        text: String,
+    }
+    #[derive(Deserialize)]
+    struct Tool {
+        name: String,
+        state: String,
+    }
+    #[derive(Deserialize)]
+    struct Waiting {
+        message: String,
+    }
+    Ok(match event.name.as_str() {
+        "delta" => Some(Piece::Delta(read::<Delta>(event)?.text)),
+        "restarted" => Some(Piece::Restarted),
+        "tool" => {
+            let Tool { name, state } = read(event)?;
+            Some(Piece::Tool { name, state })
+        }
+        "approval" => Some(Piece::Approval(Box::new(read(event)?))),
+        "waiting" => Some(Piece::Waiting(read::<Waiting>(event)?.message)),
+        "reply" => Some(Piece::Reply(read(event)?)),
+        "error" => Some(Piece::Failed(read::<ErrorBody>(event)?.error)),
+        _ => None,
+    })
+}
+
+fn read<T: DeserializeOwned>(event: &ServerEvent) -> Result<T, CallError> {
+    serde_json::from_str(&event.data)
+        .map_err(|error| CallError::Broken(format!("cannot read its event `{}`: {error}", event.name)))
 }

@@ -3,17 +3,13 @@
 use cairn_core::tool::shown_name;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
-use super::Talk;
-use super::turn::NoAnswer;
-use crate::cli::failure::Failure;
-use crate::cli::{exit, out};
+use super::{NoAnswer, Talk};
+use crate::cli::failure::{Failure, exit};
+use crate::cli::out;
 use crate::text::one_line;
 
-/// Bytes of a line that are kept; one more than any limit of a message may be, so that the daemon refuses it.
-const LINE_MAX_BYTES: usize = (64 << 20) + 1;
-
-/// Sends each line and prints each reply. A line that cannot be answered is told on stderr, and the next one follows; so is
-/// a call that was denied, since it needs an approval.
+/// Sends each line and prints each reply. A line that cannot be answered is reported on stderr, and the next one follows; so
+/// is a call that was denied because it needs approval.
 pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(), Failure> {
     let mut input = BufReader::new(input);
     let mut line_no = 0_u64;
@@ -29,7 +25,7 @@ pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(
         let mut n_denied = 0;
         let answer = talk.ask(&text, |approval| {
             n_denied += 1;
-            tell_denied(line_no, &approval.tool, talk.channel.agent().as_str());
+            note_denied(line_no, &approval.tool, talk.channel.agent().as_str());
         });
         let answer = answer.await;
         all_answered &= n_denied == 0;
@@ -52,11 +48,11 @@ pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(
     if all_answered { Ok(()) } else { Err(Failure::Silent(exit::FAILED)) }
 }
 
-/// Says what was not done, and how it can be allowed.
-fn tell_denied(line_no: u64, tool: &str, agent: &str) {
+/// Says which call was denied, and how to allow it.
+fn note_denied(line_no: u64, tool: &str, agent: &str) {
     let tool = one_line(&shown_name(tool));
     out::note(&format!(
-        "error: line {line_no}: {tool} was not called: it needs an approval, and nobody can be asked where the input is piped"
+        "error: line {line_no}: {tool} was not called: it needs approval, and nobody can be asked while the input is piped"
     ));
     out::note(&format!(
         "hint: to allow it always, set always_allow = [\"{tool}\"] in [agents.trust] of the agent `{agent}` or in \
@@ -64,33 +60,14 @@ fn tell_denied(line_no: u64, tool: &str, agent: &str) {
     ));
 }
 
-/// The next line without its end (LF or CRLF); `None` after the last. What is beyond the limit is dropped.
+/// The next line without its end (LF or CRLF); `None` after the last.
 async fn read_line(input: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<Vec<u8>>, Failure> {
     let mut line = Vec::new();
-    let mut any = false;
-    loop {
-        let chunk = input
-            .fill_buf()
-            .await
-            .map_err(|error| Failure::failed(format!("cannot read the input: {error}"), ""))?;
-        if chunk.is_empty() {
-            break;
-        }
-        any = true;
-        let end = chunk.iter().position(|byte| *byte == b'\n');
-        let content = &chunk[..end.unwrap_or(chunk.len())];
-        let room = LINE_MAX_BYTES.saturating_sub(line.len());
-        line.extend_from_slice(&content[..content.len().min(room)]);
-        let n_used = end.map_or(chunk.len(), |end| end + 1);
-        input.consume(n_used);
-        if end.is_some() {
-            break;
-        }
-    }
-    if line.last() == Some(&b'\r') {
-        line.pop();
-    }
-    Ok(any.then_some(line))
+    let read = input.read_until(b'\n', &mut line).await;
+    let n = read.map_err(|error| Failure::failed(format!("cannot read the input: {error}"), ""))?;
+    line.pop_if(|byte| *byte == b'\n');
+    line.pop_if(|byte| *byte == b'\r');
+    Ok((n > 0).then_some(line))
 }
 
 #[cfg(test)]

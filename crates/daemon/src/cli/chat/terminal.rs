@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use axum::http::Method;
 use cairn_core::approval::{Approval, reads_as, shown_arguments};
 use cairn_core::memory::Memory;
 use cairn_core::ports::Reply;
@@ -14,12 +13,11 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use serde_json::{Value, json};
 
-use super::Talk;
-use super::turn::{NoAnswer, Piece};
+use super::{NoAnswer, Piece, Talk};
 use crate::cli::client::{CallError, encode};
 use crate::cli::connect::channel_path;
 use crate::cli::failure::Failure;
-use crate::cli::{commands, draw, out};
+use crate::cli::{channel, draw, out};
 use crate::records::{CompactRecord, ContextRecord, NewGenerationRecord};
 use crate::text::{Wrap, one_line, plain};
 
@@ -30,9 +28,9 @@ const HELP: &str = "\
 /context                what is in the window
 /compact [instruction]  compact now
 /new                    archive the conversation and start again
-/quit                   leave (also Ctrl-D)
+/quit                   leave (or press Ctrl-D)
 /help                   this list
-Ctrl-C stops an answer. A line that begins with // is sent with one slash.";
+Ctrl-C stops an answer. To send a line that begins with /, write //.";
 
 /// Reads, sends and prints until the person leaves.
 pub(super) async fn talk(talk: &Talk) -> Result<(), Failure> {
@@ -53,7 +51,7 @@ pub(super) async fn talk(talk: &Talk) -> Result<(), Failure> {
         }
         let flow = match line.strip_prefix('/') {
             Some(rest) if rest.starts_with('/') => send(talk, &editor, rest).await,
-            Some(command) => obey(talk, command).await,
+            Some(command) => run_command(talk, command).await,
             None => send(talk, &editor, line).await,
         };
         match flow {
@@ -94,8 +92,7 @@ async fn send(talk: &Talk, editor: &Editor, text: &str) -> Result<ControlFlow<()
             piece = pieces.next() => piece,
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted.map_err(|error| NoAnswer::Lost(error.into()))?;
-                let path = channel_path(&talk.channel, "stop");
-                talk.client.call::<Value>(Method::POST, &path, None::<&()>).await?;
+                stop(talk).await?;
                 continue;
             }
         };
@@ -106,18 +103,10 @@ async fn send(talk: &Talk, editor: &Editor, text: &str) -> Result<ControlFlow<()
             }
             Some(Piece::Restarted) => {
                 (wrap, streamed) = (Wrap::new(out::width()), false);
-                print(&style("\n(the model is asked again)\n").dim().to_string())?;
+                print(&style("\n(asking the model again)\n").dim().to_string())?;
             }
-            Some(Piece::Tool { name, state }) => {
-                print(&wrap.finish())?;
-                wrap = Wrap::new(out::width());
-                print(&style(format!("\n({}: {})\n", one_line(&name), one_line(&state))).dim().to_string())?;
-            }
-            Some(Piece::Waiting(why)) => {
-                print(&wrap.finish())?;
-                wrap = Wrap::new(out::width());
-                print(&style(format!("\n({})\n", one_line(&why))).dim().to_string())?;
-            }
+            Some(Piece::Tool { name, state }) => aside(&mut wrap, &format!("{name}: {state}"))?,
+            Some(Piece::Waiting(why)) => aside(&mut wrap, &why)?,
             Some(Piece::Approval(approval)) => {
                 print(&wrap.finish())?;
                 wrap = Wrap::new(out::width());
@@ -144,27 +133,32 @@ async fn send(talk: &Talk, editor: &Editor, text: &str) -> Result<ControlFlow<()
     }
 }
 
-/// Asks for a yes to a call. Anything but a yes is a no; Ctrl-C stops the whole answer.
+/// A remark in parentheses, on a line of its own within the answer.
+fn aside(wrap: &mut Wrap, text: &str) -> Result<(), NoAnswer> {
+    print(&wrap.finish())?;
+    *wrap = Wrap::new(out::width());
+    print(&style(format!("\n({})\n", one_line(text))).dim().to_string())
+}
+
+/// Asks for approval of a call. Every answer but yes denies it; Ctrl-C stops the whole turn.
 async fn ask(talk: &Talk, editor: &Editor, approval: &Approval) -> Result<(), NoAnswer> {
     let arguments = plain(&shown_arguments(&approval.arguments)).replace('\n', "\n  ");
     let tool = style(one_line(&approval.tool)).bold();
     print(&format!(
-        "\n{tool} may change something, and what it was told comes in part from {}:\n  {arguments}\n",
+        "\n{tool} may change something, and its arguments come in part from {}:\n  {arguments}\n",
         one_line(&approval.reason)
     ))?;
     let answer = read_line(Arc::clone(editor), "allow it? [y/N] ").await.map_err(NoAnswer::Lost)?;
     let approve = match answer {
         Ok(line) => reads_as(&line) == Some(true),
         Err(ReadlineError::Interrupted) => {
-            let path = channel_path(&talk.channel, "stop");
-            talk.client.call::<Value>(Method::POST, &path, None::<&()>).await?;
-            return Ok(());
+            return stop(talk).await;
         }
         Err(ReadlineError::Eof) => false,
         Err(error) => return Err(NoAnswer::Lost(terminal_failure(&error))),
     };
     if !talk.decide(&approval.id, approve).await? {
-        print("(it was answered elsewhere, or nobody answered in time)\n")?;
+        print("(it was answered elsewhere, or the time was up)\n")?;
     }
     Ok(())
 }
@@ -186,7 +180,7 @@ async fn recalled(talk: &Talk, reply: &Reply) -> Result<ControlFlow<()>, NoAnswe
     Ok(ControlFlow::Continue(()))
 }
 
-async fn obey(talk: &Talk, command: &str) -> Result<ControlFlow<()>, NoAnswer> {
+async fn run_command(talk: &Talk, command: &str) -> Result<ControlFlow<()>, NoAnswer> {
     let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     match name {
         "help" => print(&format!("{HELP}\n"))?,
@@ -198,17 +192,22 @@ async fn obey(talk: &Talk, command: &str) -> Result<ControlFlow<()>, NoAnswer> {
             let body = json!({ "instruction": rest.trim(), "wait": true });
             let path = channel_path(&talk.channel, "compact");
             let record: CompactRecord = talk.client.post(&path, &body).await?;
-            print(&format!("{}\n", commands::told(&record)))?;
+            print(&format!("{}\n", channel::compacted(&record)))?;
         }
         "new" => {
             let path = channel_path(&talk.channel, "new");
-            let answer = talk.client.call::<NewGenerationRecord>(Method::POST, &path, None::<&()>).await?;
-            print(&format!("generation {} begins; what was before is archived\n", answer.1.generation.0))?;
+            let record: NewGenerationRecord = talk.client.post(&path, &json!({})).await?;
+            print(&format!("{}\n", channel::begun(&record)))?;
         }
         "quit" | "exit" => return Ok(ControlFlow::Break(())),
-        _ => print(&format!("no command /{}; /help lists them\n", one_line(name)))?,
+        _ => print(&format!("there is no command /{}; /help lists them\n", one_line(name)))?,
     }
     Ok(ControlFlow::Continue(()))
+}
+
+async fn stop(talk: &Talk) -> Result<(), NoAnswer> {
+    talk.client.post::<Value>(&channel_path(&talk.channel, "stop"), &json!({})).await?;
+    Ok(())
 }
 
 fn print(text: &str) -> Result<(), NoAnswer> {

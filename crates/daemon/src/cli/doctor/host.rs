@@ -1,18 +1,20 @@
-//! This machine: the configuration and its prompts, who may read what, room on the disk, the clock.
+//! This machine: the configuration and its prompts, who may read what, free disk space, the clock.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use cairn_core::ports::Clock as _;
 use cairn_core::tokens;
 use jiff::{SignedDuration, Timestamp};
 
 use super::report::Finding;
-use super::{Facts, problem_of};
-use crate::cli::who;
-use crate::config::{Environment, Loaded, NetworkKind, Problem, StateDir, sockets_to_try};
+use super::{Examination, problem_of};
+use crate::cli::owner;
+use crate::clock::SystemClock;
+use crate::config::{Loaded, NetworkKind, Problem, sockets_to_try};
 use crate::text::{counted, grouped, minute};
 
-/// Free room below which the daemon is about to stop taking messages in, and below which it is time to make some.
+/// Free space below which the daemon soon accepts no more messages, and below which it is time to free some.
 const FREE_MIN: u64 = 100 << 20;
 const FREE_ENOUGH: u64 = 1 << 30;
 
@@ -22,27 +24,28 @@ const SHARE_ENOUGH: u64 = 5;
 /// Clocks that differ by no more are the same: the header `Date` has whole seconds, and answers take some.
 const CLOCK_SLACK: SignedDuration = SignedDuration::from_secs(60);
 
-/// A binary may be made in a time zone that is wrongly set; no clock is told wrong for a day.
+/// A binary may be built on a machine with a wrong time zone; a day of difference is no problem.
 const BUILD_SLACK: SignedDuration = SignedDuration::from_hours(24);
 
 /// The configuration and its prompts.
-pub(super) fn config(loaded: Option<&Loaded>, problems: &[Problem]) -> Vec<Finding> {
+pub(super) fn config(x: &mut Examination) -> Vec<Finding> {
     let of_prompt = |problem: &&Problem| {
         ["`prompt`", "`compactor_prompt`"].iter().any(|key| problem.message.starts_with(key))
     };
-    let mut out: Vec<Finding> = problems
+    let mut out: Vec<Finding> = x
+        .problems
         .iter()
         .map(|problem| problem_of(if of_prompt(&problem) { "prompts" } else { "config" }, problem))
         .collect();
-    let Some(loaded) = loaded else { return out };
+    let Some(loaded) = &x.loaded else { return out };
     if !out.iter().any(|finding| finding.check == "config") {
         out.insert(0, Finding::ok("config", what_is_configured(loaded)));
     }
-    // Keys and files that are open have lines of their own.
-    let told_elsewhere = |warning: &&String| {
+    // Missing keys and open files have findings of their own.
+    let reported_elsewhere = |warning: &&String| {
         ["no key is sent", "everybody on this machine may read"].iter().any(|words| warning.contains(words))
     };
-    for warning in loaded.warnings.iter().filter(|warning| !told_elsewhere(warning)) {
+    for warning in loaded.warnings.iter().filter(|warning| !reported_elsewhere(warning)) {
         let (found, remedy) = warning.rsplit_once("; ").unwrap_or((warning, ""));
         out.push(Finding::warning("config", found, remedy));
     }
@@ -55,7 +58,7 @@ pub(super) fn config(loaded: Option<&Loaded>, problems: &[Problem]) -> Vec<Findi
 fn what_is_configured(loaded: &Loaded) -> String {
     let config = &loaded.config;
     let Some(file) = &loaded.file else {
-        return "no config file: the built-in defaults hold; `cairn init` writes one".to_owned();
+        return "no config file: the built-in defaults apply; `cairn init` writes one".to_owned();
     };
     let models = config.models.iter().filter(|model| model.id != crate::config::OFFLINE).count() as u64;
     format!(
@@ -76,11 +79,8 @@ fn prompts(loaded: &Loaded) -> String {
 }
 
 /// Who may read secrets and the state, and who may change the configuration.
-pub(super) fn permissions(
-    loaded: Option<&Loaded>,
-    state: Option<&StateDir>,
-    env: &dyn Environment,
-) -> Vec<Finding> {
+pub(super) fn permissions(x: &mut Examination) -> Vec<Finding> {
+    let (loaded, state) = (x.loaded.as_ref(), x.state.as_ref());
     let mut out = Vec::new();
     let mut open = |path: &Path, bits: u32, found: &str, chmod: &str| {
         if mode(path).is_some_and(|mode| mode & bits != 0) {
@@ -93,25 +93,25 @@ pub(super) fn permissions(
         open(file, 0o007, "everybody on this machine may read the secret in", "chmod 600");
     }
     if let Some(file) = loaded.and_then(|loaded| loaded.file.as_ref()) {
-        open(file, 0o022, "others than its owner may change", "chmod go-w");
+        open(file, 0o022, "users other than its owner may change", "chmod go-w");
     }
-    let closed = state.is_some_and(|state| who::may_not_enter(&state.path));
+    let closed = state.is_some_and(|state| owner::may_not_enter(&state.path));
     if let Some(state) = state.filter(|state| !closed && !state.path.is_file()) {
-        open(&state.path, 0o077, "others than its owner may look into the state folder", "chmod 700");
-        for socket in sockets_to_try(state, env) {
-            open(&socket, 0o007, "everybody on this machine may command the daemon at", "chmod o=");
+        open(&state.path, 0o077, "users other than its owner may look into the state folder", "chmod 700");
+        for socket in sockets_to_try(state, &x.env) {
+            open(&socket, 0o007, "everybody on this machine may control the daemon at", "chmod o=");
         }
     }
     if out.is_empty() {
         let files = counted(secrets.len() as u64, "secret file", "secret files");
-        // Of a folder that is closed to whoever asks, `state` says so.
+        // A folder that is closed to this user is reported by `state`.
         let and_state = if closed { "" } else { "state folder and " };
         out.push(Finding::ok("permissions", format!("{and_state}{files} are closed to others")));
     }
     out
 }
 
-/// The files of the configuration that hold secrets, as far as they are there.
+/// The files of the configuration that hold secrets, as far as they exist.
 pub(super) fn secret_files(loaded: &Loaded) -> Vec<PathBuf> {
     let config = &loaded.config;
     let keys = config.models.iter().filter_map(|model| model.api_key_file.clone());
@@ -133,8 +133,9 @@ fn mode(path: &Path) -> Option<u32> {
 }
 
 /// Room on the disk of the state folder, or of the nearest folder above it that is there.
-pub(super) fn disk(state: &Path) -> Vec<Finding> {
-    let there = state.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
+pub(super) fn disk(x: &mut Examination) -> Vec<Finding> {
+    let Some(state) = &x.state else { return Vec::new() };
+    let there = state.path.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     match rustix::fs::statvfs(there) {
         Ok(stat) => vec![room(
             stat.f_bavail.saturating_mul(stat.f_frsize),
@@ -144,7 +145,7 @@ pub(super) fn disk(state: &Path) -> Vec<Finding> {
         )],
         Err(error) => vec![Finding::warning(
             "disk",
-            format!("cannot tell how much room there is at {}: {error}", there.display()),
+            format!("cannot find out how much space is free at {}: {error}", there.display()),
             "check that the folder can be read",
         )],
     }
@@ -153,14 +154,14 @@ pub(super) fn disk(state: &Path) -> Vec<Finding> {
 /// `files`: how many more files there may be, and how many in all; 0 in all where the system does not count them.
 fn room(free: u64, total: u64, files: (u64, u64), at: &Path) -> Finding {
     let found = format!("{} free of {} at {}", bytes(free), bytes(total), at.display());
-    let remedy = "make room; `du -sh` of the folder's parts shows what takes it";
+    let remedy = "free some space; `du -sh` of the folder's parts shows what takes it";
     if free < FREE_MIN {
-        return Finding::failed("disk", format!("{found}: nothing more may be taken in soon"), remedy);
+        return Finding::failed("disk", format!("{found}: soon no more messages can be accepted"), remedy);
     }
     if files.1 > 0 && files.0 < 1_000 {
         return Finding::failed(
             "disk",
-            format!("{found}, but only {} more files may be made there", grouped(files.0)),
+            format!("{found}, but only {} more files can be created there", grouped(files.0)),
             "delete files that are not needed; `df -i` shows how many there are",
         );
     }
@@ -176,12 +177,12 @@ fn bytes(n: u64) -> String {
     format!("{:.1} {name}", n as f64 / unit as f64)
 }
 
-/// The clock, held against what is known of the time.
-pub(super) fn clock(now: Timestamp, facts: &Facts) -> Vec<Finding> {
-    judge_clock(now, built(), facts.last_at, &facts.clocks)
+/// The clock, compared with what is known of the time.
+pub(super) fn clock(x: &mut Examination) -> Vec<Finding> {
+    judge_clock(SystemClock.now(), built(), x.last_at, &x.clocks)
 }
 
-/// When this binary was made, as its file says.
+/// When this binary was built, as its file says.
 fn built() -> Option<Timestamp> {
     let file = std::env::current_exe().ok()?;
     Timestamp::try_from(std::fs::metadata(file).ok()?.modified().ok()?).ok()
@@ -193,20 +194,20 @@ fn judge_clock(
     last: Option<Timestamp>,
     servers: &[(String, SignedDuration)],
 ) -> Vec<Finding> {
-    let remedy = "set it, and keep it right: `timedatectl set-ntp true`";
+    let remedy = "set it and keep it synchronised: `timedatectl set-ntp true`";
     let mut out = Vec::new();
     if let Some(built) = built.filter(|built| built.duration_since(now) > BUILD_SLACK) {
         out.push(Finding::failed(
             "clock",
-            format!("it says {} UTC, which is before this binary was made ({})", minute(now), minute(built)),
+            format!("it says {} UTC, which is before this binary was built ({})", minute(now), minute(built)),
             remedy,
         ));
     }
     if let Some(last) = last.filter(|last| last.duration_since(now) > CLOCK_SLACK) {
         out.push(Finding::warning(
             "clock",
-            format!("it says {} UTC, and the newest message is of {}", minute(now), minute(last)),
-            format!("{remedy}; if the clock is right now, it was ahead before, and nothing is lost"),
+            format!("it says {} UTC, but the newest message is from {}", minute(now), minute(last)),
+            format!("{remedy}; if it is right now, it was ahead before, and nothing is lost"),
         ));
     }
     let off = servers.iter().filter(|(_, offset)| offset.abs() > CLOCK_SLACK);
@@ -215,7 +216,7 @@ fn judge_clock(
         let secs = grouped(offset.unsigned_abs().as_secs());
         out.push(Finding::warning(
             "clock",
-            format!("it is {secs} s {side} that of the server of model `{model}`"),
+            format!("it is {secs} s {side} the clock of the server of model `{model}`"),
             remedy,
         ));
     }
@@ -266,8 +267,8 @@ mod tests {
         let (state, _) = judged(now + hour, now, 30);
         assert_eq!(state, Mark::Ok, "time zones and answers that take their time");
         for (built, last, secs, expected, word) in [
-            (now + hour * 48, now, 0, Mark::Failed, "before this binary was made"),
-            (now, now + hour, 0, Mark::Warning, "the newest message is of 2026-11-22 13:00"),
+            (now + hour * 48, now, 0, Mark::Failed, "before this binary was built"),
+            (now, now + hour, 0, Mark::Warning, "the newest message is from 2026-11-22 13:00"),
             (now, now, 3_600, Mark::Warning, "3,600 s behind"),
             (now, now, -7_200, Mark::Warning, "7,200 s ahead of"),
         ] {

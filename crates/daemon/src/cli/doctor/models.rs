@@ -1,5 +1,5 @@
-//! The models: is the server there, is the key taken, how large is the window, does a call of one token get an answer, does
-//! a conversation with the result of a tool.
+//! The models: does the server answer, does it accept the key, how large is the window, and does it take a conversation with
+//! the result of a tool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,33 +15,35 @@ use jiff::SignedDuration;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
+use super::Examination;
 use super::report::Finding;
-use super::{Asking, Facts};
 use crate::clock::SystemClock;
 use crate::config::{Loaded, ModelConfig, Provider};
 use crate::models::options;
 use crate::text::grouped;
 
 /// Asks all models at the same time.
-pub(super) async fn check(loaded: &Loaded, asking: Asking, facts: &mut Facts) -> Vec<Finding> {
+pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
+    let Some(loaded) = &x.loaded else { return Vec::new() };
     let config = &loaded.config;
     let used = |model: &&ModelConfig| {
         model.provider != Provider::Offline
             || config.agents.iter().any(|agent| agent.chain().contains(&model.id.as_str()))
     };
-    let asked = config.models.iter().filter(used).map(|model| one(loaded, model, asking));
-    let mut findings = Vec::new();
+    let asked = config.models.iter().filter(used).map(|model| one(loaded, model, x));
+    let (mut findings, mut clocks) = (Vec::new(), Vec::new());
     for (found, offset) in join_all(asked).await {
         findings.extend(found);
-        facts.clocks.extend(offset);
+        clocks.extend(offset);
     }
+    x.clocks = clocks;
     findings
 }
 
 async fn one(
     loaded: &Loaded,
     model: &ModelConfig,
-    asking: Asking,
+    x: &Examination,
 ) -> (Vec<Finding>, Option<(String, SignedDuration)>) {
     let check = format!("model {}", model.id);
     if model.provider == Provider::Offline {
@@ -50,10 +52,10 @@ async fn one(
     if let Some(missing) = missing_key(loaded, model, &check) {
         return (vec![missing], None);
     }
-    if asking.offline {
-        return (vec![Finding::skipped(&check, "not asked (--offline)")], None);
+    if x.offline {
+        return (vec![Finding::skipped(&check, "not checked (--offline)")], None);
     }
-    let asked = match Asked::ask(loaded, model, asking.limit).await {
+    let asked = match Responses::ask(loaded, model, x.limit).await {
         Ok(asked) => asked,
         Err(error) => {
             return (vec![Finding::failed(&check, error.to_string(), "correct it in [[models]]")], None);
@@ -74,18 +76,18 @@ fn missing_key(loaded: &Loaded, model: &ModelConfig, check: &str) -> Option<Find
     let why = said.and_then(|said| said.strip_suffix("; no key is sent")).unwrap_or("its key cannot be read");
     let why = why.split("; ").next().unwrap_or(why).to_owned();
     if why.contains("ermission denied") {
-        return Some(Finding::warning(check, why, "ask as root, whom the key is for: sudo cairn doctor"));
+        return Some(Finding::warning(check, why, "the key is readable for root only: sudo cairn doctor"));
     }
     let remedy = match (&model.api_key_file, &model.api_key_env) {
-        (Some(file), _) if file.is_dir() => "name the file in it by `api_key_file`".to_owned(),
+        (Some(file), _) if file.is_dir() => "name the file in it with `api_key_file`".to_owned(),
         (Some(file), _) => format!("put the key into {}, mode 600", file.display()),
-        (None, Some(name)) => format!("set ${name}, or name a file by `api_key_file`"),
+        (None, Some(name)) => format!("set ${name}, or name a file with `api_key_file`"),
         (None, None) => String::new(),
     };
     Some(Finding::failed(check, why, remedy))
 }
 
-struct Asked {
+struct Responses {
     look: Look,
     window: Option<u64>,
     offset: Option<SignedDuration>,
@@ -96,7 +98,7 @@ struct Asked {
     limit: Duration,
 }
 
-impl Asked {
+impl Responses {
     async fn ask(loaded: &Loaded, model: &ModelConfig, limit: Duration) -> Result<Self, BadModel> {
         let mut options = options(loaded, model);
         options.timeouts =
@@ -128,7 +130,7 @@ fn user(text: &str) -> ChatMessage {
     ChatMessage::User { parts: vec![Part::text(text)] }
 }
 
-/// All that the conversations of a daemon have in them: a turn with a call and its result, one that was stopped behind a
+/// What every conversation of a daemon may contain: a turn with a call and its result, one that was stopped behind a
 /// result, and one that waits for the answer to a result. The ids are as the strictest templates want them.
 fn conversation() -> Vec<ChatMessage> {
     let round = |id: &str| {
@@ -181,7 +183,7 @@ async fn call(client: &dyn ChatModel, messages: Vec<ChatMessage>) -> Result<(), 
             | ModelEvent::ToolCall(_)
             | ModelEvent::Done { .. },
         )) => Ok(()),
-        // Models that think find no room for it in one token, and say so: they are there, and took the key.
+        // Models that reason have no room for it in one token, and say so: they answer, and accepted the key.
         Some(Err(ModelError::BadRequest(said))) if is_about_tokens(&said) => Ok(()),
         Some(Err(error)) => Err(error),
         None => Err(ModelError::Protocol("an answer without a word".to_owned())),
@@ -193,7 +195,7 @@ fn is_about_tokens(said: &str) -> bool {
     ["max_tokens", "max_completion_tokens", "output limit"].iter().any(|words| said.contains(words))
 }
 
-fn judged(loaded: &Loaded, model: &ModelConfig, asked: &Asked, check: &str) -> Vec<Finding> {
+fn judged(loaded: &Loaded, model: &ModelConfig, asked: &Responses, check: &str) -> Vec<Finding> {
     match &asked.called {
         None => vec![late(model, asked, check)],
         Some(Err(error)) => vec![failed(model, asked, error, check)],
@@ -215,10 +217,10 @@ fn judged(loaded: &Loaded, model: &ModelConfig, asked: &Asked, check: &str) -> V
 }
 
 /// It answers a question, and not a conversation with the result of a tool.
-fn conversing(model: &ModelConfig, asked: &Asked, check: &str) -> Option<Finding> {
+fn conversing(model: &ModelConfig, asked: &Responses, check: &str) -> Option<Finding> {
     const OTHER: &str =
         "give the server a chat template that takes it (llama.cpp: --jinja --chat-template-file)";
-    let off = format!("set `tools = false` of the model: calls are then told in words; or {OTHER}");
+    let off = format!("set `tools = false` for the model, so that calls are sent as text; or {OTHER}");
     let error = match &asked.talked {
         Some(Ok(())) => return None,
         Some(Err(error)) => error,
@@ -233,23 +235,23 @@ fn conversing(model: &ModelConfig, asked: &Asked, check: &str) -> Option<Finding
         ModelError::NoTools(said) => Finding::warning(
             check,
             format!("the model takes no tools: {said}"),
-            "set `tools = false` of the model, or start its server with tools (llama.cpp: --jinja; vLLM: \
+            "set `tools = false` for the model, or start its server with tools (llama.cpp: --jinja; vLLM: \
              --enable-auto-tool-choice)",
         ),
         ModelError::RateLimited { .. } | ModelError::Timeout(_) | ModelError::Transport(_) => {
             Finding::warning(
                 check,
                 format!(
-                    "it answers a question; a conversation with the result of a tool could not be tried: {error}"
+                    "it answers a question, but a conversation with a tool result could not be tried: {error}"
                 ),
-                "ask again later, or wait longer by --timeout 120",
+                "try again later, or wait longer with --timeout 120",
             )
         }
         _ => Finding::failed(
             check,
             format!(
-                "it answers a question, and refuses a conversation with the result of a tool, as every chat has \
-                 them: {error}"
+                "it answers a question, but refuses a conversation with tool results, which every chat \
+                 has: {error}"
             ),
             if model.tools { off } else { OTHER.to_owned() },
         ),
@@ -257,23 +259,26 @@ fn conversing(model: &ModelConfig, asked: &Asked, check: &str) -> Option<Finding
 }
 
 /// It answers, and by the server's list it should not.
-fn unlisted(model: &ModelConfig, asked: &Asked, check: &str) -> Option<Finding> {
+fn unlisted(model: &ModelConfig, asked: &Responses, check: &str) -> Option<Finding> {
     (asked.look.listed == Some(false)).then(|| {
         Finding::warning(
             check,
-            format!("the server lists its models, and `{}` is not among them: another one may answer", model.model),
-            "write `model` as the server's list does; where the name is an alias of the server's, all is well",
+            format!(
+                "the server lists its models, and `{}` is not among them: another model may answer",
+                model.model
+            ),
+            "write `model` as the server's list does; if the name is an alias, everything is fine",
         )
     })
 }
 
-fn late(model: &ModelConfig, asked: &Asked, check: &str) -> Finding {
+fn late(model: &ModelConfig, asked: &Responses, check: &str) -> Finding {
     let secs = asked.limit.as_secs();
     if asked.look.answered {
         return Finding::warning(
             check,
-            format!("the server at {} is there, but gave no answer within {secs} s", model.base_url),
-            "a model that is being loaded takes its time: ask again, or wait longer by --timeout 120",
+            format!("the server at {} is reachable, but gave no answer within {secs} s", model.base_url),
+            "loading a model takes time: try again, or wait longer with --timeout 120",
         );
     }
     Finding::failed(
@@ -283,7 +288,7 @@ fn late(model: &ModelConfig, asked: &Asked, check: &str) -> Finding {
     )
 }
 
-fn failed(model: &ModelConfig, asked: &Asked, error: &ModelError, check: &str) -> Finding {
+fn failed(model: &ModelConfig, asked: &Responses, error: &ModelError, check: &str) -> Finding {
     let found = error.to_string();
     let at = &model.base_url;
     if found.to_lowercase().contains("system role") {
@@ -299,7 +304,7 @@ fn failed(model: &ModelConfig, asked: &Asked, error: &ModelError, check: &str) -
                 (Some(name), _) => format!("correct the key in ${name}"),
                 (None, Some(file)) => format!("correct the key in {}", file.display()),
                 (None, None) => {
-                    "the server wants a key: name one by `api_key_env` or `api_key_file`".to_owned()
+                    "the server requires a key: name one with `api_key_env` or `api_key_file`".to_owned()
                 }
             };
             Finding::failed(check, format!("the server refuses the key: {said}"), remedy)
@@ -310,9 +315,11 @@ fn failed(model: &ModelConfig, asked: &Asked, error: &ModelError, check: &str) -
             "is the server running, the network up, and `base_url` right?",
         ),
         ModelError::Timeout(_) => late(model, asked, check),
-        ModelError::RateLimited { .. } | ModelError::Overloaded { .. } => {
-            Finding::warning(check, found, "ask again later; if it stays so, look at the provider's page")
-        }
+        ModelError::RateLimited { .. } | ModelError::Overloaded { .. } => Finding::warning(
+            check,
+            found,
+            "try again later; if it stays like this, see the provider's status page",
+        ),
         ModelError::BadRequest(said) if asked.look.listed == Some(false) => Finding::failed(
             check,
             format!("the server does not know the model `{}`: {said}", model.model),
@@ -324,7 +331,7 @@ fn failed(model: &ModelConfig, asked: &Asked, error: &ModelError, check: &str) -
         | ModelError::Protocol(_) => Finding::failed(
             check,
             found,
-            "check `model`, `provider` and `base_url`, which mostly ends in /v1",
+            "check `model`, `provider` and `base_url`, which usually ends in /v1",
         ),
     }
 }
@@ -351,10 +358,10 @@ fn window(loaded: &Loaded, model: &ModelConfig, listed: Option<u64>) -> Result<S
         (None, Some(listed)) => Ok(format!("window {} as the server lists it", grouped(listed))),
         (None, None) => Err((
             format!(
-                "its server lists no window: {} tokens of [defaults] are taken for it",
+                "its server lists no window: the {} tokens of [defaults] are used",
                 grouped(config.default_window())
             ),
-            "set `context_window` of the model as its documentation says".to_owned(),
+            "set `context_window` of the model to what its documentation says".to_owned(),
         )),
     }
 }

@@ -1,17 +1,17 @@
-//! What the doctor found: kept for `--json`, or told line by line as it is found.
+//! What the doctor found: printed line by line, or as JSON at the end.
 
 use console::{StyledObject, style};
 use serde::Serialize;
 
-use super::super::failure::Failure;
-use super::super::out;
+use crate::cli::failure::Failure;
+use crate::cli::out;
 use crate::text::{Wrap, columns, counted, one_line};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mark {
     Ok,
-    /// It works, and is probably not meant so.
+    /// It works, but is probably a mistake.
     Warning,
     Failed,
     Skipped,
@@ -38,7 +38,7 @@ impl Finding {
         Self::new(check, Mark::Ok, finding, "")
     }
 
-    /// It works, and is probably not meant so.
+    /// It works, but is probably a mistake.
     pub(super) fn warning(check: &str, finding: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(check, Mark::Warning, finding, remedy)
     }
@@ -47,7 +47,7 @@ impl Finding {
         Self::new(check, Mark::Failed, finding, remedy)
     }
 
-    /// It was not looked at, for a reason.
+    /// It was not checked, for a reason.
     pub(super) fn skipped(check: &str, why: impl Into<String>) -> Self {
         Self::new(check, Mark::Skipped, why, "")
     }
@@ -64,12 +64,12 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Nothing found yet. With `json` all is printed at the end.
+    /// With `json` all findings are printed at the end.
     pub(super) fn new(json: bool) -> Self {
         Self { findings: Vec::new(), quiet: json }
     }
 
-    pub(super) fn tell(&mut self, findings: impl IntoIterator<Item = Finding>) -> Result<(), Failure> {
+    pub(super) fn add(&mut self, findings: impl IntoIterator<Item = Finding>) -> Result<(), Failure> {
         for finding in findings {
             if !self.quiet {
                 out::raw(drawn(&finding, out::room()).as_bytes())?;
@@ -87,15 +87,15 @@ impl Report {
         if self.quiet {
             return out::json(&self.findings);
         }
-        let told = match (self.count(Mark::Failed), self.count(Mark::Warning)) {
-            (0, 0) => "all is well".to_owned(),
+        let verdict = match (self.count(Mark::Failed), self.count(Mark::Warning)) {
+            (0, 0) => "everything is fine".to_owned(),
             (0, warnings) => format!("it works, with {}", counted(warnings, "warning", "warnings")),
             (failed, 0) => format!("{failed} failed"),
             (failed, warnings) => {
                 format!("{failed} failed, {}", counted(warnings, "warning", "warnings"))
             }
         };
-        out::line(&told)
+        out::line(&verdict)
     }
 
     fn count(&self, mark: Mark) -> u64 {

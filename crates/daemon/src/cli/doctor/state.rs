@@ -1,4 +1,4 @@
-//! The state folder's contents: checked by the running daemon, else opened for a look.
+//! The contents of the state folder: checked by the running daemon, else opened to read.
 
 use std::path::Path;
 
@@ -7,97 +7,105 @@ use cairn_store::{VerifyReport, verify_dir};
 use serde::Deserialize;
 use tokio::net::UnixStream;
 
-use super::Facts;
 use super::report::Finding;
-use crate::admin::ServerRecord;
+use super::{Examination, problem_of};
 use crate::cli::client::{CallError, Client};
-use crate::cli::connect::{Surroundings, store_failure};
+use crate::cli::connect::Connector;
 use crate::cli::failure::Failure;
-use crate::cli::who;
-use crate::config::sockets_to_try;
+use crate::cli::owner;
+use crate::config::{sockets_to_try, state_dir};
+use crate::records::ServerRecord;
 use crate::text::counted;
 use crate::wiring::{Reader, store_options};
 
-/// Checks the state.
-pub(super) async fn check(surroundings: &Surroundings, facts: &mut Facts) -> Vec<Finding> {
-    let dir = &surroundings.state.path;
-    if let Some(client) = surroundings.running().await {
+pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
+    if let Err(error) = state_dir(x.global.state.as_deref(), &x.env) {
+        return error.problems.iter().map(|problem| problem_of("state", problem)).collect();
+    }
+    let connector = match x.connector() {
+        Ok(connector) => connector,
+        Err(failure) => return of_failure(failure),
+    };
+    let dir = &connector.state.path;
+    if let Some(client) = connector.running().await {
         let report = client.get::<VerifyReport>("/v1/store/verify").await;
         return match report {
             Ok(report) => {
-                read(&client, facts).await;
-                vec![told(&report, "a daemon runs; ", dir, facts)]
+                read(&client, x).await;
+                vec![verified(&report, "a daemon runs; ", dir, x)]
             }
             Err(error) => vec![of_call(error)],
         };
     }
-    if let Some(barred) = barred(surroundings).await {
+    if let Some(barred) = barred(&connector).await {
         return vec![barred];
     }
     if let Some(found) = cannot_be_looked_at(dir) {
         return vec![found];
     }
-    if !surroundings.state.is_there() {
-        // Where nothing is begun nothing is approved.
-        facts.servers = Some(Vec::new());
-        return vec![not_begun(dir)];
+    if !connector.state.is_there() {
+        // Without a state nothing is approved.
+        x.servers = Some(Vec::new());
+        return vec![not_created(dir)];
     }
-    if let Some(owner) = who::other_owner(dir) {
+    if let Some(owner) = owner::other_owner(dir) {
         return vec![not_ours(dir, &owner)];
     }
     if let Err(why) = writable(dir) {
         return vec![cannot_write(dir, &why)];
     }
-    let options = store_options(&surroundings.loaded.config, &surroundings.state);
+    let options = store_options(&connector.loaded.config, &connector.state);
     match verify_dir(options, false).await {
         Ok(report) => {
             if report.ok {
-                open_and_read(surroundings, facts).await;
+                open_and_read(&connector, x).await;
             }
-            vec![told(&report, "", dir, facts)]
+            vec![verified(&report, "", dir, x)]
         }
-        Err(error) => of_store(error, facts),
+        Err(error) => of_store(error, x),
     }
 }
 
-/// A daemon's socket is there, and not for us.
-async fn barred(surroundings: &Surroundings) -> Option<Finding> {
-    for socket in sockets_to_try(&surroundings.state, surroundings.env.as_ref()) {
-        // In a state folder that is closed nobody can tell whether there is one.
-        if socket.starts_with(&surroundings.state.path) && socket.symlink_metadata().is_err() {
+/// There is a daemon's socket that this user may not use.
+async fn barred(connector: &Connector) -> Option<Finding> {
+    for socket in sockets_to_try(&connector.state, connector.env.as_ref()) {
+        // In a state folder that is closed nobody can see whether there is one.
+        if socket.starts_with(&connector.state.path) && socket.symlink_metadata().is_err() {
             continue;
         }
         let refused = UnixStream::connect(&socket).await.err();
         if refused.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
             let found = format!("you may not ask the daemon at {}", socket.display());
-            let remedy = "sudo usermod -aG cairn YOUR-NAME, then log in again; or ask by sudo";
+            let remedy = "sudo usermod -aG cairn YOUR-NAME, then log in again; or use sudo";
             return Some(Finding::warning("state", found, remedy));
         }
     }
     None
 }
 
-/// It is no folder, or closed to whoever asks.
+/// It is not a folder, or closed to this user.
 fn cannot_be_looked_at(dir: &Path) -> Option<Finding> {
     let shown = dir.display();
     if dir.is_file() {
-        let remedy = "name a folder by --state or $CAIRN_STATE";
+        let remedy = "name a folder with --state or $CAIRN_STATE";
         return Some(Finding::failed("state", format!("{shown} is a file"), remedy));
     }
-    who::may_not_enter(dir).then(|| {
+    owner::may_not_enter(dir).then(|| {
         let found = format!(
-            "you may not enter {shown}, which belongs to {}: no daemon that you may ask runs, and nothing was looked at",
-            who::owner(dir)
+            "you may not enter {shown}, which belongs to {}; no daemon that you may ask runs, and nothing was checked",
+            owner::other_owner(dir).unwrap_or_else(|| "you, but its mode forbids it".to_owned())
         );
-        Finding::failed("state", found, "ask again by sudo, or be put into its group and log in again")
+        Finding::failed("state", found, "try again with sudo, or join its group and log in again")
     })
 }
 
-/// The state is not begun: can it be?
-fn not_begun(dir: &Path) -> Finding {
+/// There is no state yet: can it be created?
+fn not_created(dir: &Path) -> Finding {
     let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     match writable(there) {
-        Ok(()) => Finding::ok("state", format!("nothing is begun in {} yet", dir.display())),
+        Ok(()) => {
+            Finding::ok("state", format!("there is no state in {} yet; it can be created", dir.display()))
+        }
         Err(why) => cannot_write(dir, &why),
     }
 }
@@ -105,11 +113,11 @@ fn not_begun(dir: &Path) -> Finding {
 fn not_ours(dir: &Path, owner: &str) -> Finding {
     let dir = dir.display();
     let found = format!(
-        "{dir} belongs to the user {owner}, and no daemon runs: it was not opened, lest files are left that its owner \
-         cannot read"
+        "{dir} belongs to the user {owner}, and no daemon runs: it was not opened, since that would create files that \
+         its owner cannot read"
     );
-    let verify = who::sudo(owner, &format!("store verify --state {dir}"));
-    Finding::warning("state", found, format!("start the service and ask again; or {verify}"))
+    let verify = owner::sudo(owner, &format!("store verify --state {dir}"));
+    Finding::warning("state", found, format!("start the service and try again, or run {verify}"))
 }
 
 fn writable(dir: &Path) -> Result<(), String> {
@@ -124,11 +132,11 @@ fn cannot_write(dir: &Path, why: &str) -> Finding {
     Finding::failed(
         "state",
         format!("{} cannot be written: {why}", dir.display()),
-        "let the user that runs cairn write there (as a service: run this by sudo), or name another folder by --state",
+        "let the user that runs cairn write there (as a service: run this with sudo), or name another folder with --state",
     )
 }
 
-fn told(report: &VerifyReport, before: &str, dir: &Path, facts: &mut Facts) -> Finding {
+fn verified(report: &VerifyReport, before: &str, dir: &Path, x: &mut Examination) -> Finding {
     if report.ok {
         let found = format!(
             "{before}the store in {} is fine: {}, {}, {}",
@@ -144,20 +152,24 @@ fn told(report: &VerifyReport, before: &str, dir: &Path, facts: &mut Facts) -> F
         0 | 1 => String::new(),
         n => format!(" (and {} more)", n - 1),
     };
-    damaged(format!("the store is damaged: {first}{more}"), facts)
+    damaged(format!("the store is damaged: {first}{more}"), x)
 }
 
-fn damaged(found: String, facts: &mut Facts) -> Finding {
-    facts.damaged = true;
-    let remedy = "`cairn store verify` shows all of it; stop the daemon, then --quarantine goes on without what is damaged or lost";
+fn damaged(found: String, x: &mut Examination) -> Finding {
+    x.damaged = true;
+    let remedy = "`cairn store verify` shows all damage; with the daemon stopped, --quarantine removes what is damaged and continues";
     Finding::failed("state", found, remedy)
 }
 
-fn of_store(error: StoreError, facts: &mut Facts) -> Vec<Finding> {
+fn of_store(error: StoreError, x: &mut Examination) -> Vec<Finding> {
     if let StoreError::Damaged { .. } | StoreError::View { .. } = &error {
-        return vec![damaged(error.to_string(), facts)];
+        return vec![damaged(error.to_string(), x)];
     }
-    match store_failure(error) {
+    of_failure(Failure::of_store(error))
+}
+
+fn of_failure(failure: Failure) -> Vec<Finding> {
+    match failure {
         Failure::Said { message, hint, .. } => vec![Finding::failed("state", message, hint)],
         Failure::Silent(_) | Failure::OutputClosed => Vec::new(),
     }
@@ -167,29 +179,29 @@ fn of_call(error: CallError) -> Finding {
     let (found, remedy) = match error {
         CallError::Api { body, .. } => (body.error.message, body.error.hint),
         CallError::Broken(why) => (
-            format!("a daemon runs, and did not answer: {why}"),
-            "look at its log; `systemctl restart cairn` starts it again".to_owned(),
+            format!("a daemon runs but did not answer: {why}"),
+            "look at its log; `systemctl restart cairn` restarts it".to_owned(),
         ),
     };
     Finding::failed("state", found, remedy)
 }
 
-/// What the store says beside its being fine.
-async fn open_and_read(surroundings: &Surroundings, facts: &mut Facts) {
-    let reader = Reader::open(&surroundings.loaded, &surroundings.state, surroundings.tools()).await;
-    // That it cannot be opened although it is fine leaves those facts unknown, which their checks say.
+/// Reads what later checks need from a store that is fine.
+async fn open_and_read(connector: &Connector, x: &mut Examination) {
+    let reader = Reader::open(&connector.loaded, &connector.state, connector.tools()).await;
+    // If it cannot be opened, later checks say what is unknown.
     let Ok(reader) = reader else { return };
-    read(&Client::Embedded(reader.router()), facts).await;
+    read(&Client::Embedded(reader.router()), x).await;
     reader.close().await;
 }
 
-async fn read(client: &Client, facts: &mut Facts) {
+async fn read(client: &Client, x: &mut Examination) {
     /// Of the list of channels only the times.
     #[derive(Deserialize)]
     struct Channel {
         last_at: jiff::Timestamp,
     }
     let channels = client.get::<Vec<Channel>>("/v1/channels").await.unwrap_or_default();
-    facts.last_at = channels.iter().map(|channel| channel.last_at).max();
-    facts.servers = client.get::<Vec<ServerRecord>>("/v1/mcp").await.ok();
+    x.last_at = channels.iter().map(|channel| channel.last_at).max();
+    x.servers = client.get::<Vec<ServerRecord>>("/v1/mcp").await.ok();
 }

@@ -1,19 +1,23 @@
-//! What is asked, and what the answers are.
+//! What `init` asks, and the answers, from flags or from questions.
 
 use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
-use super::super::failure::Failure;
-use super::ask::Ask;
-use super::secret::{Secret, Wanted, beside};
-use super::{InitArgs, flags};
+use super::ask::{Ask, Secret, SecretQuestion, beside};
+use super::{InitArgs, ProviderArg};
+use crate::cli::failure::Failure;
 use crate::config::{NetworkKind, Provider, base_url_trouble, is_id_of_one, window_trouble};
 
 /// Names of files for secrets that are typed.
 pub(super) const MODEL_KEY: &str = "model.key";
-pub(super) const DISCORD_TOKEN: &str = "discord.token";
-pub(super) const TELEGRAM_TOKEN: &str = "telegram.token";
+
+pub(super) fn token_file(kind: NetworkKind) -> &'static str {
+    match kind {
+        NetworkKind::Discord => "discord.token",
+        NetworkKind::Telegram => "telegram.token",
+    }
+}
 
 pub(super) struct Model {
     pub(super) provider: Provider,
@@ -25,15 +29,16 @@ pub(super) struct Model {
 }
 
 pub(super) struct Bot {
+    pub(super) kind: NetworkKind,
     pub(super) token: Secret,
+    /// Of Discord alone.
     pub(super) servers: Vec<String>,
 }
 
 pub(super) struct Answers {
     /// None: offline.
     pub(super) model: Option<Model>,
-    pub(super) discord: Option<Bot>,
-    pub(super) telegram: Option<Bot>,
+    pub(super) bots: Vec<Bot>,
     /// `PLATFORM/ID` each.
     pub(super) owners: Vec<String>,
 }
@@ -41,38 +46,37 @@ pub(super) struct Answers {
 impl Answers {
     /// Takes what flags say, and asks for the rest. `file`: the configuration.
     pub(super) fn gather(args: &InitArgs, file: &Path, ask: &mut Ask) -> Result<Self, Failure> {
-        flags::check(args)?;
+        check_flags(args)?;
         let dir = file.parent().unwrap_or(Path::new("/"));
-        let wanted = |kind| bot_wanted(args, dir, kind);
-        // A flag that is wrong is told before anything is asked.
-        let discord = flagged(args.discord_token_file.as_deref(), &wanted(NetworkKind::Discord))?;
-        let telegram = flagged(args.telegram_token_file.as_deref(), &wanted(NetworkKind::Telegram))?;
+        // A wrong flag is reported before anything is asked.
+        let mut tokens = Vec::new();
+        for kind in NetworkKind::ALL {
+            let wanted = bot_wanted(args, dir, kind);
+            let (file, flag) = token_flag(args, kind);
+            let token = file.as_deref().map(|file| wanted.named(file, flag)).transpose()?;
+            tokens.push((kind, wanted, token));
+        }
         let model = model(args, dir, ask)?;
-        let discord = match discord {
-            Some(token) => Some(token),
-            None => bot(NetworkKind::Discord, &wanted(NetworkKind::Discord), ask)?,
-        };
-        let discord = match discord {
-            Some(token) => Some(Bot { token, servers: servers(args, ask)? }),
-            None => None,
-        };
-        let telegram = match telegram {
-            Some(token) => Some(token),
-            None => bot(NetworkKind::Telegram, &wanted(NetworkKind::Telegram), ask)?,
-        };
-        let telegram = telegram.map(|token| Bot { token, servers: Vec::new() });
-        let owners = if !args.owners.is_empty() {
-            args.owners.clone()
-        } else if discord.is_some() || telegram.is_some() {
+        let mut bots = Vec::new();
+        for (kind, wanted, token) in tokens {
+            let token = match token {
+                Some(token) => token,
+                None => ask_for_token(kind, &wanted, ask)?,
+            };
+            if !matches!(token, Secret::None) {
+                let serves_servers = kind == NetworkKind::Discord;
+                let servers = if serves_servers { servers(args, ask)? } else { Vec::new() };
+                bots.push(Bot { kind, token, servers });
+            }
+        }
+        let owners = if args.owners.is_empty() && !bots.is_empty() {
             let question =
-                "Who are you there? discord/ID, telegram/ID; nothing: the bot tells you a code later:";
-            let bots =
-                [(NetworkKind::Discord, discord.is_some()), (NetworkKind::Telegram, telegram.is_some())];
+                "Your id there: discord/ID or telegram/ID (empty: the bot gives you a code later):";
             ask.fitting(question, "", |text| people(text, &bots))?
         } else {
-            Vec::new()
+            args.owners.clone()
         };
-        Ok(Self { model, discord, telegram, owners })
+        Ok(Self { model, bots, owners })
     }
 
     /// The secrets that were typed, with the names of their files.
@@ -95,19 +99,18 @@ impl Answers {
 
     fn secrets(&self) -> Vec<(&'static str, &Secret)> {
         let model = self.model.as_ref().map(|model| (MODEL_KEY, &model.key));
-        let discord = self.discord.as_ref().map(|bot| (DISCORD_TOKEN, &bot.token));
-        let telegram = self.telegram.as_ref().map(|bot| (TELEGRAM_TOKEN, &bot.token));
-        model.into_iter().chain(discord).chain(telegram).collect()
+        let bots = self.bots.iter().map(|bot| (token_file(bot.kind), &bot.token));
+        model.into_iter().chain(bots).collect()
     }
 }
 
 fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Failure> {
-    // Whoever says anything of a model behind a server means one.
-    let implied = flags::of_a_model(args).first().map(|_flag| Provider::Openai);
+    // A flag for a model behind a server implies one.
+    let implied = model_flags(args).first().map(|_flag| Provider::Openai);
     let provider = match args.provider.map(Provider::from).or(implied) {
         Some(provider) => provider,
         None => ask.fitting(
-            "Who answers? openai (any compatible server), anthropic, or offline (no key, no network):",
+            "Which kind of model: openai (any compatible server), anthropic, or offline (no key, no network)?",
             "offline",
             |answer| match answer.to_lowercase().as_str() {
                 "openai" => Ok(Provider::Openai),
@@ -125,7 +128,7 @@ fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Fa
         None => {
             let own = if provider == Provider::Openai { "OpenAI's" } else { "Anthropic's" };
             let question =
-                format!("Its server's address, such as http://127.0.0.1:8080/v1; nothing: {own} own:");
+                format!("The address of its server, such as http://127.0.0.1:8080/v1 (empty: {own}):");
             ask.fitting(&question, "", |url| match url {
                 "" => Ok(None),
                 url => base_url_trouble(url, provider).map_or_else(|| Ok(Some(url.to_owned())), Err),
@@ -134,8 +137,8 @@ fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Fa
     };
     let name = match &args.model {
         Some(name) => name.clone(),
-        None => ask.fitting("The model, by the server's name for it:", "", |name| match name {
-            "" => Err("a model is needed: write its name (--model)".to_owned()),
+        None => ask.fitting("The model's name on that server:", "", |name| match name {
+            "" => Err("a model is needed: give its name (--model)".to_owned()),
             name => Ok(name.to_owned()),
         })?,
     };
@@ -143,13 +146,13 @@ fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Fa
         (Some(variable), _) => Secret::Variable(variable.trim_start_matches('$').to_owned()),
         (None, Some(file)) => Secret::File(beside(file, dir)),
         (None, None) => {
-            let wanted = Wanted { what: "key", dir, name: MODEL_KEY, needed: None };
-            wanted.ask("Its key? $VARIABLE, a file, - to type it; nothing: no key is sent:", ask)?
+            let wanted = SecretQuestion { what: "key", dir, name: MODEL_KEY, needed: None };
+            wanted.ask("Its key: $VARIABLE, a file, or - to type it (empty: no key):", ask)?
         }
     };
     let window = match args.context_window {
         Some(window) => Some(window),
-        None => ask.fitting("Its window in tokens; nothing: what the server lists:", "", window)?,
+        None => ask.fitting("Its window in tokens (empty: what the server lists):", "", window)?,
     };
     Ok(Some(Model { provider, base_url, name, key, window }))
 }
@@ -165,46 +168,39 @@ fn window(text: &str) -> Result<Option<u64>, String> {
 
 fn servers(args: &InitArgs, ask: &mut Ask) -> Result<Vec<String>, Failure> {
     if args.discord_servers.is_empty() {
-        let question = "Which servers is it to serve, by their ids? nothing: private chats alone:";
+        let question = "The ids of the servers it serves (empty: only private chats):";
         return ask.fitting(question, "", ids);
     }
     let servers = args.discord_servers.iter().map(|text| ids(text)).collect::<Result<Vec<_>, _>>();
     servers.map(|ids| ids.concat()).map_err(|why| Failure::usage(why, "see cairn init --help"))
 }
 
-/// The token of a bot, and why there must be one, if so.
-fn bot_wanted<'a>(args: &InitArgs, dir: &'a Path, kind: NetworkKind) -> Wanted<'a> {
-    let name = match kind {
-        NetworkKind::Discord => DISCORD_TOKEN,
-        NetworkKind::Telegram => TELEGRAM_TOKEN,
-    };
-    let needed = flags::of_a_bot(args, kind)
-        .map(|flag| format!("{flag} speaks of a bot there: its token is needed, or leave {flag} out"));
-    Wanted { what: "token", dir, name, needed }
+/// What is asked of a bot's token, and why there must be one, if so.
+fn bot_wanted<'a>(args: &InitArgs, dir: &'a Path, kind: NetworkKind) -> SecretQuestion<'a> {
+    let needed = bot_flag(args, kind)
+        .map(|flag| format!("{flag} needs a bot there: give its token, or leave {flag} out"));
+    SecretQuestion { what: "token", dir, name: token_file(kind), needed }
 }
 
-/// The token whose file a flag names.
-fn flagged(file: Option<&Path>, wanted: &Wanted<'_>) -> Result<Option<Secret>, Failure> {
-    let flag = if wanted.name == DISCORD_TOKEN { "--discord-token-file" } else { "--telegram-token-file" };
-    file.map(|file| wanted.named(file, flag)).transpose()
+/// The file with a bot's token, if a flag names it, and that flag.
+fn token_flag(args: &InitArgs, kind: NetworkKind) -> (&Option<PathBuf>, &'static str) {
+    match kind {
+        NetworkKind::Discord => (&args.discord_token_file, "--discord-token-file"),
+        NetworkKind::Telegram => (&args.telegram_token_file, "--telegram-token-file"),
+    }
 }
 
-/// The token of a bot, if there is to be one.
-fn bot(kind: NetworkKind, wanted: &Wanted<'_>, ask: &mut Ask) -> Result<Option<Secret>, Failure> {
+fn ask_for_token(kind: NetworkKind, wanted: &SecretQuestion<'_>, ask: &mut Ask) -> Result<Secret, Failure> {
     let network = match kind {
         NetworkKind::Discord => "Discord",
         NetworkKind::Telegram => "Telegram",
     };
-    let question = format!(
-        "A bot on {network}? The file with its token, $VARIABLE, - to type the token, nothing for none:"
-    );
-    Ok(match wanted.ask(&question, ask)? {
-        Secret::None => None,
-        found => Some(found),
-    })
+    let question =
+        format!("The token of a bot on {network}: a file, $VARIABLE, or - to type it (empty: no bot):");
+    wanted.ask(&question, ask)
 }
 
-/// Ids of servers, parted by commas or blanks.
+/// Ids of servers, separated by commas or spaces.
 fn ids(text: &str) -> Result<Vec<String>, String> {
     let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
     parts
@@ -212,16 +208,18 @@ fn ids(text: &str) -> Result<Vec<String>, String> {
             if is_id_of_one(part, NetworkKind::Discord) {
                 return Ok(part.to_owned());
             }
-            Err(format!("`{part}` is no id: developer mode, right-click on the server, copy the id"))
+            Err(format!(
+                "`{part}` is not an id: switch on developer mode, right-click the server, copy its id"
+            ))
         })
         .collect()
 }
 
-/// People, parted by commas or blanks, on networks that have a bot.
-fn people(text: &str, bots: &[(NetworkKind, bool)]) -> Result<Vec<String>, String> {
+/// People, separated by commas or spaces, on networks that have a bot.
+fn people(text: &str, bots: &[Bot]) -> Result<Vec<String>, String> {
     let one = |text: &str| {
         let there = person(text)?;
-        if bots.contains(&(there, false)) {
+        if bots.iter().all(|bot| bot.kind != there) {
             return Err(format!("there is no bot on {}: `{text}` cannot write to it", there.name()));
         }
         Ok(text.to_owned())
@@ -229,10 +227,67 @@ fn people(text: &str, bots: &[(NetworkKind, bool)]) -> Result<Vec<String>, Strin
     text.split([',', ' ']).filter(|part| !part.is_empty()).map(one).collect()
 }
 
-pub(super) fn person(text: &str) -> Result<NetworkKind, String> {
+fn person(text: &str) -> Result<NetworkKind, String> {
     let known = NetworkKind::ALL.into_iter().find(|kind| {
         let id = text.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix('/'));
         id.is_some_and(|id| is_id_of_one(id, *kind))
     });
-    known.ok_or_else(|| format!("`{text}` names nobody: write discord/ID or telegram/ID"))
+    known.ok_or_else(|| format!("`{text}` is not a person: write discord/ID or telegram/ID"))
+}
+
+/// Checks the flags before anything is asked: values that are wrong, flags that contradict each other or lack one.
+fn check_flags(args: &InitArgs) -> Result<(), Failure> {
+    let provider = args.provider.map_or(Provider::Openai, Provider::from);
+    if let Some(why) = args.base_url.as_ref().and_then(|url| base_url_trouble(url, provider)) {
+        return Err(wrong("--base-url", &why));
+    }
+    if let Some(why) = args.context_window.and_then(window_trouble) {
+        return Err(wrong("--context-window", &why));
+    }
+    for owner in &args.owners {
+        person(owner).map_err(|why| wrong("--owner", &why))?;
+    }
+    if let (Some(ProviderArg::Offline), Some(flag)) = (args.provider, model_flags(args).first()) {
+        return Err(Failure::usage(
+            format!("{flag} is for a model behind a server, and --provider offline has none"),
+            "give --provider openai or anthropic, or leave that option out",
+        ));
+    }
+    if !args.yes {
+        return Ok(());
+    }
+    for kind in NetworkKind::ALL {
+        let (file, token) = token_flag(args, kind);
+        if let (None, Some(flag)) = (file, bot_flag(args, kind)) {
+            return Err(Failure::usage(
+                format!("{flag} needs a bot on {}, and {token} is missing", kind.name()),
+                format!("give the file with the bot's token ({token} FILE), or leave {flag} out"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The flags given that are about a model behind a server.
+fn model_flags(args: &InitArgs) -> Vec<&'static str> {
+    let flags = [
+        (args.base_url.is_some(), "--base-url"),
+        (args.model.is_some(), "--model"),
+        (args.key_env.is_some(), "--key-env"),
+        (args.key_file.is_some(), "--key-file"),
+        (args.context_window.is_some(), "--context-window"),
+    ];
+    flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag).collect()
+}
+
+/// A flag given that needs a bot there.
+fn bot_flag(args: &InitArgs, kind: NetworkKind) -> Option<&'static str> {
+    if kind == NetworkKind::Discord && !args.discord_servers.is_empty() {
+        return Some("--discord-server");
+    }
+    args.owners.iter().any(|owner| person(owner) == Ok(kind)).then_some("--owner")
+}
+
+fn wrong(flag: &str, why: &str) -> Failure {
+    Failure::usage(format!("{flag}: {why}"), "nothing was written; correct the option")
 }

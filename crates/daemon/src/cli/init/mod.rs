@@ -1,10 +1,7 @@
-//! `cairn init`: a few questions, and a first config file. `flags` judges the command line, `ask` puts the questions,
-//! `answers` and `secret` say what is asked, `text` writes the file.
+//! `cairn init`: asks a few questions and writes a first config file.
 
 mod answers;
 mod ask;
-mod flags;
-mod secret;
 mod text;
 
 use std::io::Write as _;
@@ -15,8 +12,8 @@ use clap::{Args, ValueEnum};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
+use super::args::Global;
 use super::failure::Failure;
-use super::global::Global;
 use super::out;
 use crate::config::{Config, Environment as _, ProcessEnvironment, Provider, config_file};
 use answers::Answers;
@@ -32,7 +29,6 @@ const UNITS: [&str; 3] = [
 /// The service's configuration.
 const SERVICE_CONFIG: &str = "/etc/cairn/config.toml";
 
-/// Arguments of `init`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -42,19 +38,19 @@ Examples:
   cairn init --provider anthropic --model claude-sonnet-4-5 --key-file a.key
   cairn init --telegram-token-file telegram.token --owner telegram/123456789
 
-What no flag says is asked, and an answer that cannot be right is asked again;
-with --yes nothing is asked, and the default holds. Keys and tokens are never
-written into the config file: it names the variable or the file that holds
-them. One that you type is not shown, and goes into a file of its own that
-only you may read. The config file is checked before it is written.")]
+Asks for everything that no flag says, and again after a wrong answer; with
+--yes it asks nothing and uses the defaults. Keys and tokens are never written
+into the config file: it names the variable or the file that holds them. A key
+that you type is not shown, and goes into a file of its own that only you may
+read. The config file is checked before it is written.")]
 pub(crate) struct InitArgs {
-    /// Who answers [default: offline, the embedded model]
+    /// The kind of model [default: offline, the embedded model]
     #[arg(long, value_name = "PROVIDER")]
     provider: Option<ProviderArg>,
-    /// The model server's address, up to and with the version
+    /// The address of the model server, up to and including the version
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// The name by which the server knows the model
+    /// The model's name on its server
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// The model's window in tokens [default: what its server lists]
@@ -75,13 +71,13 @@ pub(crate) struct InitArgs {
     /// The file that holds the token of a bot on Telegram
     #[arg(long, value_name = "FILE")]
     telegram_token_file: Option<PathBuf>,
-    /// You: discord/ID or telegram/ID, who may write privately and use every command
+    /// You, as discord/ID or telegram/ID: may write privately and use every command
     #[arg(long = "owner", value_name = "PERSON")]
     owners: Vec<String>,
     /// Ask nothing
     #[arg(long, short)]
     yes: bool,
-    /// Take the place of a file that is there; the old one is kept as FILE.old, or FILE.old-2 and so on
+    /// Replace an existing file, which is kept as FILE.old, FILE.old-2 and so on
     #[arg(long)]
     force: bool,
 }
@@ -107,7 +103,6 @@ impl From<ProviderArg> for Provider {
     }
 }
 
-/// `cairn init`.
 pub(crate) fn init(global: Global, args: InitArgs) -> Result<(), Failure> {
     let mut ask = Ask::new(args.yes);
     let file = place(&global, &mut ask)?;
@@ -117,7 +112,7 @@ pub(crate) fn init(global: Global, args: InitArgs) -> Result<(), Failure> {
     if !args.yes {
         out::note(&format!("\n{text}"));
         if !ask.agrees(&format!("Write this to {}?", file.display()))? {
-            return Err(Failure::failed("nothing was written", "run it again to answer otherwise"));
+            return Err(Failure::failed("nothing was written", "run it again to change your answers"));
         }
     }
     let written = write_all(&file, &text, &answers, replaced)?;
@@ -135,7 +130,7 @@ pub(crate) fn init(global: Global, args: InitArgs) -> Result<(), Failure> {
     out::raw(last_words(&file, &written, &answers).as_bytes())
 }
 
-/// What is not as it should be before a start; tokens that are not there yet among it.
+/// Warnings about the written file, and tokens that do not exist yet.
 fn warnings(file: &Path) -> Result<Vec<String>, Failure> {
     let loaded = Config::load(Some(file), &ProcessEnvironment)?;
     let tokens = loaded.check_tokens().err().map(|error| error.problems).unwrap_or_default();
@@ -162,10 +157,10 @@ fn place(global: &Global, ask: &mut Ask) -> Result<PathBuf, Failure> {
     let usual = usual.ok_or_else(|| {
         Failure::usage(
             "there is no folder for the configuration: $HOME is not set",
-            "name a file by --config",
+            "name a file with --config",
         )
     })?;
-    let named = ask.line("Where is the configuration to be?", &usual.display().to_string())?;
+    let named = ask.line("Where shall the configuration be written?", &usual.display().to_string())?;
     Ok(absolute(named.into()))
 }
 
@@ -176,7 +171,7 @@ fn users_file(env: &ProcessEnvironment) -> Option<PathBuf> {
     Some(dir.join("cairn").join("config.toml"))
 }
 
-/// Whether a file is in the place, and may give way: by force, or because it says nothing but the defaults.
+/// Whether a file exists and may be replaced: with --force, or because it sets nothing but the defaults.
 fn check_place(file: &Path, force: bool) -> Result<bool, Failure> {
     if file.is_dir() {
         return Err(Failure::usage(
@@ -199,8 +194,8 @@ fn check_place(file: &Path, force: bool) -> Result<bool, Failure> {
         return Ok(true);
     }
     Err(Failure::usage(
-        format!("{} is there already", file.display()),
-        "change it by hand, name another file by --config, or give --force (the old one is kept as FILE.old)",
+        format!("{} exists already", file.display()),
+        "change it by hand, name another file with --config, or give --force (the old one is kept as FILE.old)",
     ))
 }
 
@@ -212,7 +207,7 @@ struct Written {
     old: Option<PathBuf>,
 }
 
-/// Better said before all is answered: nothing may be written there.
+/// Why the file cannot be created, which is better said before the questions.
 fn cannot_be_made(file: &Path) -> Option<Failure> {
     let folder = file.ancestors().skip(1).find(|dir| dir.exists())?;
     if !folder.is_dir() {
@@ -222,7 +217,7 @@ fn cannot_be_made(file: &Path) -> Option<Failure> {
     rustix::fs::access(folder, needed).err().map(|error| cannot_write(file, &error.into()))
 }
 
-/// Writes secrets and configuration; on a fault nothing is left of either.
+/// Writes secrets and configuration; after an error nothing is left of either.
 fn write_all(file: &Path, text: &str, answers: &Answers, replaced: bool) -> Result<Written, Failure> {
     Config::of_text(file, text, &ProcessEnvironment)?;
     let dir = file.parent().unwrap_or(Path::new("/"));
@@ -232,7 +227,7 @@ fn write_all(file: &Path, text: &str, answers: &Answers, replaced: bool) -> Resu
     if result.is_err() {
         for file in &secrets {
             if let Err(error) = std::fs::remove_file(file) {
-                out::note(&format!("warning: {} is left behind: {error}", file.display()));
+                out::note(&format!("warning: {} could not be removed: {error}", file.display()));
             }
         }
     }
@@ -249,7 +244,7 @@ fn write_secrets(dir: &Path, answers: &Answers, written: &mut Vec<PathBuf>) -> R
         });
         if let Err(error) = made {
             if error.kind() == std::io::ErrorKind::AlreadyExists {
-                let message = format!("{} is there already", file.display());
+                let message = format!("{} exists already", file.display());
                 return Err(Failure::usage(message, "name it instead of typing it, or move it away"));
             }
             return Err(cannot_write(&file, &error));
@@ -259,7 +254,7 @@ fn write_secrets(dir: &Path, answers: &Answers, written: &mut Vec<PathBuf>) -> R
     Ok(())
 }
 
-/// Writes beside, then renames: the file is whole or not there. Where the old one is kept.
+/// Writes a new file, then renames it. Returns where the old one is kept.
 fn write_config(file: &Path, text: &str, replaced: bool) -> Result<Option<PathBuf>, Failure> {
     let new = with_ending(file, ".new");
     let write = || {
@@ -273,13 +268,13 @@ fn write_config(file: &Path, text: &str, replaced: bool) -> Result<Option<PathBu
         Ok(old)
     });
     if placed.is_err() {
-        // It is of no use to anybody; that it stays would not change the fault.
+        // If it cannot be removed either, the error is still the first one.
         let _left = std::fs::remove_file(&new);
     }
     placed.map_err(|error| cannot_write(file, &error))
 }
 
-/// Copies a file to its name with `.old`, or the next number of it that is free: what was kept before is never lost.
+/// Copies a file to its name with `.old`, or with the next free number, so that older copies are kept.
 fn keep(file: &Path) -> std::io::Result<PathBuf> {
     let numbered = (2..).map(|n| with_ending(file, &format!(".old-{n}")));
     let mut names = std::iter::once(with_ending(file, ".old")).chain(numbered);
@@ -298,26 +293,26 @@ fn with_ending(file: &Path, ending: &str) -> PathBuf {
 fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(
         format!("cannot write {}: {error}", file.display()),
-        "check the folder's permissions, or name another file by --config",
+        "check the folder's permissions, or name another file with --config",
     )
 }
 
-/// What was done, and what comes next.
+/// What was written, and what to do next.
 fn last_words(file: &Path, written: &Written, answers: &Answers) -> String {
     let old = written.old.as_ref().map(|old| format!("; the old one is {}", old.display()));
     let mut out = format!("wrote {}{}\n", file.display(), old.unwrap_or_default());
     for secret in &written.secrets {
-        out.push_str(&format!("wrote {}, for your eyes only\n", secret.display()));
+        out.push_str(&format!("wrote {}, which only you may read\n", secret.display()));
     }
     let is_found = config_file(None, &ProcessEnvironment).as_deref() == Some(file);
     let flag = if is_found { String::new() } else { format!(" --config {}", file.display()) };
     out.push_str("\nNext:\n");
-    out.push_str(&format!("  cairn doctor{flag}    checks all of it, and asks the model and the bots\n"));
+    out.push_str(&format!("  cairn doctor{flag}    checks everything, including the model and the bots\n"));
     if file == Path::new(SERVICE_CONFIG) {
         let files = answers.secret_files(file);
         if !files.is_empty() {
             out.push_str(
-                "  systemctl edit cairn    hands the secrets over to the service; add:\n    [Service]\n",
+                "  systemctl edit cairn    passes the secrets to the service; add:\n    [Service]\n",
             );
             for secret in files {
                 let name = secret.file_name().unwrap_or_default().to_string_lossy();
@@ -329,10 +324,9 @@ fn last_words(file: &Path, written: &Written, answers: &Answers) -> String {
         out.push_str(&format!("  cairn chat{flag}      talks on the terminal\n"));
         out.push_str(&format!("  cairn run{flag}       runs the daemon in the foreground\n"));
     }
-    let strangers = answers.owners.is_empty() && (answers.discord.is_some() || answers.telegram.is_some());
-    if strangers {
+    if answers.owners.is_empty() && !answers.bots.is_empty() {
         out.push_str(
-            "  Then write to the bot: it tells you a code, and `cairn pair approve CODE` lets you in.\n",
+            "  Then write to the bot: it gives you a code, and `cairn pair approve CODE` approves you.\n",
         );
     }
     out

@@ -1,15 +1,15 @@
-//! The first config file: what was answered, with words to go on from.
+//! The first config file: the answers, with comments that explain what can be added.
 
 use std::path::PathBuf;
 
-use super::answers::{Answers, Bot, DISCORD_TOKEN, MODEL_KEY, Model, TELEGRAM_TOKEN};
-use super::secret::Secret;
-use crate::config::Provider;
+use super::answers::{Answers, Bot, MODEL_KEY, Model, token_file};
+use super::ask::Secret;
+use crate::config::{NetworkKind, Provider};
 
 pub(super) fn text(answers: &Answers) -> String {
     let mut out = "\
-# Cairn's configuration, begun by `cairn init`. What is not set here is as built in: `cairn config show` shows all of it.
-# Every key with its meaning is in the reference, config/config.toml of the source (with the Debian package
+# Cairn's configuration, begun by `cairn init`. What is not set here has its default: `cairn config show` shows everything.
+# Every key is explained in the reference, config/config.toml of the source (in the Debian package
 # /usr/share/doc/cairn/config.toml). After a change: `cairn config check`.
 "
     .to_owned();
@@ -18,23 +18,20 @@ pub(super) fn text(answers: &Answers) -> String {
         None => out.push_str(OFFLINE),
     }
     out.push_str(&agent_table(answers.model.is_some()));
-    if let Some(bot) = &answers.discord {
-        out.push_str(&bot_table("discord", DISCORD_TOKEN, bot, &answers.owners));
-    }
-    if let Some(bot) = &answers.telegram {
-        out.push_str(&bot_table("telegram", TELEGRAM_TOKEN, bot, &answers.owners));
+    for bot in &answers.bots {
+        out.push_str(&bot_table(bot, &answers.owners));
     }
     if !answers.owners.is_empty() {
         let owners = list(answers.owners.iter().map(|owner| quoted(owner)));
         out.push_str(&format!(
-            "\n[commands]\n# Who may use every command, approve calls of tools among them.\noperators = {owners}\n"
+            "\n[commands]\n# Who may use every command, including approvals of tool calls.\noperators = {owners}\n"
         ));
     }
     out
 }
 
 const OFFLINE: &str = "
-# No model behind a server: the embedded one answers, by looking things up. To add one, take the # away:
+# No model server: the embedded model answers by looking things up. To use a server, remove the #:
 #[[models]]
 #id = \"main\"
 #base_url = \"http://127.0.0.1:8080/v1\"
@@ -49,22 +46,20 @@ fn model_table(model: &Model) -> String {
     );
     match &model.base_url {
         Some(url) => out.push_str(&format!("base_url = {}\n", quoted(url))),
-        None => out.push_str(
-            "# The provider's own server; another one by its address: base_url = \"https://...\"\n",
-        ),
+        None => out.push_str("# The provider's own server; for another one: base_url = \"https://...\"\n"),
     }
     out.push_str(&format!("model = {}\n", quoted(&model.name)));
     out.push_str(&secret_line(
         "api_key",
         MODEL_KEY,
         &model.key,
-        "# No key is sent; name one by api_key_env or api_key_file.\n",
+        "# No key is sent; name one with api_key_env or api_key_file.\n",
     ));
     match model.window {
         Some(window) => out.push_str(&format!("context_window = {window}\n")),
-        None => out.push_str("# The window in tokens, where the server does not list it, or lists too much.\n#context_window = 32000\n"),
+        None => out.push_str("# The window in tokens, if the server does not list it or lists too much.\n#context_window = 32000\n"),
     }
-    out.push_str("# The longest answer in tokens; so much of the window is kept free for it.\n#max_output_tokens = 1024\n");
+    out.push_str("# The longest answer in tokens; this much of the window is kept free for it.\n#max_output_tokens = 1024\n");
     out
 }
 
@@ -76,7 +71,7 @@ fn agent_table(has_model: bool) -> String {
 id = \"main\"
 # Models, tried in order: the next one answers where the first one fails.
 {models}
-# A character of its own: copy prompts/en/agent.md.j2, change it, and name the copy.
+# To give it a character of its own, copy prompts/en/agent.md.j2, change it, and name the copy.
 #prompt = \"agent.md.j2\"
 # When old messages are summarised, as shares of the window; the default is 0.80, 0.85, 0.95.
 #[agents.compaction]
@@ -85,29 +80,33 @@ id = \"main\"
     )
 }
 
-fn bot_table(network: &str, file: &'static str, bot: &Bot, owners: &[String]) -> String {
+fn bot_table(bot: &Bot, owners: &[String]) -> String {
+    let network = bot.kind.name();
     let mut out = format!("\n[{network}]\n");
-    out.push_str(&secret_line("token", file, &bot.token, ""));
+    out.push_str(&secret_line("token", token_file(bot.kind), &bot.token, ""));
     let users = owners.iter().filter_map(|owner| owner.strip_prefix(network)?.strip_prefix('/'));
-    let users: Vec<_> = users.map(str::to_owned).collect();
-    if users.is_empty() {
-        out.push_str("# Who may write privately without a code (others: `cairn pair`).\n#users = []\n");
-    } else {
-        out.push_str(&format!(
-            "# Who may write privately without a code (others: `cairn pair`).\nusers = {}\n",
-            list(users)
-        ));
-    }
-    match (network, bot.servers.is_empty()) {
-        ("discord", true) => out.push_str("# Servers that are served, with all their channels.\n#servers = []\n"),
-        ("discord", false) => out.push_str(&format!(
-            "# Servers that are served, with all their channels.\nservers = {}\n",
-            list(bot.servers.iter().cloned())
-        )),
-        _ => out.push_str("# Groups that are served; the log of `cairn run` names the id of one that is not.\n#chats = []\n"),
-    }
-    out.push_str("# In groups it answers when it is mentioned: \"mention\"; \"all\": always.\n#respond = \"mention\"\n");
+    out.push_str("# Who may write privately without a code (others: `cairn pair`).\n");
+    out.push_str(&key_or_comment("users", users.map(str::to_owned).collect()));
+    out.push_str(match bot.kind {
+        NetworkKind::Discord => "# Servers that the bot serves, with all their channels.\n",
+        NetworkKind::Telegram => {
+            "# Groups that the bot serves; the log of `cairn run` names the ids of others that write.\n"
+        }
+    });
+    out.push_str(&match bot.kind {
+        NetworkKind::Discord => key_or_comment("servers", bot.servers.clone()),
+        NetworkKind::Telegram => key_or_comment("chats", Vec::new()),
+    });
+    out.push_str(
+        "# In groups it answers when mentioned (\"mention\") or always (\"all\").\n#respond = \"mention\"\n",
+    );
     out
+}
+
+/// A key with a list, commented out where the list is empty.
+fn key_or_comment(key: &str, items: Vec<String>) -> String {
+    let comment = if items.is_empty() { "#" } else { "" };
+    format!("{comment}{key} = {}\n", list(items))
 }
 
 /// The line that says where a secret is.

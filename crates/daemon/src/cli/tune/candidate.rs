@@ -1,4 +1,4 @@
-//! `--candidate`: keys of `[agents.compaction]` and the window, laid over the settings in force.
+//! `--candidate`: keys of `[agents.compaction]` and the window that replace the settings in force.
 
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::tier::CompactionSettings;
@@ -28,7 +28,7 @@ pub(super) fn parse(
     let mut n_keys = 0;
     for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
         let Some((key, value)) = pair.split_once('=').map(|(key, value)| (key.trim(), value.trim())) else {
-            return Err(wrong(format!("`{pair}` is no KEY=VALUE"), example()));
+            return Err(wrong(format!("`{pair}` is not KEY=VALUE"), example()));
         };
         n_keys += 1;
         if key == WINDOW {
@@ -38,7 +38,7 @@ pub(super) fn parse(
                 wrong(
                     message,
                     format!(
-                        "write tokens, up to the model's window of {}, with room for its answer",
+                        "give a number of tokens up to the model's window of {}, with room for its answer",
                         current.window.window_tokens
                     ),
                 )

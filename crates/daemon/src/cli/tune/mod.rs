@@ -1,9 +1,8 @@
-//! `cairn tune`: a conversation's sizes, replayed against candidate settings without any model.
+//! `cairn tune`: simulates a conversation with candidate settings, without any model.
 
 mod candidate;
-mod channel;
-mod file;
 mod report;
+mod source;
 #[cfg(test)]
 mod tests;
 
@@ -13,17 +12,18 @@ use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::tune::{self, Billing, Candidate, Outcome, Runs, Script};
 use clap::{Args, ValueEnum};
 
-use super::connect::Surroundings;
+use super::args::Global;
+use super::connect::{Connector, no_such_agent};
 use super::failure::Failure;
-use super::global::Global;
-use super::{exit, out};
+use super::out;
 use crate::config::{AgentConfig, Config, Provider};
-use report::Report;
+use crate::text::counted;
+use report::TuneRecord;
+use source::Source;
 
 /// Fewest turns that say anything.
 const TURNS_MIN: usize = 2;
 
-/// Arguments of `tune`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,35 +32,35 @@ Examples:
   cairn tune main --candidate 'background_threshold=0.7,reserve_ratio=0.2'
   cairn tune main --prices anthropic --json
 
-The first candidate is what is configured now. Figures are of a simulation
-with the runtime's own decisions: no model is called and nothing is changed.
-Runs take as long, and summaries are as large, as the last ones of the
-channel; without any the output says what is assumed. billed: tokens of a
+The first candidate is the current configuration. The figures come from a
+simulation with the runtime's own decisions: no model is called and nothing is
+changed. Runs take as long, and summaries are as large, as the last ones of
+the channel; without any, the output says what is assumed. billed: tokens of a
 turn, answer and runs included, in units of a plain input token, by the
 model's prices or those of its wire format. kept: how much of what was said a
-window still holds, recent words counting more; the best is the cheapest that
-keeps as much as now (within 2 %) with no more emergencies.
+window still holds, recent messages counting more. The best candidate is the
+cheapest that keeps as much as now (within 2 %) with no more emergencies.
 
-In a file a line may also be an answer {\"role\": \"assistant\", \"text\": …}
-or a tool's result {\"role\": \"tool\", \"text\": …}; without any, answers of
---answer-tokens are assumed.")]
+A line of a file may also be an answer {\"role\": \"assistant\", \"text\": …} or
+a tool result {\"role\": \"tool\", \"text\": …}; a file without answers is
+simulated with answers of --answer-tokens.")]
 pub(crate) struct TuneArgs {
     /// A file of JSON lines as for `cairn replay` (- for stdin), or a channel
     #[arg(value_name = "FILE|CHANNEL")]
     source: String,
-    /// The agent whose settings are tried, and whose channel it is [default: the channel's, else the first]
+    /// The agent whose settings are tried and whose channel it is [default: the channel's, else the first]
     #[arg(long, value_name = "A")]
     agent: Option<String>,
     /// One more candidate: keys of [agents.compaction] and context_window, such as background_threshold=0.7,fan_out=8
     #[arg(long = "candidate", value_name = "KEY=VALUE,…")]
     candidates: Vec<String>,
-    /// Whose cache rules and prices hold [default: those of the agent's model]
+    /// Cache rules and prices to apply [default: those of the agent's model]
     #[arg(long, value_name = "FORMAT")]
     prices: Option<Prices>,
     /// Tokens of an answer, for a file without answers
     #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     answer_tokens: u32,
-    /// Seconds between two messages of a file that do not say when they were sent
+    /// Seconds between two messages of a file that have no `at`
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=31_536_000))]
     gap_secs: u32,
 }
@@ -74,61 +74,49 @@ enum Prices {
     Openai,
 }
 
-/// `cairn tune`.
 pub(crate) async fn tune(global: Global, args: TuneArgs) -> Result<(), Failure> {
-    let surroundings = Surroundings::configured(&global)?;
-    let config = &surroundings.loaded.config;
+    let connector = Connector::configured(&global)?;
+    let config = &connector.loaded.config;
     let source = match file_of(&args.source)? {
         Some(path) => {
-            let channel = surroundings.channel("main", args.agent.as_deref())?;
-            let script = file::read(&path, &args, config.limits.max_message_bytes)?;
+            let channel = connector.channel("main", args.agent.as_deref())?;
+            let script = source::of_file(&path, &args, config.limits.max_message_bytes)?;
             Source { script, agent: channel.agent(), model: None, window: None, runs: Vec::new() }
         }
-        None => channel::read(&surroundings, &args.source, args.agent.as_deref()).await?,
+        None => source::of_channel(&connector, &args.source, args.agent.as_deref()).await?,
     };
-    let Some(agent) = config.agent(source.agent.as_str()) else {
-        let known: Vec<_> = config.agents.iter().map(|agent| agent.id.as_str()).collect();
-        return Err(Failure::usage(
-            format!("no agent `{}` is configured", source.agent),
-            format!("name one by --agent; the configured agents are: {}", known.join(", ")),
-        ));
-    };
+    let agent = config.agent(source.agent.as_str());
+    let known = config.agents.iter().map(|agent| &agent.id);
+    let agent = agent.ok_or_else(|| no_such_agent(source.agent.as_str(), known))?;
     let n_turns = source.script.turns().len();
     if n_turns < TURNS_MIN {
+        let turns = counted(n_turns as u64, "turn", "turns");
         return Err(Failure::failed(
-            format!(
-                "{} has too little to tune on: {}",
-                args.source,
-                crate::text::counted(n_turns as u64, "turn", "turns")
-            ),
-            "settings differ once a conversation outgrows the window; try a longer one",
+            format!("{} has too little to tune on: {turns}", args.source),
+            "settings differ only once a conversation outgrows the window; try a longer one",
         ));
     }
-    let plan = Plan::new(config, agent, &source, &args)?;
-    // A simulation of a long conversation takes its time, and may not hold up the runtime's threads.
-    let report = tokio::task::spawn_blocking(move || plan.carry_out());
-    let report = report.await.map_err(|error| {
-        Failure::failed(format!("the simulation panicked: {error}"), "please report it")
-    })??;
-    if global.json {
-        return out::json(&report.record());
+    let (current, billing, prices) = current(config, agent, &source, &args);
+    let runs = Runs::of(&source.runs, &current);
+    let resize = |tokens: u64| resize(config, &current, tokens);
+    let mut candidates = tune::presets(&current, resize);
+    for text in &args.candidates {
+        candidates.push(candidate::parse(text, &current, resize)?);
     }
-    out::raw(report.drawn(out::width(), surroundings.loaded.file.as_deref()).as_bytes())
+    let (script, agent) = (source.script, agent.id.to_string());
+    // A simulation of a long conversation takes its time, and may not hold up the runtime's threads.
+    let simulated = tokio::task::spawn_blocking(move || {
+        let rows = simulate(&script, candidates, &billing, &runs)?;
+        Ok(TuneRecord::new(args.source, agent, prices, runs, script.tokens(), &rows))
+    });
+    let record = simulated.await.unwrap_or_else(|error| {
+        Err(Failure::failed(format!("the simulation panicked: {error}"), "please report it"))
+    })?;
+    let file = connector.loaded.file.as_deref();
+    out::record(global.json, &record, |record| record.text(out::width(), file))
 }
 
-/// What is replayed, and for whom.
-struct Source {
-    script: Script,
-    agent: cairn_core::ids::AgentId,
-    /// The model that answers there.
-    model: Option<String>,
-    /// The window in force there.
-    window: Option<WindowSize>,
-    /// How the last runs there ended.
-    runs: Vec<cairn_core::event::Outcome>,
-}
-
-/// The file that is meant, when it is one. What looks like a file's name and is none is an error, not a channel.
+/// The file that is named, if it is one. What looks like a file name but is no file is an error, not a channel.
 fn file_of(source: &str) -> Result<Option<PathBuf>, Failure> {
     let path = Path::new(source);
     if source == "-" || path.is_file() {
@@ -147,65 +135,43 @@ fn file_of(source: &str) -> Result<Option<PathBuf>, Failure> {
     Ok(None)
 }
 
-/// All that the simulation needs.
-struct Plan {
-    script: Script,
+/// The settings in force on the model that answers, with its cache rules and prices, and what these are called.
+fn current(
+    config: &Config,
+    agent: &AgentConfig,
+    source: &Source,
+    args: &TuneArgs,
+) -> (AgentSettings, Billing, String) {
+    let model = source.model.as_deref().filter(|model| config.model(model).is_some());
+    let model = model.unwrap_or(agent.model());
+    let mut current = config.settings(agent, model, None, cairn_actors::builtin_tools());
+    if let Some(window) = source.window {
+        current.window = window;
+    }
+    let (billing, prices) = billing(config, model, args.prices);
+    current.cache_ttl_secs = billing.ttl_secs;
+    (current, billing, prices)
+}
+
+fn simulate(
+    script: &Script,
     candidates: Vec<Candidate>,
-    billing: Billing,
-    runs: Runs,
-    prices: String,
-    source: String,
-    agent: String,
+    billing: &Billing,
+    runs: &Runs,
+) -> Result<Vec<(Candidate, Outcome)>, Failure> {
+    let simulate = |candidate: Candidate| match tune::simulate(script, &candidate.settings, billing, runs) {
+        Ok(outcome) => Ok((candidate, outcome)),
+        Err(error) => {
+            let message = format!("candidate `{}`: {error}", candidate.name);
+            Err(Failure::failed(message, "raise context_window"))
+        }
+    };
+    candidates.into_iter().map(simulate).collect()
 }
 
-impl Plan {
-    fn new(config: &Config, agent: &AgentConfig, source: &Source, args: &TuneArgs) -> Result<Self, Failure> {
-        let model =
-            source.model.as_deref().filter(|model| config.model(model).is_some()).unwrap_or(agent.model());
-        let mut current: AgentSettings = config.settings(agent, model, None, cairn_actors::builtin_tools());
-        if let Some(window) = source.window {
-            current.window = window;
-        }
-        let (billing, prices) = billing(config, model, args.prices);
-        current.cache_ttl_secs = billing.ttl_secs;
-        let runs = Runs::of(&source.runs, &current);
-        let resize = |tokens: u64| resize(config, model, &current, tokens);
-        let mut candidates = tune::presets(&current, resize);
-        for text in &args.candidates {
-            candidates.push(candidate::parse(text, &current, resize)?);
-        }
-        Ok(Self {
-            script: source.script.clone(),
-            candidates,
-            billing,
-            runs,
-            prices,
-            source: args.source.clone(),
-            agent: agent.id.to_string(),
-        })
-    }
-
-    fn carry_out(self) -> Result<Report, Failure> {
-        let mut rows: Vec<(Candidate, Outcome)> = Vec::with_capacity(self.candidates.len());
-        for candidate in self.candidates {
-            let outcome = tune::simulate(&self.script, &candidate.settings, &self.billing, &self.runs);
-            let outcome = outcome.map_err(|error| {
-                Failure::new(
-                    exit::FAILED,
-                    format!("candidate `{}`: {error}", candidate.name),
-                    "raise context_window",
-                )
-            })?;
-            rows.push((candidate, outcome));
-        }
-        let tokens = self.script.tokens();
-        Ok(Report::new(self.source, self.agent, self.prices, self.runs, tokens, rows))
-    }
-}
-
-/// The window that results when the agent sets that size: never above the model's own, with room beside the answer.
-fn resize(config: &Config, model: &str, current: &AgentSettings, tokens: u64) -> Option<WindowSize> {
-    let model = config.model(model);
+/// The window of an agent that sets that size: never above the model's own, with room beside the answer.
+fn resize(config: &Config, current: &AgentSettings, tokens: u64) -> Option<WindowSize> {
+    let model = config.model(&current.model);
     let most = model.and_then(|model| model.max_output_tokens);
     let own = model.and_then(|model| model.context_window);
     let size = WindowSize::resolve(Some(tokens), own, None, config.default_window(), most);

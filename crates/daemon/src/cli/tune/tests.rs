@@ -3,8 +3,8 @@
 use cairn_core::agent::WindowSize;
 use cairn_core::tune::{Billing, ScriptTurn, Step, presets, simulate};
 
-use super::report::Report;
 use super::*;
+use crate::cli::failure::exit;
 use crate::config::FixedEnvironment;
 
 fn current() -> AgentSettings {
@@ -17,7 +17,7 @@ fn resize(tokens: u64) -> Option<WindowSize> {
     (tokens <= 128_000).then(|| WindowSize::resolve(Some(tokens), None, None, 128_000, None))
 }
 
-fn report() -> Report {
+fn rows() -> Vec<(Candidate, Outcome)> {
     let turn = |idx: i64| ScriptTurn {
         at: jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_mins(idx),
         generation: 1,
@@ -28,8 +28,7 @@ fn report() -> Report {
         let outcome = simulate(&script, &candidate.settings, &Billing::anthropic(), &Runs::ASSUMED).unwrap();
         (candidate, outcome)
     });
-    let (prices, tokens) = ("list prices".into(), script.tokens());
-    Report::new("a<b>&.jsonl".into(), "main".into(), prices, Runs::ASSUMED, tokens, rows.collect())
+    rows.collect()
 }
 
 #[test]
@@ -46,7 +45,7 @@ fn keys_of_a_candidate_are_read_and_checked() {
     assert_eq!(target.settings.compaction.target_tokens, Some(500));
     let wrong = [
         ("", "it is empty"),
-        ("fan_out", "no KEY=VALUE"),
+        ("fan_out", "not KEY=VALUE"),
         ("fan_ot=8", "there is no key `fan_ot`"),
         ("fan_out=many", "fan_out"),
         ("fan_out=1", "2 or more"),
@@ -66,22 +65,20 @@ fn keys_of_a_candidate_are_read_and_checked() {
 
 #[test]
 fn the_table_fits_eighty_columns_and_the_toml_is_a_config() {
-    let report = report();
-    let drawn = report.drawn(200, None);
+    let rows = rows();
+    let record = TuneRecord::new("a.jsonl".into(), "main".into(), "list".into(), Runs::ASSUMED, 9, &rows);
+    let drawn = record.text(200, None);
     assert!(drawn.lines().all(|line| crate::text::columns(line) <= 80), "{drawn}");
-    for (candidate, _) in &report.rows {
-        let text = format!("[[agents]]\nid = \"main\"\n{}", report.toml(candidate));
+    let current = &rows[0].0;
+    for (candidate, _) in &rows {
+        let text = format!("[[agents]]\nid = \"main\"\n{}", report::toml(current, candidate));
         let table: toml::Table = text.parse().unwrap();
         let agent = &table["agents"][0];
         let window = agent.get("context_window").and_then(toml::Value::as_integer);
-        let now = report.rows[0].0.settings.window.window_tokens;
+        let now = current.settings.window.window_tokens;
         assert_eq!(window.map_or(now, |tokens| tokens as u64), candidate.settings.window.window_tokens);
         let keys = agent.get("compaction").and_then(toml::Value::as_table).map_or(0, toml::Table::len);
-        assert_eq!(
-            keys == 0,
-            candidate.settings.compaction == report.rows[0].0.settings.compaction,
-            "{text}"
-        );
+        assert_eq!(keys == 0, candidate.settings.compaction == current.settings.compaction, "{text}");
     }
-    assert_eq!(report.toml(&report.rows[0].0), "", "nothing differs from what is");
+    assert_eq!(report::toml(current, current), "", "nothing differs from what is");
 }

@@ -121,7 +121,7 @@ async fn a_window_that_could_not_be_asked_for_is_known_once_the_server_answers()
         let daemon = home.daemon(Some(&config)).await;
         assert_eq!(chain(&home)[0]["window_tokens"], 128_000, "{provider}");
         let log = std::fs::read_to_string(home.state().join("daemon.log")).unwrap();
-        assert!(log.contains("how large its window is will be asked"), "{log}");
+        assert!(log.contains("the size of its window is unknown"), "{log}");
         let model = FakeModel::builder().address(address).advertise(48_000).start().await;
         let (status, reply) = daemon.client().say("main", "hello").await.unwrap();
         assert_eq!(status, 200, "{reply}");

@@ -220,7 +220,7 @@ async fn a_wrong_configuration_ends_with_2_and_the_rest_is_looked_at_all_the_sam
     setup.finds(2, "model fake", "ok", &["answers"]);
     setup.change("id = \"main\"", "id = \"main\"\nbogus = 1");
     setup.finds(2, "config", "failed", &["bogus", "config.toml:"]);
-    setup.finds(2, "state", "ok", &["nothing is begun"]);
+    setup.finds(2, "state", "ok", &["there is no state"]);
     setup.home.config("this is [not TOML");
     setup.finds(2, "config", "failed", &["not TOML"]);
     setup.finds(2, "models", "skipped", &["configuration"]);
@@ -262,7 +262,7 @@ async fn tool_servers_are_looked_for_and_not_started() {
     let servers = "[[mcp]]\nid = \"gone\"\ncommand = \"/nonexistent/server\"\n\n[[mcp]]\nid = \"new\"\ncommand = \"/bin/true\"\n";
     setup.home.config(&format!("{}\n{servers}", setup.config()));
     setup.finds(1, "mcp gone", "failed", &["/nonexistent/server", "install it"]);
-    setup.finds(1, "mcp new", "warning", &["nobody has approved it", "cairn mcp approve new"]);
+    setup.finds(1, "mcp new", "warning", &["not approved", "cairn mcp approve new"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -64,7 +64,7 @@ fn flags_answer_all_of_it_and_a_file_that_says_something_is_not_overwritten() {
     let text = std::fs::read_to_string(home.state().with_file_name("config.toml")).unwrap();
     assert!(text.contains("token_file = \"telegram.token\"") && !text.contains("canary"), "{text}");
     let again = home.cairn(&flags).ended(2);
-    assert!(again.stderr.contains("is there already") && again.stderr.contains("--force"), "{again:?}");
+    assert!(again.stderr.contains("exists already") && again.stderr.contains("--force"), "{again:?}");
     let run = home.cairn(&[&flags[..], &["--force"]].concat()).ended(0);
     assert!(run.stdout.contains("config.toml; the old one is "), "{run:?}");
     let old = std::fs::read_to_string(home.state().with_file_name("config.toml.old")).unwrap();
@@ -168,7 +168,7 @@ fn an_answer_that_cannot_be_right_is_asked_again_at_once() {
         "later.token; give the same answer",
         "that is the token itself",
         "there is no bot on discord",
-        "`telegram/ada` names nobody",
+        "`telegram/ada` is not a person",
     ] {
         assert!(run.stderr.contains(told), "`{told}` in {}", run.stderr);
     }
@@ -189,7 +189,10 @@ fn a_secret_that_is_to_be_there_later_is_taken_when_it_is_named_twice() {
     assert!(text.contains("later.token\""), "{text}");
     let other = home::new();
     let run = other.cairn_with(&["init"], b"\noffline\nn\nlater.token\n").ended(2);
-    assert!(run.stderr.contains("the input ended before all was answered; nothing was written"), "{run:?}");
+    assert!(
+        run.stderr.contains("the input ended before all questions were answered; nothing was written"),
+        "{run:?}"
+    );
     assert!(!users_file(&other).exists());
 }
 

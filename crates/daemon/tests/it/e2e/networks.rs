@@ -88,7 +88,7 @@ async fn a_stranger_is_let_in_and_out_again_without_a_daemon() {
     assert!(list.contains("telegram/7") && list.contains("K7P2XMQA") && list.contains("waiting"), "{list}");
     assert!(!list.contains('\u{1b}'), "a name moves the cursor: {list:?}");
     let none = home.cairn(&["pair", "approve", "AAAAAAAA"]).ended(4);
-    assert!(none.stderr.contains("nobody waits with the code AAAAAAAA"), "{none:?}");
+    assert!(none.stderr.contains("no request has the code AAAAAAAA"), "{none:?}");
     let approved = home.cairn(&["pair", "approve", "k7p2xmqa", "--json"]).ended(0).json();
     assert_eq!((&approved["state"], &approved["told"]), (&json!("paired"), &json!(false)));
     let list = home.cairn(&["pair", "list", "--json"]).ended(0).json();

@@ -57,7 +57,7 @@ fn root_opens_no_state_of_another_and_is_told_how_to_do_it() {
         &["store", "restore", "backup", "--force"],
     ] {
         let words =
-            ["belongs to the user ", "read files of root's", "hint: give the command as that user: sudo -u "];
+            ["belongs to the user ", "read files that root", "hint: run the command as that user: sudo -u "];
         home.cairn(args).told(1, &words);
     }
     all_is_of(NOBODY, &home.state());

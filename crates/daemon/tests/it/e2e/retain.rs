@@ -93,7 +93,7 @@ async fn over_its_limit_the_journal_loses_its_oldest_words_and_nothing_else() {
     };
     check("at once");
     let again = home.cairn(&["store", "retain"]).ended(0).stdout;
-    assert_eq!(again, "nothing is to be done by [retention]\n");
+    assert_eq!(again, "nothing to do for [retention]\n");
     assert!(home.cairn(&["history", "main", "--limit", "1000"]).ended(0).stdout.contains("[expired]"));
     let said = home.cairn_with(&["chat", "--user", "anna"], b"and now?\n").ended(0);
     assert!(!said.stdout.is_empty(), "{said:?}");

@@ -269,7 +269,7 @@ async fn a_backup_to_a_full_disk_leaves_nothing_and_says_so() {
     let command = full.cairn(&format!("store backup {}/backup", disk.display()));
     let (code, said) = full.room.run(&command).unwrap();
     assert!(
-        code == 1 && said.contains("is full") && said.contains("hint: make room there"),
+        code == 1 && said.contains("is full") && said.contains("hint: free some space there"),
         "{code}: {said}"
     );
     assert_eq!(full.room.must(&format!("ls -A {}", disk.display())), "");

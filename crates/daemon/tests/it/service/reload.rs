@@ -26,7 +26,7 @@ async fn thresholds_change_at_once_and_what_cannot_is_named() {
     assert_eq!(rig.context().await["thresholds"]["background"], 0.5);
     let (code, out, _) = rig.cairn(&["reload"]).await;
     assert_eq!(code, 0);
-    assert_eq!(out, "nothing is different\nonly after a restart:\n  store.segment_mib: 64 -> 7\n");
+    assert_eq!(out, "nothing has changed\nonly after a restart:\n  store.segment_mib: 64 -> 7\n");
     assert!(rig.daemon.stop().await.unwrap().success());
 }
 

@@ -125,7 +125,7 @@ async fn no_line_at_info_has_words_of_people_models_tools_or_networks_nor_a_secr
         "model call failed",
         "(HTTP 400)",
         "HTTP 401",
-        "panicked: a fault",
+        "panicked: a bug",
         "a server failed",
         "refused",
     ] {

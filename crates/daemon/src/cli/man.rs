@@ -1,5 +1,4 @@
-//! What goes along with the binary: completions for shells, pages for `man`. Both are made from the command line's own
-//! description, so that they never say anything else.
+//! Completions for shells and pages for `man`, both made from the description of the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,6 @@ use clap_mangen::Man;
 use super::failure::Failure;
 use super::out;
 
-/// Arguments of `completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,26 +21,23 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Arguments of `man`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cairn man | man -l -
   cairn man /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// The folder to write cairn.1 to, and a page for each command [default: prints cairn.1]
+    /// The folder for cairn.1 and a page for each command [default: print cairn.1]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-/// `cairn completions`.
 pub(crate) fn completions(args: &CompletionsArgs, mut cairn: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut cairn, "cairn", &mut script);
     out::raw(&script)
 }
 
-/// `cairn man`.
 pub(crate) fn man(args: &ManArgs, cairn: Command) -> Result<(), Failure> {
     let Some(dir) = &args.dir else {
         return out::raw(&page(&Man::new(cairn))?);
@@ -69,7 +64,7 @@ fn write_pages(command: &Command, dir: &Path) -> std::io::Result<()> {
     std::fs::write(dir.join(man.get_filename()), page(&man)?)
 }
 
-/// A page whose section after the options has the name that people look for.
+/// A page. The section after the options is called EXAMPLES.
 fn page(man: &Man) -> std::io::Result<Vec<u8>> {
     let mut page = Vec::new();
     man.render(&mut page)?;

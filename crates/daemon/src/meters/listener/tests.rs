@@ -1,12 +1,10 @@
-//! The door with real sockets: nobody keeps it to themselves.
+//! The listener with real sockets: no client can block the others.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinHandle;
 
 use super::*;
 
@@ -15,17 +13,17 @@ const LONG: Duration = Duration::from_secs(120);
 
 const SHORT: Duration = Duration::from_millis(200);
 
-struct Door {
+struct Listener {
     address: SocketAddr,
     stop: CancellationToken,
     serving: JoinHandle<io::Result<()>>,
 }
 
-impl Door {
+impl Listener {
     async fn open(router: Router, bounds: Bounds) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let serving = tokio::spawn(serve(listener, router, bounds, stop.clone()));
+        let serving = tokio::spawn(serve_connections(listener, router, bounds, stop.clone()));
         Self { address, stop, serving }
     }
 
@@ -55,7 +53,7 @@ fn hello() -> Router {
 
 #[tokio::test]
 async fn beside_a_client_that_sends_half_a_request_others_are_served() {
-    let door = Door::open(hello(), Bounds { at_once: 2, head: LONG, whole: LONG }).await;
+    let door = Listener::open(hello(), Bounds { at_once: 2, head: LONG, whole: LONG }).await;
     let _half = door.sent("GET / HT").await;
     assert!(door.ask().await.ends_with("hello"));
     assert!(door.ask().await.ends_with("hello"));
@@ -63,7 +61,7 @@ async fn beside_a_client_that_sends_half_a_request_others_are_served() {
 
 #[tokio::test]
 async fn slow_clients_that_take_all_places_are_closed_and_whoever_waited_is_served() {
-    let door = Door::open(hello(), Bounds { at_once: 2, head: SHORT, whole: LONG }).await;
+    let door = Listener::open(hello(), Bounds { at_once: 2, head: SHORT, whole: LONG }).await;
     let (half, silent) = (door.sent("GET / HT").await, door.sent("").await);
     assert!(door.ask().await.ends_with("hello"));
     assert_eq!((read(half).await, read(silent).await), (String::new(), String::new()));
@@ -73,7 +71,7 @@ async fn slow_clients_that_take_all_places_are_closed_and_whoever_waited_is_serv
 async fn a_client_that_reads_nothing_is_closed() {
     const BYTES: usize = 64 << 20;
     let router = hello().route("/huge", get(async || "x".repeat(BYTES)));
-    let door = Door::open(router, Bounds { at_once: 1, head: LONG, whole: SHORT }).await;
+    let door = Listener::open(router, Bounds { at_once: 1, head: LONG, whole: SHORT }).await;
     let deaf = door.sent("GET /huge HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(door.ask().await.ends_with("hello"), "its place is free again");
     assert!(read(deaf).await.len() < BYTES, "it was cut off");
@@ -82,7 +80,7 @@ async fn a_client_that_reads_nothing_is_closed() {
 #[tokio::test]
 async fn a_connection_is_for_one_request_and_no_body_is_waited_for() {
     let bounds = Bounds { at_once: 1, head: LONG, whole: LONG };
-    let door = Door::open(hello(), bounds).await;
+    let door = Listener::open(hello(), bounds).await;
     let two = "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n";
     assert_eq!(read(door.sent(two).await).await.matches("hello").count(), 1);
     let endless = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\nand";
@@ -104,7 +102,7 @@ async fn no_more_are_inside_than_there_are_places() {
         "hello"
     });
     let bounds = Bounds { at_once: PLACES, head: LONG, whole: LONG };
-    let door = Door::open(Router::new().route("/", held), bounds).await;
+    let door = Listener::open(Router::new().route("/", held), bounds).await;
     let mut clients = Vec::new();
     for _ in 0..2 * PLACES {
         clients.push(door.sent("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await);
@@ -138,7 +136,7 @@ async fn at_a_stop_who_is_inside_is_served_and_who_has_asked_nothing_is_not_wait
         "hello"
     });
     let bounds = Bounds { at_once: 2, head: LONG, whole: LONG };
-    let door = Door::open(Router::new().route("/", held), bounds).await;
+    let door = Listener::open(Router::new().route("/", held), bounds).await;
     let silent = door.sent("").await;
     let asking = door.sent("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     arrivals.recv().await.unwrap();

@@ -1,4 +1,4 @@
-//! Files of lines that a command reads whole before it does anything.
+//! Files of JSON lines, read and checked completely before a command does anything.
 
 use std::io::Read;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// What each line that is not blank says, in order; or the number of the first bad one, and what is wrong with it.
+/// The value of each line that is not blank; or the number of the first bad line, and what is wrong with it.
 pub(super) fn each<T>(
     bytes: &[u8],
     mut read: impl FnMut(usize, &[u8]) -> Result<T, String>,

@@ -1,0 +1,322 @@
+//! Commands about channels: channels, context, search, artifact, compact, new.
+
+use axum::http::Method;
+use cairn_core::event::{Outcome, RunOutcome};
+use cairn_core::ports::{Hit, HitKind};
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::args::{self, ChannelArg, Global};
+use super::client::{encode, with_params};
+use super::connect::{Connector, channel_path};
+use super::draw;
+use super::failure::{Failure, exit};
+use super::history::ASSISTANT;
+use super::out::{self, Table};
+use crate::admin::UNINDEXED;
+use crate::records::{
+    ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, NewGenerationRecord,
+    RoomRecord, Wakefulness,
+};
+use crate::text::{columns, counted, cut, day, grouped, minute, one_line, percent, plain};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  cairn channels\n  cairn channels --json")]
+pub(crate) struct ChannelsArgs {}
+
+pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), Failure> {
+    let records: Vec<ChannelRecord> = Connector::load(&global).await?.get("/v1/channels").await?;
+    out::record(global.json, &records, |records| {
+        if records.is_empty() {
+            return "no channels yet; `cairn chat` starts one\n".to_owned();
+        }
+        let heading = ["channel", "state", "entries", "usage", "tier", "summaries", "last"];
+        let mut table = Table::new(&heading, &[2, 3, 5]);
+        for record in records {
+            table.row(vec![
+                record.channel.to_string(),
+                if record.state == Wakefulness::Awake { "awake" } else { "asleep" }.to_owned(),
+                grouped(record.entries),
+                percent(record.usage_ratio),
+                record.tier.name().to_owned(),
+                grouped(record.summaries),
+                minute(record.last_at),
+            ]);
+        }
+        // Names are there to be copied, so none is cut.
+        table.render(usize::MAX)
+    })
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn context main
+  cairn context main --json
+  cairn context helper/local/ops
+
+The bar shows how full the window is and where the tiers begin. NO_COLOR turns
+colours off.")]
+pub(crate) struct ContextArgs {
+    #[command(flatten)]
+    channel: ChannelArg,
+}
+
+pub(crate) async fn context(global: Global, args: ContextArgs) -> Result<(), Failure> {
+    let connector = Connector::load(&global).await?;
+    let channel = connector.channel(&args.channel.channel, None)?;
+    let record: ContextRecord = connector.get(&channel_path(&channel, "context")).await?;
+    out::record(global.json, &record, |record| draw::context(record, out::width()))
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn search main 'harbour crossing'
+  cairn search main Lisbon --kind memory --limit 5 --json
+
+Words may come in any order, and none is required; the best results are first.")]
+pub(crate) struct SearchArgs {
+    #[command(flatten)]
+    channel: ChannelArg,
+    /// Words to search for
+    #[arg(value_name = "QUERY")]
+    query: String,
+    /// Most results, up to 10000
+    #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
+          value_parser = args::limit())]
+    limit: u64,
+    /// Only results of this kind
+    #[arg(long, value_name = "K", value_parser = PossibleValuesParser::new(["entry", "summary", "memory"]))]
+    kind: Option<String>,
+}
+
+pub(crate) async fn search(global: Global, args: SearchArgs) -> Result<(), Failure> {
+    let connector = Connector::load(&global).await?;
+    let channel = connector.channel(&args.channel.channel, None)?;
+    if args.query.trim().is_empty() {
+        return Err(Failure::usage("the query is empty", "give the words to search for"));
+    }
+    let connection = connector.reading().await?;
+    let params = [("q", Some(args.query)), ("limit", Some(args.limit.to_string())), ("kind", args.kind)];
+    let path = with_params(&channel_path(&channel, "search"), &params);
+    let found = connection.client.get_with_header::<Vec<Hit>>(&path, UNINDEXED).await.map_err(Failure::from);
+    let (hits, unindexed) = connection.finish(found).await?;
+    if let Some(n) = unindexed {
+        out::note(&format!(
+            "note: incomplete: the index is being built, and {n} records of the journal are not in it yet"
+        ));
+    }
+    out::record(global.json, &hits, |hits| {
+        if hits.is_empty() {
+            return "nothing found\n".to_owned();
+        }
+        let width = out::width();
+        hits.iter().map(|hit| shown_hit(hit, width)).collect()
+    })
+}
+
+fn shown_hit(hit: &Hit, width: usize) -> String {
+    let what = match hit.kind {
+        HitKind::Entry => {
+            hit.author.as_ref().map_or_else(|| ASSISTANT.to_owned(), |author| one_line(&author.name))
+        }
+        HitKind::Summary => format!("summary {}", hit.id),
+        HitKind::Memory => format!("memory {}", hit.id),
+    };
+    let seq = hit.seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
+    let head = format!("{seq:>6}  {:6.2}  {}  {what}: ", hit.score, minute(hit.at));
+    let room = width.saturating_sub(columns(&head)).max(20);
+    format!("{head}{}\n", cut(&one_line(&hit.text), room))
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ArtifactCommand {
+    /// List the artifacts of a channel, oldest first
+    #[command(after_help = "Examples:\n  cairn artifact list main\n  cairn artifact list main --json")]
+    List {
+        #[command(flatten)]
+        channel: ChannelArg,
+    },
+    /// Show lines of an artifact
+    #[command(after_help = "\
+Examples:
+  cairn artifact show main a3               the first 1000 lines, up to 1 MiB
+  cairn artifact show main a3 --from 501 --count 20
+  cairn artifact show main a3 --offset 1048576     the middle of a giant line
+
+Showing an artifact does not count as reading it: it still expires.")]
+    Show {
+        #[command(flatten)]
+        channel: ChannelArg,
+        /// The artifact, such as a3
+        #[arg(value_name = "ID")]
+        id: String,
+        /// First line
+        #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
+              value_parser = args::number(1, u64::MAX))]
+        from: u64,
+        /// Most lines
+        #[arg(long, value_name = "N", default_value_t = 1_000, allow_negative_numbers = true,
+              value_parser = args::number(1, u64::MAX))]
+        count: u64,
+        /// Bytes of the first line to skip
+        #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
+              value_parser = args::number(0, u64::MAX))]
+        offset: u64,
+    },
+}
+
+pub(crate) async fn artifact(global: Global, command: ArtifactCommand) -> Result<(), Failure> {
+    let connector = Connector::load(&global).await?;
+    match command {
+        ArtifactCommand::List { channel } => {
+            let channel = connector.channel(&channel.channel, None)?;
+            let records: Vec<ArtifactRecord> = connector.get(&channel_path(&channel, "artifacts")).await?;
+            out::record(global.json, &records, |records| artifacts(records))
+        }
+        ArtifactCommand::Show { channel, id, from, count, offset } => {
+            let channel = connector.channel(&channel.channel, None)?;
+            let params = [("from", from), ("count", count), ("offset", offset)];
+            let params = params.map(|(name, n)| (name, Some(n.to_string())));
+            let path = channel_path(&channel, &format!("artifacts/{}", encode(id.trim())));
+            let page: ArtifactPage = connector.get(&with_params(&path, &params)).await?;
+            out::record(global.json, &page, |page| plain(&page.text) + "\n")?;
+            if let (false, Some(next)) = (global.json, &page.next) {
+                let (shown, lines) = (grouped(page.count), grouped(page.artifact.lines));
+                let offset =
+                    if next.offset > 0 { format!(" --offset {}", next.offset) } else { String::new() };
+                out::note(&format!("{shown} of {lines} lines; to continue: --from {}{offset}", next.from));
+            }
+            Ok(())
+        }
+    }
+}
+
+fn artifacts(records: &[ArtifactRecord]) -> String {
+    if records.is_empty() {
+        return "no artifacts: no result of a tool was large, and no message was larger than the window\n"
+            .to_owned();
+    }
+    let mut table = Table::new(&["id", "from", "bytes", "lines", "stored", "read", "state"], &[2, 3]);
+    for record in records {
+        let expired = |at| format!("expired {}", day(at));
+        table.row(vec![
+            record.id.to_string(),
+            record.message.map_or_else(|| plain(&record.tool), |seq| format!("message {seq}")),
+            grouped(record.bytes),
+            grouped(record.lines),
+            minute(record.stored_at),
+            minute(record.used_at),
+            record.expired_at.map_or_else(|| "kept".to_owned(), expired),
+        ]);
+    }
+    table.render(out::width())
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn compact main --wait
+  cairn compact main 'keep every figure of the budget' --wait
+
+Summarises all but the last turn, even below every threshold. A run that is
+under way ends first. With an INSTRUCTION and nothing else to summarise, the
+newest summary is rewritten. Without --wait the run continues in the daemon;
+when no daemon runs, the command always waits. An agent with engine =
+\"sliding\" has no runs: all but its last turn leaves the window at once.")]
+pub(crate) struct CompactArgs {
+    #[command(flatten)]
+    channel: ChannelArg,
+    /// What the summary must keep or stress
+    #[arg(value_name = "INSTRUCTION")]
+    instruction: Option<String>,
+    /// Wait for the end of the run and print its outcome and its summary
+    #[arg(long)]
+    wait: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  cairn new main
+
+The archived conversation stays in `cairn history` and `cairn search`, and
+memories stay.")]
+pub(crate) struct NewArgs {
+    #[command(flatten)]
+    channel: ChannelArg,
+}
+
+pub(crate) async fn compact(global: Global, args: CompactArgs) -> Result<(), Failure> {
+    let connector = Connector::load(&global).await?;
+    let channel = connector.channel(&args.channel.channel, None)?;
+    let connection = connector.changing_what_is_there().await?;
+    let wait = args.wait || connection.is_inside();
+    let body = json!({ "instruction": args.instruction, "wait": wait });
+    let path = channel_path(&channel, "compact");
+    let answer = connection.client.post::<CompactRecord>(&path, &body).await.map_err(Failure::from);
+    let record = connection.finish(answer).await?;
+    out::record(global.json, &record, |record| compacted(record) + "\n")?;
+    match record.outcome {
+        None | Some(RunOutcome::Committed | RunOutcome::Superseded) => Ok(()),
+        Some(RunOutcome::Rejected | RunOutcome::Failed | RunOutcome::Cancelled) => {
+            Err(Failure::Silent(exit::FAILED))
+        }
+    }
+}
+
+/// What became of a compaction: a sentence, and below it the summary.
+pub(crate) fn compacted(record: &CompactRecord) -> String {
+    if let Some(RoomRecord { messages, tokens_before, tokens_after }) = &record.made {
+        return format!(
+            "{} left the window at once: {} -> {} tokens; they stay in the history",
+            counted(*messages, "message", "messages"),
+            grouped(*tokens_before),
+            grouped(*tokens_after),
+        );
+    }
+    match (&record.run, &record.end) {
+        (None, _) => {
+            record.nothing.map_or_else(|| "nothing to compact".to_owned(), |nothing| nothing.to_string())
+        }
+        (Some(run), None) if record.queued => format!("a run is under way; run {run} follows it"),
+        (Some(run), None) => format!("run {run} is under way"),
+        (Some(_), Some(end)) => match &record.summary {
+            Some(summary) => format!("{}\n\n{}", run_end(end), plain(summary)),
+            None => run_end(end),
+        },
+    }
+}
+
+/// How a run ended, in a sentence.
+pub(crate) fn run_end(end: &Outcome) -> String {
+    let mut text = format!(
+        "run {} {}: {}, {} -> {} tokens, {}, {} ms",
+        end.run,
+        end.outcome.name(),
+        counted(end.messages, "message", "messages"),
+        grouped(end.tokens_before),
+        grouped(end.tokens_after),
+        counted(end.memories, "memory", "memories"),
+        grouped(end.duration_ms),
+    );
+    if let Some(reason) = &end.reason {
+        text.push_str(&format!(" ({})", crate::text::one_line(reason)));
+    }
+    text
+}
+
+pub(crate) async fn new(global: Global, args: NewArgs) -> Result<(), Failure> {
+    let connector = Connector::load(&global).await?;
+    let channel = connector.channel(&args.channel.channel, None)?;
+    let path = channel_path(&channel, "new");
+    let record: NewGenerationRecord = connector.change(Method::POST, &path, &json!({})).await?;
+    out::record(global.json, &record, |record| format!("{}: {}\n", record.channel, begun(record)))
+}
+
+/// What is said of a new session.
+pub(crate) fn begun(record: &NewGenerationRecord) -> String {
+    format!("session {} begins; the conversation before it is archived", record.generation.0)
+}

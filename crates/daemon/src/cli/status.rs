@@ -1,0 +1,147 @@
+//! `cairn status`: the daemon, its agents, its outbox and its chat networks.
+
+use cairn_core::ports::PlatformStatus;
+use clap::Args;
+
+use super::args::Global;
+use super::connect::Connector;
+use super::failure::Failure;
+use super::out;
+use crate::adapters::link_name;
+use crate::records::{AgentStatus, OutboxCounts, StatusRecord};
+use crate::text::{counted, grouped, minute, one_line};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  cairn status\n  cairn status --json")]
+pub(crate) struct StatusArgs {}
+
+pub(crate) async fn status(global: Global, _args: StatusArgs) -> Result<(), Failure> {
+    let status: StatusRecord = Connector::load(&global).await?.get("/v1/status").await?;
+    out::record(global.json, &status, |status| lines(status).join("\n") + "\n")
+}
+
+fn lines(status: &StatusRecord) -> Vec<String> {
+    let running = match (status.running, status.pid) {
+        (true, pid) => format!("running ({}, process {pid})", status.state),
+        (false, _) => "not running; start it with `cairn run`".to_owned(),
+    };
+    let mut lines = vec![
+        format!("daemon    {running}"),
+        format!("version   {}", status.version),
+        format!("state     {}", status.state_dir),
+    ];
+    lines.extend(status.store.error.iter().map(|error| format!("trouble   {}", one_line(error))));
+    lines.push(format!("config    {}", status.config_file.as_deref().unwrap_or("built-in defaults")));
+    lines.extend(status.socket.iter().map(|socket| format!("socket    {socket}")));
+    if status.running {
+        let (seconds, since) = (grouped(status.uptime_seconds), minute(status.started_at));
+        lines.push(format!("up        {seconds} s, since {since}"));
+    }
+    lines.extend(status.agents.iter().flat_map(agent_lines));
+    lines.extend(status.spend.iter().map(|spend| format!("spent     {} today (UTC)", spend.described())));
+    lines.push(format!("channels  {}, {} awake", grouped(status.channels), grouped(status.awake)));
+    lines.extend(outbox_lines(status.outbox));
+    lines.extend(status.platforms.iter().flat_map(platform_lines));
+    lines
+}
+
+/// An agent, and below it the models of its chain in the order in which they are tried.
+fn agent_lines(agent: &AgentStatus) -> Vec<String> {
+    let head = format!("agent     {} ({}, {} tokens)", agent.id, agent.model, grouped(agent.window_tokens));
+    let chain = agent.chain.iter().map(|one| {
+        let (window, origin) = (grouped(one.window_tokens), one.window_source.origin());
+        format!(
+            "            {}: window {window} tokens ({origin}), {}",
+            one.model,
+            one_line(&one.described())
+        )
+    });
+    [head].into_iter().chain(chain).collect()
+}
+
+/// The outbox in `cairn status`; nothing, when nothing is in it.
+fn outbox_lines(counts: OutboxCounts) -> Vec<String> {
+    let counted = [(counts.unknown, "unknown"), (counts.dead, "dead"), (counts.owed, "owed")];
+    let some: Vec<String> =
+        counted.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", grouped(*n))).collect();
+    if some.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![format!("outbox    {}", some.join(", "))];
+    if counts.unknown + counts.dead > 0 {
+        lines.push(
+            "          > `cairn outbox list` shows them, `retry ID` and `drop ID` settle them".to_owned(),
+        );
+    }
+    lines
+}
+
+/// Problems that are shown; `--json` has all.
+const TROUBLES_SHOWN: usize = 5;
+
+/// A platform in a few lines: its state, then what is wrong and what to do.
+fn platform_lines(status: &PlatformStatus) -> Vec<String> {
+    let mut head = vec![link_name(status.state).to_owned()];
+    head.extend(status.name.as_deref().map(|name| format!("as {}", one_line(name))));
+    head.extend(status.connected_since.map(|at| format!("since {}", minute(at))));
+    head.extend(status.latency_ms.map(|ms| format!("{ms} ms")));
+    let moment = |at: Option<jiff::Timestamp>| at.map_or_else(|| "never".to_owned(), minute);
+    let mut lines = vec![
+        format!("{:<10}{}", status.platform, head.join(", ")),
+        format!(
+            "          last in {}, last out {}, {} waiting",
+            moment(status.last_inbound),
+            moment(status.last_outbound),
+            counted(status.queue, "event", "events")
+        ),
+    ];
+    lines.extend(status.reason.iter().map(|reason| format!("          ! {}", one_line(reason))));
+    lines.extend(status.hint.iter().map(|hint| format!("          > {}", one_line(hint))));
+    let troubles = status.troubles.iter().take(TROUBLES_SHOWN);
+    lines.extend(troubles.map(|trouble| format!("          ! {}", one_line(trouble))));
+    let more = status.troubles.len().saturating_sub(TROUBLES_SHOWN);
+    if more > 0 {
+        lines.push(format!("          and {more} more; --json shows all"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_core::ports::LinkState;
+
+    use super::*;
+
+    #[test]
+    fn the_status_tells_what_was_not_delivered_and_where_to_look() {
+        let lines = |unknown, dead, owed| outbox_lines(OutboxCounts { owed, dead, unknown }).join("\n");
+        assert_eq!(lines(0, 0, 0), "");
+        assert_eq!(lines(0, 0, 3), "outbox    3 owed");
+        let hint = "\n          > `cairn outbox list` shows them, `retry ID` and `drop ID` settle them";
+        assert_eq!(lines(2, 1, 3), format!("outbox    2 unknown, 1 dead, 3 owed{hint}"));
+        assert_eq!(lines(0, 1, 0), format!("outbox    1 dead{hint}"));
+    }
+
+    #[test]
+    fn a_failed_platform_says_why_and_what_to_do() {
+        let status = PlatformStatus {
+            platform: "telegram".to_owned(),
+            state: LinkState::Failed,
+            name: Some("harbour_bot".to_owned()),
+            reason: Some("401: the token is wrong".to_owned()),
+            hint: Some("copy it again from @BotFather".to_owned()),
+            connected_since: None,
+            last_inbound: None,
+            last_outbound: None,
+            latency_ms: None,
+            queue: 0,
+            troubles: vec!["chat -5: may not write".to_owned()],
+        };
+        let text = platform_lines(&status).join("\n");
+        assert_eq!(
+            text,
+            "telegram  failed, as harbour_bot\n          last in never, last out never, 0 events waiting\n          \
+             ! 401: the token is wrong\n          > copy it again from @BotFather\n          ! chat -5: may not write"
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! The records of the daemon as a whole: `cairn status`, `cairn outbox`.
+
+use std::path::PathBuf;
+
+use cairn_actors::{AgentRuntime, ModelState, ModelStatus, Runtime};
+use cairn_core::agent::WindowSource;
+use cairn_core::ids::{AgentId, ChannelId, OutboxId, Seq, TurnId};
+use cairn_core::ports::{DeliveryState, OutboxItem, PlatformStatus};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+
+/// Where a daemon, or a command that has opened the store itself, is.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    pub state_dir: PathBuf,
+    /// The config file; none: built-in defaults.
+    pub config_file: Option<PathBuf>,
+    /// The socket it listens at; none when it serves its own process alone.
+    pub socket: Option<PathBuf>,
+    pub started_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusRecord {
+    /// A daemon runs. False when a command has opened the store itself.
+    pub running: bool,
+    /// `ready`, `starting`, `stopping`; `stopped` when none runs.
+    pub state: String,
+    pub version: String,
+    pub pid: u32,
+    pub state_dir: String,
+    /// The config file; none: built-in defaults.
+    pub config_file: Option<String>,
+    pub socket: Option<String>,
+    pub started_at: Timestamp,
+    /// Seconds since.
+    pub uptime_seconds: u64,
+    /// The agents, in the order of the configuration; the first is the default one.
+    pub agents: Vec<AgentStatus>,
+    pub channels: u64,
+    pub awake: u64,
+    pub turns: u64,
+    pub runs: u64,
+    /// Actors started again after a failure, since the start.
+    pub restarts: u64,
+    pub store: StoreStatus,
+    /// What chat networks have not confirmed.
+    #[serde(default)]
+    pub outbox: OutboxCounts,
+    /// The chat networks that are used.
+    #[serde(default)]
+    pub platforms: Vec<PlatformStatus>,
+    /// What the day has cost; none where no daemon runs, or no model has a price.
+    #[serde(default)]
+    pub spend: Option<SpendStatus>,
+}
+
+/// What the day has cost, in the currency of the models' prices.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SpendStatus {
+    /// Since midnight UTC.
+    pub today: f64,
+    /// The cap of a day, if there is one.
+    pub per_day: Option<f64>,
+}
+
+impl SpendStatus {
+    /// None where no model has a price.
+    pub(crate) fn of(runtime: &Runtime, config: &Config) -> Option<Self> {
+        let cap = config.limits.spend_per_day;
+        let per_day = (cap > 0.0).then_some(cap);
+        (!config.prices().is_empty()).then(|| Self { today: runtime.spent_today(), per_day })
+    }
+
+    /// As in `0.12 of 5.00`.
+    pub(crate) fn described(&self) -> String {
+        let cap = self.per_day.map(|cap| format!(" of {cap:.2}")).unwrap_or_default();
+        format!("{:.2}{cap}", self.today)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentStatus {
+    pub id: AgentId,
+    /// The model that answers the next turn.
+    pub model: String,
+    /// Tokens of request and answer together.
+    pub window_tokens: u64,
+    /// Its models, in the order in which they are tried.
+    #[serde(default)]
+    pub chain: Vec<ChainStatus>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainStatus {
+    /// Its id in the configuration.
+    pub model: String,
+    /// Tokens of request and answer together.
+    pub window_tokens: u64,
+    pub window_source: WindowSource,
+    pub state: ModelState,
+    /// Until when it is skipped, where it is.
+    pub until: Option<Timestamp>,
+    /// Why it answers, is not used, or is skipped.
+    pub why: Option<String>,
+    /// The typed error that its last call failed by, since it answered last.
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// Bytes of the journal.
+    pub journal_bytes: u64,
+    pub segments: u64,
+    /// Number of the last durable event.
+    pub last: u64,
+    /// Number of the last event that the views show.
+    pub applied: u64,
+    /// Number of the last event whose words a search finds.
+    #[serde(default)]
+    pub indexed: u64,
+    /// Why the journal or the views cannot be written or read; a full disk has messages refused until there is room.
+    pub error: Option<String>,
+}
+
+/// The agents as the status shows them. Without a runtime nothing is known of how their models are.
+pub fn agent_statuses(runtimes: &[AgentRuntime], runtime: Option<&Runtime>) -> Vec<AgentStatus> {
+    let agents = runtimes.iter().map(|agent| {
+        let models = runtime.map_or_else(|| agent.models_at_rest(), |runtime| runtime.models(agent));
+        let chain: Vec<_> = models.into_iter().map(ChainStatus::of).collect();
+        let asked = |one: &&ChainStatus| matches!(one.state, ModelState::Answers | ModelState::Down);
+        let first = agent.first_settings();
+        let (model, window_tokens) = match chain.iter().find(asked) {
+            Some(one) => (one.model.clone(), one.window_tokens),
+            None => (first.model.clone(), first.window.window_tokens),
+        };
+        AgentStatus { id: agent.id.clone(), model, window_tokens, chain }
+    });
+    agents.collect()
+}
+
+impl ChainStatus {
+    fn of(model: ModelStatus) -> Self {
+        Self {
+            model: model.model,
+            window_tokens: model.window.window_tokens,
+            window_source: model.window.source,
+            state: model.state,
+            until: model.until,
+            why: model.why.or_else(|| Some(model.trouble.as_ref()?.message.clone())),
+            error: model.trouble.map(|trouble| trouble.code.to_owned()),
+        }
+    }
+
+    /// Its state in words, as in `cooling until 2026-11-21 12:30:05 UTC because …`.
+    pub(crate) fn described(&self) -> String {
+        self.words(self.why.as_deref())
+    }
+
+    /// The same for chats, without what servers said.
+    pub(crate) fn described_in_public(&self) -> String {
+        match self.state {
+            ModelState::Answers | ModelState::PassedOver => self.words(self.why.as_deref()),
+            ModelState::Ready | ModelState::Cooling | ModelState::Down => {
+                self.words(self.error.as_deref().map(|code| code.replace('_', " ")).as_deref())
+            }
+        }
+    }
+
+    fn words(&self, why: Option<&str>) -> String {
+        let until = self.until.map(|until| format!(" until {}", until.strftime("%Y-%m-%d %H:%M:%S UTC")));
+        let state = format!("{}{}", self.state.name(), until.unwrap_or_default());
+        match (why, self.state) {
+            (None, _) => state,
+            (Some(why), ModelState::Answers) => format!("{state}: {why}"),
+            (Some(why), ModelState::Ready) => format!("{state}; its last call failed: {why}"),
+            (Some(why), _) => format!("{state} because {why}"),
+        }
+    }
+}
+
+impl StatusRecord {
+    /// The status of a state on which no daemon runs.
+    pub(crate) fn of_stopped(identity: &Identity, agents: Vec<AgentStatus>, store: StoreStatus) -> Self {
+        Self {
+            running: false,
+            state: "stopped".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            state_dir: identity.state_dir.display().to_string(),
+            config_file: identity.config_file.as_ref().map(|path| path.display().to_string()),
+            socket: identity.socket.as_ref().map(|path| path.display().to_string()),
+            started_at: identity.started_at,
+            uptime_seconds: 0,
+            agents,
+            channels: 0,
+            awake: 0,
+            turns: 0,
+            runs: 0,
+            restarts: 0,
+            store,
+            outbox: OutboxCounts::default(),
+            platforms: Vec::new(),
+            spend: None,
+        }
+    }
+}
+
+/// A delivery that a platform has not confirmed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutboxRecord {
+    pub id: OutboxId,
+    pub channel: ChannelId,
+    pub turn: TurnId,
+    /// The entry that is the reply; of a note, the newest entry it is about.
+    pub seq: Seq,
+    pub at: Timestamp,
+    /// Seconds since.
+    pub age_seconds: u64,
+    /// `owed`, `dead`, `unknown`.
+    pub state: String,
+    /// The platform's reason, of one that is not owed.
+    pub reason: Option<String>,
+    pub parts_sent: u64,
+    pub text: String,
+}
+
+/// How many deliveries platforms have not confirmed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxCounts {
+    pub owed: u64,
+    /// The platform will not take them.
+    pub dead: u64,
+    pub unknown: u64,
+}
+
+impl OutboxCounts {
+    pub(crate) fn of(items: &[OutboxItem]) -> Self {
+        let mut counts = Self::default();
+        for item in items {
+            match item.state {
+                DeliveryState::Owed => counts.owed += 1,
+                DeliveryState::Dead { .. } => counts.dead += 1,
+                DeliveryState::Unknown { .. } => counts.unknown += 1,
+            }
+        }
+        counts
+    }
+}
