@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serenity::all::UserId;
 
 use super::places::Places;
-use super::wire::{Person, Said};
-use crate::markup::name::display;
+use super::wire::{Message, User};
+use crate::markup::name::{display, one_line};
 
 /// Longest quote of the message that is answered, in characters.
 const QUOTE_MAX: usize = 200;
@@ -24,7 +24,7 @@ pub(super) struct Reading<'a> {
 
 impl Reading<'_> {
     /// The bot is called: by a mention, by its role, by a reply to it.
-    pub(super) fn calls_me(&self, said: &Said) -> bool {
+    pub(super) fn calls_me(&self, said: &Message) -> bool {
         let replied = said.referenced_message.as_ref().is_some_and(|said| said.author.id == self.me);
         replied
             || said.mentions.iter().any(|person| person.id == self.me)
@@ -32,7 +32,7 @@ impl Reading<'_> {
     }
 
     /// The words of a message, as the model reads them. Empty when it has none.
-    pub(super) fn words(&self, said: &Said) -> String {
+    pub(super) fn words(&self, said: &Message) -> String {
         let mut words = String::new();
         if let Some(quote) = self.quote(said) {
             words.push_str(&quote);
@@ -71,7 +71,7 @@ impl Reading<'_> {
     }
 
     /// The message that is answered, in short; none when it is what the bot said last.
-    fn quote(&self, said: &Said) -> Option<String> {
+    fn quote(&self, said: &Message) -> Option<String> {
         let answered = said.referenced_message.as_ref()?;
         let mine = answered.author.id == self.me;
         if mine && self.last_own == Some(answered.id.get()) {
@@ -84,7 +84,7 @@ impl Reading<'_> {
     }
 
     /// Mentions by name, the bot's own left out; emoji and commands by theirs.
-    pub(super) fn readable(&self, content: &str, mentions: &[Person]) -> String {
+    pub(super) fn readable(&self, content: &str, mentions: &[User]) -> String {
         let mut out = String::with_capacity(content.len());
         let mut rest = content;
         while let Some(at) = rest.find('<') {
@@ -110,7 +110,7 @@ impl Reading<'_> {
     }
 
     /// What stands between the angles, readable; none when it is no tag of Discord's.
-    fn tag(&self, tag: &str, mentions: &[Person]) -> Option<String> {
+    fn tag(&self, tag: &str, mentions: &[User]) -> Option<String> {
         if let Some(role) = tag.strip_prefix("@&") {
             let role = number(role)?.into();
             if self.places.is_own_role(role) {
@@ -123,7 +123,7 @@ impl Reading<'_> {
             if user == self.me {
                 return Some(String::new());
             }
-            let name = mentions.iter().find(|person| person.id == user).map(Person::display_name);
+            let name = mentions.iter().find(|person| person.id == user).map(User::display_name);
             return Some(format!("@{}", display(name.unwrap_or("somebody"))));
         }
         if let Some(channel) = tag.strip_prefix('#') {
@@ -154,19 +154,6 @@ fn push_block(words: &mut String, block: &str) {
     words.push_str(block);
 }
 
-fn one_line(text: &str, max: usize) -> String {
-    let mut line = String::new();
-    for (n, c) in text.split_whitespace().flat_map(|word| word.chars().chain([' '])).enumerate() {
-        if n >= max {
-            return format!("{}…", line.trim_end());
-        }
-        if !c.is_control() {
-            line.push(c);
-        }
-    }
-    line.trim_end().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -186,7 +173,7 @@ mod tests {
         places
     }
 
-    fn said(more: Value) -> Said {
+    fn said(more: Value) -> Message {
         let mut value = json!({"id": "7", "channel_id": "8", "author": {"id": "9", "username": "ann"}});
         let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) else { panic!("objects") };
         value.extend(more);

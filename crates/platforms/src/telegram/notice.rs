@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Telegram;
-use super::press::Closing;
-use super::sent::Place;
+use super::callbacks::Closing;
+use super::send::ChatTopic;
 
 const WAITING_MAX: usize = 64;
 
@@ -25,7 +25,7 @@ const WAIT_MAX: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) struct Notice {
-    pub(super) place: Place,
+    pub(super) place: ChatTopic,
     pub(super) reply_to: Option<MessageId>,
     pub(super) words: String,
     /// What is said instead when Telegram refuses it.

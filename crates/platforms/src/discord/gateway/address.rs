@@ -3,7 +3,7 @@
 use cairn_core::ports::AdapterFailure;
 use reqwest::Url;
 
-use crate::discord::settings::DISCORD_API;
+use crate::discord::DISCORD_API;
 
 /// What is wrong with an address in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

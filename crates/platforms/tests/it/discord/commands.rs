@@ -143,19 +143,3 @@ async fn an_interaction_whose_token_is_refused_leaves_the_connection_alone() {
     assert_eq!(running.status().reason, None);
     assert_eq!(discord.identified(), 1);
 }
-
-#[tokio::test]
-async fn only_who_was_told_a_code_is_reminded_of_it() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
-    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
-    let ask = |who: &'static str| {
-        let call = discord.slash(discord.dm(who), who, "help", &[]);
-        discord.wait_answer(call)
-    };
-    assert!(ask("eve").await.words().contains(CODE));
-    runtime.state.update(|state| state.full = true);
-    assert!(ask("eve").await.words().contains("have been told a code"));
-    let late = ask("mallory").await.words();
-    assert!(late.contains("too many") && !late.contains("told a code"), "{late}");
-}

@@ -174,22 +174,3 @@ async fn a_webhook_and_a_wrong_token_end_the_run_with_a_clear_reason() {
     assert!(failure.lasting && failure.hint.contains("@BotFather"), "{failure}");
     assert!(!failure.to_string().contains(rig.fake.token()));
 }
-
-#[tokio::test]
-async fn what_is_older_than_the_catch_up_or_too_much_is_kept_without_an_answer() {
-    let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |settings| {
-        settings.chat.catch_up.max_messages = 2;
-    });
-    let ann = rig.fake.person("Ann");
-    rig.fake.say(ann.id, &ann, Say::text("two days ago").age_secs(48 * 3600));
-    for n in 1..=3 {
-        rig.fake.say(ann.id, &ann, Say::text(format!("{n}")).age_secs(60));
-    }
-    rig.fake.say(ann.id, &ann, Say::text("/new").age_secs(48 * 3600));
-    rig.run();
-    let taken = rig.runtime.wait_taken(4).await;
-    let addressed: Vec<bool> = taken.iter().map(|inbound| inbound.addressed).collect();
-    assert_eq!(addressed, [false, false, false, true], "the old command counts among the newest two");
-    rig.fake.wait_confirmed().await;
-    assert!(rig.runtime.state.lock().calls.is_empty(), "a command of two days ago is not run");
-}

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use cairn_core::ids::MessageId as HouseMessage;
-use cairn_core::ports::Seen;
+use cairn_core::ids::MessageId as RuntimeMessage;
 use jiff::SignedDuration;
 use serenity::all::ChannelId;
 
 use super::InboundHandler;
-use super::take::Served;
 use crate::discord::rest::{PAGE, Page, RestError, UNKNOWN_CHANNEL};
-use crate::discord::wire::{Said, id_at, time_of};
+use crate::discord::wire::{Message, id_at, time_of};
 
 /// So far before the last message the reading begins: what came in beside each other may have been taken in in
 /// another order, and what was edited meanwhile is seen.
@@ -19,14 +17,14 @@ const OVERLAP: SignedDuration = SignedDuration::from_mins(5);
 /// Pause before a channel is read again that could not be read.
 const PAUSE: Duration = Duration::from_secs(5);
 
-impl InboundHandler {
-    /// Where reading begins for a channel that was taken in up to this id.
-    pub(super) fn overlap(&self, last: u64) -> u64 {
-        id_at(time_of(last).checked_sub(OVERLAP).unwrap_or(jiff::Timestamp::UNIX_EPOCH)).min(last)
-    }
+/// Where reading begins for a channel that was taken in up to this id.
+pub(super) fn overlap(last: u64) -> u64 {
+    id_at(time_of(last).checked_sub(OVERLAP).unwrap_or(jiff::Timestamp::UNIX_EPOCH)).min(last)
+}
 
+impl InboundHandler {
     /// Reads a channel after an id and takes in what is new. Returns when all of it is taken in, or cannot be read.
-    pub(super) async fn take_missed(&self, channel: ChannelId, after: u64) {
+    pub(super) async fn backfill(&self, channel: ChannelId, after: u64) {
         let missed = loop {
             match self.read_after(channel, after).await {
                 Ok(missed) => {
@@ -50,7 +48,8 @@ impl InboundHandler {
             let id = said.id.get();
             let edited = said.was_edited();
             let Some(served) = self.served(Box::new(said)).await else { continue };
-            if self.is_new(&served).await {
+            let message = RuntimeMessage::new(id.to_string());
+            if self.path.is_new(&served.admitted.channel, &message).await {
                 fresh.push((id, served));
             } else if edited {
                 self.amend_edited(served).await;
@@ -62,24 +61,11 @@ impl InboundHandler {
         let n_missed = fresh.len();
         tracing::info!(platform = "discord", channel = channel.get(), n_missed, "taking in what was missed");
         // One answer to all of it: the last that asks for one gets it, and what came before is there for it to see.
-        let last = fresh.iter().rposition(|(_, served)| served.addressed);
+        let last = fresh.iter().rposition(|(_, served)| served.admitted.addressed);
         for (n, (id, mut served)) in fresh.into_iter().enumerate() {
-            served.addressed = Some(n) == last;
+            served.admitted.addressed = Some(n) == last;
             self.submit(served).await;
-            self.took(channel, id);
-        }
-    }
-
-    /// Whether the runtime has never seen it.
-    async fn is_new(&self, served: &Served) -> bool {
-        let message = HouseMessage::new(served.said.id.to_string());
-        match self.ports.archive.seen(&served.channel, &message).await {
-            Ok(seen) => seen == Seen::New,
-            Err(error) => {
-                // The runtime drops it if it has; it is only not known here.
-                tracing::debug!(platform = "discord", %error, "cannot tell whether a message was taken in before");
-                true
-            }
+            self.note_taken(channel, id);
         }
     }
 
@@ -92,14 +78,9 @@ impl InboundHandler {
     }
 
     /// Messages after an id, oldest first, within the limits of the configuration.
-    async fn read_after(&self, channel: ChannelId, after: u64) -> Result<Vec<Said>, RestError> {
-        let limits = self.chat.get().catch_up;
-        let oldest = self
-            .pairing_store
-            .clock()
-            .now()
-            .checked_sub(limits.max_age)
-            .unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    async fn read_after(&self, channel: ChannelId, after: u64) -> Result<Vec<Message>, RestError> {
+        let limits = self.path.chat.get().catch_up;
+        let oldest = self.path.now().checked_sub(limits.max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         let oldest = id_at(oldest);
         let first = self.page(channel, Page::After(after)).await?;
         let whole = first.len() < PAGE;
@@ -138,8 +119,8 @@ impl InboundHandler {
     }
 
     /// From the newest back to an id, at most so many and a page: of much that was missed the newest counts.
-    async fn read_back(&self, channel: ChannelId, from: u64, most: usize) -> Result<Vec<Said>, RestError> {
-        let mut all: Vec<Said> = Vec::new();
+    async fn read_back(&self, channel: ChannelId, from: u64, most: usize) -> Result<Vec<Message>, RestError> {
+        let mut all: Vec<Message> = Vec::new();
         let mut page = Page::Newest;
         loop {
             let values = self.page(channel, page).await?;
@@ -160,6 +141,6 @@ fn history_of(channel: ChannelId) -> String {
     format!("history of channel {channel}")
 }
 
-fn readable(values: Vec<serde_json::Value>) -> Vec<Said> {
+fn readable(values: Vec<serde_json::Value>) -> Vec<Message> {
     values.into_iter().filter_map(|value| super::read("message of a channel", value)).collect()
 }
