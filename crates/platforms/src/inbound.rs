@@ -40,7 +40,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(60);
 /// What is told to a press under a message that is not the bot's own, or not there any more.
 pub(crate) const NO_QUESTION: &str = "Nothing that I asked waits there any more.";
 
-/// Somebody on a network.
+/// A person or a bot on a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sender {
     /// Their id there.
@@ -71,7 +71,7 @@ impl ChatAddress {
     }
 }
 
-/// Somebody whose message, command or button counts, and the channel that it belongs to.
+/// A sender whose message, command or button counts, and the channel that it belongs to.
 #[derive(Debug, Clone)]
 pub(crate) struct Admitted {
     pub(crate) channel: ChannelId,
@@ -84,7 +84,7 @@ pub(crate) struct Admitted {
 #[derive(Debug, Clone)]
 pub(crate) enum Access {
     Admitted(Admitted),
-    /// Somebody unknown in a private chat: they may ask to be let in.
+    /// A person unknown in a private chat: they may ask to be let in.
     Stranger,
     Ignored(&'static str),
 }
@@ -131,7 +131,7 @@ struct Waits {
     since: HashMap<ChannelId, Instant>,
     /// When the runtime took something in last.
     last_taken: Option<Instant>,
-    /// Whoever waits keeps others from being heard.
+    /// What waits keeps others from being heard.
     crowded: bool,
 }
 
@@ -210,7 +210,7 @@ impl InboundPath {
         }
     }
 
-    /// Judges somebody who gives a command or presses a button; otherwise what they are told.
+    /// Judges a sender who gives a command or presses a button; otherwise what they are told.
     pub(crate) async fn admit(&self, sender: &Sender, at: &ChatAddress) -> Result<Admitted, String> {
         match self.judge(sender, true, at) {
             Access::Admitted(admitted) => Ok(admitted),
@@ -241,7 +241,7 @@ impl InboundPath {
         channel.ok()
     }
 
-    /// The channel that a chat belongs to, whoever speaks there.
+    /// The channel that a chat belongs to, by whomever a message is.
     pub(crate) fn channel_of(&self, at: &ChatAddress) -> Option<ChannelId> {
         let access = &self.chat.get().access;
         let approach = Approach {
@@ -273,20 +273,14 @@ impl InboundPath {
 
     /// What a stranger is told who gave a command or pressed a button, and waits for an answer.
     async fn stranger_words(&self, sender: &Sender, at: &ChatAddress) -> String {
-        let author = self.author(sender);
-        let id = author.id.clone();
-        match self.pairing_store.request_pairing(author, at.chat.clone()).await {
-            Ok(Some(code)) => code_words(&code),
-            Ok(None) if self.pairing_store.standing(&id) == Standing::Waiting => {
-                "I do not know you yet; you have been told a code.".to_owned()
-            }
-            Ok(None) => {
-                "I do not know you yet, and too many others wait for a code; try again later.".to_owned()
-            }
-            Err(error) => {
-                tracing::warn!(platform = self.platform, %error, "a stranger could not be given a code");
-                "I do not know you yet, and cannot give you a code at the moment.".to_owned()
-            }
+        if let Some(words) = self.pairing_reply(sender, at).await {
+            return words;
+        }
+        match self.pairing_store.standing(&self.author(sender).id) {
+            Standing::Waiting => "I do not know you yet; you have been told a code.".to_owned(),
+            _ => "I do not know you yet, and can give you no code now: too many others wait for one; try again \
+                  later."
+                .to_owned(),
         }
     }
 

@@ -43,7 +43,7 @@ impl ChannelRef {
 
 #[derive(Default)]
 struct State {
-    spots: HashMap<ChannelId, ChannelRef>,
+    channels: HashMap<ChannelId, ChannelRef>,
     role_names: HashMap<RoleId, String>,
     own_roles: HashSet<RoleId>,
 }
@@ -62,14 +62,14 @@ impl Places {
         }
     }
 
-    /// A channel or a thread; what its description leaves open is asked for when somebody speaks there.
+    /// A channel or a thread; what its description leaves open is asked for when a person speaks there.
     pub(super) fn learn(&self, room: &ChannelInfo, guild: Option<GuildId>) {
         let Some(channel_ref) = ChannelRef::of_room(room, guild) else { return };
         let mut state = self.0.lock();
-        if state.spots.len() >= PLACES_MAX {
-            state.spots.clear();
+        if state.channels.len() >= PLACES_MAX {
+            state.channels.clear();
         }
-        state.spots.insert(room.id, channel_ref);
+        state.channels.insert(room.id, channel_ref);
     }
 
     /// A private chat, unless it is known as something else.
@@ -94,7 +94,7 @@ impl Places {
     }
 
     pub(super) fn forget(&self, channel: ChannelId) {
-        self.0.lock().spots.remove(&channel);
+        self.0.lock().channels.remove(&channel);
     }
 
     pub(super) fn is_own_role(&self, role: RoleId) -> bool {
@@ -106,7 +106,7 @@ impl Places {
     }
 
     fn known(&self, channel: ChannelId) -> Option<ChannelRef> {
-        self.0.lock().spots.get(&channel).copied()
+        self.0.lock().channels.get(&channel).copied()
     }
 
     /// Where a channel is, in this server if one is known; Discord is asked when nobody has said so yet. None when its

@@ -184,7 +184,7 @@ pub(super) struct DeletedMany {
     pub(super) guild_id: Option<GuildId>,
 }
 
-/// Somebody uses a command, or presses a button.
+/// A person uses a command, or presses a button.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Interaction {
     pub(super) id: InteractionId,
@@ -312,14 +312,19 @@ mod tests {
 
     #[test]
     fn what_is_new_in_a_message_breaks_nothing() {
-        let said: Message = serde_json::from_value(json!({
+        let message: Message = serde_json::from_value(json!({
             "id": "7", "channel_id": "8", "author": {"id": "9", "username": "ann", "aura": {}}, "content": "hi",
             "type": 0, "attachments": [{"filename": "a.txt", "size": 3}, {"of": "another kind"}, null],
             "embeds": null, "poll": "maybe", "components": [{"type": 99}], "member": null,
         }))
         .expect("is read");
-        assert_eq!((said.content.as_str(), said.attachments.len()), ("hi", 1));
-        assert!(said.poll.is_none() && said.member.is_none() && said.is_speech() && !said.is_automatic());
+        assert_eq!((message.content.as_str(), message.attachments.len()), ("hi", 1));
+        assert!(
+            message.poll.is_none()
+                && message.member.is_none()
+                && message.is_speech()
+                && !message.is_automatic()
+        );
     }
 
     #[test]
@@ -331,15 +336,15 @@ mod tests {
 
     #[test]
     fn the_name_in_the_server_comes_before_the_global_one() {
-        let said = |member: Value, global: Value| -> Message {
+        let message = |member: Value, global: Value| -> Message {
             serde_json::from_value(json!({
                 "id": "7", "channel_id": "8", "member": member,
                 "author": {"id": "9", "username": "ann", "global_name": global},
             }))
             .expect("is read")
         };
-        assert_eq!(said(json!({"nick": "Annie"}), json!("Ann")).display_name(), "Annie");
-        assert_eq!(said(json!({"nick": null}), json!("Ann")).display_name(), "Ann");
-        assert_eq!(said(json!(null), json!(null)).display_name(), "ann");
+        assert_eq!(message(json!({"nick": "Annie"}), json!("Ann")).display_name(), "Annie");
+        assert_eq!(message(json!({"nick": null}), json!("Ann")).display_name(), "Ann");
+        assert_eq!(message(json!(null), json!(null)).display_name(), "ann");
     }
 }

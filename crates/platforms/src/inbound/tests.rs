@@ -63,7 +63,7 @@ fn inbound(chat: &str, message: &str) -> Inbound {
     }
 }
 
-/// The channel of somebody who is admitted and whether they are addressed, or why not.
+/// The channel of a sender who is admitted and whether they are addressed, or why not.
 fn judged(path: &InboundPath, sender: &Sender, at: &ChatAddress) -> String {
     match path.judge(sender, true, at) {
         Access::Admitted(Admitted { channel, author, .. }) => format!("{} in {channel}", author.id),

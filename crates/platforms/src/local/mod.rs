@@ -1,6 +1,6 @@
 //! The local platform: conversations over HTTP on the daemon's socket, for the command line and for scripts.
 //!
-//! One message is one turn. Whoever hangs up cancels nothing: the turn goes on, and the same message id joins it or
+//! One message is one turn. Who hangs up cancels nothing: the turn goes on, and the same message id joins it or
 //! gets its stored answer.
 
 mod error;

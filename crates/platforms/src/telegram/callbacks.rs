@@ -79,17 +79,17 @@ impl InboundHandler {
                 closing.words = with_outcome(question, &outcome);
                 if closing.words.is_none() {
                     let reply_to = Some(telegram.message_id(question));
-                    self.notices.say(Notice { place, reply_to, words: outcome, otherwise: None });
+                    self.say(Notice { place, reply_to, words: outcome, otherwise: None });
                 }
             }
         }
-        self.notices.close(closing);
+        self.close(closing);
         "press"
     }
 }
 
 impl Telegram {
-    /// Tells somebody what became of their press. `alert`: in a window that they close. Best effort.
+    /// Tells the presser what became of their press. `alert`: in a window that they close. Best effort.
     async fn tell(&self, callback: &Callback, words: &str, alert: bool) {
         let mut payload = AnswerCallbackQuery::new(CallbackQueryId(callback.id.clone()));
         payload.text = Some(short(&rendering::plain(words))).filter(|_| !words.is_empty());

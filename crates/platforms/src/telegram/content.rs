@@ -14,7 +14,7 @@ const QUOTE_MAX: usize = 240;
 pub(super) struct Speaker {
     pub(super) id: i64,
     pub(super) name: String,
-    /// A bot, and not somebody who speaks through one of Telegram's own.
+    /// A bot, and not a person who speaks through one of Telegram's own.
     pub(super) bot: bool,
     /// A person, who has a private chat; not a group or a channel.
     pub(super) person: bool,
@@ -36,7 +36,7 @@ pub(super) fn speaker(message: &Message) -> Option<Speaker> {
     message.from.as_ref().map(presser)
 }
 
-/// Who presses a button: always somebody of their own.
+/// Who presses a button: always a person or bot of their own.
 pub(super) fn presser(user: &User) -> Speaker {
     Speaker { id: user.id, name: name_of(user), bot: user.is_bot, person: !user.is_bot }
 }

@@ -39,14 +39,13 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use reqwest::Url;
 use secrecy::SecretString;
-use teloxide::types::{MessageEntity, MessageEntityKind};
 
 use self::api::Api;
 pub use self::checkup::checkup;
 use self::pace::Pace;
 use self::send::OwnMessages;
 use crate::link::Link;
-use crate::markup::telegram::{self as rendering, Entity, EntityKind, Rendered};
+use crate::markup::telegram as rendering;
 use crate::settings::{ChatSettings, LiveChat};
 
 /// The platform's name in channel ids.
@@ -201,23 +200,6 @@ impl Adapter for Telegram {
     fn set_state(&self, state: LinkState, failure: Option<&AdapterFailure>) {
         self.link.set(state, failure);
     }
-}
-
-/// The text of Markdown, and what stands for its markup.
-fn markup(words: &str) -> (String, Vec<MessageEntity>) {
-    let Rendered { text, entities } = rendering::render(words);
-    let entity = |entity: Entity| {
-        let kind = match entity.kind {
-            EntityKind::Bold => MessageEntityKind::Bold,
-            EntityKind::Italic => MessageEntityKind::Italic,
-            EntityKind::Strikethrough => MessageEntityKind::Strikethrough,
-            EntityKind::Code => MessageEntityKind::Code,
-            EntityKind::Pre { language } => MessageEntityKind::Pre { language },
-            EntityKind::Blockquote => MessageEntityKind::Blockquote,
-        };
-        MessageEntity::new(kind, entity.offset_utf16, entity.length_utf16)
-    };
-    (text, entities.into_iter().map(entity).collect())
 }
 
 fn address(text: &str) -> Result<Url, BadSettings> {

@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 use teloxide::payloads::{GetMe, GetMyCommands, GetUpdates, SetMyCommands};
 use teloxide::types::{AllowedUpdate, BotCommand};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::api::CallError;
-use super::notice::Notices;
+use super::notice::NOTICES_MAX;
 use super::offset_tracker::{OffsetTracker, WINDOW};
 use super::updates::{Done, InboundHandler, Job};
-use super::wire::{self, MenuEntry, Unread, Update, User};
+use super::wire::{self, MenuEntry, UnreadableUpdate, Update, User};
 use super::{NAME, Telegram, backfill};
 use crate::chat_queues::{ChatQueues, Tasks};
 use crate::inbound::InboundPath;
@@ -40,13 +40,12 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
         Ok(me) => Arc::new(me),
         Err(failure) => return failure,
     };
-    let (notices, queue) = Notices::queue();
     let path = InboundPath::new(NAME, telegram.chat.clone(), ports, telegram.pairing_store.clone());
     let (tasks, _stop) = Tasks::new();
     let handler = InboundHandler {
         telegram: telegram.clone(),
         path: Arc::new(path),
-        notices,
+        notices: Arc::new(Semaphore::new(NOTICES_MAX)),
         me,
         chat_queues: Arc::new(ChatQueues::default()),
         tasks,
@@ -63,19 +62,9 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
         wait: FIRST_WAIT,
         unnumbered: false,
     };
-    let aside = async {
-        telegram.register_commands().await;
-        telegram.say_notices(queue).await;
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        failure = poller.poll() => failure,
-        () = aside => AdapterFailure {
-            reason: "the telegram adapter came to an end".to_owned(),
-            hint: "it is started again".to_owned(),
-            lasting: false,
-        },
-    }
+    let registering = telegram.clone();
+    poller.handler.tasks.spawn(async move { registering.register_commands().await });
+    poller.poll().await
 }
 
 /// Asks who the bot is, until there is an answer.
@@ -234,7 +223,8 @@ impl Poller<'_> {
                     continue;
                 }
                 (None, read) => {
-                    let error = read.err().unwrap_or(Unread { kind: "none", why: "it has no number" });
+                    let error =
+                        read.err().unwrap_or(UnreadableUpdate { kind: "none", why: "it has no number" });
                     if !std::mem::replace(&mut self.unnumbered, true) {
                         unread(None, &error);
                     }
@@ -289,8 +279,8 @@ impl Poller<'_> {
     }
 }
 
-fn unread(id: Option<i64>, unread: &Unread) {
-    let Unread { kind, why } = *unread;
+fn unread(id: Option<i64>, unread: &UnreadableUpdate) {
+    let UnreadableUpdate { kind, why } = *unread;
     metrics::counter!("cairn_telegram_updates_total", "outcome" => "unread").increment(1);
     tracing::warn!(update = id, kind, why, "an update of telegram cannot be read; it is passed over");
 }

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use super::api::CallError;
 use super::pace::Write;
-use super::{NAME, Telegram, markup};
-use crate::markup::telegram as rendering;
+use super::{NAME, Telegram};
+use crate::markup::telegram::{self as rendering, Rendered};
 
 /// How long Telegram may take to answer.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -88,7 +88,7 @@ impl Telegram {
         reply_to: Option<&MessageId>,
         keyboard: Option<InlineKeyboardMarkup>,
     ) -> Result<MessageId, SendError> {
-        let (text, entities) = markup(words);
+        let Rendered { text, entities } = rendering::render(words);
         if text.trim().is_empty() {
             return Err(SendError::Refused("there is nothing in it to send".to_owned()));
         }
@@ -144,7 +144,7 @@ impl Telegram {
                 place.0
             )));
         };
-        let (text, entities) = markup(words);
+        let Rendered { text, entities } = rendering::render(words);
         self.take(place, Write::Edit)?;
         let mut payload = EditMessageText::new(chat(place), message, text);
         payload.entities = Some(entities).filter(|entities: &Vec<MessageEntity>| !entities.is_empty());

@@ -7,12 +7,12 @@ use cairn_core::command::{Command, CommandAnswer};
 use cairn_core::ids::{AgentId, MessageId};
 use cairn_core::message::{Amendment, Change, Inbound, Part};
 use jiff::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::Telegram;
 use super::backfill::Due;
 use super::content::{self, Speaker};
-use super::notice::{Notice, Notices};
+use super::notice::Notice;
 use super::send::ChatTopic;
 use super::wire::{Membership, Message, Update, User};
 use super::words::{self, Given, replied_to};
@@ -54,7 +54,7 @@ impl Drop for Done {
 pub(super) struct InboundHandler {
     pub(super) telegram: Arc<Telegram>,
     pub(super) path: Arc<InboundPath>,
-    pub(super) notices: Notices,
+    pub(super) notices: Arc<Semaphore>,
     pub(super) me: Arc<User>,
     pub(super) chat_queues: Arc<ChatQueues<ChatTopic, Job>>,
     pub(super) tasks: Tasks,
@@ -224,7 +224,7 @@ impl InboundHandler {
         let aside = format!("That is for your eyes alone: open a private chat with @{bot}, then ask again.");
         let aside = Notice { place: topic_of(message), reply_to: Some(id), words: aside, otherwise: None };
         // An anonymous admin, or a channel, has no private chat.
-        self.notices.say(match speaker.person {
+        self.say(match speaker.person {
             true => {
                 Notice { place: (speaker.id, None), reply_to: None, words, otherwise: Some(Box::new(aside)) }
             }
@@ -257,7 +257,7 @@ impl InboundHandler {
 
     fn reply(&self, message: &Message, words: String) {
         let reply_to = Some(self.telegram.message_id(message));
-        self.notices.say(Notice { place: topic_of(message), reply_to, words, otherwise: None });
+        self.say(Notice { place: topic_of(message), reply_to, words, otherwise: None });
     }
 
     fn said_at(&self, message: &Message) -> Timestamp {

@@ -20,7 +20,7 @@ pub(super) enum Update {
 
 /// An update that cannot be read, or is of no use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unread {
+pub(super) struct UnreadableUpdate {
     /// The kind that it names; `none` where there is none.
     pub(super) kind: &'static str,
     /// What is wrong with it, without anything that people wrote.
@@ -28,12 +28,13 @@ pub(super) struct Unread {
 }
 
 /// Reads one update: its number, where it has one, and what it says.
-pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, Unread>) {
+pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, UnreadableUpdate>) {
     let id = value.get("update_id").and_then(Value::as_i64);
     let Value::Object(mut fields) = value else {
-        return (id, Err(Unread { kind: "none", why: "no object" }));
+        return (id, Err(UnreadableUpdate { kind: "none", why: "no object" }));
     };
-    let bad = |kind| Err(Unread { kind, why: "a part that is needed is missing or of another shape" });
+    let bad =
+        |kind| Err(UnreadableUpdate { kind, why: "a part that is needed is missing or of another shape" });
     if let Some(message) = fields.remove("message") {
         let read = serde_json::from_value(message);
         return (id, read.map_or_else(|_| bad("message"), |message| Ok(Update::Message(message))));
@@ -50,7 +51,7 @@ pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, Unread>) {
         let read = serde_json::from_value(callback);
         return (id, read.map_or_else(|_| bad("callback_query"), |callback| Ok(Update::Callback(callback))));
     }
-    (id, Err(Unread { kind: "none", why: "of no kind that was asked for" }))
+    (id, Err(UnreadableUpdate { kind: "none", why: "of no kind that was asked for" }))
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]

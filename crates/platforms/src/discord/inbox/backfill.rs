@@ -44,12 +44,11 @@ impl InboundHandler {
             }
         };
         let mut fresh = Vec::new();
-        for said in missed {
-            let id = said.id.get();
-            let edited = said.was_edited();
-            let Some(served) = self.served(Box::new(said)).await else { continue };
-            let message = RuntimeMessage::new(id.to_string());
-            if self.path.is_new(&served.admitted.channel, &message).await {
+        for message in missed {
+            let id = message.id.get();
+            let edited = message.was_edited();
+            let Some(served) = self.served(Box::new(message)).await else { continue };
+            if self.path.is_new(&served.admitted.channel, &RuntimeMessage::new(id.to_string())).await {
                 fresh.push((id, served));
             } else if edited {
                 self.amend_edited(served).await;
@@ -89,12 +88,12 @@ impl InboundHandler {
         if !whole {
             read = self.read_back(channel, after.max(oldest), limits.max_messages).await?;
         }
-        read.sort_by_key(|said| said.id.get());
-        read.dedup_by_key(|said| said.id.get());
+        read.sort_by_key(|message| message.id.get());
+        read.dedup_by_key(|message| message.id.get());
         let me = *self.me.lock();
-        read.retain(|said| said.is_speech() && Some(said.author.id) != me);
+        read.retain(|message| message.is_speech() && Some(message.author.id) != me);
         let n_read = read.len();
-        read.retain(|said| said.id.get() >= oldest);
+        read.retain(|message| message.id.get() >= oldest);
         too_old |= read.len() < n_read;
         let too_many = read.len().saturating_sub(limits.max_messages);
         if too_many > 0 || too_old {
@@ -126,8 +125,8 @@ impl InboundHandler {
             let values = self.page(channel, page).await?;
             let last_page = values.len() < PAGE;
             let read = readable(values);
-            let Some(oldest) = read.iter().map(|said| said.id.get()).min() else { return Ok(all) };
-            all.extend(read.into_iter().filter(|said| said.id.get() > from));
+            let Some(oldest) = read.iter().map(|message| message.id.get()).min() else { return Ok(all) };
+            all.extend(read.into_iter().filter(|message| message.id.get() > from));
             if last_page || oldest <= from || all.len() > most {
                 return Ok(all);
             }

@@ -40,7 +40,7 @@ impl InboundHandler {
         let Some(command) = Command::parse(&data.name, &words) else {
             return self.refuse(interaction, "I no longer know this command.").await;
         };
-        // What is wrong with a command is for whoever gave it.
+        // What is wrong with a command is for its caller.
         let secret = command.as_ref().map_or(true, Command::is_private);
         let admitted = match self.admit(interaction).await {
             Ok(admitted) => admitted,
@@ -167,7 +167,8 @@ impl InboundHandler {
 
     async fn pressed(&self, interaction: &Interaction, data: &InteractionData) {
         let me = *self.me.lock();
-        let Some(question) = interaction.message.as_deref().filter(|said| Some(said.author.id) == me) else {
+        let Some(question) = interaction.message.as_deref().filter(|message| Some(message.author.id) == me)
+        else {
             return self.refuse(interaction, NO_QUESTION).await;
         };
         let press = ButtonPress {

@@ -22,7 +22,7 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(30);
 
 /// A message that is for the runtime.
 pub(super) struct Served {
-    pub(super) said: Box<Message>,
+    pub(super) message: Box<Message>,
     pub(super) admitted: Admitted,
 }
 
@@ -47,15 +47,15 @@ impl InboundHandler {
     /// Returns when the runtime has it, or will not have it.
     pub(super) async fn handle(&self, channel: ChannelId, item: Item) {
         match item {
-            Item::Message(said) => {
-                let id = said.id.get();
-                if let Some(served) = self.served(said).await {
+            Item::Message(message) => {
+                let id = message.id.get();
+                if let Some(served) = self.served(message).await {
                     self.submit(served).await;
                     self.note_taken(channel, id);
                 }
             }
-            Item::Edited(said) => {
-                if let Some(served) = self.served(said).await {
+            Item::Edited(message) => {
+                if let Some(served) = self.served(message).await {
                     self.amend_edited(served).await;
                 }
             }
@@ -77,17 +77,17 @@ impl InboundHandler {
     }
 
     /// Decides about a message. A stranger who writes privately is told a code here.
-    pub(super) async fn served(&self, said: Box<Message>) -> Option<Served> {
+    pub(super) async fn served(&self, message: Box<Message>) -> Option<Served> {
         let me = (*self.me.lock())?;
-        let channel_ref = self.channel_ref(said.channel_id, said.guild_id).await?;
-        let calls_me = Reading { me, places: &self.places, last_own: None }.calls_me(&said);
-        let sender = sender(&said.author, said.display_name(), said.is_automatic(), Some(me));
+        let channel_ref = self.channel_ref(message.channel_id, message.guild_id).await?;
+        let calls_me = Reading { me, places: &self.places, last_own: None }.calls_me(&message);
+        let sender = sender(&message.author, message.display_name(), message.is_automatic(), Some(me));
         let at = ChatAddress::from(&channel_ref);
         match self.path.judge(&sender, calls_me, &at) {
-            Access::Admitted(admitted) => Some(Served { said, admitted }),
+            Access::Admitted(admitted) => Some(Served { message, admitted }),
             Access::Stranger => {
                 if let Some(words) = self.path.pairing_reply(&sender, &at).await {
-                    self.outbox.notice(said.channel_id, said.id, &words).await;
+                    self.outbox.notice(message.channel_id, message.id, &words).await;
                 }
                 None
             }
@@ -150,44 +150,44 @@ impl InboundHandler {
     /// Hands a message to the runtime, as often as it takes.
     pub(super) async fn submit(&self, served: Served) {
         let Some(parts) = self.parts(&served).await else { return };
-        let Served { said, admitted } = served;
-        let reply_to = said.referenced_message.as_ref();
+        let Served { message, admitted } = served;
+        let reply_to = message.referenced_message.as_ref();
         let inbound = Inbound {
             channel: admitted.channel,
-            message: RuntimeMessage::new(said.id.to_string()),
+            message: RuntimeMessage::new(message.id.to_string()),
             author: admitted.author,
-            at: time_of(said.id.get()),
+            at: time_of(message.id.get()),
             parts,
             addressed: admitted.addressed,
             direct: admitted.direct,
             reply_to: reply_to.map(|answered| RuntimeMessage::new(answered.id.to_string())),
-            provenance: self.quoted(&said),
+            provenance: self.quoted(&message),
         };
         let outcome = self.path.submit(inbound, || ()).await;
         if let Outcome::Refused { reply: Some(words), .. } = outcome {
-            self.outbox.notice(said.channel_id, said.id, &words).await;
+            self.outbox.notice(message.channel_id, message.id, &words).await;
         }
     }
 
     /// Tells the runtime that a message says something else now.
     pub(super) async fn amend_edited(&self, served: Served) {
         let Some(parts) = self.parts(&served).await else { return };
-        let Served { said, admitted: Admitted { channel, author, addressed, .. } } = served;
-        let (message, at) = (RuntimeMessage::new(said.id.to_string()), self.path.now());
+        let Served { message, admitted: Admitted { channel, author, addressed, .. } } = served;
+        let (id, at) = (RuntimeMessage::new(message.id.to_string()), self.path.now());
         let change = Change::Edited { author, parts, addressed };
-        self.path.amend(Amendment { channel, message, at, change }).await;
+        self.path.amend(Amendment { channel, message: id, at, change }).await;
     }
 
     /// Whose words a message quotes or forwards.
-    fn quoted(&self, said: &Message) -> Provenance {
+    fn quoted(&self, message: &Message) -> Provenance {
         let me = *self.me.lock();
         let mut provenance = Provenance::default();
         if let Some(answered) =
-            said.referenced_message.as_ref().filter(|answered| Some(answered.author.id) != me)
+            message.referenced_message.as_ref().filter(|answered| Some(answered.author.id) != me)
         {
             provenance.join(&Provenance::of_person(&format!("{NAME}/{}", answered.author.id)));
         }
-        if !said.message_snapshots.is_empty() {
+        if !message.message_snapshots.is_empty() {
             provenance.join(&Provenance::of_strangers());
         }
         provenance
@@ -196,17 +196,17 @@ impl InboundHandler {
     /// What was said, in parts; none when it is nothing.
     async fn parts(&self, served: &Served) -> Option<Vec<Part>> {
         let me = (*self.me.lock())?;
-        let Served { said, admitted } = served;
-        let last_own = self.outbox.last(said.channel_id);
-        let words = Reading { me, places: &self.places, last_own }.words(said);
+        let Served { message, admitted } = served;
+        let last_own = self.outbox.last(message.channel_id);
+        let words = Reading { me, places: &self.places, last_own }.words(message);
         let mut parts = Vec::new();
         if !words.is_empty() {
             parts.push(Part::text(words));
         }
         let chat = self.path.chat.get();
         let limits = chat.attach_limits(chat.images.contains(&admitted.agent));
-        let forwarded = said.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
-        for attached in said.attachments.iter().chain(forwarded) {
+        let forwarded = message.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
+        for attached in message.attachments.iter().chain(forwarded) {
             parts.push(self.outbox.files.part(attached, limits).await);
         }
         (!parts.is_empty()).then_some(parts)

@@ -63,8 +63,8 @@ fn enqueue(queue: &mut VecDeque<Item>, n_waiting: usize, channel: ChannelId, ite
         (Item::Backfill { after }, Some(known)) => *known = after.min(*known),
         // It is read with the rest.
         (Item::Message(_), Some(_)) => {}
-        (Item::Message(said), None) if full => {
-            queue.push_back(Item::Backfill { after: said.id.get() - 1 });
+        (Item::Message(message), None) if full => {
+            queue.push_back(Item::Backfill { after: message.id.get() - 1 });
             metrics::counter!("cairn_discord_lane_full_total").increment(1);
             tracing::warn!(
                 platform = NAME,
@@ -148,23 +148,24 @@ impl Inbox {
         }
     }
 
-    fn said(&mut self, said: Message, edited: bool) {
+    fn message(&mut self, message: Message, edited: bool) {
         let me = *self.inbound.me.lock();
-        if Some(said.author.id) == me {
-            self.inbound.outbox.said_last(said.channel_id, said.id.get());
+        if Some(message.author.id) == me {
+            self.inbound.outbox.said_last(message.channel_id, message.id.get());
             return;
         }
-        let heard = said.is_speech() && (!said.is_automatic() || self.inbound.path.chat.get().access.bots);
-        if !heard || (edited && !said.was_edited()) {
+        let heard =
+            message.is_speech() && (!message.is_automatic() || self.inbound.path.chat.get().access.bots);
+        if !heard || (edited && !message.was_edited()) {
             return;
         }
-        if said.guild_id.is_none() {
+        if message.guild_id.is_none() {
             // The gateway names the server of everything that is said in one.
-            self.inbound.places.learn_direct(said.channel_id);
+            self.inbound.places.learn_direct(message.channel_id);
         }
         self.inbound.link.inbound();
-        let (channel, said) = (said.channel_id, Box::new(said));
-        self.push(channel, if edited { Item::Edited(said) } else { Item::Message(said) });
+        let (channel, message) = (message.channel_id, Box::new(message));
+        self.push(channel, if edited { Item::Edited(message) } else { Item::Message(message) });
     }
 
     fn deleted(&self, channel: ChannelId, id: MessageId, guild: Option<GuildId>) {
@@ -230,11 +231,11 @@ impl Listener for Inbox {
 
     fn heard(&mut self, kind: &str, data: Value) {
         match kind {
-            "MESSAGE_CREATE" => with(kind, data, |said: Message| self.said(said, false)),
+            "MESSAGE_CREATE" => with(kind, data, |message: Message| self.message(message, false)),
             "MESSAGE_UPDATE" => {
                 // A change that Discord made itself may lack an author; then nobody changed any words.
                 if data.get("author").is_some() {
-                    with(kind, data, |said: Message| self.said(said, true));
+                    with(kind, data, |message: Message| self.message(message, true));
                 }
             }
             "MESSAGE_DELETE" => {
@@ -279,15 +280,15 @@ mod tests {
 
     const ONE: ChannelId = ChannelId::new(1);
 
-    fn said(id: u64) -> Item {
-        let said = json!({"id": id.to_string(), "channel_id": "1", "author": {"id": "9"}});
-        Item::Message(Box::new(serde_json::from_value(said).expect("is a message")))
+    fn message(id: u64) -> Item {
+        let message = json!({"id": id.to_string(), "channel_id": "1", "author": {"id": "9"}});
+        Item::Message(Box::new(serde_json::from_value(message).expect("is a message")))
     }
 
     /// Ids of messages, and of those after which the channel is read, in their order.
     fn ids(queue: &VecDeque<Item>) -> Vec<(&'static str, u64)> {
         let id = |item: &Item| match item {
-            Item::Message(said) => ("message", said.id.get()),
+            Item::Message(message) => ("message", message.id.get()),
             Item::Backfill { after } => ("backfill", *after),
             other => panic!("only messages are queued: {other:?}"),
         };
@@ -300,7 +301,7 @@ mod tests {
             let mut queue = VecDeque::new();
             for id in 1000..1100 {
                 let n_waiting = n_others + queue.len();
-                enqueue(&mut queue, n_waiting, ONE, said(id));
+                enqueue(&mut queue, n_waiting, ONE, message(id));
             }
             let last = 1000 + fit as u64 - 1;
             let ids = ids(&queue);
@@ -310,13 +311,13 @@ mod tests {
 
     #[test]
     fn what_was_missed_comes_after_what_waited_and_before_what_is_said_next() {
-        let mut queue = VecDeque::from([said(10)]);
-        for item in [Item::Backfill { after: 9 }, said(20), Item::Backfill { after: 8 }] {
+        let mut queue = VecDeque::from([message(10)]);
+        for item in [Item::Backfill { after: 9 }, message(20), Item::Backfill { after: 8 }] {
             enqueue(&mut queue, 1, ONE, item);
         }
         assert_eq!(ids(&queue), [("message", 10), ("backfill", 8)], "20 is read with what was missed");
         queue.clear();
-        enqueue(&mut queue, 0, ONE, said(21));
+        enqueue(&mut queue, 0, ONE, message(21));
         assert_eq!(ids(&queue), [("message", 21)]);
     }
 }

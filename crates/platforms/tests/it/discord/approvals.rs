@@ -44,6 +44,12 @@ async fn discord() -> FakeDiscord {
     furnished(builder.start().await)
 }
 
+async fn start() -> (FakeDiscord, Arc<Runtime>, Running) {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let running = connected(&discord, &runtime).await;
+    (discord, runtime, running)
+}
+
 /// Sends a question as the outbox does. Its messages.
 async fn ask(
     discord: &FakeDiscord,
@@ -226,7 +232,7 @@ async fn a_press_that_comes_again_after_a_crash_is_not_run_twice() {
 }
 
 #[tokio::test]
-async fn a_house_that_takes_its_time_is_answered_for_later() {
+async fn a_runtime_that_takes_its_time_is_answered_for_later() {
     let scene = scene(discord().await, &["alice"]).await;
     for (user, label) in [("bob", "Yes"), ("alice", "No"), ("alice", "No")] {
         let gate = scene.runtime.hold(if label == "Yes" { "/approve" } else { "/deny" });
@@ -272,8 +278,7 @@ async fn a_lost_answer_closes_the_question_once() {
 
 #[tokio::test]
 async fn a_long_question_has_its_buttons_under_the_last_part_alone() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let running = connected(&discord, &runtime).await;
+    let (discord, runtime, running) = start().await;
     let id = runtime.asks("abc234", &[]);
     let long = question_of(&id, json!({"text": "x ".repeat(3000)}));
     let sent = ask(&discord, &running, CHANNEL_NAME, &id, &long).await;
@@ -289,8 +294,7 @@ async fn a_long_question_has_its_buttons_under_the_last_part_alone() {
 
 #[tokio::test]
 async fn an_outcome_that_does_not_fit_is_told_beside_the_question() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let running = connected(&discord, &runtime).await;
+    let (discord, runtime, running) = start().await;
     let id = runtime.asks("abc234", &[]);
     let full = "x".repeat(1990);
     let sent = ask(&discord, &running, CHANNEL_NAME, &id, &full).await;
@@ -304,8 +308,7 @@ async fn an_outcome_that_does_not_fit_is_told_beside_the_question() {
 
 #[tokio::test]
 async fn hostile_arguments_and_names_stay_words() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let running = connected(&discord, &runtime).await;
+    let (discord, runtime, running) = start().await;
     let id = runtime.asks("abc234", &[]);
     let hostile = json!({
         "text": format!("```\n````\n@everyone <@{BOT_ID}> <@&5> [ok](https://evil.example) https://evil.example"),

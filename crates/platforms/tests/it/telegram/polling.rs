@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::telegram::{Rig, open_to};
 
 #[tokio::test]
-async fn nothing_is_confirmed_before_the_house_has_it() {
+async fn nothing_is_confirmed_before_the_runtime_has_it() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let ann = rig.fake.person("Ann");
     let gate = rig.runtime.hold(ann.id);
@@ -43,7 +43,7 @@ async fn a_chat_that_is_held_up_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn what_the_house_cannot_take_yet_is_submitted_again_in_order() {
+async fn what_the_runtime_cannot_take_yet_is_submitted_again_in_order() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
     let full = StoreError::DiskFull { path: "/state".to_owned() };
     rig.runtime.state.lock().refusals.extend([Refusal::Unavailable("starting"), Refusal::Store(full)]);
