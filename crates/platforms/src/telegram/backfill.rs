@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::offset_tracker::{MessageKey, OffsetTracker};
 use super::send::ChatTopic;
 use super::updates::{judge, topic_of};
 use super::wire::{Message, Update, User};
@@ -37,13 +38,19 @@ impl Reader<'_> {
     /// When each of some updates that came together is answered. Of a chat's missed messages the newest count, and the
     /// last that asks for an answer is answered with all before it. What was taken in before is no news, and neither
     /// counts nor stands for others.
-    pub(super) async fn dues(&self, fresh: &[(i64, Update)]) -> Vec<Due> {
+    pub(super) async fn dues(&self, offset_tracker: &OffsetTracker, fresh: &[(i64, Update)]) -> Vec<Due> {
         let catch_up = self.path.chat.get().catch_up;
         let (mut missed, mut answered) = (HashMap::<ChatTopic, usize>::new(), HashSet::<ChatTopic>::new());
         let mut dues = Vec::with_capacity(fresh.len());
-        for (_, update) in fresh.iter().rev() {
+        for (n, (_, update)) in fresh.iter().enumerate().rev() {
+            // A second copy of a message, in an update of another number.
+            let again = |key| {
+                offset_tracker.is_under_way(key)
+                    || fresh[..n].iter().any(|(_, earlier)| message_key(earlier) == Some(key))
+            };
             dues.push(match self.missed(update) {
                 None => Due::Now,
+                Some(_) if message_key(update).is_some_and(again) => Due::WithLater,
                 Some((message, _)) if self.was_taken_in(message).await => Due::WithLater,
                 Some((message, age)) => {
                     let count = missed.entry(topic_of(message)).or_default();
@@ -92,5 +99,13 @@ impl Reader<'_> {
         matches!(access, Access::Admitted(Admitted { addressed: true, .. }))
             && words::command(message, self.me) == Given::Nothing
             && says()
+    }
+}
+
+/// The message that an update brings.
+pub(super) fn message_key(update: &Update) -> Option<MessageKey> {
+    match update {
+        Update::Message(message) => Some((message.chat.id, message.message_id)),
+        Update::Edited(_) | Update::Membership(_) | Update::Callback(_) => None,
     }
 }

@@ -7,7 +7,7 @@
 //! Ids are remembered, not compared: after a week without updates Telegram goes on from a random number, which may be
 //! lower. For the same reason an offset is only sent while there is something to confirm.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Most updates that Telegram gives at once.
 pub(super) const WINDOW: usize = 100;
@@ -15,11 +15,14 @@ pub(super) const WINDOW: usize = 100;
 /// So many ids of updates that are done are remembered.
 const REMEMBERED: usize = 4096;
 
+/// A message: its chat and its number there.
+pub(super) type MessageKey = (i64, i64);
+
 /// The updates under way and those that are done.
 #[derive(Debug, Default)]
 pub(super) struct OffsetTracker {
-    /// Those under way.
-    open: BTreeSet<i64>,
+    /// Those under way, with the message that each brings.
+    open: BTreeMap<i64, Option<MessageKey>>,
     done: HashSet<i64>,
     order: VecDeque<i64>,
     /// The highest id of the last batch, until it is confirmed.
@@ -29,7 +32,7 @@ pub(super) struct OffsetTracker {
 impl OffsetTracker {
     /// Whether an update has not come in before.
     pub(super) fn is_new(&self, id: i64) -> bool {
-        !self.done.contains(&id) && !self.open.contains(&id)
+        !self.done.contains(&id) && !self.open.contains_key(&id)
     }
 
     /// An update came in. False: it is known, there is nothing to do.
@@ -37,9 +40,21 @@ impl OffsetTracker {
         self.last = Some(self.last.map_or(id, |last| last.max(id)));
         let is_new = self.is_new(id);
         if is_new {
-            self.open.insert(id);
+            self.open.insert(id, None);
         }
         is_new
+    }
+
+    /// An update that came in brings this message.
+    pub(super) fn brings(&mut self, id: i64, message: MessageKey) {
+        if let Some(open) = self.open.get_mut(&id) {
+            *open = Some(message);
+        }
+    }
+
+    /// An update with this message is under way.
+    pub(super) fn is_under_way(&self, message: MessageKey) -> bool {
+        self.open.values().any(|open| *open == Some(message))
     }
 
     /// An update is done: what it says is durable, or of no use.
@@ -65,7 +80,7 @@ impl OffsetTracker {
 
     /// The update that holds the offset back.
     pub(super) fn oldest(&self) -> Option<i64> {
-        self.open.first().copied()
+        self.open.first_key_value().map(|(id, _)| *id)
     }
 
     pub(super) fn under_way(&self) -> usize {
@@ -112,6 +127,17 @@ mod tests {
         offset_tracker.confirmed();
         assert!(!offset_tracker.take(7));
         assert_eq!(offset_tracker.offset(), Some(8));
+    }
+
+    #[test]
+    fn a_message_is_known_while_its_update_is_under_way() {
+        let mut offset_tracker = OffsetTracker::default();
+        assert!(offset_tracker.take(7));
+        assert!(!offset_tracker.is_under_way((1, 5)));
+        offset_tracker.brings(7, (1, 5));
+        assert!(offset_tracker.is_under_way((1, 5)) && !offset_tracker.is_under_way((2, 5)));
+        offset_tracker.finish(7);
+        assert!(!offset_tracker.is_under_way((1, 5)), "the archive has it now");
     }
 
     #[test]

@@ -248,8 +248,11 @@ impl Poller<'_> {
             path: &self.handler.path,
             started: self.started,
         };
-        let dues = reader.dues(&fresh).await;
+        let dues = reader.dues(&self.offset_tracker, &fresh).await;
         for ((id, update), due) in fresh.into_iter().zip(dues) {
+            if let Some(message) = backfill::message_key(&update) {
+                self.offset_tracker.brings(id, message);
+            }
             let done = Done { update: id, poller: self.done_sender.clone() };
             self.handler.push(Job { update, due, done });
         }

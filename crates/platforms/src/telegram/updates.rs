@@ -154,7 +154,7 @@ impl InboundHandler {
         let chat = topic_of(message);
         match self.path.submit(inbound, || self.let_urgent_pass(chat)).await {
             Outcome::Taken => "taken_in",
-            refused => self.refused(message, refused),
+            Outcome::Refused { why, reply } => self.refused(message, why, reply),
         }
     }
 
@@ -171,7 +171,7 @@ impl InboundHandler {
         let message_id = self.telegram.message_id(message);
         match self.path.amend(Amendment { channel, message: message_id, at, change }).await {
             Outcome::Taken => "amended",
-            refused => self.refused(message, refused),
+            Outcome::Refused { why, reply } => self.refused(message, why, reply),
         }
     }
 
@@ -247,8 +247,7 @@ impl InboundHandler {
     }
 
     /// Tells the author of a message that is not taken in why, if they are to know.
-    fn refused(&self, message: &Message, outcome: Outcome) -> &'static str {
-        let Outcome::Refused { why, reply } = outcome else { return "taken_in" };
+    fn refused(&self, message: &Message, why: &'static str, reply: Option<String>) -> &'static str {
         if let Some(words) = reply {
             self.reply(message, words);
         }

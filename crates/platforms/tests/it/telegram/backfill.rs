@@ -24,6 +24,28 @@ async fn a_message_that_was_answered_before_does_not_stand_for_an_older_new_one(
 }
 
 #[tokio::test]
+async fn a_message_whose_first_copy_is_still_on_its_way_in_does_not_stand_for_a_new_one() {
+    let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
+    let ann = rig.fake.person("Ann");
+    let gate = rig.runtime.hold(ann.id);
+    let first = rig.fake.say(ann.id, &ann, Say::text("first").age_secs(60));
+    rig.run();
+    rig.runtime.wait_until("the first to be at the gate", |state| state.at_gates == 1).await;
+    let held = rig.fake.hold_updates();
+    rig.fake.say(ann.id, &ann, Say::text("second").age_secs(60));
+    rig.fake.repeat(ann.id, first);
+    drop(held);
+    let polls = rig.fake.calls("getUpdates").len();
+    rig.fake.wait_for("getUpdates", polls + 3).await;
+    gate.pass(3);
+    rig.runtime.wait_taken(2).await;
+    rig.fake.wait_confirmed().await;
+    let taken = rig.runtime.state.lock().taken.clone();
+    let answered: Vec<_> = taken.iter().map(|inbound| (text(inbound), inbound.addressed)).collect();
+    assert_eq!(answered, [("first".to_owned(), true), ("second".to_owned(), true)]);
+}
+
+#[tokio::test]
 async fn what_is_older_than_the_catch_up_or_too_much_is_kept_without_an_answer() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |settings| {
         settings.chat.catch_up.max_messages = 2;
