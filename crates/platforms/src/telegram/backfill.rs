@@ -44,9 +44,13 @@ impl Reader<'_> {
         let mut dues = Vec::with_capacity(fresh.len());
         for (n, (_, update)) in fresh.iter().enumerate().rev() {
             // A second copy of a message, in an update of another number.
+            let is_copy = |key, earlier: &Update| {
+                message_key(earlier) == Some(key)
+                    && matches!(earlier, Update::Message(message) if self.asks(message))
+            };
             let again = |key| {
                 offset_tracker.is_under_way(key)
-                    || fresh[..n].iter().any(|(_, earlier)| message_key(earlier) == Some(key))
+                    || fresh[..n].iter().any(|(_, earlier)| is_copy(key, earlier))
             };
             dues.push(match self.missed(update) {
                 None => Due::Now,
