@@ -63,17 +63,15 @@ impl Attachment<'_> {
             self.media_type.and_then(|all| all.split(';').next()).unwrap_or("").trim().to_ascii_lowercase();
         let extension = self.name.rsplit_once('.').map_or(String::new(), |(_, end)| end.to_ascii_lowercase());
         let unsaid = essence.is_empty() || essence == "application/octet-stream";
-        if IMAGE_TYPES.contains(&essence.as_str())
-            || (unsaid && IMAGE_EXTENSIONS.contains(&extension.as_str()))
-        {
+        if is_among(IMAGE_TYPES, &essence) || (unsaid && is_among(IMAGE_EXTENSIONS, &extension)) {
             return Kind::Image;
         }
         let is_text = essence.starts_with("text/")
-            || TEXT_TYPES.contains(&essence.as_str())
+            || is_among(TEXT_TYPES, &essence)
             || essence.ends_with("+json")
             || essence.ends_with("+xml")
-            || TEXT_EXTENSIONS.contains(&extension.as_str())
-            || (unsaid && TEXT_NAMES.contains(&self.name.to_ascii_lowercase().as_str()));
+            || is_among(TEXT_EXTENSIONS, &extension)
+            || (unsaid && is_among(TEXT_NAMES, &self.name.to_ascii_lowercase()));
         if is_text { Kind::Text } else { Kind::Other }
     }
 
@@ -176,101 +174,19 @@ fn readable(bytes: u64) -> String {
     if amount < 10.0 { format!("{amount:.1} {name}") } else { format!("{amount:.0} {name}") }
 }
 
-const IMAGE_TYPES: [&str; 5] = ["image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"];
-const IMAGE_EXTENSIONS: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
-const TEXT_TYPES: [&str; 17] = [
-    "application/json",
-    "application/x-ndjson",
-    "application/toml",
-    "application/xml",
-    "application/yaml",
-    "application/x-yaml",
-    "application/javascript",
-    "application/x-javascript",
-    "application/typescript",
-    "application/x-typescript",
-    "application/x-sh",
-    "application/x-shellscript",
-    "application/sql",
-    "application/graphql",
-    "application/x-tex",
-    "application/x-httpd-php",
-    "application/x-subrip",
-];
-const TEXT_EXTENSIONS: [&str; 74] = [
-    "txt",
-    "text",
-    "md",
-    "markdown",
-    "rst",
-    "adoc",
-    "org",
-    "tex",
-    "bib",
-    "csv",
-    "tsv",
-    "log",
-    "json",
-    "jsonl",
-    "ndjson",
-    "json5",
-    "toml",
-    "yaml",
-    "yml",
-    "xml",
-    "ini",
-    "cfg",
-    "conf",
-    "properties",
-    "html",
-    "htm",
-    "css",
-    "scss",
-    "svg",
-    "rs",
-    "py",
-    "js",
-    "mjs",
-    "cjs",
-    "jsx",
-    "ts",
-    "tsx",
-    "vue",
-    "java",
-    "kt",
-    "kts",
-    "scala",
-    "go",
-    "c",
-    "h",
-    "cc",
-    "cpp",
-    "hpp",
-    "cs",
-    "swift",
-    "m",
-    "rb",
-    "php",
-    "pl",
-    "lua",
-    "r",
-    "jl",
-    "hs",
-    "ml",
-    "ex",
-    "exs",
-    "erl",
-    "clj",
-    "zig",
-    "nix",
-    "sql",
-    "sh",
-    "bash",
-    "zsh",
-    "fish",
-    "ps1",
-    "bat",
-    "diff",
-    "patch",
-];
-const TEXT_NAMES: [&str; 6] = ["makefile", "dockerfile", "license", "readme", "justfile", ".gitignore"];
+/// Whether a word is in a list of words.
+fn is_among(list: &str, word: &str) -> bool {
+    list.split(' ').any(|known| known == word)
+}
+
+const IMAGE_TYPES: &str = "image/png image/jpeg image/jpg image/gif image/webp";
+const IMAGE_EXTENSIONS: &str = "png jpg jpeg gif webp";
+const TEXT_TYPES: &str = "application/json application/x-ndjson application/toml application/xml application/yaml \
+    application/x-yaml application/javascript application/x-javascript application/typescript \
+    application/x-typescript application/x-sh application/x-shellscript application/sql \
+    application/graphql application/x-tex application/x-httpd-php application/x-subrip";
+const TEXT_EXTENSIONS: &str = "txt text md markdown rst adoc org tex bib csv tsv log json jsonl ndjson json5 toml yaml yml xml ini \
+    cfg conf properties html htm css scss svg rs py js mjs cjs jsx ts tsx vue java kt kts scala go c h \
+    cc cpp hpp cs swift m rb php pl lua r jl hs ml ex exs erl clj zig nix sql sh bash zsh fish ps1 bat \
+    diff patch";
+const TEXT_NAMES: &str = "makefile dockerfile license readme justfile .gitignore";

@@ -3,8 +3,11 @@
 
 pub mod attach;
 mod buttons;
+mod chat_queues;
 pub mod checkup;
 pub mod discord;
+mod inbound;
+mod lenient;
 pub mod link;
 pub mod local;
 pub mod markup;

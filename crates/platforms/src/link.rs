@@ -1,12 +1,10 @@
-//! How the connection to a platform is: one cell that the adapter writes and `cairn status` reads.
+//! How the connection to a platform is: a status that the adapter writes and `cairn status` reads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_core::ports::{AdapterFailure, Clock, LinkState, PlatformStatus};
-use jiff::Timestamp;
 use parking_lot::Mutex;
 
 /// Most chats with a trouble of their own; past it the one that has been there longest is dropped from the list.
@@ -16,19 +14,11 @@ const TROUBLES_MAX: usize = 32;
 pub struct Link {
     platform: &'static str,
     clock: Arc<dyn Clock>,
-    cell: Mutex<Cell>,
-    queue: AtomicU64,
+    state: Mutex<State>,
 }
 
-struct Cell {
-    state: LinkState,
-    name: Option<String>,
-    reason: Option<String>,
-    hint: Option<String>,
-    connected_since: Option<Timestamp>,
-    last_inbound: Option<Timestamp>,
-    last_outbound: Option<Timestamp>,
-    latency: Option<Duration>,
+struct State {
+    status: PlatformStatus,
     /// Oldest first; one for each place.
     troubles: VecDeque<(String, String)>,
 }
@@ -36,7 +26,8 @@ struct Cell {
 impl Link {
     /// A link that is not connected yet.
     pub fn new(platform: &'static str, clock: Arc<dyn Clock>) -> Self {
-        let cell = Cell {
+        let status = PlatformStatus {
+            platform: platform.to_owned(),
             state: LinkState::Connecting,
             name: None,
             reason: None,
@@ -44,115 +35,96 @@ impl Link {
             connected_since: None,
             last_inbound: None,
             last_outbound: None,
-            latency: None,
-            troubles: VecDeque::new(),
+            latency_ms: None,
+            queue: 0,
+            troubles: Vec::new(),
         };
-        Self { platform, clock, cell: Mutex::new(cell), queue: AtomicU64::new(0) }
+        Self { platform, clock, state: Mutex::new(State { status, troubles: VecDeque::new() }) }
     }
 
     /// The connection is in another state. What is wrong with it is forgotten once it is connected, and replaced by
     /// a newer failure.
     pub fn set(&self, state: LinkState, failure: Option<&AdapterFailure>) {
-        let mut cell = self.cell.lock();
+        let status = &mut self.state.lock().status;
         match state {
             LinkState::Connected => {
-                if cell.state != LinkState::Connected {
-                    cell.connected_since = Some(self.clock.now());
+                if status.state != LinkState::Connected {
+                    status.connected_since = Some(self.clock.now());
                 }
-                (cell.reason, cell.hint) = (None, None);
+                (status.reason, status.hint) = (None, None);
             }
             LinkState::Connecting | LinkState::Reconnecting | LinkState::Failed | LinkState::Stopped => {
-                cell.connected_since = None;
-                cell.latency = None;
+                (status.connected_since, status.latency_ms) = (None, None);
             }
         }
         if let Some(failure) = failure {
-            cell.reason = Some(failure.reason.clone());
-            cell.hint = Some(failure.hint.clone()).filter(|hint| !hint.is_empty());
+            status.reason = Some(failure.reason.clone());
+            status.hint = Some(failure.hint.clone()).filter(|hint| !hint.is_empty());
         }
-        cell.state = state;
-        drop(cell);
+        status.state = state;
         let connected = if state == LinkState::Connected { 1.0 } else { 0.0 };
         metrics::gauge!("cairn_platform_connected", "platform" => self.platform).set(connected);
     }
 
     pub fn set_name(&self, name: impl Into<String>) {
-        self.cell.lock().name = Some(name.into());
+        self.state.lock().status.name = Some(name.into());
     }
 
     pub fn inbound(&self) {
-        let now = self.clock.now();
-        self.cell.lock().last_inbound = Some(now);
+        self.state.lock().status.last_inbound = Some(self.clock.now());
         metrics::counter!("cairn_platform_inbound_total", "platform" => self.platform).increment(1);
     }
 
     pub fn outbound(&self) {
-        let now = self.clock.now();
-        self.cell.lock().last_outbound = Some(now);
+        self.state.lock().status.last_outbound = Some(self.clock.now());
         metrics::counter!("cairn_platform_outbound_total", "platform" => self.platform).increment(1);
     }
 
     pub fn latency(&self, time: Duration) {
-        self.cell.lock().latency = Some(time);
+        self.state.lock().status.latency_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         metrics::histogram!("cairn_platform_latency_seconds", "platform" => self.platform)
             .record(time.as_secs_f64());
     }
 
     /// So many events wait to be taken in.
     pub fn set_queue(&self, waiting: u64) {
-        self.queue.store(waiting, Ordering::Relaxed);
+        self.state.lock().status.queue = waiting;
         metrics::gauge!("cairn_platform_queue", "platform" => self.platform).set(waiting as f64);
     }
 
     /// Something does not work in one chat. True when that is news.
     pub fn trouble(&self, place: &str, reason: &str) -> bool {
-        let mut cell = self.cell.lock();
-        let before = cell.troubles.iter_mut().find(|(known, _)| known == place);
-        match before {
-            Some((_, known)) if known == reason => false,
-            Some((_, known)) => {
-                reason.clone_into(known);
-                true
-            }
+        let troubles = &mut self.state.lock().troubles;
+        match troubles.iter_mut().find(|(known, _)| known == place) {
+            Some((_, known)) if known == reason => return false,
+            Some((_, known)) => reason.clone_into(known),
             None => {
-                if cell.troubles.len() == TROUBLES_MAX {
-                    cell.troubles.pop_front();
+                if troubles.len() == TROUBLES_MAX {
+                    troubles.pop_front();
                 }
-                cell.troubles.push_back((place.to_owned(), reason.to_owned()));
-                true
+                troubles.push_back((place.to_owned(), reason.to_owned()));
             }
         }
+        true
     }
 
     /// It works again in that chat. True when there was a trouble.
     pub fn clear(&self, place: &str) -> bool {
-        let mut cell = self.cell.lock();
-        let before = cell.troubles.len();
-        cell.troubles.retain(|(known, _)| known != place);
-        cell.troubles.len() < before
+        let troubles = &mut self.state.lock().troubles;
+        let before = troubles.len();
+        troubles.retain(|(known, _)| known != place);
+        troubles.len() < before
     }
 
     pub fn state(&self) -> LinkState {
-        self.cell.lock().state
+        self.state.lock().status.state
     }
 
     /// All of it, for `cairn status`.
     pub fn status(&self) -> PlatformStatus {
-        let cell = self.cell.lock();
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        PlatformStatus {
-            platform: self.platform.to_owned(),
-            state: cell.state,
-            name: cell.name.clone(),
-            reason: cell.reason.clone(),
-            hint: cell.hint.clone(),
-            connected_since: cell.connected_since,
-            last_inbound: cell.last_inbound,
-            last_outbound: cell.last_outbound,
-            latency_ms: cell.latency.map(millis),
-            queue: self.queue.load(Ordering::Relaxed),
-            troubles: cell.troubles.iter().map(|(place, reason)| format!("{place}: {reason}")).collect(),
-        }
+        let State { status, troubles } = &*self.state.lock();
+        let troubles = troubles.iter().map(|(place, reason)| format!("{place}: {reason}")).collect();
+        PlatformStatus { troubles, ..status.clone() }
     }
 }
 

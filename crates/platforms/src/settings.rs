@@ -47,7 +47,7 @@ impl ChatSettings {
     }
 }
 
-/// These settings as they are now: whoever has it sees what is set again. Clones share it.
+/// These settings as they are now: who has it sees what is set again. Clones share it.
 #[derive(Debug, Clone)]
 pub struct LiveChat(Arc<RwLock<Arc<ChatSettings>>>);
 

@@ -65,18 +65,18 @@ pub async fn checkup(settings: &DiscordSettings) -> Result<Vec<Checked>, BadSett
             return Ok(out);
         }
     };
-    let places = Places { rest, servers: rights(&servers), me: number(&me["id"]).unwrap_or_default() };
+    let bot = BotRights { rest, servers: rights(&servers), me: number(&me["id"]).unwrap_or_default() };
     let access = &settings.chat.access;
     let of_places = access.places.iter();
     let wanted: BTreeSet<&String> =
         access.servers.iter().chain(of_places.clone().filter_map(|place| place.server.as_ref())).collect();
     for server in wanted {
-        out.push(places.server(server));
+        out.push(bot.server(server));
     }
     let named = of_places.flat_map(|place| [place.chat.as_ref(), place.thread.as_ref()]).flatten();
     let chats: BTreeSet<&String> = access.chats.iter().chain(named).collect();
     for chat in chats {
-        out.push(places.channel(chat).await);
+        out.push(bot.channel(chat).await);
     }
     Ok(out)
 }
@@ -109,27 +109,27 @@ async fn intent(rest: &Rest) -> Checked {
     }
 }
 
-struct Server {
+struct ServerRights {
     name: String,
     rights: u64,
 }
 
 /// Where the bot is, and what it may do there.
-struct Places {
+struct BotRights {
     rest: Rest,
-    servers: BTreeMap<u64, Server>,
+    servers: BTreeMap<u64, ServerRights>,
     me: u64,
 }
 
-fn rights(servers: &[Value]) -> BTreeMap<u64, Server> {
+fn rights(servers: &[Value]) -> BTreeMap<u64, ServerRights> {
     let read = |server: &Value| {
         let name = server["name"].as_str().map(shown).unwrap_or_default();
-        Some((number(&server["id"])?, Server { name, rights: number(&server["permissions"])? }))
+        Some((number(&server["id"])?, ServerRights { name, rights: number(&server["permissions"])? }))
     };
     servers.iter().filter_map(read).collect()
 }
 
-impl Places {
+impl BotRights {
     fn server(&self, id: &str) -> Checked {
         match id.parse().ok().and_then(|id: u64| self.servers.get(&id)) {
             None => Checked::bad(

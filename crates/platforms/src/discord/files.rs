@@ -3,7 +3,7 @@
 use cairn_core::message::Part;
 use reqwest::Url;
 
-use super::wire::Attached;
+use super::wire::AttachedFile;
 use crate::attach::{AttachLimits, Attachment, DownloadError, Downloads, Unread};
 
 const HOSTS: [&str; 2] = ["https://cdn.discordapp.com", "https://media.discordapp.net"];
@@ -26,7 +26,7 @@ impl Files {
     }
 
     /// A file within the limits as a part of a message; one that cannot be fetched is named.
-    pub(super) async fn part(&self, attached: &Attached, limits: AttachLimits) -> Part {
+    pub(super) async fn part(&self, attached: &AttachedFile, limits: AttachLimits) -> Part {
         let attachment = Attachment {
             name: &attached.filename,
             media_type: attached.content_type.as_deref(),

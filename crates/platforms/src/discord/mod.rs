@@ -1,7 +1,7 @@
 //! Discord.
 //!
-//! `gateway` keeps the connection over which events come in, `inbox` sorts them into lanes by channel and takes them
-//! in, `outbox` sends, `rest` is the API that all of them use. `wire` is what is read of events, `places` knows which
+//! `gateway` keeps the connection over which events come in, `inbox` sorts them into queues by channel and hands them
+//! to the runtime, `outbox` sends, `rest` is the API that all of them use. `wire` is what is read of events, `places` knows which
 //! thread belongs to which channel, `words` makes text of a message. Messages are durable with the runtime before the
 //! next of their channel is taken; what was not taken in when the daemon stopped is read again by channel.
 
@@ -12,7 +12,6 @@ mod inbox;
 mod outbox;
 mod places;
 mod rest;
-mod settings;
 mod wire;
 mod words;
 
@@ -20,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ids::{ChannelId as HouseChannel, MessageId as HouseMessage};
+use cairn_core::ids::{ChannelId as RuntimeChannel, MessageId as RuntimeMessage};
 use cairn_core::ports::{
     Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
     SendError, SendPart,
@@ -30,7 +29,6 @@ use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use secrecy::{ExposeSecret as _, SecretString};
 use serenity::all::ChannelId;
-use tokio::sync::Notify;
 
 use self::files::Files;
 use self::gateway::{Addresses, Gateway, bad_token};
@@ -40,11 +38,10 @@ use self::places::Places;
 use self::rest::Rest;
 use crate::link::Link;
 use crate::pause::Pauses;
-use crate::settings::LiveChat;
+use crate::settings::{ChatSettings, LiveChat};
 
 pub use self::checkup::checkup;
 pub use self::gateway::BadAddress;
-pub use self::settings::{DISCORD_API, DiscordSettings};
 
 /// The platform's name in channel ids.
 const NAME: &str = "discord";
@@ -58,6 +55,29 @@ const REPEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 /// First and longest pause before the runtime is asked again which channels there are.
 const ARCHIVE_PAUSE: Duration = Duration::from_secs(1);
 const ARCHIVE_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+pub const DISCORD_API: &str = "https://discord.com";
+
+/// The adapter's settings. Plain data; `Discord::new` checks it.
+#[derive(Clone)]
+pub struct DiscordSettings {
+    /// The bot's token, with or without `Bot ` before it.
+    pub token: SecretString,
+    /// Where the API is: scheme and host, with a port where need be, without `/api/v10`. With another one than
+    /// [`DISCORD_API`] the token goes nowhere else.
+    pub api_url: String,
+    /// Where the gateway is (`wss://…`); none: where the API says. With it, or another `api_url`, a gateway address
+    /// of another host is refused.
+    pub gateway_url: Option<String>,
+    /// Whom it hears, what it takes in, how it shows answers.
+    pub chat: ChatSettings,
+}
+
+impl DiscordSettings {
+    pub fn new(token: SecretString, chat: ChatSettings) -> Self {
+        Self { token, api_url: DISCORD_API.to_owned(), gateway_url: None, chat }
+    }
+}
 
 /// What is wrong with the settings.
 #[derive(Debug, thiserror::Error)]
@@ -140,9 +160,7 @@ impl Discord {
         self.parts.link.set(LinkState::Connecting, None);
         self.parts.rest.forget_rejection();
         let taken = self.taken(&ports).await;
-        let broken = Arc::new(Notify::new());
-        let mut inbox =
-            Inbox::new(Arc::new(InboundHandler::new(self.parts.clone(), ports, taken)), broken.clone());
+        let mut inbox = Inbox::new(Arc::new(InboundHandler::new(self.parts.clone(), ports, taken)));
         let gateway = Gateway {
             rest: self.parts.rest.clone(),
             link: self.parts.link.clone(),
@@ -152,11 +170,6 @@ impl Discord {
         let failure = tokio::select! {
             failure = gateway.run(&mut inbox) => failure,
             () = self.parts.rest.token_rejected() => bad_token(),
-            () = broken.notified() => AdapterFailure {
-                reason: "a task of the Discord adapter came to grief".to_owned(),
-                hint: "the log says where; please report it".to_owned(),
-                lasting: false,
-            },
         };
         self.parts.link.set(LinkState::Failed, Some(&failure));
         failure
@@ -197,20 +210,20 @@ impl Platform for Discord {
         crate::markup::discord::split(words)
     }
 
-    fn send(&self, part: SendPart) -> BoxFuture<'_, Result<HouseMessage, SendError>> {
+    fn send(&self, part: SendPart) -> BoxFuture<'_, Result<RuntimeMessage, SendError>> {
         self.parts.outbox.send(part).boxed()
     }
 
     fn edit(
         &self,
-        channel: HouseChannel,
-        message: HouseMessage,
+        channel: RuntimeChannel,
+        message: RuntimeMessage,
         words: String,
     ) -> BoxFuture<'_, Result<(), SendError>> {
         async move { self.parts.outbox.edit(&channel, &message, &words).await }.boxed()
     }
 
-    fn typing(&self, channel: HouseChannel) -> BoxFuture<'_, Result<(), SendError>> {
+    fn typing(&self, channel: RuntimeChannel) -> BoxFuture<'_, Result<(), SendError>> {
         async move { self.parts.outbox.typing(&channel).await }.boxed()
     }
 

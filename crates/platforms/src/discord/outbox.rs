@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cairn_core::ids::{ApprovalId, ChannelId as HouseChannel, MessageId as HouseMessage, OutboxId};
+use cairn_core::ids::{ApprovalId, ChannelId as RuntimeChannel, MessageId as RuntimeMessage, OutboxId};
 use cairn_core::ports::{SendError, SendPart};
 use parking_lot::Mutex;
 use serenity::all::{
@@ -47,7 +47,7 @@ impl Outbox {
         *known = (*known).max(id);
     }
 
-    pub(super) async fn send(&self, part: SendPart) -> Result<HouseMessage, SendError> {
+    pub(super) async fn send(&self, part: SendPart) -> Result<RuntimeMessage, SendError> {
         let channel = address(&part.channel)?;
         let mut message = message(&part.words, nonce(&part.delivery, part.part));
         if let Some(row) = part.approval.as_ref().and_then(buttons_for) {
@@ -69,14 +69,14 @@ impl Outbox {
         };
         let sent = self.noted(channel, sent)?;
         self.said_last(channel, sent.get());
-        Ok(HouseMessage::new(sent.to_string()))
+        Ok(RuntimeMessage::new(sent.to_string()))
     }
 
     /// Has a message of the bot's say something else. Buttons under it go away.
     pub(super) async fn edit(
         &self,
-        channel: &HouseChannel,
-        message: &HouseMessage,
+        channel: &RuntimeChannel,
+        message: &RuntimeMessage,
         words: &str,
     ) -> Result<(), SendError> {
         let channel = address(channel)?;
@@ -92,7 +92,7 @@ impl Outbox {
         self.noted(channel, edited)
     }
 
-    pub(super) async fn typing(&self, channel: &HouseChannel) -> Result<(), SendError> {
+    pub(super) async fn typing(&self, channel: &RuntimeChannel) -> Result<(), SendError> {
         let channel = address(channel)?;
         Ok(self.rest.typing(channel).await?)
     }
@@ -177,7 +177,7 @@ fn nonce(delivery: &OutboxId, part: u32) -> String {
     hasher.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn address(channel: &HouseChannel) -> Result<ChannelId, SendError> {
+fn address(channel: &RuntimeChannel) -> Result<ChannelId, SendError> {
     let id = number(channel.thread().unwrap_or_else(|| channel.chat()));
     id.map(ChannelId::new)
         .ok_or_else(|| SendError::Refused("the channel's name has no id of Discord's in it".to_owned()))
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_written_to_itself_and_a_name_that_is_no_id_is_refused() {
-        let channel = |name: &str| name.parse::<HouseChannel>().expect("is a name");
+        let channel = |name: &str| name.parse::<RuntimeChannel>().expect("is a name");
         assert_eq!(address(&channel("main/discord/20/30")), Ok(ChannelId::new(30)));
         assert_eq!(address(&channel("main/discord/20")), Ok(ChannelId::new(20)));
         assert!(matches!(address(&channel("main/discord/0")), Err(SendError::Refused(_))));

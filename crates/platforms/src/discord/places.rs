@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serenity::all::{ChannelId, GuildId, RoleId, UserId};
 
 use super::rest::{Rest, RestError};
-use super::wire::{PRIVATE_CHAT, Role, Room, Server};
+use super::wire::{ChannelInfo, PRIVATE_CHAT, Role, Server};
 
 /// Most places that are remembered; past it all are forgotten, and asked for again.
 const PLACES_MAX: usize = 200_000;
@@ -23,7 +23,7 @@ pub(super) struct ChannelRef {
 impl ChannelRef {
     /// A channel as Discord describes it; none when that does not say which rules hold there, or it is a private chat
     /// of several people.
-    pub(super) fn of_room(room: &Room, guild: Option<GuildId>) -> Option<Self> {
+    pub(super) fn of_room(room: &ChannelInfo, guild: Option<GuildId>) -> Option<Self> {
         let guild = guild.or(room.guild_id);
         if guild.is_none() && room.kind != PRIVATE_CHAT {
             return None;
@@ -43,7 +43,7 @@ impl ChannelRef {
 
 #[derive(Default)]
 struct State {
-    spots: HashMap<ChannelId, ChannelRef>,
+    channels: HashMap<ChannelId, ChannelRef>,
     role_names: HashMap<RoleId, String>,
     own_roles: HashSet<RoleId>,
 }
@@ -62,20 +62,23 @@ impl Places {
         }
     }
 
-    /// A channel or a thread; what its description leaves open is asked for when somebody speaks there.
-    pub(super) fn learn(&self, room: &Room, guild: Option<GuildId>) {
+    /// A channel or a thread; what its description leaves open is asked for when a person speaks there.
+    pub(super) fn learn(&self, room: &ChannelInfo, guild: Option<GuildId>) {
         let Some(channel_ref) = ChannelRef::of_room(room, guild) else { return };
         let mut state = self.0.lock();
-        if state.spots.len() >= PLACES_MAX {
-            state.spots.clear();
+        if state.channels.len() >= PLACES_MAX {
+            state.channels.clear();
         }
-        state.spots.insert(room.id, channel_ref);
+        state.channels.insert(room.id, channel_ref);
     }
 
     /// A private chat, unless it is known as something else.
     pub(super) fn learn_direct(&self, channel: ChannelId) {
         if self.known(channel).is_none() {
-            self.learn(&Room { id: channel, kind: PRIVATE_CHAT, guild_id: None, parent_id: None }, None);
+            self.learn(
+                &ChannelInfo { id: channel, kind: PRIVATE_CHAT, guild_id: None, parent_id: None },
+                None,
+            );
         }
     }
 
@@ -91,7 +94,7 @@ impl Places {
     }
 
     pub(super) fn forget(&self, channel: ChannelId) {
-        self.0.lock().spots.remove(&channel);
+        self.0.lock().channels.remove(&channel);
     }
 
     pub(super) fn is_own_role(&self, role: RoleId) -> bool {
@@ -103,7 +106,7 @@ impl Places {
     }
 
     fn known(&self, channel: ChannelId) -> Option<ChannelRef> {
-        self.0.lock().spots.get(&channel).copied()
+        self.0.lock().channels.get(&channel).copied()
     }
 
     /// Where a channel is, in this server if one is known; Discord is asked when nobody has said so yet. None when its
@@ -123,7 +126,7 @@ impl Places {
             return Ok(Some(channel_ref));
         }
         let described = rest.patiently(|| rest.channel(channel)).await?;
-        let room: Room = serde_json::from_value(described).map_err(|_| {
+        let room: ChannelInfo = serde_json::from_value(described).map_err(|_| {
             RestError::Unknown("Discord describes a channel in a way that cannot be read".to_owned())
         })?;
         self.learn(&room, guild);
@@ -137,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    fn room(value: Value) -> Room {
+    fn room(value: Value) -> ChannelInfo {
         serde_json::from_value(value).expect("is a room")
     }
 

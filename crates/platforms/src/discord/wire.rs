@@ -2,10 +2,11 @@
 //! that Discord invented yesterday is still a message.
 
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 use serenity::all::{ApplicationId, ChannelId, GuildId, InteractionId, MessageId, RoleId, UserId};
+
+use crate::lenient;
 
 /// Discord counts time from the beginning of 2015.
 const EPOCH_MS: u64 = 1_420_070_400_000;
@@ -23,63 +24,44 @@ pub(super) fn id_at(at: Timestamp) -> u64 {
     u64::try_from(at.as_millisecond()).unwrap_or(0).saturating_sub(EPOCH_MS) << 22
 }
 
-/// A list of which whatever cannot be read is left out.
-fn lenient<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: DeserializeOwned,
-{
-    let values = Option::<Vec<Value>>::deserialize(deserializer)?.unwrap_or_default();
-    Ok(values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect())
-}
-
-/// Something that is `null`, missing or not as expected counts as not there.
-fn perhaps<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: DeserializeOwned,
-{
-    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
-}
-
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Said {
+pub(super) struct Message {
     pub(super) id: MessageId,
     pub(super) channel_id: ChannelId,
     #[serde(default)]
     pub(super) guild_id: Option<GuildId>,
-    pub(super) author: Person,
-    #[serde(default, deserialize_with = "perhaps")]
+    pub(super) author: User,
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) member: Option<Member>,
     #[serde(default)]
     pub(super) content: String,
     #[serde(default, rename = "type")]
     pub(super) kind: u64,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) mentions: Vec<Person>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) mentions: Vec<User>,
+    #[serde(default, deserialize_with = "lenient::list")]
     pub(super) mention_roles: Vec<RoleId>,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) attachments: Vec<Attached>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) attachments: Vec<AttachedFile>,
+    #[serde(default, deserialize_with = "lenient::list")]
     pub(super) sticker_items: Vec<Sticker>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::list")]
     pub(super) embeds: Vec<Embed>,
-    #[serde(default, deserialize_with = "perhaps")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) poll: Option<Poll>,
     /// Messages that were forwarded with it.
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::list")]
     pub(super) message_snapshots: Vec<Snapshot>,
-    #[serde(default, deserialize_with = "perhaps")]
-    pub(super) referenced_message: Option<Box<Said>>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) referenced_message: Option<Box<Message>>,
     #[serde(default)]
     pub(super) webhook_id: Option<Value>,
     #[serde(default)]
     pub(super) edited_timestamp: Option<Value>,
 }
 
-impl Said {
-    /// Said by a person, and not by Discord about one.
+impl Message {
+    /// Message by a person, and not by Discord about one.
     pub(super) fn is_speech(&self) -> bool {
         // A message, a reply, and the answers to commands of bots.
         matches!(self.kind, 0 | 19 | 20 | 23)
@@ -102,7 +84,7 @@ impl Said {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Person {
+pub(super) struct User {
     pub(super) id: UserId,
     #[serde(default)]
     pub(super) username: String,
@@ -111,11 +93,11 @@ pub(super) struct Person {
     #[serde(default)]
     pub(super) bot: bool,
     /// In the list of mentions: what they are called in the server.
-    #[serde(default, deserialize_with = "perhaps")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) member: Option<Member>,
 }
 
-impl Person {
+impl User {
     pub(super) fn display_name(&self) -> &str {
         let nick = self.member.as_ref().and_then(|member| member.nick.as_deref());
         nick.or(self.global_name.as_deref()).unwrap_or(&self.username)
@@ -127,11 +109,11 @@ pub(super) struct Member {
     #[serde(default)]
     pub(super) nick: Option<String>,
     #[serde(default)]
-    pub(super) user: Option<Box<Person>>,
+    pub(super) user: Option<Box<User>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Attached {
+pub(super) struct AttachedFile {
     pub(super) filename: String,
     #[serde(default)]
     pub(super) content_type: Option<String>,
@@ -158,7 +140,7 @@ pub(super) struct Embed {
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Poll {
     pub(super) question: PollText,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::list")]
     pub(super) answers: Vec<PollAnswer>,
 }
 
@@ -182,12 +164,12 @@ pub(super) struct Snapshot {
 pub(super) struct SnapshotWords {
     #[serde(default)]
     pub(super) content: String,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) attachments: Vec<Attached>,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) attachments: Vec<AttachedFile>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Gone {
+pub(super) struct Deleted {
     pub(super) id: MessageId,
     pub(super) channel_id: ChannelId,
     #[serde(default)]
@@ -195,14 +177,14 @@ pub(super) struct Gone {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct GoneMany {
+pub(super) struct DeletedMany {
     pub(super) ids: Vec<MessageId>,
     pub(super) channel_id: ChannelId,
     #[serde(default)]
     pub(super) guild_id: Option<GuildId>,
 }
 
-/// Somebody uses a command, or presses a button.
+/// A person uses a command, or presses a button.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Interaction {
     pub(super) id: InteractionId,
@@ -210,7 +192,7 @@ pub(super) struct Interaction {
     pub(super) token: String,
     #[serde(rename = "type")]
     pub(super) kind: u64,
-    #[serde(default, deserialize_with = "perhaps")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) data: Option<InteractionData>,
     #[serde(default)]
     pub(super) guild_id: Option<GuildId>,
@@ -219,14 +201,14 @@ pub(super) struct Interaction {
     /// In what kind of place it was given.
     #[serde(default)]
     pub(super) context: Option<u64>,
-    #[serde(default, deserialize_with = "perhaps")]
-    pub(super) channel: Option<Room>,
-    #[serde(default, deserialize_with = "perhaps")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) channel: Option<ChannelInfo>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) member: Option<Member>,
-    #[serde(default, deserialize_with = "perhaps")]
-    pub(super) user: Option<Person>,
-    #[serde(default, deserialize_with = "perhaps")]
-    pub(super) message: Option<Box<Said>>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) user: Option<User>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) message: Option<Box<Message>>,
 }
 
 /// The kind of a private chat with the bot.
@@ -251,7 +233,7 @@ pub(super) struct InteractionData {
     pub(super) name: String,
     #[serde(default)]
     pub(super) custom_id: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::list")]
     pub(super) options: Vec<InteractionOption>,
 }
 
@@ -265,20 +247,20 @@ pub(super) struct InteractionOption {
 #[derive(Debug, Deserialize)]
 pub(super) struct Server {
     pub(super) id: GuildId,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) channels: Vec<Room>,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) threads: Vec<Room>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) channels: Vec<ChannelInfo>,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) threads: Vec<ChannelInfo>,
+    #[serde(default, deserialize_with = "lenient::list")]
     pub(super) roles: Vec<Role>,
 }
 
 /// Threads that the bot has come to see.
 #[derive(Debug, Deserialize)]
-pub(super) struct Threads {
+pub(super) struct ThreadList {
     pub(super) guild_id: GuildId,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) threads: Vec<Room>,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) threads: Vec<ChannelInfo>,
 }
 
 /// A role that was made or changed.
@@ -288,7 +270,7 @@ pub(super) struct RoleChange {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Room {
+pub(super) struct ChannelInfo {
     pub(super) id: ChannelId,
     #[serde(default, rename = "type")]
     pub(super) kind: u64,
@@ -304,7 +286,7 @@ pub(super) struct Role {
     pub(super) id: RoleId,
     #[serde(default)]
     pub(super) name: String,
-    #[serde(default, deserialize_with = "perhaps")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) tags: Option<RoleTags>,
 }
 
@@ -330,34 +312,39 @@ mod tests {
 
     #[test]
     fn what_is_new_in_a_message_breaks_nothing() {
-        let said: Said = serde_json::from_value(json!({
+        let message: Message = serde_json::from_value(json!({
             "id": "7", "channel_id": "8", "author": {"id": "9", "username": "ann", "aura": {}}, "content": "hi",
             "type": 0, "attachments": [{"filename": "a.txt", "size": 3}, {"of": "another kind"}, null],
             "embeds": null, "poll": "maybe", "components": [{"type": 99}], "member": null,
         }))
         .expect("is read");
-        assert_eq!((said.content.as_str(), said.attachments.len()), ("hi", 1));
-        assert!(said.poll.is_none() && said.member.is_none() && said.is_speech() && !said.is_automatic());
+        assert_eq!((message.content.as_str(), message.attachments.len()), ("hi", 1));
+        assert!(
+            message.poll.is_none()
+                && message.member.is_none()
+                && message.is_speech()
+                && !message.is_automatic()
+        );
     }
 
     #[test]
     fn a_message_without_an_author_or_with_an_id_of_nothing_is_none() {
-        assert!(serde_json::from_value::<Said>(json!({"id": "7", "channel_id": "8"})).is_err());
+        assert!(serde_json::from_value::<Message>(json!({"id": "7", "channel_id": "8"})).is_err());
         let zero = json!({"id": "0", "channel_id": "8", "author": {"id": "9"}});
-        assert!(serde_json::from_value::<Said>(zero).is_err());
+        assert!(serde_json::from_value::<Message>(zero).is_err());
     }
 
     #[test]
     fn the_name_in_the_server_comes_before_the_global_one() {
-        let said = |member: Value, global: Value| -> Said {
+        let message = |member: Value, global: Value| -> Message {
             serde_json::from_value(json!({
                 "id": "7", "channel_id": "8", "member": member,
                 "author": {"id": "9", "username": "ann", "global_name": global},
             }))
             .expect("is read")
         };
-        assert_eq!(said(json!({"nick": "Annie"}), json!("Ann")).display_name(), "Annie");
-        assert_eq!(said(json!({"nick": null}), json!("Ann")).display_name(), "Ann");
-        assert_eq!(said(json!(null), json!(null)).display_name(), "ann");
+        assert_eq!(message(json!({"nick": "Annie"}), json!("Ann")).display_name(), "Annie");
+        assert_eq!(message(json!({"nick": null}), json!("Ann")).display_name(), "Ann");
+        assert_eq!(message(json!(null), json!(null)).display_name(), "ann");
     }
 }

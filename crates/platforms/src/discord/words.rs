@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serenity::all::UserId;
 
 use super::places::Places;
-use super::wire::{Person, Said};
-use crate::markup::name::display;
+use super::wire::{Message, User};
+use crate::markup::name::{display, one_line};
 
 /// Longest quote of the message that is answered, in characters.
 const QUOTE_MAX: usize = 200;
@@ -24,28 +24,28 @@ pub(super) struct Reading<'a> {
 
 impl Reading<'_> {
     /// The bot is called: by a mention, by its role, by a reply to it.
-    pub(super) fn calls_me(&self, said: &Said) -> bool {
-        let replied = said.referenced_message.as_ref().is_some_and(|said| said.author.id == self.me);
+    pub(super) fn calls_me(&self, message: &Message) -> bool {
+        let replied = message.referenced_message.as_ref().is_some_and(|message| message.author.id == self.me);
         replied
-            || said.mentions.iter().any(|person| person.id == self.me)
-            || said.mention_roles.iter().any(|role| self.places.is_own_role(*role))
+            || message.mentions.iter().any(|person| person.id == self.me)
+            || message.mention_roles.iter().any(|role| self.places.is_own_role(*role))
     }
 
     /// The words of a message, as the model reads them. Empty when it has none.
-    pub(super) fn words(&self, said: &Said) -> String {
+    pub(super) fn words(&self, message: &Message) -> String {
         let mut words = String::new();
-        if let Some(quote) = self.quote(said) {
+        if let Some(quote) = self.quote(message) {
             words.push_str(&quote);
         }
-        push_block(&mut words, self.readable(&said.content, &said.mentions).trim());
-        for snapshot in &said.message_snapshots {
+        push_block(&mut words, self.readable(&message.content, &message.mentions).trim());
+        for snapshot in &message.message_snapshots {
             let forwarded = self.readable(&snapshot.message.content, &[]);
             push_block(&mut words, format!("[forwarded] {}", forwarded.trim()).trim_end());
         }
-        for sticker in &said.sticker_items {
+        for sticker in &message.sticker_items {
             push_block(&mut words, &format!("[sticker: {}]", one_line(&sticker.name, 80)));
         }
-        if let Some(poll) = &said.poll {
+        if let Some(poll) = &message.poll {
             let mut line = format!("[poll: {}", one_line(poll.question.text.as_deref().unwrap_or(""), 300));
             for answer in &poll.answers {
                 let text = one_line(answer.poll_media.text.as_deref().unwrap_or(""), 100);
@@ -56,14 +56,14 @@ impl Reading<'_> {
             push_block(&mut words, &line);
         }
         // Boxes of bots are what they say; those of people are previews of links, which Discord made.
-        if said.is_automatic() {
-            for embed in &said.embeds {
+        if message.is_automatic() {
+            for embed in &message.embeds {
                 let title = embed.title.as_deref().unwrap_or_default();
                 let text = embed.description.as_deref().unwrap_or_default();
                 push_block(&mut words, one_line(&format!("{title} {text}"), EMBED_MAX).trim());
             }
         }
-        if words.is_empty() && self.calls_me(said) && said.attachments.is_empty() {
+        if words.is_empty() && self.calls_me(message) && message.attachments.is_empty() {
             // Nothing but a mention is a way to say hello.
             return "(mentions you)".to_owned();
         }
@@ -71,8 +71,8 @@ impl Reading<'_> {
     }
 
     /// The message that is answered, in short; none when it is what the bot said last.
-    fn quote(&self, said: &Said) -> Option<String> {
-        let answered = said.referenced_message.as_ref()?;
+    fn quote(&self, message: &Message) -> Option<String> {
+        let answered = message.referenced_message.as_ref()?;
         let mine = answered.author.id == self.me;
         if mine && self.last_own == Some(answered.id.get()) {
             return None;
@@ -84,7 +84,7 @@ impl Reading<'_> {
     }
 
     /// Mentions by name, the bot's own left out; emoji and commands by theirs.
-    pub(super) fn readable(&self, content: &str, mentions: &[Person]) -> String {
+    pub(super) fn readable(&self, content: &str, mentions: &[User]) -> String {
         let mut out = String::with_capacity(content.len());
         let mut rest = content;
         while let Some(at) = rest.find('<') {
@@ -110,7 +110,7 @@ impl Reading<'_> {
     }
 
     /// What stands between the angles, readable; none when it is no tag of Discord's.
-    fn tag(&self, tag: &str, mentions: &[Person]) -> Option<String> {
+    fn tag(&self, tag: &str, mentions: &[User]) -> Option<String> {
         if let Some(role) = tag.strip_prefix("@&") {
             let role = number(role)?.into();
             if self.places.is_own_role(role) {
@@ -123,7 +123,7 @@ impl Reading<'_> {
             if user == self.me {
                 return Some(String::new());
             }
-            let name = mentions.iter().find(|person| person.id == user).map(Person::display_name);
+            let name = mentions.iter().find(|person| person.id == user).map(User::display_name);
             return Some(format!("@{}", display(name.unwrap_or("somebody"))));
         }
         if let Some(channel) = tag.strip_prefix('#') {
@@ -154,19 +154,6 @@ fn push_block(words: &mut String, block: &str) {
     words.push_str(block);
 }
 
-fn one_line(text: &str, max: usize) -> String {
-    let mut line = String::new();
-    for (n, c) in text.split_whitespace().flat_map(|word| word.chars().chain([' '])).enumerate() {
-        if n >= max {
-            return format!("{}…", line.trim_end());
-        }
-        if !c.is_control() {
-            line.push(c);
-        }
-    }
-    line.trim_end().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -186,7 +173,7 @@ mod tests {
         places
     }
 
-    fn said(more: Value) -> Said {
+    fn message(more: Value) -> Message {
         let mut value = json!({"id": "7", "channel_id": "8", "author": {"id": "9", "username": "ann"}});
         let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) else { panic!("objects") };
         value.extend(more);
@@ -195,7 +182,7 @@ mod tests {
 
     fn words(more: Value, last_own: Option<u64>) -> String {
         let places = places();
-        Reading { me: UserId::new(99), places: &places, last_own }.words(&said(more))
+        Reading { me: UserId::new(99), places: &places, last_own }.words(&message(more))
     }
 
     #[test]
@@ -257,7 +244,7 @@ mod tests {
     fn the_bot_is_called_by_a_mention_its_role_or_a_reply() {
         let places = places();
         let reading = Reading { me: UserId::new(99), places: &places, last_own: None };
-        let calls = |more| reading.calls_me(&said(more));
+        let calls = |more| reading.calls_me(&message(more));
         assert!(calls(json!({"mentions": [{"id": "99"}]})));
         assert!(calls(json!({"mention_roles": ["5"]})));
         assert!(calls(json!({"referenced_message": {"id": "3", "channel_id": "8", "author": {"id": "99"}}})));

@@ -144,52 +144,43 @@ impl From<StoreError> for ApiError {
 
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
-        let message = refusal.to_string();
-        match refusal {
-            Refusal::Conflict(_) => Self::new(
+        let (status, code, retry_after_secs, hint) = match &refusal {
+            Refusal::Conflict(_) => (
                 StatusCode::CONFLICT,
                 "conflict",
-                message,
+                None,
                 "leave `id` out, or repeat the message with the text it had",
             ),
-            Refusal::Busy { retry_after_secs } => Self {
-                retry_after_secs: Some(retry_after_secs),
-                ..Self::new(
-                    StatusCode::TOO_MANY_REQUESTS,
-                    "busy",
-                    message,
-                    "wait as long as Retry-After says, then send it again with the same `id`",
-                )
-            },
-            Refusal::Limited { retry_after_secs, .. } => Self {
-                retry_after_secs: Some(retry_after_secs),
-                ..Self::new(
-                    StatusCode::TOO_MANY_REQUESTS,
-                    "limited",
-                    message,
-                    "wait as long as Retry-After says, or raise the limit under [limits]",
-                )
-            },
-            Refusal::Decided { .. } => Self::new(
+            Refusal::Busy { retry_after_secs } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "busy",
+                Some(*retry_after_secs),
+                "wait as long as Retry-After says, then send it again with the same `id`",
+            ),
+            Refusal::Limited { retry_after_secs, .. } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "limited",
+                Some(*retry_after_secs),
+                "wait as long as Retry-After says, or raise the limit under [limits]",
+            ),
+            Refusal::Decided { .. } => (
                 StatusCode::CONFLICT,
                 "decided",
-                message,
+                None,
                 "it was taken as the answer to a request for approval",
             ),
-            Refusal::Unavailable(state) => Self {
-                retry_after_secs: Some(1),
-                ..Self::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    if state.contains("stop") { "stopping" } else { "unavailable" },
-                    message,
-                    "send it again with the same `id` in a moment",
-                )
-            },
+            Refusal::Unavailable(state) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                if state.contains("stop") { "stopping" } else { "unavailable" },
+                Some(1),
+                "send it again with the same `id` in a moment",
+            ),
             Refusal::UnknownAgent(_) => {
-                Self::not_found("no_such_agent", message, "`cairn config show` lists the agents")
+                (StatusCode::NOT_FOUND, "no_such_agent", None, "`cairn config show` lists the agents")
             }
-            Refusal::Store(error) => error.into(),
-        }
+            Refusal::Store(error) => return error.clone().into(),
+        };
+        Self { retry_after_secs, ..Self::new(status, code, refusal.to_string(), hint) }
     }
 }
 

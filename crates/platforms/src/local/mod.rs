@@ -1,29 +1,37 @@
 //! The local platform: conversations over HTTP on the daemon's socket, for the command line and for scripts.
 //!
-//! One message is one turn. Whoever hangs up cancels nothing: the turn goes on, and the same message id joins it or
+//! One message is one turn. Who hangs up cancels nothing: the turn goes on, and the same message id joins it or
 //! gets its stored answer.
 
-mod answer;
 mod error;
 mod message;
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
-use axum::response::Response;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use cairn_core::ids::AgentId;
-use cairn_core::ports::{Clock, Intake};
+use axum::{Json, Router};
+use cairn_core::ids::{AgentId, MessageId, TurnId};
+use cairn_core::ports::{Admission, Answer, Clock, Intake, Progress};
+use futures::{StreamExt, stream};
+use serde::Serialize;
+use serde_json::json;
 
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use message::{MessageRequest, Mint, read_body, read_object};
 
 /// Longest text of a message in bytes, unless configured otherwise.
 pub const MAX_TEXT_BYTES: usize = 256 * 1024;
+
+/// Silence after which a comment keeps the connection alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Clone)]
 pub struct LocalApi {
@@ -61,5 +69,67 @@ async fn post_message(
         .iter()
         .filter_map(|value| value.to_str().ok())
         .any(|value| value.contains("text/event-stream"));
-    if wants_events { Ok(answer::events(message, admission)) } else { answer::whole(admission).await }
+    if wants_events { Ok(events(message, admission)) } else { whole(admission).await }
+}
+
+/// Waits for the reply.
+async fn whole(mut admission: Admission) -> Result<Response, ApiError> {
+    while let Some(progress) = admission.progress.next().await {
+        match progress {
+            Progress::Ended(Answer::Reply(reply)) => return Ok(Json(reply).into_response()),
+            Progress::Ended(Answer::Failed(failure)) => return Err(failure.into()),
+            Progress::Delta(_)
+            | Progress::Restarted
+            | Progress::Tool { .. }
+            | Progress::Approval(_)
+            | Progress::Waiting(_) => {}
+        }
+    }
+    Err(broken_off(&admission.turn))
+}
+
+/// Sends what the turn does, as it does it.
+fn events(message: MessageId, admission: Admission) -> Response {
+    let Admission { turn, progress } = admission;
+    let accepted = event("accepted", &json!({ "message": message, "turn": turn }));
+    let rest = stream::unfold((progress, false, turn), |(mut progress, over, turn)| async move {
+        if over {
+            return None;
+        }
+        let (event, over) = match progress.next().await {
+            Some(Progress::Ended(Answer::Reply(reply))) => (event("reply", &reply), true),
+            Some(Progress::Ended(Answer::Failed(failure))) => (error_event(failure.into()), true),
+            Some(Progress::Delta(text)) => (event("delta", &json!({ "text": text })), false),
+            Some(Progress::Restarted) => (event("restarted", &json!({})), false),
+            Some(Progress::Tool { name, state }) => {
+                (event("tool", &json!({ "name": name, "state": state })), false)
+            }
+            Some(Progress::Approval(approval)) => (event("approval", &approval), false),
+            Some(Progress::Waiting(why)) => (event("waiting", &json!({ "message": why })), false),
+            None => (error_event(broken_off(&turn)), true),
+        };
+        Some((event, (progress, over, turn)))
+    });
+    let events = stream::iter([accepted]).chain(rest).map(Ok::<_, Infallible>);
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+fn event(name: &'static str, data: &impl Serialize) -> Event {
+    Event::default()
+        .event(name)
+        .json_data(data)
+        .unwrap_or_else(|error| Event::default().event("error").data(error.to_string()))
+}
+
+fn error_event(error: ApiError) -> Event {
+    event("error", &ErrorBody { error: error.detail })
+}
+
+fn broken_off(turn: &TurnId) -> ApiError {
+    ApiError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "stopping",
+        format!("the daemon stopped before turn {turn} ended"),
+        "send the message again with the same `id`: it joins its turn or gets the stored answer",
+    )
 }

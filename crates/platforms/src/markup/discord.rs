@@ -27,11 +27,12 @@ pub fn split(markdown: &str) -> Vec<String> {
 /// A part of a reply as Discord gets it. Never fails, and never gives an empty text.
 pub fn render(markdown: &str) -> String {
     let source: String = markdown.chars().filter(|c| !steers(*c)).collect();
-    let mut page = Page { source: &source, edits: Vec::new(), links: Vec::new(), code: None, table: None };
+    let mut rewriter =
+        Rewriter { source: &source, edits: Vec::new(), links: Vec::new(), code: None, table: None };
     for (event, range) in Parser::new_ext(&source, options()).into_offset_iter() {
-        page.take(event, range);
+        rewriter.take(event, range);
     }
-    let shown = page.written();
+    let shown = rewriter.written();
     let shown = shown.trim();
     if !shown.is_empty() {
         return shown.to_owned();
@@ -68,7 +69,7 @@ enum Shown {
 }
 
 /// Reads Markdown from top to bottom and notes what is to be shown otherwise than it is written.
-struct Page<'a> {
+struct Rewriter<'a> {
     source: &'a str,
     edits: Vec<(Range<usize>, Shown)>,
     links: Vec<Option<Link>>,
@@ -76,7 +77,7 @@ struct Page<'a> {
     table: Option<Table>,
 }
 
-impl Page<'_> {
+impl Rewriter<'_> {
     fn take(&mut self, event: Event<'_>, range: Range<usize>) {
         if matches!(event, Event::End(TagEnd::Link | TagEnd::Image)) {
             self.end_of_link(&range);

@@ -17,6 +17,16 @@ pub fn display(name: &str) -> String {
     }
 }
 
+/// A text in one line of so many characters at most, for a quotation.
+pub(crate) fn one_line(text: &str, max_chars: usize) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let joined: String = words.join(" ").chars().filter(|c| !c.is_control()).collect();
+    match joined.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}…", joined[..end].trim_end()),
+        None => joined,
+    }
+}
+
 /// Characters without width.
 fn unseen(c: char) -> bool {
     matches!(c, '\u{00ad}' | '\u{034f}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180e}' | '\u{200b}'..='\u{200f}')

@@ -1,6 +1,7 @@
 //! Markdown for Telegram: plain text and the entities that format it, never a `parse_mode`.
 
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Parser, Tag, TagEnd};
+use teloxide::types::{MessageEntity, MessageEntityKind};
 
 use super::table::Table;
 use super::{NOTHING, language, options};
@@ -19,27 +20,7 @@ const MOST_ENTITIES: usize = 100;
 pub struct Rendered {
     pub text: String,
     /// What is formatted, by place, outer ones first; none empty, none but whole within another.
-    pub entities: Vec<Entity>,
-}
-
-/// A formatted stretch of the text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entity {
-    pub kind: EntityKind,
-    /// Where it begins, in UTF-16 units.
-    pub offset_utf16: usize,
-    /// Its length in UTF-16 units.
-    pub length_utf16: usize,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EntityKind {
-    Bold,
-    Italic,
-    Strikethrough,
-    Code,
-    Pre { language: Option<String> },
-    Blockquote,
+    pub entities: Vec<MessageEntity>,
 }
 
 /// The length of a text as Telegram shows it, in UTF-16 units.
@@ -54,12 +35,12 @@ pub fn split(markdown: &str) -> Vec<String> {
 
 /// A part of a reply as Telegram takes it. Never fails, and never gives an empty text.
 pub fn render(markdown: &str) -> Rendered {
-    rendered(markdown, Page::default())
+    rendered(markdown, Renderer::default())
 }
 
 /// The text of a part alone, for when its entities are refused: code in it is inert, too.
 pub fn plain(markdown: &str) -> String {
-    rendered(markdown, Page { out: Writer::bare(), ..Page::default() }).text
+    rendered(markdown, Renderer { out: Writer::bare(), ..Renderer::default() }).text
 }
 
 /// Words that are no Markdown, inert.
@@ -69,11 +50,11 @@ pub(crate) fn literal(words: &str) -> String {
     out.finish().text
 }
 
-fn rendered(markdown: &str, mut page: Page) -> Rendered {
+fn rendered(markdown: &str, mut renderer: Renderer) -> Rendered {
     for event in Parser::new_ext(markdown, options()) {
-        page.take(event);
+        renderer.take(event);
     }
-    let rendered = page.out.finish();
+    let rendered = renderer.out.finish();
     if !rendered.text.is_empty() {
         return rendered;
     }
@@ -85,7 +66,7 @@ fn rendered(markdown: &str, mut page: Page) -> Rendered {
 
 /// Reads Markdown from top to bottom.
 #[derive(Default)]
-struct Page {
+struct Renderer {
     out: Writer,
     /// Open lists: the next number, or none for dots.
     lists: Vec<Option<u64>>,
@@ -96,7 +77,7 @@ struct Page {
     table: Option<Table>,
 }
 
-impl Page {
+impl Renderer {
     fn take(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
@@ -120,13 +101,13 @@ impl Page {
         match tag {
             Tag::Heading { .. } => {
                 self.block();
-                self.out.open(EntityKind::Bold);
+                self.out.open(MessageEntityKind::Bold);
             }
             Tag::BlockQuote(_) => {
                 self.block();
                 self.quotes += 1;
                 if self.quotes == 1 {
-                    self.out.open(EntityKind::Blockquote);
+                    self.out.open(MessageEntityKind::Blockquote);
                 }
             }
             Tag::CodeBlock(kind) => {
@@ -144,9 +125,9 @@ impl Page {
             Tag::Table(_) => self.table = Some(Table::default()),
             Tag::TableHead | Tag::TableRow => self.table.iter_mut().for_each(Table::row),
             Tag::TableCell => self.table.iter_mut().for_each(Table::cell),
-            Tag::Emphasis => self.out.open(EntityKind::Italic),
-            Tag::Strong => self.out.open(EntityKind::Bold),
-            Tag::Strikethrough => self.out.open(EntityKind::Strikethrough),
+            Tag::Emphasis => self.out.open(MessageEntityKind::Italic),
+            Tag::Strong => self.out.open(MessageEntityKind::Bold),
+            Tag::Strikethrough => self.out.open(MessageEntityKind::Strikethrough),
             Tag::Link { link_type, dest_url, .. } => {
                 let shown = matches!(link_type, LinkType::Autolink | LinkType::Email);
                 self.link(dest_url.into_string(), shown);
@@ -159,13 +140,13 @@ impl Page {
     fn end(&mut self, tag: TagEnd) {
         match tag {
             TagEnd::Heading(_) => {
-                self.out.close(&EntityKind::Bold);
+                self.out.close(&MessageEntityKind::Bold);
                 self.block();
             }
             TagEnd::BlockQuote(_) => {
                 self.quotes = self.quotes.saturating_sub(1);
                 if self.quotes == 0 {
-                    self.out.close(&EntityKind::Blockquote);
+                    self.out.close(&MessageEntityKind::Blockquote);
                 }
                 self.block();
             }
@@ -188,9 +169,9 @@ impl Page {
                     self.block();
                 }
             }
-            TagEnd::Emphasis => self.out.close(&EntityKind::Italic),
-            TagEnd::Strong => self.out.close(&EntityKind::Bold),
-            TagEnd::Strikethrough => self.out.close(&EntityKind::Strikethrough),
+            TagEnd::Emphasis => self.out.close(&MessageEntityKind::Italic),
+            TagEnd::Strong => self.out.close(&MessageEntityKind::Bold),
+            TagEnd::Strikethrough => self.out.close(&MessageEntityKind::Strikethrough),
             TagEnd::Link | TagEnd::Image => self.end_of_link(),
             _ => self.block(),
         }

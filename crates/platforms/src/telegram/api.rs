@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use teloxide::requests::Payload;
 
-use super::settings::{API_URL, BadSettings, TelegramSettings, address};
+use super::{API_URL, BadSettings, TelegramSettings, address};
 
 /// Longest answer that is read; a hundred updates take far less.
 const ANSWER_MAX_BYTES: usize = 32 << 20;

@@ -10,7 +10,7 @@ use teloxide::payloads::{GetChat, GetChatMember, GetMe, GetWebhookInfo};
 use teloxide::types::{ChatId, UserId};
 
 use super::api::{Api, CallError};
-use super::settings::{BadSettings, TelegramSettings};
+use super::{BadSettings, TelegramSettings};
 use crate::checkup::{Checked, shown};
 
 const LIMIT: Duration = Duration::from_secs(15);

@@ -1,12 +1,11 @@
 //! What a message says, as the model is to read it: who said it, its words with what they answer, and what is
 //! attached. Pure; attachments are fetched elsewhere.
 
-use cairn_core::message::Author;
 use cairn_core::provenance::Provenance;
 
 use super::wire::{FileRef, Message, PhotoSize, Thing, User};
 use super::words::{replied_to, without_me};
-use crate::markup::name;
+use crate::markup::name::{self, one_line};
 
 /// Longest quotation of a message that is replied to, in characters.
 const QUOTE_MAX: usize = 240;
@@ -15,16 +14,10 @@ const QUOTE_MAX: usize = 240;
 pub(super) struct Speaker {
     pub(super) id: i64,
     pub(super) name: String,
-    /// A bot, and not somebody who speaks through one of Telegram's own.
+    /// A bot, and not a person who speaks through one of Telegram's own.
     pub(super) bot: bool,
     /// A person, who has a private chat; not a group or a channel.
     pub(super) person: bool,
-}
-
-impl Speaker {
-    pub(super) fn author(&self) -> Author {
-        Author { id: format!("{}/{}", super::NAME, self.id), name: self.name.clone() }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +36,7 @@ pub(super) fn speaker(message: &Message) -> Option<Speaker> {
     message.from.as_ref().map(presser)
 }
 
-/// Who presses a button: always somebody of their own.
+/// Who presses a button: always a person or bot of their own.
 pub(super) fn presser(user: &User) -> Speaker {
     Speaker { id: user.id, name: name_of(user), bot: user.is_bot, person: !user.is_bot }
 }
@@ -66,7 +59,7 @@ pub(super) fn quoted(message: &Message, me: &User) -> Provenance {
         replied_to(message).filter(|reply| reply.from.as_ref().is_none_or(|user| user.id != me.id))
     {
         provenance.join(&match speaker(reply) {
-            Some(speaker) => Provenance::of_person(&speaker.author().id),
+            Some(speaker) => Provenance::of_person(&format!("{}/{}", super::NAME, speaker.id)),
             None => Provenance::of_strangers(),
         });
     }
@@ -112,15 +105,6 @@ pub(super) fn words(message: &Message, me: &User, latest: bool) -> String {
         return message.words().0.to_owned();
     }
     lines.join("\n")
-}
-
-/// A text in one line of so many characters at most.
-fn one_line(text: &str, max_chars: usize) -> String {
-    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match joined.char_indices().nth(max_chars) {
-        Some((end, _)) => format!("{}…", &joined[..end]),
-        None => joined,
-    }
 }
 
 /// What is neither words nor a file, in words.

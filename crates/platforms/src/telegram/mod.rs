@@ -1,9 +1,9 @@
 //! Telegram, over the Bot API.
 //!
-//! - `poll` is the loop that asks for updates, with `offset_tracker` (what may be confirmed) and `chat_queues` (what is under way);
-//! - `missed` says what of a downtime is answered, and that it is answered at once;
-//! - `visit` takes one update in: who says it (`content`), whether they are heard, what they say (`words`, `content`);
-//! - `press` takes the presses of buttons in, which answer what the bot asks;
+//! - `poll` is the loop that asks for updates, with `offset_tracker` (what may be confirmed);
+//! - `backfill` says what of a downtime is answered, and that it is answered at once;
+//! - `updates` takes one update in: who says it (`content`) and what they say (`words`, `content`);
+//! - `callbacks` takes the buttons in, which answer what the bot asks;
 //! - `send` is what leaves, `pace` how often, `notice` what is said outside of conversations;
 //! - `api` and `wire` are the Bot API's calls and what it answers; `checkup` asks for `cairn doctor` how the bot is.
 //!
@@ -11,22 +11,17 @@
 //! does not tell bots of deleted messages: what was said stays, unless its author edits it.
 
 mod api;
-mod chat_queues;
+mod backfill;
+mod callbacks;
 mod checkup;
 mod content;
 mod fetch;
-mod menu;
-mod missed;
 mod notice;
 mod offset_tracker;
 mod pace;
 mod poll;
-mod press;
 mod send;
-mod sent;
-mod settings;
-mod trouble;
-mod visit;
+mod updates;
 mod wire;
 mod words;
 
@@ -42,16 +37,16 @@ use cairn_core::ports::{
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use teloxide::types::{MessageEntity, MessageEntityKind};
+use reqwest::Url;
+use secrecy::SecretString;
 
 use self::api::Api;
 pub use self::checkup::checkup;
 use self::pace::Pace;
-use self::sent::Sent;
-pub use self::settings::{API_URL, BadSettings, TelegramSettings};
+use self::send::OwnMessages;
 use crate::link::Link;
-use crate::markup::telegram::{self as rendering, Entity, EntityKind, Rendered};
-use crate::settings::LiveChat;
+use crate::markup::telegram as rendering;
+use crate::settings::{ChatSettings, LiveChat};
 
 /// The platform's name in channel ids.
 const NAME: &str = "telegram";
@@ -62,6 +57,42 @@ const TYPING_EVERY: Duration = Duration::from_secs(4);
 /// Of so many groups that are not served the log tells the id.
 const UNLISTED_MAX: usize = 256;
 
+pub const API_URL: &str = "https://api.telegram.org";
+
+/// How the adapter connects, and what it does.
+#[derive(Debug, Clone)]
+pub struct TelegramSettings {
+    /// The bot's token, as BotFather gives it.
+    pub token: SecretString,
+    /// The server; without `/bot…` at its end. The token goes to no other, and past every proxy unless it is
+    /// Telegram's own.
+    pub api_url: String,
+    /// Whom it hears, what it takes in, how it shows answers.
+    pub chat: ChatSettings,
+    /// How long the server holds a poll open while there is nothing new.
+    pub poll_timeout: Duration,
+}
+
+impl TelegramSettings {
+    pub fn new(token: SecretString, chat: ChatSettings) -> Self {
+        Self { token, api_url: API_URL.to_owned(), chat, poll_timeout: Duration::from_secs(50) }
+    }
+}
+
+/// Settings that no adapter can be made from.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadSettings {
+    /// The server's address is none.
+    #[error("telegram: `api_url` is not an http(s) address: {0}")]
+    Address(String),
+    /// The token cannot be one.
+    #[error("telegram: the token is empty or has white space in it; copy it again from @BotFather")]
+    Token,
+    /// The HTTP client could not be made.
+    #[error("telegram: no HTTP client: {0}")]
+    Client(String),
+}
+
 pub struct Telegram {
     chat: LiveChat,
     poll_timeout: Duration,
@@ -69,7 +100,7 @@ pub struct Telegram {
     api: Api,
     link: Link,
     pace: Pace,
-    sent: Sent,
+    sent: OwnMessages,
     unlisted: Mutex<BTreeSet<i64>>,
 }
 
@@ -91,7 +122,7 @@ impl Telegram {
             api,
             link,
             pace: Pace::default(),
-            sent: Sent::default(),
+            sent: OwnMessages::default(),
             unlisted: Mutex::default(),
         })
     }
@@ -138,7 +169,7 @@ impl Platform for Telegram {
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>> {
         Box::pin(async move {
             let place = self.place(&part.channel)?;
-            let keyboard = part.approval.as_ref().and_then(press::keyboard);
+            let keyboard = part.approval.as_ref().and_then(callbacks::keyboard);
             self.write(place, &part.words, part.reply_to.as_ref(), keyboard).await
         })
     }
@@ -171,19 +202,10 @@ impl Adapter for Telegram {
     }
 }
 
-/// The text of Markdown, and what stands for its markup.
-fn markup(words: &str) -> (String, Vec<MessageEntity>) {
-    let Rendered { text, entities } = rendering::render(words);
-    let entity = |entity: Entity| {
-        let kind = match entity.kind {
-            EntityKind::Bold => MessageEntityKind::Bold,
-            EntityKind::Italic => MessageEntityKind::Italic,
-            EntityKind::Strikethrough => MessageEntityKind::Strikethrough,
-            EntityKind::Code => MessageEntityKind::Code,
-            EntityKind::Pre { language } => MessageEntityKind::Pre { language },
-            EntityKind::Blockquote => MessageEntityKind::Blockquote,
-        };
-        MessageEntity::new(kind, entity.offset_utf16, entity.length_utf16)
-    };
-    (text, entities.into_iter().map(entity).collect())
+fn address(text: &str) -> Result<Url, BadSettings> {
+    let url = Url::parse(text).map_err(|error| BadSettings::Address(error.to_string()))?;
+    match url.scheme() {
+        "http" | "https" if url.host_str().is_some() => Ok(url),
+        _ => Err(BadSettings::Address("it begins with neither http:// nor https://".to_owned())),
+    }
 }

@@ -5,18 +5,15 @@ use std::time::Duration;
 
 use cairn_core::ids::MessageId;
 use cairn_core::ports::{Platform as _, SendError};
-use futures::StreamExt as _;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Telegram;
-use super::press::Closing;
-use super::sent::Place;
+use super::callbacks::Closing;
+use super::send::ChatTopic;
+use super::updates::InboundHandler;
 
-const WAITING_MAX: usize = 64;
-
-/// Most that are on their way at once.
-const AT_ONCE: usize = 8;
+/// Most that are on their way, or wait for their turn.
+pub(super) const NOTICES_MAX: usize = 64;
 
 /// Longest that a notice is tried: after that nobody waits for it any more.
 const WAIT_MAX: Duration = Duration::from_secs(120);
@@ -25,60 +22,41 @@ const WAIT_MAX: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) struct Notice {
-    pub(super) place: Place,
+    pub(super) place: ChatTopic,
     pub(super) reply_to: Option<MessageId>,
     pub(super) words: String,
     /// What is said instead when Telegram refuses it.
     pub(super) otherwise: Option<Box<Notice>>,
 }
 
-pub(super) enum Aside {
-    Say(Notice),
-    /// The buttons of a question go away.
-    Close(Closing),
-}
-
-#[derive(Clone)]
-pub(super) struct Notices(mpsc::Sender<Aside>);
-
-impl Notices {
-    pub(super) fn queue() -> (Self, mpsc::Receiver<Aside>) {
-        let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        (Self(sender), receiver)
-    }
-
+impl InboundHandler {
     /// Has something said. With too much waiting it is left out, and the log tells.
     pub(super) fn say(&self, notice: Notice) {
-        self.put(notice.place.0, Aside::Say(notice));
+        let (telegram, chat) = (self.telegram.clone(), notice.place.0);
+        self.do_aside(chat, async move { telegram.say(notice).await });
     }
 
     /// Has the buttons of a question go away, in the same way.
     pub(super) fn close(&self, closing: Closing) {
-        self.put(closing.place.0, Aside::Close(closing));
+        let (telegram, chat) = (self.telegram.clone(), closing.place.0);
+        self.do_aside(chat, async move { telegram.close_question(closing).await });
     }
 
-    fn put(&self, chat: i64, aside: Aside) {
-        if self.0.try_send(aside).is_err() {
+    fn do_aside(&self, chat: i64, work: impl Future<Output = ()> + Send + 'static) {
+        let Ok(permit) = self.notices.clone().try_acquire_owned() else {
             metrics::counter!("cairn_notices_total", "platform" => super::NAME, "outcome" => "dropped")
                 .increment(1);
             tracing::warn!(chat, "too many notices wait for telegram; one was left out");
-        }
+            return;
+        };
+        self.tasks.spawn(async move {
+            work.await;
+            drop(permit);
+        });
     }
 }
 
 impl Telegram {
-    /// Says what comes in, until nobody is left to ask.
-    pub(super) async fn say_notices(&self, mut queue: mpsc::Receiver<Aside>) {
-        let asides = futures::stream::poll_fn(move |cx| queue.poll_recv(cx));
-        let perform = |aside| async {
-            match aside {
-                Aside::Say(notice) => self.say(notice).await,
-                Aside::Close(closing) => self.close_question(closing).await,
-            }
-        };
-        asides.for_each_concurrent(AT_ONCE, perform).await;
-    }
-
     async fn close_question(&self, closing: Closing) {
         let began = Instant::now();
         let outcome = match patiently(began, || self.close(&closing)).await {

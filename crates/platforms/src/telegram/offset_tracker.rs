@@ -16,13 +16,13 @@ pub(super) const WINDOW: usize = 100;
 const REMEMBERED: usize = 4096;
 
 /// A message: its chat and its number there.
-pub(super) type Said = (i64, i64);
+pub(super) type MessageKey = (i64, i64);
 
 /// The updates under way and those that are done.
 #[derive(Debug, Default)]
 pub(super) struct OffsetTracker {
     /// Those under way, with the message that each brings.
-    open: BTreeMap<i64, Option<Said>>,
+    open: BTreeMap<i64, Option<MessageKey>>,
     done: HashSet<i64>,
     order: VecDeque<i64>,
     /// The highest id of the last batch, until it is confirmed.
@@ -46,15 +46,15 @@ impl OffsetTracker {
     }
 
     /// An update that came in brings this message.
-    pub(super) fn brings(&mut self, id: i64, said: Said) {
+    pub(super) fn brings(&mut self, id: i64, message: MessageKey) {
         if let Some(open) = self.open.get_mut(&id) {
-            *open = Some(said);
+            *open = Some(message);
         }
     }
 
     /// An update with this message is under way.
-    pub(super) fn is_under_way(&self, said: Said) -> bool {
-        self.open.values().any(|open| *open == Some(said))
+    pub(super) fn is_under_way(&self, message: MessageKey) -> bool {
+        self.open.values().any(|open| *open == Some(message))
     }
 
     /// An update is done: what it says is durable, or of no use.

@@ -1,5 +1,5 @@
 //! How often Telegram lets a bot write: a message a second in a chat (a few may come together), twenty a minute in a
-//! group, thirty a second in all, and what it says itself (`retry_after`). Nobody waits here: whoever is too early
+//! group, thirty a second in all, and what it says itself (`retry_after`). Nobody waits here: who is too early
 //! learns how much.
 
 use std::collections::{HashMap, VecDeque};

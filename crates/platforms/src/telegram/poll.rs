@@ -1,28 +1,26 @@
-//! The loop that asks Telegram for updates.
+//! The loop that asks Telegram for updates, what a failed poll means, and the list of commands that the bot registers.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::{AdapterFailure, AdapterPorts, Intake, LinkState};
-use futures::future::BoxFuture;
+use cairn_core::command::COMMANDS;
+use cairn_core::ports::{AdapterFailure, AdapterPorts, LinkState};
 use jiff::Timestamp;
 use serde_json::Value;
-use teloxide::payloads::{GetMe, GetUpdates};
-use teloxide::types::AllowedUpdate;
+use teloxide::payloads::{GetMe, GetMyCommands, GetUpdates, SetMyCommands};
+use teloxide::types::{AllowedUpdate, BotCommand};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::api::CallError;
-use super::chat_queues::{ChatQueues, Hold, Job, Release};
-use super::missed;
-use super::notice::Notices;
+use super::notice::NOTICES_MAX;
 use super::offset_tracker::{OffsetTracker, WINDOW};
-use super::sent::Place;
-use super::trouble::{Next, Troubles};
-use super::visit::{Host, Work};
-use super::wire::{self, Message, Unread, Update, User};
-use super::words::{self, Given};
-use super::{NAME, Telegram};
+use super::updates::{Done, InboundHandler, Job};
+use super::wire::{self, MenuEntry, UnreadableUpdate, Update, User};
+use super::{NAME, Telegram, backfill};
+use crate::chat_queues::{ChatQueues, Tasks};
+use crate::inbound::InboundPath;
+use crate::pause::Pauses;
 
 /// A poll that is not answered so long after it should be is dead, as the connection is.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -34,18 +32,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// While others cannot be heard, an update waits at most so long for room in its channel.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// And so long for a channel that takes nothing, though others do.
-const LONG_PATIENCE: Duration = Duration::from_secs(60);
-
-/// Commands that pass messages which wait for room: they may be what makes the room.
-const URGENT: [&str; 3] = ["stop", "approve", "deny"];
-
-/// The lane of a chat's presses, which wait for nothing that is said there. No topic has this number.
-const PRESSES: i64 = i64::MIN;
-
 /// Connects and takes in what comes, until it fails for good.
 pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> AdapterFailure {
     let started = telegram.now();
@@ -54,36 +40,31 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
         Ok(me) => Arc::new(me),
         Err(failure) => return failure,
     };
-    let (notices, queue) = Notices::queue();
-    let intake = ports.intake.clone();
-    let host = Host { telegram: telegram.clone(), ports, notices, me: me.clone() };
-    let start = move |work: Work, hold: Arc<Hold>, release: Release| -> BoxFuture<'static, ()> {
-        Box::pin(host.clone().visit(work, hold, release))
+    let path = InboundPath::new(NAME, telegram.chat.clone(), ports, telegram.pairing_store.clone());
+    let (tasks, _stop) = Tasks::new();
+    let handler = InboundHandler {
+        telegram: telegram.clone(),
+        path: Arc::new(path),
+        notices: Arc::new(Semaphore::new(NOTICES_MAX)),
+        me,
+        chat_queues: Arc::new(ChatQueues::default()),
+        tasks,
     };
+    let (done_sender, done) = mpsc::channel(WINDOW);
     let poller = Poller {
         telegram: &telegram,
-        me,
-        intake,
+        handler,
         started,
         offset_tracker: OffsetTracker::default(),
-        chat_queues: ChatQueues::new(start),
+        done_sender,
+        done,
         troubles,
         wait: FIRST_WAIT,
         unnumbered: false,
     };
-    let aside = async {
-        telegram.register_commands().await;
-        telegram.say_notices(queue).await;
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        failure = poller.poll() => failure,
-        () = aside => AdapterFailure {
-            reason: "the telegram adapter came to an end".to_owned(),
-            hint: "it is started again".to_owned(),
-            lasting: false,
-        },
-    }
+    let registering = telegram.clone();
+    poller.handler.tasks.spawn(async move { registering.register_commands().await });
+    poller.poll().await
 }
 
 /// Asks who the bot is, until there is an answer.
@@ -124,24 +105,21 @@ fn greet(telegram: &Telegram, me: &User) {
     );
 }
 
-struct Poller<'a, F> {
+struct Poller<'a> {
     telegram: &'a Telegram,
-    me: Arc<User>,
-    intake: Arc<dyn Intake>,
+    handler: InboundHandler,
     started: Timestamp,
     offset_tracker: OffsetTracker,
-    chat_queues: ChatQueues<Work, F>,
+    /// The updates that are done.
+    done: mpsc::Receiver<i64>,
+    done_sender: mpsc::Sender<i64>,
     troubles: Troubles,
     wait: Duration,
     /// An update without a number was seen; it comes again and again, and is told once.
     unnumbered: bool,
 }
 
-impl<F, Fut> Poller<'_, F>
-where
-    F: FnMut(Work, Arc<Hold>, Release) -> Fut,
-    Fut: Future<Output = ()> + Send + 'static,
-{
+impl Poller<'_> {
     async fn poll(mut self) -> AdapterFailure {
         loop {
             let pause = match self.ask().await {
@@ -150,12 +128,10 @@ where
                     self.telegram.link.set(LinkState::Connected, None);
                     self.offset_tracker.confirmed();
                     let size = batch.len();
-                    let news = self.take_in(batch).await;
+                    let news = self.enqueue(batch).await;
                     self.wait = if news { FIRST_WAIT } else { (self.wait * 2).min(LONGEST_WAIT) };
-                    if size >= WINDOW && !news {
-                        self.make_way();
-                    }
-                    self.chat_queues.let_urgent_pass();
+                    // All that Telegram gives at once is under way, or done behind an update that waits to be taken in.
+                    self.handler.path.set_crowded(size >= WINDOW && !news);
                     // What has no number cannot be confirmed: it comes with every poll until something follows it.
                     let stuck = size > 0 && self.offset_tracker.offset().is_none();
                     if stuck {
@@ -200,7 +176,7 @@ where
         let answer = loop {
             tokio::select! {
                 answer = &mut call => break answer?,
-                done = self.chat_queues.step() => done.into_iter().for_each(|update| self.offset_tracker.finish(update)),
+                Some(update) = self.done.recv() => self.offset_tracker.finish(update),
             }
         };
         if at_once {
@@ -221,14 +197,14 @@ where
         while !(done && self.offset_tracker.under_way() == 0) {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => break,
-                done = self.chat_queues.step() => done.into_iter().for_each(|update| self.offset_tracker.finish(update)),
+                Some(update) = self.done.recv() => self.offset_tracker.finish(update),
             }
         }
         self.telegram.link.set_queue(self.offset_tracker.under_way() as u64);
     }
 
-    /// Puts what is new into its lanes. Gives whether anything was.
-    async fn take_in(&mut self, batch: Vec<Value>) -> bool {
+    /// Puts what is new into its queues. Gives whether anything was.
+    async fn enqueue(&mut self, batch: Vec<Value>) -> bool {
         let (mut news, mut fresh) = (false, Vec::new());
         for value in batch {
             let (id, read) = wire::read(value);
@@ -247,7 +223,8 @@ where
                     continue;
                 }
                 (None, read) => {
-                    let error = read.err().unwrap_or(Unread { kind: "none", why: "it has no number" });
+                    let error =
+                        read.err().unwrap_or(UnreadableUpdate { kind: "none", why: "it has no number" });
                     if !std::mem::replace(&mut self.unnumbered, true) {
                         unread(None, &error);
                     }
@@ -265,19 +242,19 @@ where
         if news {
             self.telegram.link.inbound();
         }
-        let reader = missed::Reader {
+        let reader = backfill::Reader {
             telegram: self.telegram,
-            me: &self.me,
-            intake: self.intake.as_ref(),
+            me: &self.handler.me,
+            path: &self.handler.path,
             started: self.started,
         };
         let dues = reader.dues(&self.offset_tracker, &fresh).await;
-        for ((update, says), due) in fresh.into_iter().zip(dues) {
-            if let Some((said, _)) = missed::said(&says) {
-                self.offset_tracker.brings(update, said);
+        for ((id, update), due) in fresh.into_iter().zip(dues) {
+            if let Some(message) = backfill::message_key(&update) {
+                self.offset_tracker.brings(id, message);
             }
-            let (place, urgent) = (place_of(&says), self.is_urgent(&says));
-            self.chat_queues.push(place, Job { update, urgent, work: Work { update: says, due } });
+            let done = Done { update: id, poller: self.done_sender.clone() };
+            self.handler.push(Job { update, due, done });
         }
         news
     }
@@ -303,36 +280,155 @@ where
         }
         true
     }
-
-    fn is_urgent(&self, update: &Update) -> bool {
-        let Update::Message(message) = update else { return false };
-        let Given::Mine { name, .. } = words::command(message, &self.me) else { return false };
-        URGENT.iter().any(|urgent| name.eq_ignore_ascii_case(urgent))
-    }
-
-    /// All that Telegram gives at once is under way or done behind an update that waits to be taken in: nobody else could
-    /// be heard. It waits no longer.
-    fn make_way(&mut self) {
-        if let Some(oldest) = self.offset_tracker.oldest() {
-            self.chat_queues.give_up(oldest, PATIENCE, LONG_PATIENCE);
-        }
-    }
 }
 
-/// The lane of an update: its chat and topic.
-pub(super) fn place_of(update: &Update) -> Place {
-    let of = |message: &Message| (message.chat.id, message.topic());
-    match update {
-        Update::Message(message) | Update::Edited(message) => of(message),
-        Update::Membership(change) => (change.chat.id, None),
-        Update::Pressed(press) => {
-            (press.message.as_ref().map_or(press.from.id, |message| message.chat.id), Some(PRESSES))
-        }
-    }
-}
-
-fn unread(id: Option<i64>, unread: &Unread) {
-    let Unread { kind, why } = *unread;
+fn unread(id: Option<i64>, unread: &UnreadableUpdate) {
+    let UnreadableUpdate { kind, why } = *unread;
     metrics::counter!("cairn_telegram_updates_total", "outcome" => "unread").increment(1);
     tracing::warn!(update = id, kind, why, "an update of telegram cannot be read; it is passed over");
+}
+
+const FIRST_FAILURE_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_FAILURE_PAUSE: Duration = Duration::from_secs(60);
+
+/// A second conflict within this time is no remnant of a connection of our own.
+const CONFLICT_WINDOW: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Next {
+    Again(Duration),
+    Fail(AdapterFailure),
+}
+
+struct Troubles {
+    pauses: Pauses,
+    any: bool,
+    conflict: Option<Instant>,
+}
+
+impl Default for Troubles {
+    fn default() -> Self {
+        Self { pauses: Pauses::new(FIRST_FAILURE_PAUSE, LONGEST_FAILURE_PAUSE), any: false, conflict: None }
+    }
+}
+
+impl Troubles {
+    fn over(&mut self) {
+        if std::mem::take(&mut self.any) {
+            tracing::info!("telegram answers again");
+        }
+        self.pauses.reset();
+    }
+
+    fn any(&self) -> bool {
+        self.any
+    }
+
+    /// A call failed: says what comes next, and shows it.
+    fn met(&mut self, error: &CallError, telegram: &Telegram) -> Next {
+        metrics::counter!("cairn_telegram_poll_failures_total", "kind" => kind(error)).increment(1);
+        if let Some(failure) = self.lasting(error) {
+            return Next::Fail(failure);
+        }
+        let pause = match error {
+            CallError::Api { retry_after: Some(wait), .. } => *wait,
+            _ => self.pauses.next(),
+        };
+        let failure = AdapterFailure {
+            reason: error.to_string(),
+            hint: passing_hint(error).to_owned(),
+            lasting: false,
+        };
+        if std::mem::replace(&mut self.any, true) {
+            tracing::debug!(%error, ?pause, "telegram still fails");
+        } else {
+            tracing::warn!(%error, ?pause, hint = failure.hint, "telegram cannot be asked for updates; it is tried again");
+        }
+        telegram.link.set(LinkState::Reconnecting, Some(&failure));
+        Next::Again(pause)
+    }
+
+    fn lasting(&mut self, error: &CallError) -> Option<AdapterFailure> {
+        let CallError::Api { code, description, .. } = error else { return None };
+        let lasting = |reason: String, hint: &str| {
+            Some(AdapterFailure { reason, hint: hint.to_owned(), lasting: true })
+        };
+        match code {
+            401 | 404 => lasting(
+                format!("Telegram does not know this token ({description})"),
+                "copy the token again from @BotFather; if it was revoked, the new one is there",
+            ),
+            403 => lasting(
+                format!("Telegram refuses this bot ({description})"),
+                "look at the bot in @BotFather: is it still there, and not blocked?",
+            ),
+            409 if description.contains("webhook") => lasting(
+                "a webhook is set for this bot, so it cannot be asked for updates".to_owned(),
+                "switch off the service that set the webhook, then call the Bot API's deleteWebhook with this token, \
+                 or use another bot",
+            ),
+            409 => {
+                let now = Instant::now();
+                let before = self.conflict.replace(now);
+                if before.is_none_or(|before| now - before > CONFLICT_WINDOW) {
+                    return None;
+                }
+                lasting(
+                    "another program asks Telegram for updates with this token (409 Conflict)".to_owned(),
+                    "stop the other program, or give each a bot of its own; if nobody knows of one, revoke the token \
+                     in @BotFather",
+                )
+            }
+            _ => None,
+        }
+    }
+}
+
+fn kind(error: &CallError) -> &'static str {
+    match error {
+        CallError::Api { code: 429, .. } => "rate_limited",
+        CallError::Api { code: 409, .. } => "conflict",
+        CallError::Api { .. } => "refused",
+        CallError::Connect(_) => "unreachable",
+        CallError::Broken(_) => "broken",
+        CallError::Garbled { .. } => "garbled",
+    }
+}
+
+fn passing_hint(error: &CallError) -> &'static str {
+    match error {
+        CallError::Api { code: 409, .. } => "if it stays so, another program uses this token",
+        CallError::Api { .. } => "nothing: it is tried again",
+        CallError::Connect(_) | CallError::Broken(_) => {
+            "is the network up, and `api_url` right? it is tried again"
+        }
+        CallError::Garbled { .. } => "is `api_url` the address of a Bot API server? it is tried again",
+    }
+}
+
+impl Telegram {
+    /// Registers the commands where Telegram has others. Without it they work all the same.
+    async fn register_commands(&self) {
+        match self.try_register().await {
+            Ok(true) => tracing::info!("telegram has the list of commands"),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%error, "telegram did not take the list of commands; they work, but do not complete");
+            }
+        }
+    }
+
+    async fn try_register(&self) -> Result<bool, CallError> {
+        let wanted: Vec<MenuEntry> = COMMANDS
+            .iter()
+            .map(|spec| MenuEntry { command: spec.name.to_owned(), description: spec.description.to_owned() })
+            .collect();
+        if let Ok(known) = self.api.call(&GetMyCommands::new(), CALL_TIMEOUT).await
+            && serde_json::from_value::<Vec<MenuEntry>>(known).is_ok_and(|known| known == wanted)
+        {
+            return Ok(false);
+        }
+        let commands = wanted.into_iter().map(|entry| BotCommand::new(entry.command, entry.description));
+        self.api.call(&SetMyCommands::new(commands), CALL_TIMEOUT).await.map(|_| true)
+    }
 }

@@ -1,9 +1,11 @@
 //! What leaves: messages, edits, typing, and what is known of each afterwards.
 
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::ports::SendError;
+use parking_lot::Mutex;
 use serde_json::Value;
 use teloxide::payloads::{EditMessageText, SendChatAction, SendMessage};
 use teloxide::types::{
@@ -14,9 +16,8 @@ use tokio::time::Instant;
 
 use super::api::CallError;
 use super::pace::Write;
-use super::sent::Place;
-use super::{NAME, Telegram, markup};
-use crate::markup::telegram as rendering;
+use super::{NAME, Telegram};
+use crate::markup::telegram::{self as rendering, Rendered};
 
 /// How long Telegram may take to answer.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,11 +35,11 @@ pub(super) fn send_error(error: CallError) -> SendError {
     }
 }
 
-fn thread(place: Place) -> Option<ThreadId> {
+fn thread(place: ChatTopic) -> Option<ThreadId> {
     place.1.and_then(|thread| i32::try_from(thread).ok()).map(|thread| ThreadId(Number(thread)))
 }
 
-pub(super) fn chat(place: Place) -> Recipient {
+pub(super) fn chat(place: ChatTopic) -> Recipient {
     Recipient::Id(ChatId(place.0))
 }
 
@@ -55,7 +56,7 @@ pub(super) fn no_preview() -> LinkPreviewOptions {
 impl Telegram {
     /// The runtime's id of a message. A chat that moved counts its messages again, and its channel goes on: there the
     /// number alone would be that of an older message.
-    pub(super) fn house_id(&self, chat: i64, message: i64) -> MessageId {
+    pub(super) fn runtime_id(&self, chat: i64, message: i64) -> MessageId {
         let moved = self.pairing_store.home_of(NAME, &chat.to_string()) != chat.to_string();
         MessageId::from(if moved { format!("{chat}:{message}") } else { message.to_string() })
     }
@@ -67,11 +68,11 @@ impl Telegram {
             None => (message.as_str(), message.as_str()),
         };
         let number: i32 = number.parse().ok()?;
-        (self.house_id(chat, i64::from(number)).as_str() == said).then_some(Number(number))
+        (self.runtime_id(chat, i64::from(number)).as_str() == said).then_some(Number(number))
     }
 
     /// Where a channel is on Telegram by now.
-    pub(super) fn place(&self, channel: &ChannelId) -> Result<Place, SendError> {
+    pub(super) fn place(&self, channel: &ChannelId) -> Result<ChatTopic, SendError> {
         let bad = || SendError::Refused(format!("`{channel}` is no chat on Telegram"));
         let chat = self.pairing_store.address_of(NAME, channel.chat());
         let chat = chat.parse().map_err(|_| bad())?;
@@ -82,12 +83,12 @@ impl Telegram {
     /// Sends words, of one message's length at most, with these buttons under them, and gives the message's id.
     pub(super) async fn write(
         &self,
-        mut place: Place,
+        mut place: ChatTopic,
         words: &str,
         reply_to: Option<&MessageId>,
         keyboard: Option<InlineKeyboardMarkup>,
     ) -> Result<MessageId, SendError> {
-        let (text, entities) = markup(words);
+        let Rendered { text, entities } = rendering::render(words);
         if text.trim().is_empty() {
             return Err(SendError::Refused("there is nothing in it to send".to_owned()));
         }
@@ -127,13 +128,13 @@ impl Telegram {
         let sent =
             sent.ok_or_else(|| SendError::Unknown("telegram named no message in its answer".to_owned()))?;
         self.sent.note(place, sent);
-        Ok(self.house_id(place.0, sent))
+        Ok(self.runtime_id(place.0, sent))
     }
 
     /// Has a message say other words. Buttons under it go away.
     pub(super) async fn rewrite(
         &self,
-        place: Place,
+        place: ChatTopic,
         message: &MessageId,
         words: &str,
     ) -> Result<(), SendError> {
@@ -143,7 +144,7 @@ impl Telegram {
                 place.0
             )));
         };
-        let (text, entities) = markup(words);
+        let Rendered { text, entities } = rendering::render(words);
         self.take(place, Write::Edit)?;
         let mut payload = EditMessageText::new(chat(place), message, text);
         payload.entities = Some(entities).filter(|entities: &Vec<MessageEntity>| !entities.is_empty());
@@ -160,7 +161,7 @@ impl Telegram {
         self.edited(place, answer)
     }
 
-    pub(super) fn edited(&self, place: Place, answer: Result<Value, CallError>) -> Result<(), SendError> {
+    pub(super) fn edited(&self, place: ChatTopic, answer: Result<Value, CallError>) -> Result<(), SendError> {
         match answer {
             Ok(_) => {}
             Err(CallError::Api { description, .. }) if description.contains("message is not modified") => {}
@@ -170,7 +171,7 @@ impl Telegram {
         Ok(())
     }
 
-    pub(super) async fn type_in(&self, place: Place) -> Result<(), SendError> {
+    pub(super) async fn type_in(&self, place: ChatTopic) -> Result<(), SendError> {
         if let Some(after) = self.pace.blocked(place.0, Instant::now()) {
             return Err(too_fast(after));
         }
@@ -180,7 +181,7 @@ impl Telegram {
         answer.map(drop).map_err(|error| self.failed(place, error))
     }
 
-    pub(super) fn take(&self, place: Place, write: Write) -> Result<(), SendError> {
+    pub(super) fn take(&self, place: ChatTopic, write: Write) -> Result<(), SendError> {
         self.pace.take(place.0, write, Instant::now()).map_err(too_fast)
     }
 
@@ -192,7 +193,7 @@ impl Telegram {
     }
 
     /// Keeps what a failed call tells about its chat.
-    fn failed(&self, place: Place, error: CallError) -> SendError {
+    fn failed(&self, place: ChatTopic, error: CallError) -> SendError {
         if let CallError::Api { code: 429, retry_after: Some(wait), .. } = &error {
             self.pace.block(place.0, *wait, Instant::now());
         }
@@ -239,5 +240,56 @@ fn moved_to(error: &CallError) -> Option<i64> {
     match error {
         CallError::Api { migrate_to, .. } => *migrate_to,
         CallError::Connect(_) | CallError::Broken(_) | CallError::Garbled { .. } => None,
+    }
+}
+
+/// So many messages of a place are remembered.
+const PER_PLACE: usize = 16;
+
+/// So many places; past it all are forgotten, and replies are quoted once more.
+const PLACES_MAX: usize = 2048;
+
+pub(super) type ChatTopic = (i64, Option<i64>);
+
+/// The bot's newest messages by place.
+#[derive(Default)]
+pub(super) struct OwnMessages(Mutex<HashMap<ChatTopic, VecDeque<i64>>>);
+
+impl OwnMessages {
+    pub(super) fn note(&self, place: ChatTopic, message: i64) {
+        let mut places = self.0.lock();
+        if places.len() >= PLACES_MAX && !places.contains_key(&place) {
+            places.clear();
+        }
+        let messages = places.entry(place).or_default();
+        if messages.len() == PER_PLACE {
+            messages.pop_front();
+        }
+        messages.push_back(message);
+    }
+
+    /// `replied` was the bot's newest message when `message` was written. The same at any later time, as long as both
+    /// are remembered.
+    pub(super) fn was_latest(&self, place: ChatTopic, replied: i64, message: i64) -> bool {
+        let places = self.0.lock();
+        let Some(messages) = places.get(&place) else { return false };
+        messages.iter().filter(|sent| **sent < message).max() == Some(&replied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_before_a_message_stays_so_when_more_is_sent() {
+        let (sent, place) = (OwnMessages::default(), (-7, Some(2)));
+        assert!(!sent.was_latest(place, 10, 11));
+        sent.note(place, 10);
+        assert!(sent.was_latest(place, 10, 11));
+        sent.note(place, 12);
+        assert!(sent.was_latest(place, 10, 11), "an edit of 11 reads as 11 did");
+        assert!(!sent.was_latest(place, 10, 13));
+        assert!(!sent.was_latest((-7, None), 12, 13));
     }
 }

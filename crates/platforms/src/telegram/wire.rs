@@ -4,29 +4,10 @@
 //! malformed, an entity of a newer kind) costs the whole message. People's words must not depend on that, so these
 //! types need a message's id, chat and date, and pass over whatever else they cannot read.
 
-use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Reads a part of a message; one of another shape counts as absent.
-fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: DeserializeOwned + Default,
-{
-    let value = Value::deserialize(deserializer)?;
-    Ok(serde_json::from_value(value).unwrap_or_default())
-}
-
-/// Reads a list; items of another shape are left out.
-fn each<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: DeserializeOwned,
-{
-    let Value::Array(items) = Value::deserialize(deserializer)? else { return Ok(Vec::new()) };
-    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
-}
+use crate::lenient;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Update {
@@ -34,12 +15,12 @@ pub(super) enum Update {
     Edited(Box<Message>),
     /// The bot was let into a chat, or put out of it.
     Membership(Box<Membership>),
-    Pressed(Box<Press>),
+    Callback(Box<Callback>),
 }
 
 /// An update that cannot be read, or is of no use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unread {
+pub(super) struct UnreadableUpdate {
     /// The kind that it names; `none` where there is none.
     pub(super) kind: &'static str,
     /// What is wrong with it, without anything that people wrote.
@@ -47,12 +28,13 @@ pub(super) struct Unread {
 }
 
 /// Reads one update: its number, where it has one, and what it says.
-pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, Unread>) {
+pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, UnreadableUpdate>) {
     let id = value.get("update_id").and_then(Value::as_i64);
     let Value::Object(mut fields) = value else {
-        return (id, Err(Unread { kind: "none", why: "no object" }));
+        return (id, Err(UnreadableUpdate { kind: "none", why: "no object" }));
     };
-    let bad = |kind| Err(Unread { kind, why: "a part that is needed is missing or of another shape" });
+    let bad =
+        |kind| Err(UnreadableUpdate { kind, why: "a part that is needed is missing or of another shape" });
     if let Some(message) = fields.remove("message") {
         let read = serde_json::from_value(message);
         return (id, read.map_or_else(|_| bad("message"), |message| Ok(Update::Message(message))));
@@ -65,11 +47,11 @@ pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, Unread>) {
         let read = serde_json::from_value(change);
         return (id, read.map_or_else(|_| bad("my_chat_member"), |change| Ok(Update::Membership(change))));
     }
-    if let Some(press) = fields.remove("callback_query") {
-        let read = serde_json::from_value(press);
-        return (id, read.map_or_else(|_| bad("callback_query"), |press| Ok(Update::Pressed(press))));
+    if let Some(callback) = fields.remove("callback_query") {
+        let read = serde_json::from_value(callback);
+        return (id, read.map_or_else(|_| bad("callback_query"), |callback| Ok(Update::Callback(callback))));
     }
-    (id, Err(Unread { kind: "none", why: "of no kind that was asked for" }))
+    (id, Err(UnreadableUpdate { kind: "none", why: "of no kind that was asked for" }))
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -78,7 +60,7 @@ pub(super) struct Chat {
     /// `private`, `group`, `supergroup`, `channel`.
     #[serde(default, rename = "type")]
     pub(super) kind: String,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) title: Option<String>,
 }
 
@@ -87,11 +69,11 @@ pub(super) struct User {
     pub(super) id: i64,
     #[serde(default)]
     pub(super) is_bot: bool,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) first_name: String,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) last_name: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) username: Option<String>,
     /// Of the bot itself: it hears all that is said in groups.
     #[serde(default)]
@@ -105,9 +87,9 @@ pub(super) struct Entity {
     pub(super) kind: String,
     pub(super) offset: usize,
     pub(super) length: usize,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) user: Option<User>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) language: Option<String>,
 }
 
@@ -137,13 +119,13 @@ pub(super) struct FileRef {
 /// Where a forwarded message is from.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Origin {
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) sender_user: Option<User>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) sender_user_name: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) sender_chat: Option<Chat>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) chat: Option<Chat>,
 }
 
@@ -171,61 +153,61 @@ pub(super) struct Message {
     pub(super) message_id: i64,
     pub(super) chat: Chat,
     pub(super) date: i64,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) edit_date: Option<i64>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) message_thread_id: Option<i64>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) is_topic_message: bool,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) from: Option<User>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) sender_chat: Option<Chat>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) text: Option<String>,
-    #[serde(default, deserialize_with = "each")]
+    #[serde(default, deserialize_with = "lenient::list")]
     pub(super) entities: Vec<Entity>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) caption: Option<String>,
-    #[serde(default, deserialize_with = "each")]
+    #[serde(default, deserialize_with = "lenient::list")]
     pub(super) caption_entities: Vec<Entity>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) reply_to_message: Option<Box<Message>>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) quote: Option<Quote>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) forward_origin: Option<Origin>,
-    #[serde(default, deserialize_with = "each")]
+    #[serde(default, deserialize_with = "lenient::list")]
     pub(super) photo: Vec<PhotoSize>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) document: Option<FileRef>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) animation: Option<FileRef>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) audio: Option<FileRef>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) voice: Option<FileRef>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) video: Option<FileRef>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) video_note: Option<FileRef>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) sticker: Option<FileRef>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) poll: Option<Thing>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) venue: Option<Thing>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) location: Option<Thing>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) contact: Option<Thing>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) dice: Option<Thing>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) forum_topic_created: Option<Value>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) migrate_to_chat_id: Option<i64>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) migrate_from_chat_id: Option<i64>,
 }
 
@@ -252,13 +234,13 @@ impl Message {
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(super) struct Press {
+pub(super) struct Callback {
     pub(super) id: String,
     pub(super) from: User,
     /// The message with the button; of one that is too old only its number and its chat.
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) message: Option<Message>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) data: Option<String>,
 }
 

@@ -10,7 +10,7 @@ use super::wire::{Entity, Message, User};
 pub(super) enum Given<'a> {
     /// It begins with none.
     Nothing,
-    /// For this bot, or for whoever hears it.
+    /// For this bot, or for all that hear it.
     Mine {
         name: &'a str,
         words: &'a str,

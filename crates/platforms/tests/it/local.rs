@@ -96,7 +96,7 @@ async fn events_come_in_order_and_end_with_the_reply() {
         Progress::Delta("hello".to_owned()),
         reply(),
     ];
-    let (app, _house) = app(vec![Ok(steps)]);
+    let (app, _runtime) = app(vec![Ok(steps)]);
     let response =
         post(&app, "ops", "text/event-stream", json!({ "user": "a", "text": "x", "id": "m1" }).to_string())
             .await;
@@ -112,7 +112,7 @@ async fn every_end_of_a_turn_has_its_status_and_its_event() {
     for (code, status) in
         [("stopped", 499), ("turn_failed", 502), ("compaction_failure", 502), ("stopping", 503)]
     {
-        let (app, _house) = app(vec![Ok(vec![failure(code)]), Ok(vec![failure(code)])]);
+        let (app, _runtime) = app(vec![Ok(vec![failure(code)]), Ok(vec![failure(code)])]);
         let body = json!({ "user": "a", "text": "x" }).to_string();
         let response = post(&app, "ops", "*/*", body.clone()).await;
         assert_eq!(response.status().as_u16(), status, "{code}");
@@ -137,7 +137,7 @@ async fn every_refusal_has_its_status() {
         (Refusal::Store(full), 503, "disk_full", None),
     ];
     for (refusal, status, code, retry_after) in cases {
-        let (app, _house) = app(vec![Err(refusal)]);
+        let (app, _runtime) = app(vec![Err(refusal)]);
         let response = post(&app, "ops", "*/*", json!({ "user": "a", "text": "x" }).to_string()).await;
         assert_eq!(response.status().as_u16(), status, "{code}");
         let header = response.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
@@ -178,7 +178,7 @@ async fn bad_messages_are_refused_before_they_are_taken_in() {
         assert!(!answer["error"]["message"].as_str().unwrap().is_empty(), "{shown}");
         assert!(runtime.state.lock().taken.is_empty(), "{shown}");
     }
-    let (app, _house) = app(vec![]);
+    let (app, _runtime) = app(vec![]);
     assert_eq!(post(&app, "ops", "*/*", vec![b'{', 0xff]).await.status(), StatusCode::BAD_REQUEST);
 }
 

@@ -1,13 +1,8 @@
 //! Discord from outside: the real binary between a fake Discord and a fake model, which both refuse what is wrong.
 
-mod away;
-mod changes;
+mod access;
 mod commands;
-mod doors;
-mod gateway;
-mod kills;
-mod outage;
+mod restarts;
 mod rig;
-mod shows;
 mod talk;
 mod trouble;

@@ -122,28 +122,11 @@ impl Rig {
         self.folder.path().join("state")
     }
 
-    /// With more lines of `[discord]`, before the daemon starts.
-    pub(crate) fn with_keys(self, keys: &str) -> Self {
-        self.with_lines("[discord]\n", keys)
-    }
-
     /// With more lines of the model, before the daemon starts.
     pub(crate) fn with_model_keys(self, keys: &str) -> Self {
-        self.with_lines("[[models]]\n", keys)
-    }
-
-    fn with_lines(self, table: &str, lines: &str) -> Self {
         let text = std::fs::read_to_string(&self.config).unwrap();
-        let text = text.replacen(table, &format!("{table}{lines}\n"), 1);
+        let text = text.replacen("[[models]]\n", &format!("[[models]]\n{keys}\n"), 1);
         std::fs::write(&self.config, text).unwrap();
-        self
-    }
-
-    /// Without a key of the configuration, before the daemon starts.
-    pub(crate) fn without_key(self, key: &str) -> Self {
-        let text = std::fs::read_to_string(&self.config).unwrap();
-        let lines = text.lines().filter(|line| !line.starts_with(&format!("{key} = ")));
-        std::fs::write(&self.config, lines.collect::<Vec<&str>>().join("\n")).unwrap();
         self
     }
 

@@ -1,9 +1,12 @@
-//! What somebody must mend, and what mends itself: states in `cairn status` and lines in the log that say what to do.
+//! What does not work: people are told, nothing is lost, and `cairn status` and the log say what to do.
 
-use cairn_testkit::discord::{FakeDiscord, Fault};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cairn_testkit::model::{self, FakeModel};
 use serde_json::{Value, json};
 
-use crate::discord::rig::{ROOM, Rig, Setup};
+use crate::discord::rig::{OTHER_ROOM, ROOM, Rig, Setup};
 
 /// Failed, with a reason and a hint that name a word each; the rest of the daemon works.
 async fn assert_failed(rig: &Rig, reason: &str, hint: &str) {
@@ -36,53 +39,6 @@ async fn a_wrong_token_is_a_clear_failure() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_revoked_is_a_clear_failure() {
-    let rig = Rig::start().await;
-    rig.ask(ROOM, "alice", "hello").await;
-    rig.discord.set_revoked(true);
-    assert_failed(&rig, "token", "token").await;
-}
-
-#[tokio::test]
-async fn a_missing_intent_is_a_clear_failure() {
-    let discord = FakeDiscord::builder().identify_every(std::time::Duration::ZERO).without_message_content();
-    let mut rig = Setup { discord, ..Setup::default() }.build().await;
-    rig.run().await;
-    assert_failed(&rig, "intent", "message content").await;
-}
-
-#[tokio::test]
-async fn a_gateway_of_another_host_gets_nothing() {
-    let rig = Setup::default().build().await;
-    let stranger = tokio::net::TcpListener::bind("127.0.0.2:0").await.unwrap();
-    rig.discord.name_gateway(&format!("ws://{}", stranger.local_addr().unwrap()));
-    // Without a gateway of its own in the configuration the API names it.
-    let mut rig = rig.without_key("gateway_url");
-    rig.run().await;
-    assert_failed(&rig, "127.0.0.2", "gateway").await;
-    let called = tokio::time::timeout(std::time::Duration::from_millis(1), stranger.accept()).await;
-    assert!(called.is_err(), "somebody called the foreign gateway");
-}
-
-#[tokio::test]
-async fn an_api_that_cannot_be_used_is_tried_again_until_it_can() {
-    for fault in [Fault::Status(500), Fault::Html(502), Fault::Nothing, Fault::Garbage("[]".to_owned())] {
-        let mut rig = Setup::default().build().await;
-        rig.discord.fail_all(fault.clone());
-        rig.run().await;
-        let trouble = |platform: &Value| platform["reason"].is_string() && platform["state"] != "connected";
-        let platform = rig.wait_platform("in trouble", trouble).await;
-        assert_ne!(platform["state"], "failed", "{fault:?} passes by itself: {platform}");
-        assert!(rig.log().contains("discord"), "{}", rig.log());
-        rig.discord.fail_all(None);
-        rig.discord.wait_ready().await;
-        rig.wait_platform("connected", |platform| platform["state"] == "connected").await;
-        rig.ask(ROOM, "alice", "hello").await;
-        rig.assert_clean();
-    }
-}
-
-#[tokio::test]
 async fn a_server_that_cannot_be_reached_is_called_again() {
     let mut rig = Setup::default().build().await;
     rig.discord.set_unreachable(true);
@@ -105,22 +61,6 @@ async fn a_server_that_cannot_be_reached_is_called_again() {
 }
 
 #[tokio::test]
-async fn malformed_and_unknown_events_harm_nobody() {
-    let rig = Rig::start().await;
-    for data in [json!(null), json!({}), json!([1, 2]), json!({"id": "x", "channel_id": 7}), json!("text")] {
-        for name in
-            ["MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE", "GUILD_CREATE", "INTERACTION_CREATE"]
-        {
-            rig.discord.dispatch(name, data.clone());
-        }
-    }
-    rig.discord.dispatch("SOMETHING_NEW", json!({"a": 1}));
-    rig.ask(ROOM, "alice", "hello").await;
-    assert_eq!(rig.discord.identified(), 1, "the session lasts");
-    rig.assert_clean();
-}
-
-#[tokio::test]
 async fn the_status_tells_how_it_is() {
     let rig = Rig::start().await;
     let early = rig.wait_platform("connected", |platform| platform["state"] == "connected").await;
@@ -135,5 +75,55 @@ async fn the_status_tells_how_it_is() {
     assert_eq!(health["platforms"][0]["state"], "connected", "{health}");
     let shown = rig.json_of(&["status"]).await;
     assert_eq!(shown["platforms"][0]["platform"], "discord", "{shown}");
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn with_all_models_down_people_are_told_once_and_answered_later() {
+    let down = Arc::new(AtomicBool::new(true));
+    let model = FakeModel::builder().window(8_000).respond({
+        let down = down.clone();
+        move |_| down.load(Ordering::SeqCst).then(|| model::Answer::error(503, "overloaded"))
+    });
+    let mut rig = Setup { model, ..Setup::default() }.start().await;
+    let id = rig.discord.post(ROOM, "alice", "are you there?").mention_bot().send();
+    let sent = rig.discord.wait_sent(ROOM, 1).await;
+    assert!(sent[0].content.contains("kept"), "{}", sent[0].content);
+    assert_eq!(sent[0].reply_to, Some(id));
+    // Neither a restart tells it again.
+    rig.kill().await;
+    rig.back().await;
+    down.store(false, Ordering::SeqCst);
+    let sent = rig.discord.wait_sent(ROOM, 2).await;
+    assert_eq!(sent[1].content, "echo: are you there?");
+    rig.ask(ROOM, "alice", "good").await;
+    assert_eq!(rig.discord.sent(ROOM).len(), 3);
+    assert!(!rig.discord.is_typing(ROOM));
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn what_cannot_be_delivered_goes_to_the_dead_letters_and_harms_no_other_channel() {
+    let rig = Rig::start().await;
+    let gate = rig.model.hold(model::Kind::Reply);
+    rig.discord.post(ROOM, "alice", "into the void").mention_bot().send();
+    rig.model.wait_for(model::Kind::Reply, 1).await;
+    rig.discord.remove(ROOM);
+    gate.open();
+    let dead = async || {
+        let list = rig.json_of(&["outbox", "list"]).await;
+        list.as_array().unwrap().iter().find(|item| item["state"] == "dead").cloned()
+    };
+    let item = rig.until("a dead letter", dead).await;
+    assert!(item["reason"].as_str().unwrap().contains("10003"), "{item}");
+    let status = rig.cairn_with(&["status"]).await.stdout;
+    assert!(status.contains("outbox    1 dead") && status.contains("`cairn outbox list`"), "{status}");
+    rig.ask(OTHER_ROOM, "alice", "and here?").await;
+    let id = item["id"].as_str().unwrap();
+    let run = rig.cairn_with(&["outbox", "drop", id]).await;
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(rig.json_of(&["outbox", "list"]).await, json!([]));
+    let none = json!({ "owed": 0, "dead": 0, "unknown": 0 });
+    assert_eq!(rig.json_of(&["status"]).await["outbox"], none);
     rig.assert_clean();
 }

@@ -1,9 +1,9 @@
-//! Who is heard where: pairing, groups, context, topics.
+//! Who is heard where: pairing, groups, a group that moves, another list while the bot is connected.
 
 use cairn_testkit::telegram::Say;
 use serde_json::json;
 
-use super::rig::{Rig, World, texts};
+use super::rig::World;
 
 #[tokio::test]
 async fn a_stranger_is_let_in_by_a_code() {
@@ -35,19 +35,6 @@ async fn a_stranger_is_let_in_by_a_code() {
 }
 
 #[tokio::test]
-async fn a_pairing_outlives_a_kill() {
-    let mut rig = World::new().await.start("").await;
-    rig.ask(&rig.alice, "hello quokka").await;
-    let code = rig.json(&["pair", "list"]).await[0]["code"].as_str().unwrap().to_owned();
-    assert_eq!(rig.cairn(&["pair", "approve", &code]).await.0, 0);
-    rig.telegram.wait_sent(rig.alice.id, 2).await;
-    rig.kill().await;
-    rig.restart().await;
-    assert_eq!(rig.ask(&rig.alice, "there, quokka?").await.text, "echo: there, quokka?");
-    rig.end().await;
-}
-
-#[tokio::test]
 async fn in_a_group_it_answers_who_calls_it_and_knows_what_was_said_before() {
     let world = World::new().await;
     let (hut, other) = (world.telegram.supergroup("Quokka hut"), world.telegram.supergroup("Other quokkas"));
@@ -68,59 +55,6 @@ async fn in_a_group_it_answers_who_calls_it_and_knows_what_was_said_before() {
     assert_eq!(rig.asked(), 2);
     assert!(rig.telegram.sent(other).is_empty());
     assert!(rig.log().contains(&other.to_string()), "the log tells by which id a group can be served");
-    rig.end().await;
-}
-
-#[tokio::test]
-async fn everything_is_answered_where_the_place_says_all() {
-    let world = World::new().await;
-    let hut = world.telegram.group("Quokka hut");
-    let keys = format!("[[telegram.places]]\nchat = {hut}\nrespond = \"all\"");
-    let rig = world.start(&keys).await;
-    rig.telegram.say(hut, &rig.alice, "hello, quokkas");
-    assert_eq!(rig.telegram.wait_sent(hut, 1).await[0].text, "echo: hello, quokkas");
-    rig.end().await;
-}
-
-#[tokio::test]
-async fn each_topic_is_a_channel_of_its_own() {
-    let world = World::new().await;
-    let forum = world.telegram.forum("Quokka forum");
-    let weather = world.telegram.topic(forum, &world.alice, "weather");
-    let food = world.telegram.topic(forum, &world.alice, "food");
-    let rig = world.start(&format!("chats = [{forum}]\nrespond = \"all\"")).await;
-    let topical = |topic: Option<i64>, text: &str| {
-        let say = Say::text(text);
-        rig.telegram.say(forum, &rig.alice, topic.map_or(say.clone(), |topic| say.topic(topic)))
-    };
-    topical(Some(weather), "it rains on the quokka");
-    rig.telegram.wait_sent(forum, 1).await;
-    topical(Some(food), "leaves for the quokka");
-    rig.telegram.wait_sent(forum, 2).await;
-    assert!(!rig.last_request().contains("it rains"), "topics know nothing of each other");
-    topical(None, "general quokka");
-    let sent = rig.telegram.wait_sent(forum, 3).await;
-    assert_eq!(sent.iter().map(|sent| sent.thread).collect::<Vec<_>>(), [Some(weather), Some(food), None]);
-    assert_eq!(texts(&sent)[2], "echo: general quokka");
-    let channels = rig.json(&["channels"]).await;
-    let mut names: Vec<&str> =
-        channels.as_array().unwrap().iter().map(|channel| channel["channel"].as_str().unwrap()).collect();
-    names.sort_unstable();
-    let base = format!("main/telegram/{forum}");
-    let mut wanted = [base.clone(), format!("{base}/{weather}"), format!("{base}/{food}")];
-    wanted.sort_unstable();
-    assert_eq!(names, wanted);
-    rig.end().await;
-}
-
-#[tokio::test]
-async fn other_bots_are_not_heard() {
-    let rig = Rig::open().await;
-    rig.telegram.say(rig.bob.id, &rig.bob, Say::text("I am a quokka bot").by_bot());
-    assert_eq!(rig.ask(&rig.alice, "hello quokka").await.text, "echo: hello quokka");
-    rig.telegram.wait_confirmed().await;
-    assert!(rig.telegram.sent(rig.bob.id).is_empty());
-    assert_eq!(rig.asked(), 1);
     rig.end().await;
 }
 
@@ -146,20 +80,25 @@ async fn a_group_that_moves_keeps_its_conversation() {
     rig.end().await;
 }
 
-#[tokio::test]
-async fn a_reply_on_its_way_follows_a_group_that_moves() {
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_heard_changes_at_once_and_the_connection_stays() {
     let world = World::new().await;
-    let hut = world.telegram.group("Quokka hut");
-    let rig = world.start(&format!("chats = [{hut}]\nrespond = \"all\"")).await;
-    let gate = rig.model.hold(cairn_testkit::model::Kind::Reply);
-    rig.telegram.say(hut, &rig.alice, "hello, quokkas");
-    rig.model.wait_for(cairn_testkit::model::Kind::Reply, 1).await;
-    let held = rig.telegram.hold_updates();
-    let new = rig.telegram.migrate(hut, &rig.alice);
-    gate.open();
-    assert_eq!(rig.telegram.wait_sent(new, 1).await[0].text, "echo: hello, quokkas");
-    drop(held);
-    rig.delivered().await;
-    assert!(rig.telegram.sent(hut).is_empty());
+    let (alice, bob) = (world.alice.clone(), world.bob.clone());
+    let rig = world.start(&format!("direct = \"allowlist\"\nusers = [{}]", alice.id)).await;
+    let before = rig.status_until(|line| line["state"] == "connected").await;
+    assert_eq!(rig.ask(&alice, "hello").await.text, "echo: hello");
+    let unheard = rig.asked();
+    rig.telegram.say(bob.id, &bob, "is anybody there?");
+
+    rig.rewrite(&format!("users = [{}]", alice.id), &format!("users = [{}]", bob.id));
+    let reloaded = rig.json(&["reload"]).await;
+    assert_eq!(reloaded["changed"][0]["key"], "telegram.users", "{reloaded}");
+    assert_eq!(rig.ask(&bob, "and now?").await.text, "echo: and now?");
+    rig.telegram.say(alice.id, &alice, "and me?");
+    assert_eq!(rig.ask(&bob, "who is next?").await.text, "echo: who is next?");
+    assert_eq!(rig.asked(), unheard + 2, "neither was answered while they were on no list");
+
+    let after = rig.status_until(|line| line["state"] == "connected").await;
+    assert_eq!(after["connected_since"], before["connected_since"]);
     rig.end().await;
 }

@@ -1,15 +1,15 @@
-//! Calls of tools that wait for a yes, in a chat: asked with buttons, answered by them or by a reply.
+//! Calls of tools that wait for approval, in a chat: asked with buttons, answered by them or by a reply.
 
 use std::path::Path;
 
 use cairn_testkit::mcp::{OverStdio, Script};
 use cairn_testkit::model::{Answer, Kind};
-use cairn_testkit::telegram::{Person, Say, Sent};
+use cairn_testkit::telegram::{Say, Sent};
 use serde_json::json;
 
 use super::rig::{Rig, World};
 
-/// A daemon with a tool server whose calls wait for Alice's yes.
+/// A daemon with a tool server whose calls wait for Alice's approval.
 async fn rig(folder: &Path) -> (Rig, OverStdio) {
     let world = World::new().await;
     let server = Script::default().over_stdio(folder, "files");
@@ -27,11 +27,11 @@ async fn rig(folder: &Path) -> (Rig, OverStdio) {
     (rig, server)
 }
 
-/// Somebody has the model write; the bot's question.
-async fn asked(rig: &Rig, who: &Person, n: u64) -> Sent {
+/// Alice has the model write; the bot's question.
+async fn asked(rig: &Rig, n: u64) -> Sent {
     rig.model.push(Kind::Reply, Answer::call("files__write", json!({ "n": n })));
     rig.model.push(Kind::Reply, Answer::text("I see."));
-    let question = rig.ask(who, "please write").await;
+    let question = rig.ask(&rig.alice, "please write").await;
     assert!(question.text.contains("files__write") && question.text.contains("\"n\""), "{question:?}");
     // A reply counts once its question is known to have been sent.
     rig.delivered().await;
@@ -39,18 +39,18 @@ async fn asked(rig: &Rig, who: &Person, n: u64) -> Sent {
 }
 
 #[tokio::test]
-async fn a_button_and_a_reply_answer_at_once_and_only_whoever_may() {
+async fn a_button_and_a_reply_answer_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, server) = rig(folder.path()).await;
     let chat = rig.alice.id;
-    let question = asked(&rig, &rig.alice, 1).await;
-    assert!(server.log().effects().is_empty(), "nothing is done before the yes");
+    let question = asked(&rig, 1).await;
+    assert!(server.log().effects().is_empty(), "nothing is done before the approval");
     rig.telegram.press(chat, question.id, "Yes", &rig.alice);
     server.log().wait_until("the call", |log| log.effects().len() == 1).await;
     let said = rig.telegram.wait_sent(chat, 2).await;
     assert_eq!(said[1].text, "I see.");
     // The next one: a plain word that answers another message is none, a reply to the question is.
-    let question = asked(&rig, &rig.alice, 2).await;
+    let question = asked(&rig, 2).await;
     rig.telegram.say(chat, &rig.alice, Say::from("yes").reply_to(said[1].id));
     rig.telegram.say(chat, &rig.alice, Say::from("no").reply_to(question.id));
     rig.until("/v1/approvals", |open| open.as_array().unwrap().is_empty()).await;
@@ -58,24 +58,6 @@ async fn a_button_and_a_reply_answer_at_once_and_only_whoever_may() {
     let log = rig.json(&["tools", "log"]).await;
     assert_eq!((&log[0]["outcome"], &log[1]["outcome"]), (&json!("done"), &json!("denied")), "{log}");
     assert_eq!(server.log().effects().len(), 1);
-    rig.delivered().await;
-    rig.end().await;
-}
-
-#[tokio::test]
-async fn whoever_may_not_is_told_so_and_nothing_is_done() {
-    let folder = tempfile::tempdir().unwrap();
-    let (rig, server) = rig(folder.path()).await;
-    let question = asked(&rig, &rig.bob, 1).await;
-    rig.telegram.press(rig.bob.id, question.id, "Yes", &rig.bob);
-    rig.telegram.wait_for("answerCallbackQuery", 1).await;
-    assert!(server.log().effects().is_empty());
-    let open = rig.json(&["tools", "approvals"]).await;
-    let id = open[0]["id"].as_str().unwrap().to_owned();
-    let (code, text) = rig.cairn(&["tools", "deny", &id]).await;
-    assert_eq!(code, 0, "{text}");
-    rig.until("/v1/tools/log", |log| log[0]["outcome"] == "denied").await;
-    assert!(server.log().effects().is_empty());
     rig.delivered().await;
     rig.end().await;
 }

@@ -1,7 +1,6 @@
 //! Commands as people give them.
 
 use cairn_testkit::model::Kind;
-use cairn_testkit::telegram::{Say, Sent};
 
 use super::rig::{Rig, World};
 
@@ -75,50 +74,6 @@ async fn stop_ends_the_turn_under_way() {
     gate.open();
     let next = rig.ask(&rig.alice, "and now, quokka?").await;
     assert!(next.text.contains("and now, quokka?"), "{next:?}");
-    rig.end().await;
-}
-
-#[tokio::test]
-async fn what_is_for_one_pair_of_eyes_is_answered_privately() {
-    let world = World::new().await;
-    let hut = world.telegram.supergroup("Quokka hut");
-    let rig = world.start(&format!("direct = \"open\"\nchats = [{hut}]")).await;
-    rig.ask(&rig.alice, "hello quokka").await;
-    let before = rig.telegram.sent(rig.alice.id).len();
-    rig.telegram.command(hut, &rig.alice, "/memory");
-    rig.telegram.wait_sent(rig.alice.id, before + 1).await;
-    assert!(rig.telegram.sent(hut).is_empty());
-    // Bob has never written to the bot, so it cannot write to him.
-    rig.telegram.command(hut, &rig.bob, "/export");
-    let aside = rig.telegram.wait_sent(hut, 1).await.swap_remove(0);
-    assert!(aside.text.contains(rig.telegram.username()), "{aside:?}");
-    rig.telegram.command(hut, &rig.bob, "/help");
-    rig.telegram.wait_sent(hut, 2).await;
-    rig.end().await;
-}
-
-#[tokio::test]
-async fn a_command_for_another_bot_is_not_ours() {
-    let world = World::new().await;
-    let hut = world.telegram.supergroup("Quokka hut");
-    let rig = world.start(&format!("chats = [{hut}]\nrespond = \"all\"")).await;
-    rig.telegram.say(hut, &rig.alice, "/help@other_quokka_bot");
-    rig.telegram.say(hut, &rig.alice, Say::text("hello quokka"));
-    let sent: Vec<Sent> = rig.telegram.wait_sent(hut, 1).await;
-    assert!(sent[0].text.starts_with("echo: "), "{sent:?}");
-    assert!(!rig.last_request().contains("/help"), "{}", rig.last_request());
-    rig.end().await;
-}
-
-#[tokio::test]
-async fn forget_me_asks_first_and_then_forgets() {
-    let rig = Rig::open().await;
-    rig.ask(&rig.alice, "my quokka is called Kiki").await;
-    command(&rig, "/remember Alice owns a quokka").await;
-    assert!(command(&rig, "/forgetme").await.contains("yes"));
-    assert!(rig.json(&["memory", "list"]).await.to_string().contains("owns a quokka"));
-    command(&rig, "/forgetme yes").await;
-    assert!(!rig.json(&["memory", "list"]).await.to_string().contains("owns a quokka"));
     rig.end().await;
 }
 

@@ -3,11 +3,7 @@
 mod access;
 mod approvals;
 mod commands;
-mod delivery;
-mod hostile;
-mod inputs;
-mod kills;
-mod reload;
+mod restarts;
 mod rig;
 mod talk;
 mod trouble;

@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_testkit::daemon::{Client, Daemon};
-use cairn_testkit::model::{Answer, FakeModel, Kind, text_of};
-use cairn_testkit::telegram::{Builder, FakeTelegram, Person, Sent};
+use cairn_testkit::model::{FakeModel, Kind, text_of};
+use cairn_testkit::telegram::{FakeTelegram, Person, Sent};
 use serde_json::Value;
 
 const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
@@ -20,8 +18,6 @@ pub(crate) struct World {
     dir: tempfile::TempDir,
     pub(crate) telegram: FakeTelegram,
     pub(crate) model: FakeModel,
-    /// While true, the model answers nothing but 503.
-    pub(crate) model_down: Arc<AtomicBool>,
     pub(crate) alice: Person,
     pub(crate) bob: Person,
 }
@@ -43,17 +39,10 @@ impl std::ops::Deref for Rig {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        Self::with(FakeTelegram::builder()).await
-    }
-
-    pub(crate) async fn with(telegram: Builder) -> Self {
-        let telegram = telegram.start().await;
-        let model_down = Arc::new(AtomicBool::new(false));
-        let down = model_down.clone();
-        let respond = move |_: &_| down.load(Ordering::SeqCst).then(|| Answer::error(503, "down"));
-        let model = FakeModel::builder().expect_stable_prefix(false).respond(respond).start().await;
+        let telegram = FakeTelegram::start().await;
+        let model = FakeModel::builder().expect_stable_prefix(false).start().await;
         let (alice, bob) = (telegram.person("Alice Quokka"), telegram.person("Bob Quokka"));
-        Self { dir: tempfile::tempdir().unwrap(), telegram, model, model_down, alice, bob }
+        Self { dir: tempfile::tempdir().unwrap(), telegram, model, alice, bob }
     }
 
     /// Starts a daemon; `keys` go into `[telegram]`, and whatever tables follow.

@@ -3,7 +3,7 @@
 use cairn_core::ports::AdapterFailure;
 use reqwest::Url;
 
-use crate::discord::settings::DISCORD_API;
+use crate::discord::DISCORD_API;
 
 /// What is wrong with an address in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +15,7 @@ pub struct BadAddress {
 
 /// The addresses of the configuration.
 #[derive(Debug, Clone)]
-pub(in crate::discord) struct Addresses {
+pub(crate) struct Addresses {
     api: Url,
     gateway: Option<Url>,
 }
@@ -25,7 +25,7 @@ impl Addresses {
     ///
     /// # Errors
     /// One is no address of its kind.
-    pub(in crate::discord) fn new(api: &str, gateway: Option<&str>) -> Result<Self, BadAddress> {
+    pub(crate) fn new(api: &str, gateway: Option<&str>) -> Result<Self, BadAddress> {
         let read = |key, text: &str, schemes: [&str; 2], kind| {
             let bad = |reason| BadAddress { key, reason };
             let url = Url::parse(text.trim()).map_err(|_| bad("is no address"))?;
@@ -47,12 +47,12 @@ impl Addresses {
         Ok(Self { api, gateway })
     }
 
-    pub(in crate::discord) fn api(&self) -> &Url {
+    pub(crate) fn api(&self) -> &Url {
         &self.api
     }
 
     /// One of them is not Discord's own.
-    pub(in crate::discord) fn own(&self) -> bool {
+    pub(crate) fn own(&self) -> bool {
         self.gateway.is_some() || !self.discords_api()
     }
 

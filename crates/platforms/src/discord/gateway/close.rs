@@ -48,7 +48,7 @@ pub(super) fn after_close(code: Option<u16>) -> Next {
 }
 
 /// The token is wrong.
-pub(in crate::discord) fn bad_token() -> AdapterFailure {
+pub(crate) fn bad_token() -> AdapterFailure {
     AdapterFailure {
         reason: "Discord refuses the bot's token".to_owned(),
         hint: format!("copy a new token under Bot, Reset Token, at {PORTAL} into the configuration"),

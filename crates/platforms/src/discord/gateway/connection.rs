@@ -257,7 +257,7 @@ fn closed(frame: Option<&CloseFrame<'_>>) -> Ended {
 }
 
 /// A payload that cannot be read: counted, named by its kind, passed over.
-pub(in crate::discord) fn unreadable(kind: &str) {
+pub(crate) fn unreadable(kind: &str) {
     let kind: String =
         kind.chars().filter(|c| c.is_ascii_alphanumeric() || "_ ".contains(*c)).take(48).collect();
     metrics::counter!("cairn_discord_unreadable_total").increment(1);

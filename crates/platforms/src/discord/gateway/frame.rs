@@ -7,7 +7,7 @@ use serenity::all::{ApplicationId, GatewayIntents, UserId};
 
 /// What the bot asks to be told: servers with their channels, messages in them, private messages, and the words of
 /// messages, which is a privilege.
-pub(in crate::discord) const INTENTS: GatewayIntents = GatewayIntents::GUILDS
+pub(crate) const INTENTS: GatewayIntents = GatewayIntents::GUILDS
     .union(GatewayIntents::GUILD_MESSAGES)
     .union(GatewayIntents::DIRECT_MESSAGES)
     .union(GatewayIntents::MESSAGE_CONTENT);
@@ -72,22 +72,22 @@ impl Frame {
 
 /// What is read of the first event of a session.
 #[derive(Debug, Clone, Deserialize)]
-pub(in crate::discord) struct Ready {
-    pub(in crate::discord) session_id: String,
-    pub(in crate::discord) resume_gateway_url: String,
-    pub(in crate::discord) user: Me,
-    pub(in crate::discord) application: Application,
+pub(crate) struct Ready {
+    pub(crate) session_id: String,
+    pub(crate) resume_gateway_url: String,
+    pub(crate) user: Me,
+    pub(crate) application: Application,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(in crate::discord) struct Me {
-    pub(in crate::discord) id: UserId,
-    pub(in crate::discord) username: String,
+pub(crate) struct Me {
+    pub(crate) id: UserId,
+    pub(crate) username: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(in crate::discord) struct Application {
-    pub(in crate::discord) id: ApplicationId,
+pub(crate) struct Application {
+    pub(crate) id: ApplicationId,
 }
 
 pub(super) fn identify(token: &str) -> String {

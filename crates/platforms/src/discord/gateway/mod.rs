@@ -9,7 +9,7 @@
 //! One task reads frames in order and hands each to a [`Listener`], which never waits. The course of a session: check
 //! the token and the address by REST, connect, hello, identify or resume, then heartbeats both ways. A heartbeat that
 //! is not acknowledged before the next is due means that the connection is dead. It is resumed where Discord allows
-//! it, otherwise restarted, after growing pauses; only what somebody must mend ends [`Gateway::run`].
+//! it, otherwise restarted, after growing pauses; only what a person must mend ends [`Gateway::run`].
 
 mod address;
 mod close;

@@ -1,45 +1,92 @@
-//! What comes in: events from the gateway, sorted into lanes, each lane worked off by a task of its own.
+//! What comes in: events from the gateway, sorted into a queue for each channel, which a task of its own works off.
 
-mod chat_queues;
+mod backfill;
 mod commands;
-mod missed;
-mod presses;
-mod take;
+mod interactions;
+mod messages;
 
-use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use cairn_core::access::AccessPolicy;
-use cairn_core::ports::{AdapterPorts, PairingStore};
-use futures::FutureExt as _;
+use cairn_core::ports::AdapterPorts;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serenity::all::{ChannelId, UserId};
-use tokio::sync::{Notify, Semaphore};
-use tokio::task::JoinSet;
+use serenity::all::{ChannelId, GuildId, MessageId, UserId};
+use tokio::sync::Semaphore;
+use tokio_util::sync::DropGuard;
 
-use self::chat_queues::{ChatQueues, Item, Work};
+use super::NAME;
 use super::gateway::{Listener, Ready, unreadable};
 use super::outbox::Outbox;
 use super::places::Places;
 use super::rest::Rest;
-use super::wire::{Gone, GoneMany, Interaction, RoleChange, Room, Said, Server, Threads};
+use super::wire::{ChannelInfo, Deleted, DeletedMany, Interaction, Message, RoleChange, Server, ThreadList};
+use crate::chat_queues::{ChatQueues, Tasks, work_off};
+use crate::inbound::InboundPath;
 use crate::link::Link;
-use crate::settings::LiveChat;
+
+/// Most items that wait in the queue of one channel, and in all of them.
+const QUEUE_MAX: usize = 64;
+const ALL_MAX: usize = 4096;
 
 /// Channels that are read at the same time after a pause.
 const READS_MAX: usize = 4;
 
-/// Commands and presses that are taken in at the same time.
+/// Commands and buttons that are handled at the same time.
 const COMMANDS_MAX: usize = 64;
+
+/// Something that happened in a channel.
+#[derive(Debug, Clone)]
+pub(super) enum Item {
+    Message(Box<Message>),
+    Edited(Box<Message>),
+    Deleted {
+        id: MessageId,
+        guild: Option<GuildId>,
+    },
+    /// What came after this id is missing: the channel is read from there.
+    Backfill {
+        after: u64,
+    },
+}
+
+/// Puts something at the end of a channel's queue. What does not fit is not lost but left to Discord: the channel is read
+/// again from there. Until then nothing newer is taken, so that what was missed comes before it.
+fn enqueue(queue: &mut VecDeque<Item>, n_waiting: usize, channel: ChannelId, item: Item) {
+    let full = queue.len() >= QUEUE_MAX || n_waiting >= ALL_MAX;
+    let known = queue.iter_mut().find_map(|item| match item {
+        Item::Backfill { after } => Some(after),
+        _ => None,
+    });
+    match (item, known) {
+        (Item::Backfill { after }, Some(known)) => *known = after.min(*known),
+        // It is read with the rest.
+        (Item::Message(_), Some(_)) => {}
+        (Item::Message(message), None) if full => {
+            queue.push_back(Item::Backfill { after: message.id.get() - 1 });
+            metrics::counter!("cairn_discord_lane_full_total").increment(1);
+            tracing::warn!(
+                platform = NAME,
+                channel = channel.get(),
+                "more is said than can be taken in; the channel is read again in a moment"
+            );
+        }
+        (Item::Edited(_) | Item::Deleted { .. }, _) if full => {
+            metrics::counter!("cairn_discord_changes_dropped_total").increment(1);
+            tracing::warn!(
+                platform = NAME,
+                channel = channel.get(),
+                "a change of an older message was dropped: more happens than can be taken in"
+            );
+        }
+        (item, _) => queue.push_back(item),
+    }
+}
 
 /// What every task of one run needs.
 pub(super) struct InboundHandler {
-    pub(super) chat: LiveChat,
-    pub(super) ports: AdapterPorts,
-    pub(super) pairing_store: Arc<dyn PairingStore>,
+    pub(super) path: InboundPath,
     pub(super) rest: Arc<Rest>,
     pub(super) link: Arc<Link>,
     pub(super) places: Arc<Places>,
@@ -55,9 +102,7 @@ impl InboundHandler {
     pub(super) fn new(parts: super::Parts, ports: AdapterPorts, taken: HashMap<ChannelId, u64>) -> Self {
         let super::Parts { chat, pairing_store, rest, link, places, outbox } = parts;
         Self {
-            chat,
-            ports,
-            pairing_store,
+            path: InboundPath::new(NAME, chat, ports, pairing_store),
             rest,
             link,
             places,
@@ -70,96 +115,80 @@ impl InboundHandler {
     }
 }
 
-/// The rules without the people in them: which agent a place belongs to.
-fn for_nobody(access: &AccessPolicy) -> AccessPolicy {
-    let mut access = access.clone();
-    access.bots = true;
-    access.members.clear();
-    for place in &mut access.places {
-        place.members = None;
-    }
-    access
-}
-
-/// Sorts events into lanes. Never waits.
+/// Sorts events into the queues of their channels. Never waits.
 pub(super) struct Inbox {
     inbound: Arc<InboundHandler>,
-    chat_queues: Arc<ChatQueues>,
-    tasks: JoinSet<()>,
-    broken: Arc<Notify>,
+    chat_queues: Arc<ChatQueues<ChannelId, Item>>,
+    tasks: Tasks,
+    _stop: DropGuard,
 }
 
 impl Inbox {
-    /// Dropping it stops all its tasks. `broken` is told when one of them panics.
-    pub(super) fn new(inbound: Arc<InboundHandler>, broken: Arc<Notify>) -> Self {
-        let chat_queues = Arc::new(ChatQueues::new(inbound.link.clone()));
-        Self { inbound, chat_queues, tasks: JoinSet::new(), broken }
+    /// Dropping it stops all its tasks.
+    pub(super) fn new(inbound: Arc<InboundHandler>) -> Self {
+        inbound.link.set_queue(0);
+        let (tasks, stop) = Tasks::new();
+        Self { inbound, chat_queues: Arc::default(), tasks, _stop: stop }
     }
 
-    fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
-        while self.tasks.try_join_next().is_some() {}
-        let broken = self.broken.clone();
-        self.tasks.spawn(async move {
-            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-                broken.notify_one();
-            }
-        });
-    }
-
-    fn push(&mut self, channel: ChannelId, item: Item) {
-        self.inbound.link.inbound();
-        if self.chat_queues.push(channel, item) {
-            self.work_off(channel);
-        }
-    }
-
-    fn work_off(&mut self, channel: ChannelId) {
-        let (inbound, chat_queues) = (self.inbound.clone(), self.chat_queues.clone());
-        self.spawn(async move {
-            loop {
-                match chat_queues.next(channel) {
-                    Work::Take(item) => inbound.take(channel, item).await,
-                    Work::Read(after) => inbound.take_missed(channel, after).await,
-                    Work::Rest => return,
+    fn push(&self, channel: ChannelId, item: Item) {
+        let is_new =
+            self.chat_queues.change(channel, |queue, n_waiting| enqueue(queue, n_waiting, channel, item));
+        self.inbound.link.set_queue(self.chat_queues.n_waiting() as u64);
+        if is_new {
+            let (inbound, chat_queues) = (self.inbound.clone(), self.chat_queues.clone());
+            let handle = move |item| {
+                let (inbound, chat_queues) = (inbound.clone(), chat_queues.clone());
+                async move {
+                    inbound.link.set_queue(chat_queues.n_waiting() as u64);
+                    inbound.handle(channel, item).await;
                 }
-            }
-        });
+            };
+            self.tasks.spawn(work_off(self.chat_queues.clone(), channel, handle));
+        }
     }
 
-    fn said(&mut self, said: Said, edited: bool) {
+    fn message(&mut self, message: Message, edited: bool) {
         let me = *self.inbound.me.lock();
-        if Some(said.author.id) == me {
-            self.inbound.outbox.said_last(said.channel_id, said.id.get());
+        if Some(message.author.id) == me {
+            self.inbound.outbox.said_last(message.channel_id, message.id.get());
             return;
         }
-        let heard = said.is_speech() && (!said.is_automatic() || self.inbound.chat.get().access.bots);
-        if !heard || (edited && !said.was_edited()) {
+        let heard =
+            message.is_speech() && (!message.is_automatic() || self.inbound.path.chat.get().access.bots);
+        if !heard || (edited && !message.was_edited()) {
             return;
         }
-        if said.guild_id.is_none() {
+        if message.guild_id.is_none() {
             // The gateway names the server of everything that is said in one.
-            self.inbound.places.learn_direct(said.channel_id);
+            self.inbound.places.learn_direct(message.channel_id);
         }
-        let (channel, said) = (said.channel_id, Box::new(said));
-        self.push(channel, if edited { Item::Edited(said) } else { Item::Said(said) });
+        self.inbound.link.inbound();
+        let (channel, message) = (message.channel_id, Box::new(message));
+        self.push(channel, if edited { Item::Edited(message) } else { Item::Message(message) });
     }
 
-    fn told_of_places(&mut self, kind: &str, data: Value) {
+    fn deleted(&self, channel: ChannelId, id: MessageId, guild: Option<GuildId>) {
+        self.inbound.link.inbound();
+        self.push(channel, Item::Deleted { id, guild });
+    }
+
+    fn learn_places(&mut self, kind: &str, data: Value) {
         let places = self.inbound.places.clone();
         let Some(me) = *self.inbound.me.lock() else { return };
         match kind {
             "GUILD_CREATE" => with(kind, data, |server: Server| places.learn_server(&server, me)),
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
-                with(kind, data, |room: Room| places.learn(&room, room.guild_id));
+                with(kind, data, |room: ChannelInfo| places.learn(&room, room.guild_id));
             }
             "CHANNEL_DELETE" | "THREAD_DELETE" => {
-                with(kind, data, |room: Room| {
+                with(kind, data, |room: ChannelInfo| {
                     places.forget(room.id);
-                    self.inbound.link.clear(&take::sight_of(room.id));
+                    self.inbound.link.clear(&messages::sight_of(room.id));
                 });
             }
             "THREAD_LIST_SYNC" => {
-                if let Some(sync) = read::<Threads>(kind, data) {
+                if let Some(sync) = read::<ThreadList>(kind, data) {
                     sync.threads.iter().for_each(|thread| places.learn(thread, Some(sync.guild_id)));
                 }
             }
@@ -175,12 +204,12 @@ impl Inbox {
         let Ok(permit) = self.inbound.commands.clone().try_acquire_owned() else {
             tracing::warn!(
                 platform = "discord",
-                "too many commands and presses at once; one was left unanswered"
+                "too many commands and buttons at once; one was left unanswered"
             );
             return;
         };
         let inbound = self.inbound.clone();
-        self.spawn(async move {
+        self.tasks.spawn(async move {
             inbound.answer(interaction).await;
             drop(permit);
         });
@@ -194,40 +223,35 @@ impl Listener for Inbox {
         let known: Vec<(ChannelId, u64)> =
             self.inbound.taken.lock().iter().map(|(channel, last)| (*channel, *last)).collect();
         for (channel, last) in known {
-            let after = self.inbound.overlap(last);
-            if self.chat_queues.miss(channel, after) {
-                self.work_off(channel);
-            }
+            self.push(channel, Item::Backfill { after: backfill::overlap(last) });
         }
         let (inbound, application) = (self.inbound.clone(), ready.application.id);
-        self.spawn(async move { inbound.register_commands(application).await });
+        self.tasks.spawn(async move { inbound.register_commands(application).await });
     }
 
     fn heard(&mut self, kind: &str, data: Value) {
         match kind {
-            "MESSAGE_CREATE" => with(kind, data, |said: Said| self.said(said, false)),
+            "MESSAGE_CREATE" => with(kind, data, |message: Message| self.message(message, false)),
             "MESSAGE_UPDATE" => {
                 // A change that Discord made itself may lack an author; then nobody changed any words.
                 if data.get("author").is_some() {
-                    with(kind, data, |said: Said| self.said(said, true));
+                    with(kind, data, |message: Message| self.message(message, true));
                 }
             }
             "MESSAGE_DELETE" => {
-                if let Some(Gone { id, channel_id, guild_id }) = read(kind, data) {
-                    self.push(channel_id, Item::Gone { id, guild: guild_id });
+                if let Some(Deleted { id, channel_id, guild_id }) = read(kind, data) {
+                    self.deleted(channel_id, id, guild_id);
                 }
             }
             "MESSAGE_DELETE_BULK" => {
-                if let Some(GoneMany { ids, channel_id, guild_id }) = read(kind, data) {
-                    for id in ids {
-                        self.push(channel_id, Item::Gone { id, guild: guild_id });
-                    }
+                if let Some(DeletedMany { ids, channel_id, guild_id }) = read(kind, data) {
+                    ids.into_iter().for_each(|id| self.deleted(channel_id, id, guild_id));
                 }
             }
             "INTERACTION_CREATE" => {
                 with(kind, data, |interaction: Interaction| self.called(interaction));
             }
-            kind => self.told_of_places(kind, data),
+            kind => self.learn_places(kind, data),
         }
     }
 }
@@ -246,4 +270,54 @@ fn read<T: DeserializeOwned>(kind: &str, data: Value) -> Option<T> {
         unreadable(kind);
     }
     event
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ONE: ChannelId = ChannelId::new(1);
+
+    fn message(id: u64) -> Item {
+        let message = json!({"id": id.to_string(), "channel_id": "1", "author": {"id": "9"}});
+        Item::Message(Box::new(serde_json::from_value(message).expect("is a message")))
+    }
+
+    /// Ids of messages, and of those after which the channel is read, in their order.
+    fn ids(queue: &VecDeque<Item>) -> Vec<(&'static str, u64)> {
+        let id = |item: &Item| match item {
+            Item::Message(message) => ("message", message.id.get()),
+            Item::Backfill { after } => ("backfill", *after),
+            other => panic!("only messages are queued: {other:?}"),
+        };
+        queue.iter().map(id).collect()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_read_from_discord_and_nothing_newer_overtakes_it() {
+        for (fit, n_others) in [(QUEUE_MAX, 0), (2, ALL_MAX - 2)] {
+            let mut queue = VecDeque::new();
+            for id in 1000..1100 {
+                let n_waiting = n_others + queue.len();
+                enqueue(&mut queue, n_waiting, ONE, message(id));
+            }
+            let last = 1000 + fit as u64 - 1;
+            let ids = ids(&queue);
+            assert_eq!((ids.len(), ids[fit]), (fit + 1, ("backfill", last)));
+        }
+    }
+
+    #[test]
+    fn what_was_missed_comes_after_what_waited_and_before_what_is_said_next() {
+        let mut queue = VecDeque::from([message(10)]);
+        for item in [Item::Backfill { after: 9 }, message(20), Item::Backfill { after: 8 }] {
+            enqueue(&mut queue, 1, ONE, item);
+        }
+        assert_eq!(ids(&queue), [("message", 10), ("backfill", 8)], "20 is read with what was missed");
+        queue.clear();
+        enqueue(&mut queue, 0, ONE, message(21));
+        assert_eq!(ids(&queue), [("message", 21)]);
+    }
 }

@@ -17,10 +17,10 @@ struct Sent {
 }
 
 /// Most messages that Discord gives at once.
-pub(in crate::discord) const PAGE: usize = 100;
+pub(crate) const PAGE: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::discord) enum Page {
+pub(crate) enum Page {
     After(u64),
     Before(u64),
     /// The newest ones.
@@ -29,44 +29,36 @@ pub(in crate::discord) enum Page {
 
 impl Rest {
     /// Where the gateway is, and how often a session may still begin. Tells whether the token is good.
-    pub(in crate::discord) async fn gateway(&self) -> Result<BotGateway, RestError> {
+    pub(crate) async fn gateway(&self) -> Result<BotGateway, RestError> {
         self.get(Route::GatewayBot, None).await
     }
 
-    pub(in crate::discord) async fn me(&self) -> Result<Value, RestError> {
+    pub(crate) async fn me(&self) -> Result<Value, RestError> {
         self.get(Route::UserMe, None).await
     }
 
     /// The bot's application, with its flags.
-    pub(in crate::discord) async fn application(&self) -> Result<Value, RestError> {
+    pub(crate) async fn application(&self) -> Result<Value, RestError> {
         self.get(Route::Oauth2ApplicationCurrent, None).await
     }
 
     /// The servers that the bot is in, 200 at most, with its rights in each.
-    pub(in crate::discord) async fn servers(&self) -> Result<Vec<Value>, RestError> {
+    pub(crate) async fn servers(&self) -> Result<Vec<Value>, RestError> {
         self.get(Route::UserMeGuilds, None).await
     }
 
-    /// Somebody in a server, with their roles.
-    pub(in crate::discord) async fn member(
-        &self,
-        guild_id: GuildId,
-        user_id: UserId,
-    ) -> Result<Value, RestError> {
+    /// A member of a server, with their roles.
+    pub(crate) async fn member(&self, guild_id: GuildId, user_id: UserId) -> Result<Value, RestError> {
         self.get(Route::GuildMember { guild_id, user_id }, None).await
     }
 
     /// A channel as Discord describes it.
-    pub(in crate::discord) async fn channel(&self, channel_id: ChannelId) -> Result<Value, RestError> {
+    pub(crate) async fn channel(&self, channel_id: ChannelId) -> Result<Value, RestError> {
         self.get(Route::Channel { channel_id }, None).await
     }
 
     /// Messages of a channel, newest first.
-    pub(in crate::discord) async fn messages(
-        &self,
-        channel_id: ChannelId,
-        page: Page,
-    ) -> Result<Vec<Value>, RestError> {
+    pub(crate) async fn messages(&self, channel_id: ChannelId, page: Page) -> Result<Vec<Value>, RestError> {
         let mut params = vec![("limit", PAGE.to_string())];
         match page {
             Page::After(id) => params.push(("after", id.to_string())),
@@ -76,7 +68,7 @@ impl Rest {
         self.get(Route::ChannelMessages { channel_id }, Some(params)).await
     }
 
-    pub(in crate::discord) async fn send(
+    pub(crate) async fn send(
         &self,
         channel_id: ChannelId,
         message: &CreateMessage,
@@ -85,7 +77,7 @@ impl Rest {
         self.write::<Sent>(route, LightMethod::Post, message).await.map(|sent| sent.id)
     }
 
-    pub(in crate::discord) async fn edit(
+    pub(crate) async fn edit(
         &self,
         channel_id: ChannelId,
         message_id: MessageId,
@@ -96,20 +88,17 @@ impl Rest {
     }
 
     /// Shows for ten seconds that the bot is typing.
-    pub(in crate::discord) async fn typing(&self, channel_id: ChannelId) -> Result<(), RestError> {
+    pub(crate) async fn typing(&self, channel_id: ChannelId) -> Result<(), RestError> {
         self.tell(Request::new(Route::ChannelTyping { channel_id }, LightMethod::Post)).await
     }
 
     /// The commands that Discord knows of the bot.
-    pub(in crate::discord) async fn commands(
-        &self,
-        application_id: ApplicationId,
-    ) -> Result<Vec<Value>, RestError> {
+    pub(crate) async fn commands(&self, application_id: ApplicationId) -> Result<Vec<Value>, RestError> {
         self.get(Route::Commands { application_id }, None).await
     }
 
     /// Replaces all commands of the bot.
-    pub(in crate::discord) async fn set_commands(
+    pub(crate) async fn set_commands(
         &self,
         application_id: ApplicationId,
         commands: &[CreateCommand],
@@ -118,7 +107,7 @@ impl Rest {
         self.tell(with_body(route, LightMethod::Put, &commands)?).await
     }
 
-    pub(in crate::discord) async fn respond(
+    pub(crate) async fn respond(
         &self,
         interaction_id: InteractionId,
         token: &str,
@@ -129,7 +118,7 @@ impl Rest {
     }
 
     /// Fills the answer that was put off.
-    pub(in crate::discord) async fn edit_response(
+    pub(crate) async fn edit_response(
         &self,
         application_id: ApplicationId,
         token: &str,
@@ -140,7 +129,7 @@ impl Rest {
     }
 
     /// Takes the answer that was put off away.
-    pub(in crate::discord) async fn drop_response(
+    pub(crate) async fn drop_response(
         &self,
         application_id: ApplicationId,
         token: &str,
@@ -149,7 +138,7 @@ impl Rest {
         self.tell(Request::new(route, LightMethod::Delete)).await
     }
 
-    pub(in crate::discord) async fn follow_up(
+    pub(crate) async fn follow_up(
         &self,
         application_id: ApplicationId,
         token: &str,

@@ -6,7 +6,7 @@ use cairn_core::ports::SendError;
 use serde::Deserialize;
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub(in crate::discord) enum RestError {
+pub(crate) enum RestError {
     #[error("a rate limit of Discord; there is room in {} ms", after.as_millis())]
     Limited { after: Duration },
     #[error("Discord cannot be reached: {0}")]
@@ -36,15 +36,15 @@ pub(super) struct Fault {
 }
 
 /// A thing that the request names is not there.
-pub(in crate::discord) const UNKNOWN_CHANNEL: u32 = 10003;
+pub(crate) const UNKNOWN_CHANNEL: u32 = 10003;
 /// The message that is to be edited is not there.
-pub(in crate::discord) const UNKNOWN_MESSAGE: u32 = 10008;
+pub(crate) const UNKNOWN_MESSAGE: u32 = 10008;
 /// The interaction is too old, or was never there.
-pub(in crate::discord) const UNKNOWN_INTERACTION: u32 = 10062;
+pub(crate) const UNKNOWN_INTERACTION: u32 = 10062;
 /// The interaction has been answered.
-pub(in crate::discord) const ALREADY_ANSWERED: u32 = 40060;
+pub(crate) const ALREADY_ANSWERED: u32 = 40060;
 /// A reply needs the permission to read the history.
-pub(in crate::discord) const NO_HISTORY_FOR_REPLY: u32 = 160_002;
+pub(crate) const NO_HISTORY_FOR_REPLY: u32 = 160_002;
 
 /// A refusal in words that say what to do.
 fn refusal(status: u16, code: u32, message: &str) -> String {
@@ -78,7 +78,7 @@ fn refusal_words(code: u32) -> &'static str {
 
 impl RestError {
     /// The error without Discord's own words, which may repeat the message: for logs.
-    pub(in crate::discord) fn in_brief(&self) -> String {
+    pub(crate) fn in_brief(&self) -> String {
         match self {
             Self::Refused { status, code: 0, .. } => refusal(*status, 0, ""),
             Self::Refused { code, .. } => format!("{} (Discord {code})", refusal_words(*code)),
@@ -89,16 +89,16 @@ impl RestError {
     }
 
     /// The same request may do better later.
-    pub(in crate::discord) fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         !matches!(self, Self::Refused { .. } | Self::Unauthorized)
     }
 
-    pub(in crate::discord) fn is_unsent(&self) -> bool {
+    pub(crate) fn is_unsent(&self) -> bool {
         matches!(self, Self::Limited { .. } | Self::Unreachable(_))
     }
 
     /// How long to wait before the same request at least.
-    pub(in crate::discord) fn after(&self) -> Option<Duration> {
+    pub(crate) fn after(&self) -> Option<Duration> {
         match self {
             Self::Limited { after } => Some(*after),
             _ => None,

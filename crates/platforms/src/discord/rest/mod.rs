@@ -1,7 +1,7 @@
 //! Discord's REST API: requests as serenity builds them, sent by a client of our own.
 //!
 //! serenity's own client ignores its proxy setting while its rate limiter is on, and its rate limiter waits inside the
-//! call. Here the token goes to `api_url` alone, redirects are not followed, and a limit is an answer: whoever asked
+//! call. Here the token goes to `api_url` alone, redirects are not followed, and a limit is an answer: who asked
 //! decides whether to wait, so that one channel never holds another up.
 
 mod calls;
@@ -24,8 +24,8 @@ use tokio::sync::Notify;
 use self::error::Fault;
 use self::limits::{Key, Limits};
 
-pub(in crate::discord) use self::calls::{PAGE, Page};
-pub(in crate::discord) use self::error::{
+pub(crate) use self::calls::{PAGE, Page};
+pub(crate) use self::error::{
     ALREADY_ANSWERED, NO_HISTORY_FOR_REPLY, RestError, UNKNOWN_CHANNEL, UNKNOWN_INTERACTION,
 };
 
@@ -49,7 +49,7 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(16);
 
 /// The API, for one token.
-pub(in crate::discord) struct Rest {
+pub(crate) struct Rest {
     client: Client,
     token: SecretString,
     api: String,
@@ -62,7 +62,7 @@ impl Rest {
     ///
     /// # Errors
     /// The client cannot be made (its certificates cannot be loaded).
-    pub(in crate::discord) fn new(token: SecretString, api: &Url, own: bool) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(token: SecretString, api: &Url, own: bool) -> Result<Self, reqwest::Error> {
         let mut builder = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_LIMIT)
@@ -76,13 +76,13 @@ impl Rest {
     }
 
     /// A refusal of before is of no account any more.
-    pub(in crate::discord) fn forget_rejection(&self) {
+    pub(crate) fn forget_rejection(&self) {
         // The permit that nobody waited for, if there is one.
         let _ = self.rejected.notified().now_or_never();
     }
 
     /// Returns when Discord has refused the token.
-    pub(in crate::discord) async fn token_rejected(&self) {
+    pub(crate) async fn token_rejected(&self) {
         self.rejected.notified().await;
     }
 
@@ -90,7 +90,7 @@ impl Rest {
     ///
     /// # Errors
     /// It is refused for good, or still fails after some tries.
-    pub(in crate::discord) async fn patiently<T, F>(&self, call: impl Fn() -> F) -> Result<T, RestError>
+    pub(crate) async fn patiently<T, F>(&self, call: impl Fn() -> F) -> Result<T, RestError>
     where
         F: Future<Output = Result<T, RestError>>,
     {
@@ -101,7 +101,7 @@ impl Rest {
     ///
     /// # Errors
     /// It is refused for good, may have arrived, or still fails after some tries.
-    pub(in crate::discord) async fn carefully<T, F>(&self, call: impl Fn() -> F) -> Result<T, RestError>
+    pub(crate) async fn carefully<T, F>(&self, call: impl Fn() -> F) -> Result<T, RestError>
     where
         F: Future<Output = Result<T, RestError>>,
     {

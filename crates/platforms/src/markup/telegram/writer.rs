@@ -1,11 +1,13 @@
 //! Text and entities as they grow, and the guard that keeps the text inert.
 
-use super::{Entity, EntityKind, MOST_ENTITIES, Rendered};
+use teloxide::types::{MessageEntity, MessageEntityKind};
+
+use super::{MOST_ENTITIES, Rendered};
 use crate::markup::{JOINER, steers};
 
 /// An entity that is open, and where it began, in UTF-16 units.
 struct Open {
-    kind: EntityKind,
+    kind: MessageEntityKind,
     from: usize,
 }
 
@@ -14,7 +16,7 @@ pub(super) struct Writer {
     text: String,
     utf16: usize,
     open: Vec<Open>,
-    done: Vec<Entity>,
+    done: Vec<MessageEntity>,
     /// Line breaks that are due before the next words.
     gap: usize,
     /// The mark of a list's item waits for its words: no gap in between.
@@ -55,12 +57,12 @@ impl Writer {
         self.held = true;
     }
 
-    pub(super) fn open(&mut self, kind: EntityKind) {
+    pub(super) fn open(&mut self, kind: MessageEntityKind) {
         self.open.push(Open { kind, from: self.utf16 });
     }
 
     /// Ends what was opened last of this kind.
-    pub(super) fn close(&mut self, kind: &EntityKind) {
+    pub(super) fn close(&mut self, kind: &MessageEntityKind) {
         if let Some(at) = self.open.iter().rposition(|open| open.kind == *kind) {
             let open = self.open.remove(at);
             self.end_outermost(open.kind, open.from, at);
@@ -74,15 +76,15 @@ impl Writer {
     }
 
     pub(super) fn code(&mut self, code: &str) {
-        self.verbatim(EntityKind::Code, code);
+        self.verbatim(MessageEntityKind::Code, code);
     }
 
     pub(super) fn pre(&mut self, language: Option<String>, code: &str) {
-        self.verbatim(EntityKind::Pre { language }, code.trim_end().trim_start_matches('\n'));
+        self.verbatim(MessageEntityKind::Pre { language }, code.trim_end().trim_start_matches('\n'));
     }
 
     /// Code is in no other entity, so those that are open pause.
-    fn verbatim(&mut self, kind: EntityKind, code: &str) {
+    fn verbatim(&mut self, kind: MessageEntityKind, code: &str) {
         if code.trim().is_empty() {
             self.text(code);
             return;
@@ -106,15 +108,15 @@ impl Writer {
     }
 
     /// Bold within bold is bold: only the outermost of a kind counts.
-    fn end_outermost(&mut self, kind: EntityKind, from: usize, depth: usize) {
+    fn end_outermost(&mut self, kind: MessageEntityKind, from: usize, depth: usize) {
         if !self.open.iter().take(depth).any(|other| other.kind == kind) {
             self.end(kind, from);
         }
     }
 
-    fn end(&mut self, kind: EntityKind, from: usize) {
+    fn end(&mut self, kind: MessageEntityKind, from: usize) {
         if from < self.utf16 {
-            self.done.push(Entity { kind, offset_utf16: from, length_utf16: self.utf16 - from });
+            self.done.push(MessageEntity { kind, offset: from, length: self.utf16 - from });
         }
     }
 
@@ -201,19 +203,19 @@ impl Writer {
         let is_space = |unit: &&u16| char::from_u32(u32::from(**unit)).is_some_and(char::is_whitespace);
         let mut entities = Vec::new();
         for mut entity in self.done {
-            let end = (entity.offset_utf16 + entity.length_utf16).min(units.len());
-            let Some(inside) = units.get(entity.offset_utf16..end) else { continue };
+            let end = (entity.offset + entity.length).min(units.len());
+            let Some(inside) = units.get(entity.offset..end) else { continue };
             let tail = inside.iter().rev().take_while(is_space).count();
-            let keeps_head = matches!(entity.kind, EntityKind::Pre { .. });
+            let keeps_head = matches!(entity.kind, MessageEntityKind::Pre { .. });
             let head = if keeps_head { 0 } else { inside.iter().take_while(is_space).count() };
             if head + tail >= inside.len() {
                 continue;
             }
-            entity.offset_utf16 += head;
-            entity.length_utf16 = inside.len() - head - tail;
+            entity.offset += head;
+            entity.length = inside.len() - head - tail;
             entities.push(entity);
         }
-        entities.sort_by_key(|entity| (entity.offset_utf16, std::cmp::Reverse(entity.length_utf16)));
+        entities.sort_by_key(|entity| (entity.offset, std::cmp::Reverse(entity.length)));
         entities.truncate(MOST_ENTITIES);
         Rendered { text, entities }
     }

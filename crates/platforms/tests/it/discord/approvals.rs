@@ -7,14 +7,14 @@ use std::time::Duration;
 use cairn_core::approval::Approval;
 use cairn_core::command::Command;
 use cairn_core::ids::{ApprovalId, OutboxId};
-use cairn_core::ports::{Platform as _, Refusal, SendPart};
+use cairn_core::ports::{Platform as _, SendPart};
 use cairn_testkit::discord::{BOT_ID, FakeDiscord, Fault, Route, Sent};
 use cairn_testkit::runtime::{MAY_NOT, NOTHING_WAITS};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::discord::runtime::{
-    CHANNEL, CHANNEL_NAME, CODE, GUILD, OTHER, Running, Runtime, connected, furnished, id, words,
+    CHANNEL, CHANNEL_NAME, GUILD, OTHER, Running, Runtime, connected, furnished, id,
 };
 
 const MESSAGE: u64 = 4;
@@ -42,6 +42,12 @@ async fn discord() -> FakeDiscord {
     let builder =
         FakeDiscord::builder().identify_every(Duration::ZERO).answer_within(Duration::from_secs(60));
     furnished(builder.start().await)
+}
+
+async fn start() -> (FakeDiscord, Arc<Runtime>, Running) {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let running = connected(&discord, &runtime).await;
+    (discord, runtime, running)
 }
 
 /// Sends a question as the outbox does. Its messages.
@@ -166,25 +172,6 @@ async fn who_may_not_is_told_so_alone_and_the_question_stays() {
 }
 
 #[tokio::test]
-async fn the_press_of_a_stranger_or_in_a_place_that_is_not_served_is_refused_and_never_run() {
-    let discord = discord().await;
-    discord.guild(200);
-    discord.channel(200, 201);
-    let (dm, runtime) = (discord.dm("eve"), Runtime::new());
-    let running = connected(&discord, &runtime).await;
-    let id = runtime.asks("abc234", &[]);
-    for (channel, user, words) in [(dm, "eve", CODE), (201, "mallory", "not set up")] {
-        let sent = ask(&discord, &running, &format!("main/discord/{channel}"), &id, "May I?").await;
-        let press = discord.press(channel, sent[0].id, "Yes", user);
-        let answer = discord.wait_answer(press).await;
-        assert!(answer.ephemeral && answer.words().contains(words), "{answer:?}");
-        assert_eq!(discord.sent(channel)[0].buttons.len(), 2);
-    }
-    assert!(runtime.state.lock().calls.is_empty());
-    discord.assert_clean();
-}
-
-#[tokio::test]
 async fn the_press_of_a_button_that_is_not_the_bots_is_refused() {
     let scene = scene(discord().await, &[]).await;
     let said = scene.discord.say(CHANNEL, "alice", "my own");
@@ -225,16 +212,6 @@ async fn the_first_press_decides_and_a_later_one_finds_nothing_and_changes_no_wo
 }
 
 #[tokio::test]
-async fn an_expired_question_loses_its_buttons_with_the_next_press() {
-    let scene = scene(discord().await, &[]).await;
-    scene.runtime.state.lock().waiting.clear();
-    let press = scene.press("Yes", "alice");
-    assert_eq!(scene.discord.wait_answer(press).await.words(), NOTHING_WAITS);
-    assert_eq!(scene.wait_closed().await.content, scene.question.content);
-    scene.discord.assert_clean();
-}
-
-#[tokio::test]
 async fn a_press_that_comes_again_after_a_crash_is_not_run_twice() {
     let Scene { discord, runtime, running, question } = scene(discord().await, &[]).await;
     let gate = runtime.hold("/approve");
@@ -255,7 +232,7 @@ async fn a_press_that_comes_again_after_a_crash_is_not_run_twice() {
 }
 
 #[tokio::test]
-async fn a_house_that_takes_its_time_is_answered_for_later() {
+async fn a_runtime_that_takes_its_time_is_answered_for_later() {
     let scene = scene(discord().await, &["alice"]).await;
     for (user, label) in [("bob", "Yes"), ("alice", "No"), ("alice", "No")] {
         let gate = scene.runtime.hold(if label == "Yes" { "/approve" } else { "/deny" });
@@ -301,8 +278,7 @@ async fn a_lost_answer_closes_the_question_once() {
 
 #[tokio::test]
 async fn a_long_question_has_its_buttons_under_the_last_part_alone() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let running = connected(&discord, &runtime).await;
+    let (discord, runtime, running) = start().await;
     let id = runtime.asks("abc234", &[]);
     let long = question_of(&id, json!({"text": "x ".repeat(3000)}));
     let sent = ask(&discord, &running, CHANNEL_NAME, &id, &long).await;
@@ -318,8 +294,7 @@ async fn a_long_question_has_its_buttons_under_the_last_part_alone() {
 
 #[tokio::test]
 async fn an_outcome_that_does_not_fit_is_told_beside_the_question() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let running = connected(&discord, &runtime).await;
+    let (discord, runtime, running) = start().await;
     let id = runtime.asks("abc234", &[]);
     let full = "x".repeat(1990);
     let sent = ask(&discord, &running, CHANNEL_NAME, &id, &full).await;
@@ -333,8 +308,7 @@ async fn an_outcome_that_does_not_fit_is_told_beside_the_question() {
 
 #[tokio::test]
 async fn hostile_arguments_and_names_stay_words() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let running = connected(&discord, &runtime).await;
+    let (discord, runtime, running) = start().await;
     let id = runtime.asks("abc234", &[]);
     let hostile = json!({
         "text": format!("```\n````\n@everyone <@{BOT_ID}> <@&5> [ok](https://evil.example) https://evil.example"),
@@ -378,18 +352,4 @@ async fn a_press_among_others_is_not_run() {
     scene.discord.dispatch("INTERACTION_CREATE", among);
     scene.discord.wait_for(Route::Callback, callbacks + 1).await;
     assert_eq!(scene.runtime.state.lock().calls.len(), 1);
-}
-
-#[tokio::test]
-async fn a_yes_in_words_is_told_its_outcome_and_is_no_message_to_the_model() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
-    runtime.state.lock().refusals.push_back(Refusal::Decided { words: "It is done.".to_owned() });
-    let said = discord.post(CHANNEL, "alice", "yes").mention_bot().send();
-    let sent = discord.wait_sent(CHANNEL, 1).await;
-    assert_eq!((sent[0].content.as_str(), sent[0].reply_to), ("It is done.", Some(said)));
-    discord.say(CHANNEL, "alice", "and this");
-    let taken = runtime.wait_taken(1).await;
-    assert_eq!(taken.iter().map(words).collect::<Vec<_>>(), ["and this"], "the yes was submitted once");
-    discord.assert_clean();
 }

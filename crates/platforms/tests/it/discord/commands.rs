@@ -1,13 +1,22 @@
 //! Slash commands.
 
+use std::sync::Arc;
+
 use cairn_core::command::{COMMANDS, Command};
-use cairn_testkit::discord::{Fault, Route};
+use cairn_testkit::discord::{FakeDiscord, Fault, Route};
 use serde_json::json;
 
-use crate::discord::runtime::{CHANNEL, CHANNEL_NAME, CODE, Runtime, connected, discord, id};
+use crate::discord::runtime::{CHANNEL, CHANNEL_NAME, CODE, Running, Runtime, connected, discord, id, start};
 
 /// The flag of a message that shows no preview of links.
 const QUIET: u64 = 1 << 2;
+
+/// An adapter whose commands are registered.
+async fn registered() -> (FakeDiscord, Arc<Runtime>, Running) {
+    let (discord, runtime, running) = start().await;
+    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    (discord, runtime, running)
+}
 
 #[tokio::test]
 async fn commands_are_registered_once() {
@@ -28,9 +37,7 @@ async fn commands_are_registered_once() {
 
 #[tokio::test]
 async fn a_command_is_put_off_run_and_answered() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
-    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    let (discord, runtime, _running) = registered().await;
     runtime.answers("remembered", false);
     let call = discord.slash(CHANNEL, "alice", "remember", &[("text", "the key is under the mat")]);
     let answer = discord.wait_answer(call).await;
@@ -47,9 +54,7 @@ async fn a_command_is_put_off_run_and_answered() {
 
 #[tokio::test]
 async fn a_private_answer_is_seen_by_the_caller_alone() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
-    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    let (discord, runtime, _running) = registered().await;
     runtime.answers("all about you", true);
     let export = discord.slash(CHANNEL, "alice", "export", &[]);
     let answer = discord.wait_answer(export).await;
@@ -67,9 +72,7 @@ async fn a_private_answer_is_seen_by_the_caller_alone() {
 
 #[tokio::test]
 async fn a_long_answer_goes_on_behind_the_first_part() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
-    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    let (discord, runtime, _running) = registered().await;
     let long = "a line of it\n".repeat(400);
     runtime.answers(&long, false);
     let call = discord.slash(CHANNEL, "alice", "context", &[]);
@@ -100,9 +103,7 @@ async fn who_is_not_served_is_told_so_privately() {
 
 #[tokio::test]
 async fn a_command_among_others_is_not_run() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
-    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    let (discord, runtime, _running) = registered().await;
     let all = discord.commands();
     assert!(all.iter().all(|known| known["contexts"] == json!([0, 1])), "{all:?}");
     assert!(all.iter().all(|known| known["integration_types"] == json!([0])), "{all:?}");
@@ -129,9 +130,7 @@ async fn a_command_among_others_is_not_run() {
 
 #[tokio::test]
 async fn an_interaction_whose_token_is_refused_leaves_the_connection_alone() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let running = connected(&discord, &runtime).await;
-    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
+    let (discord, runtime, running) = registered().await;
     runtime.answers("hello", false);
     for route in [Route::Webhook, Route::Callback] {
         discord.fail_next(route, Fault::Status(401));
@@ -142,20 +141,4 @@ async fn an_interaction_whose_token_is_refused_leaves_the_connection_alone() {
     assert_eq!(discord.wait_answer(served).await.words(), "hello");
     assert_eq!(running.status().reason, None);
     assert_eq!(discord.identified(), 1);
-}
-
-#[tokio::test]
-async fn only_who_was_told_a_code_is_reminded_of_it() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
-    discord.wait_until("commands", |discord| discord.commands().len() == COMMANDS.len()).await;
-    let ask = |who: &'static str| {
-        let call = discord.slash(discord.dm(who), who, "help", &[]);
-        discord.wait_answer(call)
-    };
-    assert!(ask("eve").await.words().contains(CODE));
-    runtime.state.update(|state| state.full = true);
-    assert!(ask("eve").await.words().contains("have been told a code"));
-    let late = ask("mallory").await.words();
-    assert!(late.contains("too many") && !late.contains("told a code"), "{late}");
 }

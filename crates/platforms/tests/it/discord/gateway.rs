@@ -6,13 +6,12 @@ use cairn_core::ports::LinkState;
 use cairn_testkit::discord::{FakeDiscord, Fault, Route};
 
 use crate::discord::runtime::{
-    CHANNEL, CHANNEL_NAME, Running, Runtime, connected, discord, furnished, settings, words,
+    CHANNEL, CHANNEL_NAME, Running, Runtime, connected, discord, furnished, settings, start, words,
 };
 
 #[tokio::test]
 async fn a_broken_connection_is_resumed_and_nothing_is_lost() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let running = connected(&discord, &runtime).await;
+    let (discord, runtime, running) = start().await;
     discord.say(CHANNEL, "alice", "one");
     runtime.wait_taken(1).await;
     discord.disconnect();
@@ -27,9 +26,8 @@ async fn a_broken_connection_is_resumed_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn a_wish_for_a_new_connection_is_met_with_a_resume() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+async fn a_request_for_a_new_connection_is_met_with_a_resume() {
+    let (discord, runtime, _running) = start().await;
     discord.ask_reconnect();
     discord.wait_until("a resume", |discord| discord.resumed() == 1).await;
     discord.say(CHANNEL, "alice", "one");
@@ -39,8 +37,7 @@ async fn a_wish_for_a_new_connection_is_met_with_a_resume() {
 
 #[tokio::test]
 async fn a_session_that_may_not_be_resumed_is_begun_again_and_what_was_missed_is_read() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+    let (discord, runtime, _running) = start().await;
     discord.say(CHANNEL, "alice", "one");
     runtime.wait_taken(1).await;
     discord.forget_sessions();
@@ -68,8 +65,7 @@ async fn a_silent_connection_is_dead() {
 
 #[tokio::test]
 async fn a_heartbeat_that_is_asked_for_is_sent_at_once() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+    let (discord, _runtime, _running) = start().await;
     let before = discord.heartbeats();
     discord.ask_heartbeat();
     discord.wait_until("a heartbeat", |discord| discord.heartbeats() > before).await;
@@ -100,8 +96,7 @@ async fn a_wrong_token_is_a_lasting_failure_that_does_not_name_it() {
 
 #[tokio::test]
 async fn a_revoked_token_ends_the_run() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let running = connected(&discord, &runtime).await;
+    let (discord, _runtime, running) = start().await;
     discord.set_revoked(true);
     let failure = running.failure().await;
     assert!(failure.lasting && failure.reason.contains("token"), "{failure}");
@@ -109,8 +104,7 @@ async fn a_revoked_token_ends_the_run() {
 
 #[tokio::test]
 async fn a_refusal_of_before_does_not_end_the_next_run() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let running = connected(&discord, &runtime).await;
+    let (discord, runtime, running) = start().await;
     let adapter = running.adapter.clone();
     drop(running);
     discord.fail_next(Route::Typing, Fault::Status(401));

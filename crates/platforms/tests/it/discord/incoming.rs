@@ -8,13 +8,12 @@ use serde_json::json;
 
 use crate::discord::runtime::{
     CHANNEL, CHANNEL_NAME, CODE, GUILD, OTHER, OTHER_NAME, Running, Runtime, connected, discord, id,
-    settings, words,
+    settings, start, words,
 };
 
 #[tokio::test]
 async fn a_message_comes_in_with_its_author_its_words_and_whether_it_is_addressed() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+    let (discord, runtime, _running) = start().await;
     let aside = discord.say(CHANNEL, "alice", "good morning");
     let question = discord.post(CHANNEL, "bob", "what is up?").mention_bot().send();
     let taken = runtime.wait_taken(2).await;
@@ -30,8 +29,7 @@ async fn a_message_comes_in_with_its_author_its_words_and_whether_it_is_addresse
 
 #[tokio::test]
 async fn threads_and_forum_posts_are_channels_of_their_own() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+    let (discord, runtime, _running) = start().await;
     discord.thread(CHANNEL, 500);
     discord.post(500, "alice", "in the thread").mention_bot().send();
     discord.forum(GUILD, 103);
@@ -45,8 +43,7 @@ async fn threads_and_forum_posts_are_channels_of_their_own() {
 
 #[tokio::test]
 async fn a_thread_that_nobody_told_of_is_asked_for() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+    let (discord, runtime, _running) = start().await;
     discord
         .dispatch("THREAD_DELETE", json!({"id": "500", "guild_id": "100", "parent_id": "101", "type": 11}));
     discord.thread(CHANNEL, 500);
@@ -60,8 +57,7 @@ async fn a_thread_that_nobody_told_of_is_asked_for() {
 
 #[tokio::test]
 async fn a_thread_that_cannot_be_looked_up_is_not_served_until_it_can() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let running = connected(&discord, &runtime).await;
+    let (discord, runtime, running) = start().await;
     discord.thread(CHANNEL, 500);
     discord
         .dispatch("THREAD_DELETE", json!({"id": "500", "guild_id": "100", "parent_id": "101", "type": 11}));
@@ -102,8 +98,7 @@ async fn bots_are_heard_where_the_rules_say_so() {
 
 #[tokio::test]
 async fn an_edit_is_a_change_a_preview_is_none_and_deletions_are_changes() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+    let (discord, runtime, _running) = start().await;
     let one = discord.say(CHANNEL, "alice", "see https://a.example");
     let two = discord.say(CHANNEL, "alice", "two");
     let three = discord.say(CHANNEL, "alice", "three");
@@ -124,8 +119,7 @@ async fn an_edit_is_a_change_a_preview_is_none_and_deletions_are_changes() {
 
 #[tokio::test]
 async fn a_stranger_is_told_a_code_once_and_heard_when_let_in() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+    let (discord, runtime, _running) = start().await;
     let dm = discord.dm("eve");
     discord.say(dm, "eve", "hi");
     let sent = discord.wait_sent(dm, 1).await;
@@ -145,8 +139,7 @@ async fn a_stranger_is_told_a_code_once_and_heard_when_let_in() {
 
 #[tokio::test]
 async fn a_channel_that_waits_holds_no_other_up_and_keeps_its_order() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+    let (discord, runtime, _running) = start().await;
     let gate = runtime.hold(CHANNEL);
     let first = discord.say(CHANNEL, "alice", "one");
     let second = discord.say(CHANNEL, "alice", "two");
@@ -160,8 +153,7 @@ async fn a_channel_that_waits_holds_no_other_up_and_keeps_its_order() {
 
 #[tokio::test]
 async fn a_limit_is_told_once_and_the_message_given_up() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+    let (discord, runtime, _running) = start().await;
     let limited =
         |tell| Refusal::Limited { retry_after_secs: 60, words: "slow down, please".to_owned(), tell };
     let [one, two] = [1, 2].map(|_| discord.post(CHANNEL, "alice", "more").held().send());
@@ -177,8 +169,7 @@ async fn a_limit_is_told_once_and_the_message_given_up() {
 
 #[tokio::test]
 async fn events_that_cannot_be_read_are_passed_over() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+    let (discord, runtime, _running) = start().await;
     for data in
         [json!(null), json!({}), json!({"id": "x"}), json!([1]), json!({"id": {"deep": []}, "author": 7})]
     {
@@ -240,8 +231,7 @@ async fn files_are_read_where_they_can_be_and_named_otherwise() {
 
 #[tokio::test]
 async fn a_picture_for_a_model_that_takes_none_is_named() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+    let (discord, runtime, _running) = start().await;
     discord.post(CHANNEL, "alice", "").attach("cat.png", "image/png", "bytes").send();
     let taken = runtime.wait_taken(1).await;
     assert!(

@@ -112,3 +112,10 @@ pub(crate) async fn connected(discord: &FakeDiscord, runtime: &Arc<Runtime>) -> 
     running.wait_state(LinkState::Connected).await;
     running
 }
+
+/// An adapter that is connected, with its fake Discord and its runtime.
+pub(crate) async fn start() -> (FakeDiscord, Arc<Runtime>, Running) {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let running = connected(&discord, &runtime).await;
+    (discord, runtime, running)
+}

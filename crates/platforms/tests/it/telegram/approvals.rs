@@ -6,8 +6,8 @@ use cairn_core::access::DirectPolicy;
 use cairn_core::approval::Approval;
 use cairn_core::command::Command;
 use cairn_core::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
-use cairn_core::ports::{Platform as _, Refusal, SendPart};
-use cairn_testkit::runtime::{MAY_NOT, NOTHING_WAITS, text};
+use cairn_core::ports::{Platform as _, SendPart};
+use cairn_testkit::runtime::{MAY_NOT, NOTHING_WAITS};
 use cairn_testkit::telegram::{FakeTelegram, Fault, Person, Say, Sent, What};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -195,23 +195,6 @@ async fn the_press_of_a_button_that_is_not_the_bots_is_refused() {
 }
 
 #[tokio::test]
-async fn the_first_press_decides_and_a_later_one_finds_nothing_and_changes_no_words() {
-    let fake = FakeTelegram::start().await;
-    let (ann, bob) = (fake.person("Ann"), fake.person("Bob"));
-    let (rig, hut, message) = asked(&[], fake).await;
-    let seen = rig.fake.seen(hut, message);
-    rig.fake.press(hut, message, "No", &ann);
-    let closed = wait_closed(&rig, hut, message).await;
-    // Bob's client has not seen the change yet.
-    let late = rig.fake.press_as_seen(&seen, "approve:abc234", &bob);
-    let told = rig.fake.wait_told(&late).await;
-    assert_eq!((told.text.as_str(), told.alert), (NOTHING_WAITS, true));
-    rig.fake.wait_for("editMessageReplyMarkup", 1).await;
-    assert_eq!(question(&rig, hut, message).text, closed.text);
-    assert_eq!(rig.runtime.state.lock().decided, [("abc234".into(), false)]);
-}
-
-#[tokio::test]
 async fn an_expired_question_loses_its_buttons_with_the_next_press() {
     let fake = FakeTelegram::start().await;
     let ann = fake.person("Ann");
@@ -269,24 +252,6 @@ async fn a_press_waits_for_no_message_and_an_approve_passes_what_waits_for_room(
 }
 
 #[tokio::test]
-async fn a_long_question_has_its_buttons_under_the_last_part_alone() {
-    let fake = FakeTelegram::start().await;
-    let ann = fake.person("Ann");
-    fake.say(ann.id, &ann, "hello");
-    let rig = Rig::start(fake, &[]).await;
-    let id = rig.runtime.asks("abc234", &[]);
-    let long = approval(&id, json!({"text": "x ".repeat(4000)})).question();
-    let sent = ask(&rig, ann.id, &id, &long).await;
-    assert!(sent.len() > 1);
-    let (last, before) = sent.split_last().expect("some");
-    assert!(before.iter().all(|part| part.buttons.is_empty()) && last.buttons.len() == 2);
-    rig.fake.press(ann.id, last.id, "Yes", &ann);
-    let closed = wait_closed(&rig, ann.id, last.id).await;
-    assert!(closed.text.starts_with(&last.text) && closed.text.contains("— yes, Ann, "), "{}", closed.text);
-    rig.fake.assert_clean();
-}
-
-#[tokio::test]
 async fn an_outcome_that_does_not_fit_is_told_beside_the_question() {
     let fake = FakeTelegram::start().await;
     let ann = fake.person("Ann");
@@ -337,20 +302,4 @@ async fn an_edit_of_a_question_leaves_no_dead_buttons_and_trouble_with_it_no_dea
     rig.fake.press(hut, sent[0].id, "Yes", &ann);
     assert!(wait_closed(&rig, hut, sent[0].id).await.text.contains("— yes, Ann, "));
     rig.fake.wait_confirmed().await;
-}
-
-#[tokio::test]
-async fn a_yes_in_words_is_told_its_outcome_and_is_no_message_to_the_model() {
-    let rig = Rig::start(FakeTelegram::start().await, &[]).await;
-    let ann = rig.fake.person("Ann");
-    let decided = Refusal::Decided { words: "It is done.".to_owned() };
-    rig.runtime.state.lock().refusals.push_back(decided);
-    let said = rig.fake.say(ann.id, &ann, "yes");
-    let sent = rig.fake.wait_sent(ann.id, 1).await;
-    assert_eq!((sent[0].text.as_str(), sent[0].reply_to), ("It is done.", Some(said)));
-    rig.fake.wait_confirmed().await;
-    assert!(rig.runtime.state.lock().taken.is_empty(), "it was submitted once");
-    rig.fake.say(ann.id, &ann, "and this");
-    assert_eq!(text(&rig.runtime.wait_taken(1).await[0]), "and this");
-    rig.fake.assert_clean();
 }

@@ -25,7 +25,7 @@ async fn commands_are_registered_once_so_that_they_complete() {
 }
 
 #[tokio::test]
-async fn a_command_goes_to_the_desk_and_its_answer_back() {
+async fn a_command_is_run_and_its_answer_back() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let ann = rig.fake.person("Ann");
     answers(&rig, "remembered", false);

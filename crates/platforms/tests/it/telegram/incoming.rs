@@ -2,7 +2,7 @@
 
 use cairn_core::access::DirectPolicy;
 use cairn_core::message::{Change, Part};
-use cairn_core::ports::{Platform as _, Refusal};
+use cairn_core::ports::Platform as _;
 use cairn_testkit::runtime::{CODE, text};
 use cairn_testkit::telegram::{Attachment, FakeTelegram, Say};
 use serde_json::json;
@@ -140,24 +140,6 @@ async fn a_stranger_is_told_a_code_once_and_nothing_of_theirs_is_kept() {
     rig.fake.wait_confirmed().await;
     assert_eq!(rig.fake.sent(ann.id).len(), 1);
     assert!(rig.runtime.state.lock().taken.is_empty());
-}
-
-#[tokio::test]
-async fn a_limit_is_said_when_the_house_says_so() {
-    let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
-    let ann = rig.fake.person("Ann");
-    let limited =
-        |tell| Refusal::Limited { retry_after_secs: 60, words: "too much for an hour".to_owned(), tell };
-    rig.runtime.state.lock().refusals.extend([limited(true), limited(false)]);
-    rig.fake.say(ann.id, &ann, "one");
-    rig.fake.say(ann.id, &ann, "two");
-    rig.fake.say(ann.id, &ann, "three");
-    rig.run();
-    rig.runtime.wait_taken(1).await;
-    let told = rig.fake.wait_sent(ann.id, 1).await;
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].text, "too much for an hour");
-    rig.fake.wait_confirmed().await;
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! The Telegram adapter against the fake Telegram.
 
 mod approvals;
+mod backfill;
 mod commands;
 mod incoming;
-mod missed;
 mod outgoing;
 mod polling;
 

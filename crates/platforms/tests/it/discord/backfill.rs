@@ -4,7 +4,8 @@ use cairn_testkit::discord::{Fault, Route};
 use jiff::SignedDuration;
 
 use crate::discord::runtime::{
-    CHANNEL, CHANNEL_NAME, OTHER, OTHER_NAME, Running, Runtime, connected, discord, id, settings, words,
+    CHANNEL, CHANNEL_NAME, OTHER, OTHER_NAME, Running, Runtime, connected, discord, id, settings, start,
+    words,
 };
 
 #[tokio::test]
@@ -62,14 +63,13 @@ async fn what_is_older_than_the_limit_is_left_out() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_a_lane_is_read_again_in_order() {
-    let (discord, runtime) = (discord().await, Runtime::new());
-    let _running = connected(&discord, &runtime).await;
+async fn what_does_not_fit_a_queue_is_read_again_in_order() {
+    let (discord, runtime, _running) = start().await;
     let gate = runtime.hold(CHANNEL);
     for n in 0..150 {
         discord.say(CHANNEL, "alice", &format!("line {n}"));
     }
-    // Comes after all of them over the same connection: the lane is full by then.
+    // Comes after all of them over the same connection: the queue is full by then.
     discord.say(OTHER, "alice", "elsewhere");
     runtime.wait_taken(1).await;
     gate.open();

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use cairn_core::ids::MessageId as HouseMessage;
+use cairn_core::ids::MessageId as RuntimeMessage;
 use jiff::SignedDuration;
 use serenity::all::ChannelId;
 
 use super::InboundHandler;
-use super::take::Served;
 use crate::discord::rest::{PAGE, Page, RestError, UNKNOWN_CHANNEL};
-use crate::discord::wire::{Said, id_at, time_of};
+use crate::discord::wire::{Message, id_at, time_of};
 
 /// So far before the last message the reading begins: what came in beside each other may have been taken in in
 /// another order, and what was edited meanwhile is seen.
@@ -18,14 +17,14 @@ const OVERLAP: SignedDuration = SignedDuration::from_mins(5);
 /// Pause before a channel is read again that could not be read.
 const PAUSE: Duration = Duration::from_secs(5);
 
-impl InboundHandler {
-    /// Where reading begins for a channel that was taken in up to this id.
-    pub(super) fn overlap(&self, last: u64) -> u64 {
-        id_at(time_of(last).checked_sub(OVERLAP).unwrap_or(jiff::Timestamp::UNIX_EPOCH)).min(last)
-    }
+/// Where reading begins for a channel that was taken in up to this id.
+pub(super) fn overlap(last: u64) -> u64 {
+    id_at(time_of(last).checked_sub(OVERLAP).unwrap_or(jiff::Timestamp::UNIX_EPOCH)).min(last)
+}
 
+impl InboundHandler {
     /// Reads a channel after an id and takes in what is new. Returns when all of it is taken in, or cannot be read.
-    pub(super) async fn take_missed(&self, channel: ChannelId, after: u64) {
+    pub(super) async fn backfill(&self, channel: ChannelId, after: u64) {
         let missed = loop {
             match self.read_after(channel, after).await {
                 Ok(missed) => {
@@ -45,11 +44,11 @@ impl InboundHandler {
             }
         };
         let mut fresh = Vec::new();
-        for said in missed {
-            let id = said.id.get();
-            let edited = said.was_edited();
-            let Some(served) = self.served(Box::new(said)).await else { continue };
-            if self.is_new(&served).await {
+        for message in missed {
+            let id = message.id.get();
+            let edited = message.was_edited();
+            let Some(served) = self.served(Box::new(message)).await else { continue };
+            if self.path.is_new(&served.admitted.channel, &RuntimeMessage::new(id.to_string())).await {
                 fresh.push((id, served));
             } else if edited {
                 self.amend_edited(served).await;
@@ -61,24 +60,11 @@ impl InboundHandler {
         let n_missed = fresh.len();
         tracing::info!(platform = "discord", channel = channel.get(), n_missed, "taking in what was missed");
         // One answer to all of it: the last that asks for one gets it, and what came before is there for it to see.
-        let last = fresh.iter().rposition(|(_, served)| served.addressed);
+        let last = fresh.iter().rposition(|(_, served)| served.admitted.addressed);
         for (n, (id, mut served)) in fresh.into_iter().enumerate() {
-            served.addressed = Some(n) == last;
+            served.admitted.addressed = Some(n) == last;
             self.submit(served).await;
-            self.took(channel, id);
-        }
-    }
-
-    /// Whether the runtime has never seen it.
-    async fn is_new(&self, served: &Served) -> bool {
-        let message = HouseMessage::new(served.said.id.to_string());
-        match self.ports.intake.has_seen(&served.channel, &message).await {
-            Ok(seen) => !seen,
-            Err(error) => {
-                // The runtime drops it if it has; it is only not known here.
-                tracing::debug!(platform = "discord", %error, "cannot tell whether a message was taken in before");
-                true
-            }
+            self.note_taken(channel, id);
         }
     }
 
@@ -91,14 +77,9 @@ impl InboundHandler {
     }
 
     /// Messages after an id, oldest first, within the limits of the configuration.
-    async fn read_after(&self, channel: ChannelId, after: u64) -> Result<Vec<Said>, RestError> {
-        let limits = self.chat.get().catch_up;
-        let oldest = self
-            .pairing_store
-            .clock()
-            .now()
-            .checked_sub(limits.max_age)
-            .unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    async fn read_after(&self, channel: ChannelId, after: u64) -> Result<Vec<Message>, RestError> {
+        let limits = self.path.chat.get().catch_up;
+        let oldest = self.path.now().checked_sub(limits.max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         let oldest = id_at(oldest);
         let first = self.page(channel, Page::After(after)).await?;
         let whole = first.len() < PAGE;
@@ -107,12 +88,12 @@ impl InboundHandler {
         if !whole {
             read = self.read_back(channel, after.max(oldest), limits.max_messages).await?;
         }
-        read.sort_by_key(|said| said.id.get());
-        read.dedup_by_key(|said| said.id.get());
+        read.sort_by_key(|message| message.id.get());
+        read.dedup_by_key(|message| message.id.get());
         let me = *self.me.lock();
-        read.retain(|said| said.is_speech() && Some(said.author.id) != me);
+        read.retain(|message| message.is_speech() && Some(message.author.id) != me);
         let n_read = read.len();
-        read.retain(|said| said.id.get() >= oldest);
+        read.retain(|message| message.id.get() >= oldest);
         too_old |= read.len() < n_read;
         let too_many = read.len().saturating_sub(limits.max_messages);
         if too_many > 0 || too_old {
@@ -137,15 +118,15 @@ impl InboundHandler {
     }
 
     /// From the newest back to an id, at most so many and a page: of much that was missed the newest counts.
-    async fn read_back(&self, channel: ChannelId, from: u64, most: usize) -> Result<Vec<Said>, RestError> {
-        let mut all: Vec<Said> = Vec::new();
+    async fn read_back(&self, channel: ChannelId, from: u64, most: usize) -> Result<Vec<Message>, RestError> {
+        let mut all: Vec<Message> = Vec::new();
         let mut page = Page::Newest;
         loop {
             let values = self.page(channel, page).await?;
             let last_page = values.len() < PAGE;
             let read = readable(values);
-            let Some(oldest) = read.iter().map(|said| said.id.get()).min() else { return Ok(all) };
-            all.extend(read.into_iter().filter(|said| said.id.get() > from));
+            let Some(oldest) = read.iter().map(|message| message.id.get()).min() else { return Ok(all) };
+            all.extend(read.into_iter().filter(|message| message.id.get() > from));
             if last_page || oldest <= from || all.len() > most {
                 return Ok(all);
             }
@@ -159,6 +140,6 @@ fn history_of(channel: ChannelId) -> String {
     format!("history of channel {channel}")
 }
 
-fn readable(values: Vec<serde_json::Value>) -> Vec<Said> {
+fn readable(values: Vec<serde_json::Value>) -> Vec<Message> {
     values.into_iter().filter_map(|value| super::read("message of a channel", value)).collect()
 }

@@ -1,9 +1,7 @@
-//! Presses of the buttons under a question: who may, what the runtime says to it, and what becomes of the question.
+//! Buttons under a question: what the runtime says to a press, and what becomes of the question.
 
 use std::time::Duration;
 
-use cairn_core::access::Verdict;
-use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
 use cairn_core::ids::{ApprovalId, MessageId};
 use cairn_core::ports::SendError;
 use teloxide::payloads::{AnswerCallbackQuery, EditMessageReplyMarkup, EditMessageText};
@@ -13,14 +11,14 @@ use teloxide::types::{
 };
 
 use super::Telegram;
-use super::chat_queues::Release;
 use super::content;
 use super::notice::Notice;
 use super::pace::Write;
-use super::sent::Place;
-use super::visit::{Heard, Host};
-use super::wire::{Entity, Message, Press};
+use super::send::ChatTopic;
+use super::updates::{InboundHandler, address, sender, topic_of};
+use super::wire::{Callback, Entity, Message};
 use crate::buttons;
+use crate::inbound::{ButtonPress, NO_QUESTION, PressOutcome};
 use crate::markup::telegram as rendering;
 
 /// How long telling the presser may take: nobody waits for it longer, and the next press of the chat waits behind it.
@@ -39,89 +37,61 @@ pub(super) fn keyboard(approval: &ApprovalId) -> Option<InlineKeyboardMarkup> {
 
 /// A question whose buttons go away.
 pub(super) struct Closing {
-    pub(super) place: Place,
+    pub(super) place: ChatTopic,
     message: i64,
     /// What it says then; none: what it said.
     words: Option<(String, Vec<MessageEntity>)>,
 }
 
-struct Pressed<'a> {
-    question: &'a Message,
-    heard: Heard,
-    yes: bool,
-    command: Command,
-}
-
-impl Host {
-    /// Takes a press in, as the command that its button stands for.
-    pub(super) async fn pressed(&self, press: &Press, release: &Release) -> &'static str {
+impl InboundHandler {
+    /// Takes a button in, as the command that it stands for.
+    pub(super) async fn callback(&self, callback: &Callback) -> &'static str {
         let telegram = &self.telegram;
-        let Pressed { question, heard, yes, command } = match self.read_press(press) {
-            Ok(pressed) => pressed,
-            Err(words) => {
-                telegram.tell(press, words, true).await;
+        let own = |message: &&Message| message.from.as_ref().is_some_and(|user| user.id == self.me.id);
+        let Some(question) = callback.message.as_ref().filter(own) else {
+            telegram.tell(callback, NO_QUESTION, true).await;
+            return "press_refused";
+        };
+        let presser = content::presser(&callback.from);
+        let press = ButtonPress {
+            id: MessageId::from(format!("callback-{}", callback.id)),
+            data: callback.data.as_deref(),
+            admitted: self.path.admit(&sender(&presser, &self.me), &address(question)).await,
+        };
+        let place = topic_of(question);
+        let mut closing = Closing { place, message: question.message_id, words: None };
+        match self.path.press(press).await {
+            PressOutcome::Refused(words) => {
+                telegram.tell(callback, &words, true).await;
                 return "press_refused";
             }
-        };
-        let now = telegram.now();
-        let call = CommandCall {
-            channel: heard.channel.clone(),
-            message: MessageId::from(format!("callback-{}", press.id)),
-            caller: heard.speaker.author(),
-            direct: heard.direct,
-            at: now,
-            command: Ok(command),
-        };
-        let Some(CommandAnswer { words, settled, .. }) = self.run(call, release).await else {
-            // How it ended is not known here any more; another press tells, and takes the buttons away.
-            telegram.tell(press, "", false).await;
-            return "press_again";
-        };
-        telegram.tell(press, &words, settled != Some(Settled::Now)).await;
-        let Some(settled) = settled else { return "press_denied" };
-        let mut closing = Closing { place: heard.place, message: question.message_id, words: None };
-        if settled == Settled::Now {
-            let outcome = buttons::outcome(yes, &heard.speaker.name, now);
-            closing.words = with_outcome(question, &outcome);
-            if closing.words.is_none() {
-                let reply_to = Some(telegram.house_id(question.chat.id, question.message_id));
-                self.notices.say(Notice { place: heard.place, reply_to, words: outcome, otherwise: None });
+            PressOutcome::Repeated => {
+                telegram.tell(callback, "", false).await;
+                return "press_again";
+            }
+            PressOutcome::Denied(words) => {
+                telegram.tell(callback, &words, true).await;
+                return "press_denied";
+            }
+            PressOutcome::Stale(words) => telegram.tell(callback, &words, true).await,
+            PressOutcome::Decided { words, outcome } => {
+                telegram.tell(callback, &words, false).await;
+                closing.words = with_outcome(question, &outcome);
+                if closing.words.is_none() {
+                    let reply_to = Some(telegram.message_id(question));
+                    self.say(Notice { place, reply_to, words: outcome, otherwise: None });
+                }
             }
         }
-        self.notices.close(closing);
+        self.close(closing);
         "press"
-    }
-
-    /// What a press means, if it counts; otherwise what its author is told.
-    fn read_press<'a>(&self, press: &'a Press) -> Result<Pressed<'a>, &'static str> {
-        let own = |message: &&Message| message.from.as_ref().is_some_and(|user| user.id == self.me.id);
-        let question =
-            press.message.as_ref().filter(own).ok_or("Nothing that I asked waits there any more.")?;
-        let read = press.data.as_deref().and_then(buttons::read);
-        let (yes, command) = read.ok_or("I do not know this button.")?;
-        let speaker = content::presser(&press.from);
-        let (verdict, home) = self.telegram.judge_call(&self.me, question, &speaker, true);
-        match verdict {
-            Verdict::Serve { agent, addressed } => {
-                let heard = self.placed(question, speaker, (agent, addressed), &home);
-                let heard = heard.ok_or("I cannot tell what this belongs to.")?;
-                Ok(Pressed { question, heard, yes, command })
-            }
-            Verdict::Pair => {
-                Err("I do not know you yet. Write to me first, and I tell you how to be let in.")
-            }
-            Verdict::Ignore(why) => {
-                tracing::debug!(chat = question.chat.id, why, "a press of a button was refused");
-                Err("I am not set up to answer you here.")
-            }
-        }
     }
 }
 
 impl Telegram {
-    /// Tells somebody what became of their press. `alert`: in a window that they close. Best effort.
-    async fn tell(&self, press: &Press, words: &str, alert: bool) {
-        let mut payload = AnswerCallbackQuery::new(CallbackQueryId(press.id.clone()));
+    /// Tells the presser what became of their press. `alert`: in a window that they close. Best effort.
+    async fn tell(&self, callback: &Callback, words: &str, alert: bool) {
+        let mut payload = AnswerCallbackQuery::new(CallbackQueryId(callback.id.clone()));
         payload.text = Some(short(&rendering::plain(words))).filter(|_| !words.is_empty());
         payload.show_alert = Some(alert).filter(|alert| *alert);
         if let Err(error) = self.api.call(&payload, TELL_TIMEOUT).await {

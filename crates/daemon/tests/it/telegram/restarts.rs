@@ -1,9 +1,10 @@
-//! Kills and downtime: no message is lost, none is answered twice.
+//! Kills, downtime, and what cannot be delivered: no message is lost, none is answered twice.
 
 use cairn_testkit::model::Kind;
-use cairn_testkit::telegram::{Say, Stage};
+use cairn_testkit::telegram::Stage;
+use serde_json::Value;
 
-use super::rig::{Rig, World, texts};
+use super::rig::{Rig, texts};
 
 #[tokio::test]
 async fn a_kill_between_send_and_receipt_leaves_one_message_of_unknown_fate() {
@@ -98,20 +99,6 @@ async fn what_was_missed_is_answered_by_one_turn_a_channel() {
 }
 
 #[tokio::test]
-async fn what_is_too_old_is_kept_without_an_answer() {
-    let mut rig = World::new().await.start("direct = \"open\"\ncatch_up_hours = 2").await;
-    rig.stop().await;
-    let old = Say::text("yesterday's quokka").age_secs(3 * 3600);
-    rig.telegram.say(rig.alice.id, &rig.alice, old);
-    rig.restart().await;
-    rig.telegram.wait_confirmed().await;
-    rig.ask(&rig.alice, "today's quokka").await;
-    assert_eq!(rig.asked(), 1);
-    assert!(rig.last_request().contains("yesterday's quokka"), "{}", rig.last_request());
-    rig.end().await;
-}
-
-#[tokio::test]
 async fn repeated_and_reordered_updates_are_answered_once() {
     let rig = Rig::open().await;
     let first = rig.telegram.say(rig.alice.id, &rig.alice, "one quokka");
@@ -136,5 +123,41 @@ async fn repeated_and_reordered_updates_are_answered_once() {
     let history = rig.json(&["history", &format!("main/telegram/{}", rig.alice.id)]).await;
     let said = history.as_array().unwrap().iter().filter(|entry| entry["role"] == "user").count();
     assert_eq!(said, 3, "{history}");
+    rig.end().await;
+}
+
+/// The outbox's only delivery, in that state.
+async fn only(rig: &Rig, state: &str) -> Value {
+    let outbox = rig.outbox_until(state, 1).await;
+    assert_eq!(outbox.len(), 1, "{outbox:?}");
+    outbox[0].clone()
+}
+
+/// Alice asks, and blocks the bot before it answers: one dead letter.
+async fn blocked() -> (Rig, Value) {
+    let rig = Rig::open().await;
+    let gate = rig.model.hold(Kind::Reply);
+    rig.telegram.say(rig.alice.id, &rig.alice, "hello quokka");
+    rig.model.wait_for(Kind::Reply, 1).await;
+    rig.telegram.block(&rig.alice);
+    gate.open();
+    let dead = only(&rig, "dead").await;
+    (rig, dead)
+}
+
+#[tokio::test]
+async fn what_a_blocked_bot_owes_is_listed_and_can_be_sent_again() {
+    let (rig, dead) = blocked().await;
+    let reason = dead["reason"].as_str().unwrap();
+    assert!(reason.contains("bot was blocked by the user"), "{dead}");
+    let listed = rig.json(&["outbox", "list"]).await;
+    assert_eq!(listed[0]["id"], dead["id"]);
+    let (code, text) = rig.cairn(&["outbox", "list"]).await;
+    assert!(code == 0 && text.contains("blocked"), "{text}");
+    rig.telegram.unblock(&rig.alice);
+    let (code, text) = rig.cairn(&["outbox", "retry", dead["id"].as_str().unwrap()]).await;
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(texts(&rig.telegram.wait_sent(rig.alice.id, 1).await), ["echo: hello quokka"]);
+    rig.until("/v1/outbox", |list| list.as_array().unwrap().is_empty()).await;
     rig.end().await;
 }

@@ -1,0 +1,153 @@
+//! Per-chat queues: what came in waits here, chat by chat, each in order, none in another's way.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+struct State<K, T> {
+    chats: HashMap<K, VecDeque<T>>,
+    n_waiting: usize,
+}
+
+/// The queues of all chats. A chat has one from its first item on until its worker finds it empty.
+pub(crate) struct ChatQueues<K, T>(Mutex<State<K, T>>);
+
+impl<K, T> Default for ChatQueues<K, T> {
+    fn default() -> Self {
+        Self(Mutex::new(State { chats: HashMap::new(), n_waiting: 0 }))
+    }
+}
+
+impl<K: Copy + Eq + Hash, T> ChatQueues<K, T> {
+    /// Changes the queue of a chat; the change is told how many items wait in all queues. True: the queue is new and
+    /// wants a worker (see [`work_off`]).
+    #[must_use]
+    pub(crate) fn change(&self, chat: K, change: impl FnOnce(&mut VecDeque<T>, usize)) -> bool {
+        let state = &mut *self.0.lock();
+        let is_new = !state.chats.contains_key(&chat);
+        let queue = state.chats.entry(chat).or_default();
+        let before = queue.len();
+        change(queue, state.n_waiting);
+        state.n_waiting = state.n_waiting + queue.len() - before;
+        is_new
+    }
+
+    /// Puts something at the end of a chat's queue. True: the queue is new and wants a worker.
+    #[must_use]
+    pub(crate) fn push(&self, chat: K, item: T) -> bool {
+        self.change(chat, |queue, _| queue.push_back(item))
+    }
+
+    /// Takes out of a chat's queue what need not wait for its turn.
+    pub(crate) fn extract(&self, chat: K, wanted: impl Fn(&T) -> bool) -> Vec<T> {
+        let state = &mut *self.0.lock();
+        let Some(queue) = state.chats.get_mut(&chat) else { return Vec::new() };
+        let (taken, left): (VecDeque<T>, VecDeque<T>) = queue.drain(..).partition(wanted);
+        *queue = left;
+        state.n_waiting -= taken.len();
+        taken.into()
+    }
+
+    /// What the worker of a chat does next. None: its queue is gone, and so is the worker.
+    fn next(&self, chat: K) -> Option<T> {
+        let state = &mut *self.0.lock();
+        match state.chats.get_mut(&chat)?.pop_front() {
+            Some(item) => {
+                state.n_waiting -= 1;
+                Some(item)
+            }
+            None => {
+                state.chats.remove(&chat);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn n_waiting(&self) -> usize {
+        self.0.lock().n_waiting
+    }
+}
+
+/// Works off the queue of a chat, one item after the other, until it is empty.
+pub(crate) async fn work_off<K: Copy + Eq + Hash, T, F: Future<Output = ()>>(
+    queues: Arc<ChatQueues<K, T>>,
+    chat: K,
+    handle: impl Fn(T) -> F,
+) {
+    while let Some(item) = queues.next(chat) {
+        guarded(handle(item)).await;
+    }
+}
+
+/// Does one piece of work. One that breaks would break again: it is passed over, and everything else goes on.
+async fn guarded(work: impl Future<Output = ()>) {
+    if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+        tracing::error!("something that came in broke its handling and is passed over; please report this");
+    }
+}
+
+/// Tasks of one run of an adapter. They end with the guard that came with it.
+#[derive(Clone)]
+pub(crate) struct Tasks(CancellationToken);
+
+impl Tasks {
+    /// Dropping the guard stops all of the tasks.
+    pub(crate) fn new() -> (Self, DropGuard) {
+        let token = CancellationToken::new();
+        (Self(token.clone()), token.drop_guard())
+    }
+
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let token = self.0.clone();
+        tokio::spawn(async move { token.run_until_cancelled(guarded(work)).await });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(queues: &ChatQueues<u8, u32>, chat: u8) -> Vec<u32> {
+        std::iter::from_fn(|| queues.next(chat)).collect()
+    }
+
+    #[test]
+    fn a_queue_wants_a_worker_once_and_again_when_it_was_empty() {
+        let queues = ChatQueues::default();
+        assert!(queues.push(1, 10));
+        assert!(!queues.push(1, 11));
+        assert!(queues.push(2, 12));
+        assert_eq!((queues.n_waiting(), drain(&queues, 1)), (3, vec![10, 11]));
+        assert_eq!(queues.n_waiting(), 1);
+        assert!(queues.push(1, 13));
+    }
+
+    #[test]
+    fn what_is_urgent_is_taken_out_and_the_rest_keeps_its_order() {
+        let queues = ChatQueues::default();
+        for item in [1, 20, 2, 21, 3] {
+            let _ = queues.push(1, item);
+        }
+        assert_eq!(queues.extract(1, |item| *item >= 20), [20, 21]);
+        assert_eq!((queues.n_waiting(), drain(&queues, 1)), (3, vec![1, 2, 3]));
+        assert!(queues.extract(2, |_| true).is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_item_that_breaks_its_handling_is_passed_over_and_its_queue_goes_on() {
+        let (queues, done) = (Arc::new(ChatQueues::default()), Mutex::new(Vec::new()));
+        let _ = queues.push(1, 1);
+        let _ = queues.push(1, 2);
+        let handle = async |n: i32| {
+            assert_ne!(n, 1, "breaks");
+            done.lock().push(n);
+        };
+        work_off(queues, 1, handle).await;
+        assert_eq!(*done.lock(), [2]);
+    }
+}

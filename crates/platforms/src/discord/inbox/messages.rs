@@ -1,0 +1,219 @@
+//! A message, an edit or a deletion: who it is from, in which channel, and on to the runtime.
+
+use std::time::Duration;
+
+use cairn_core::backoff::Backoff;
+use cairn_core::ids::MessageId as RuntimeMessage;
+use cairn_core::message::{Amendment, Change, Inbound, Part};
+use cairn_core::provenance::Provenance;
+use serenity::all::{ChannelId, GuildId, UserId};
+
+use super::{InboundHandler, Item};
+use crate::discord::NAME;
+use crate::discord::places::ChannelRef;
+use crate::discord::rest::RestError;
+use crate::discord::wire::{Message, User, time_of};
+use crate::discord::words::Reading;
+use crate::inbound::{Access, Admitted, ChatAddress, Outcome, Sender};
+
+/// First and longest pause before Discord is asked again where a channel is.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_LONGEST: Duration = Duration::from_secs(30);
+
+/// A message that is for the runtime.
+pub(super) struct Served {
+    pub(super) message: Box<Message>,
+    pub(super) admitted: Admitted,
+}
+
+/// A person as the runtime knows them, by the name that is shown.
+pub(super) fn sender(person: &User, shown: &str, bot: bool, me: Option<UserId>) -> Sender {
+    let (id, name) = (person.id.to_string(), crate::markup::name::display(shown));
+    Sender { id, name, bot, myself: Some(person.id) == me }
+}
+
+impl From<&ChannelRef> for ChatAddress {
+    fn from(channel_ref: &ChannelRef) -> Self {
+        Self {
+            server: channel_ref.guild.map(|guild| guild.to_string()),
+            chat: channel_ref.chat.to_string(),
+            thread: channel_ref.thread.map(|thread| thread.to_string()),
+            direct: channel_ref.is_direct(),
+        }
+    }
+}
+
+impl InboundHandler {
+    /// Returns when the runtime has it, or will not have it.
+    pub(super) async fn handle(&self, channel: ChannelId, item: Item) {
+        match item {
+            Item::Message(message) => {
+                let id = message.id.get();
+                if let Some(served) = self.served(message).await {
+                    self.submit(served).await;
+                    self.note_taken(channel, id);
+                }
+            }
+            Item::Edited(message) => {
+                if let Some(served) = self.served(message).await {
+                    self.amend_edited(served).await;
+                }
+            }
+            Item::Deleted { id, guild } => {
+                let Some(channel_ref) = self.channel_ref(channel, guild).await else { return };
+                let Some(channel) = self.path.channel_of(&(&channel_ref).into()) else { return };
+                let (message, at) = (RuntimeMessage::new(id.to_string()), self.path.now());
+                self.path.amend(Amendment { channel, message, at, change: Change::Deleted }).await;
+            }
+            Item::Backfill { after } => self.backfill(channel, after).await,
+        }
+    }
+
+    /// Notes how far a channel has been taken in.
+    pub(super) fn note_taken(&self, channel: ChannelId, id: u64) {
+        let mut taken = self.taken.lock();
+        let last = taken.entry(channel).or_insert(id);
+        *last = (*last).max(id);
+    }
+
+    /// Decides about a message. A stranger who writes privately is told a code here.
+    pub(super) async fn served(&self, message: Box<Message>) -> Option<Served> {
+        let me = (*self.me.lock())?;
+        let channel_ref = self.channel_ref(message.channel_id, message.guild_id).await?;
+        let calls_me = Reading { me, places: &self.places, last_own: None }.calls_me(&message);
+        let sender = sender(&message.author, message.display_name(), message.is_automatic(), Some(me));
+        let at = ChatAddress::from(&channel_ref);
+        match self.path.judge(&sender, calls_me, &at) {
+            Access::Admitted(admitted) => Some(Served { message, admitted }),
+            Access::Stranger => {
+                if let Some(words) = self.path.pairing_reply(&sender, &at).await {
+                    self.outbox.notice(message.channel_id, message.id, &words).await;
+                }
+                None
+            }
+            Access::Ignored(why) => {
+                metrics::counter!("cairn_discord_passed_over_total", "why" => why).increment(1);
+                tracing::debug!(
+                    platform = NAME,
+                    channel = channel_ref.chat.get(),
+                    why,
+                    "a message was passed over"
+                );
+                None
+            }
+        }
+    }
+
+    /// Where a channel is. Waits while Discord does not say; none when it will not say: then nobody can tell which rules
+    /// hold there, and nothing of it is served.
+    pub(super) async fn channel_ref(&self, channel: ChannelId, guild: Option<GuildId>) -> Option<ChannelRef> {
+        let mut pauses = Backoff::new(PAUSE_FIRST, PAUSE_LONGEST);
+        loop {
+            match self.places.find(&self.rest, channel, guild).await {
+                Ok(Some(channel_ref)) => {
+                    self.link.clear(&sight_of(channel));
+                    return Some(channel_ref);
+                }
+                Ok(None) => {
+                    self.cannot_see(channel, "Discord does not say where it belongs");
+                    return None;
+                }
+                // A token that is refused says nothing of the channel; what waits here is read again after the run.
+                Err(error) if error.is_passing() || error == RestError::Unauthorized => {
+                    tracing::warn!(
+                        platform = "discord",
+                        channel = channel.get(),
+                        %error,
+                        "cannot tell where a channel is; its messages wait"
+                    );
+                    tokio::time::sleep(error.after().unwrap_or_else(|| pauses.next_pause())).await;
+                }
+                Err(error) => {
+                    self.cannot_see(channel, &error.to_string());
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn cannot_see(&self, channel: ChannelId, why: &str) {
+        if self.link.trouble(&sight_of(channel), &format!("it cannot be told which rules hold: {why}")) {
+            tracing::info!(
+                platform = "discord",
+                channel = channel.get(),
+                why,
+                "a channel cannot be looked up; nothing of it is served until the bot may see it"
+            );
+        }
+    }
+
+    /// Hands a message to the runtime, as often as it takes.
+    pub(super) async fn submit(&self, served: Served) {
+        let Some(parts) = self.parts(&served).await else { return };
+        let Served { message, admitted } = served;
+        let reply_to = message.referenced_message.as_ref();
+        let inbound = Inbound {
+            channel: admitted.channel,
+            message: RuntimeMessage::new(message.id.to_string()),
+            author: admitted.author,
+            at: time_of(message.id.get()),
+            parts,
+            addressed: admitted.addressed,
+            direct: admitted.direct,
+            reply_to: reply_to.map(|answered| RuntimeMessage::new(answered.id.to_string())),
+            provenance: self.quoted(&message),
+        };
+        let outcome = self.path.submit(inbound, || ()).await;
+        if let Outcome::Refused { reply: Some(words), .. } = outcome {
+            self.outbox.notice(message.channel_id, message.id, &words).await;
+        }
+    }
+
+    /// Tells the runtime that a message says something else now.
+    pub(super) async fn amend_edited(&self, served: Served) {
+        let Some(parts) = self.parts(&served).await else { return };
+        let Served { message, admitted: Admitted { channel, author, addressed, .. } } = served;
+        let (id, at) = (RuntimeMessage::new(message.id.to_string()), self.path.now());
+        let change = Change::Edited { author, parts, addressed };
+        self.path.amend(Amendment { channel, message: id, at, change }).await;
+    }
+
+    /// Whose words a message quotes or forwards.
+    fn quoted(&self, message: &Message) -> Provenance {
+        let me = *self.me.lock();
+        let mut provenance = Provenance::default();
+        if let Some(answered) =
+            message.referenced_message.as_ref().filter(|answered| Some(answered.author.id) != me)
+        {
+            provenance.join(&Provenance::of_person(&format!("{NAME}/{}", answered.author.id)));
+        }
+        if !message.message_snapshots.is_empty() {
+            provenance.join(&Provenance::of_strangers());
+        }
+        provenance
+    }
+
+    /// What was said, in parts; none when it is nothing.
+    async fn parts(&self, served: &Served) -> Option<Vec<Part>> {
+        let me = (*self.me.lock())?;
+        let Served { message, admitted } = served;
+        let last_own = self.outbox.last(message.channel_id);
+        let words = Reading { me, places: &self.places, last_own }.words(message);
+        let mut parts = Vec::new();
+        if !words.is_empty() {
+            parts.push(Part::text(words));
+        }
+        let chat = self.path.chat.get();
+        let limits = chat.attach_limits(chat.images.contains(&admitted.agent));
+        let forwarded = message.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
+        for attached in message.attachments.iter().chain(forwarded) {
+            parts.push(self.outbox.files.part(attached, limits).await);
+        }
+        (!parts.is_empty()).then_some(parts)
+    }
+}
+
+/// The place of this trouble in the status.
+pub(super) fn sight_of(channel: ChannelId) -> String {
+    format!("sight of channel {channel}")
+}

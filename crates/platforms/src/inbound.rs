@@ -1,0 +1,456 @@
+//! The way in that all chat networks share: who is admitted, how messages, changes, commands and buttons get to the
+//! runtime, what is tried again, and what people are told instead. A network says who did what, and where, and has
+//! ways of its own to answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::access::{AccessPolicy, Approach, Place, Verdict};
+use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
+use cairn_core::ids::{AgentId, ChannelId, MessageId};
+use cairn_core::message::{Amendment, Author, Inbound};
+use cairn_core::pairing_store::Standing;
+use cairn_core::ports::{AdapterPorts, PairingStore, Refusal};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::buttons;
+use crate::pause::Pauses;
+use crate::settings::LiveChat;
+
+#[cfg(test)]
+mod tests;
+
+/// Pauses between attempts to have something taken in.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// For room it is looked that often: what makes the room may wait behind.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
+
+/// While others cannot be heard, a message waits at most so long for room in its channel.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// And so long for a channel that takes nothing, though others do.
+const LONG_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is told to a press under a message that is not the bot's own, or not there any more.
+pub(crate) const NO_QUESTION: &str = "Nothing that I asked waits there any more.";
+
+/// A person or a bot on a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sender {
+    /// Their id there.
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) bot: bool,
+    /// It is the bot itself.
+    pub(crate) myself: bool,
+}
+
+/// A chat, by the network's ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ChatAddress {
+    /// The server, where the network has such.
+    pub(crate) server: Option<String>,
+    pub(crate) chat: String,
+    pub(crate) thread: Option<String>,
+    pub(crate) direct: bool,
+}
+
+impl ChatAddress {
+    /// The place that the access rules judge, with the chat under this id.
+    fn place<'a>(&'a self, chat: &'a str) -> Place<'a> {
+        match self.direct {
+            true => Place::Direct,
+            false => Place::Group { server: self.server.as_deref(), chat, thread: self.thread.as_deref() },
+        }
+    }
+}
+
+/// A sender whose message, command or button counts, and the channel that it belongs to.
+#[derive(Debug, Clone)]
+pub(crate) struct Admitted {
+    pub(crate) channel: ChannelId,
+    pub(crate) agent: AgentId,
+    pub(crate) author: Author,
+    pub(crate) addressed: bool,
+    pub(crate) direct: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Access {
+    Admitted(Admitted),
+    /// A person unknown in a private chat: they may ask to be let in.
+    Stranger,
+    Ignored(&'static str),
+}
+
+/// What became of a message or a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Taken,
+    /// The runtime does not take it. `reply`: what its author is told.
+    Refused {
+        why: &'static str,
+        reply: Option<String>,
+    },
+}
+
+/// A press of one of the buttons under a question.
+pub(crate) struct ButtonPress<'a> {
+    /// The id of the press: a press that comes twice is run once.
+    pub(crate) id: MessageId,
+    /// What the button carries.
+    pub(crate) data: Option<&'a str>,
+    /// Who pressed it, or why they are not admitted.
+    pub(crate) admitted: Result<Admitted, String>,
+}
+
+/// What becomes of a press, and of its question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PressOutcome {
+    /// Nothing was run; the presser is told so.
+    Refused(String),
+    /// It was run before. How it ended is not known here any more; another press tells.
+    Repeated,
+    /// It decided nothing and the question stays; the presser is told why.
+    Denied(String),
+    /// The question was settled before: its buttons go away, and the presser is told.
+    Stale(String),
+    /// It decided: the buttons go away, and `outcome` is added to the question.
+    Decided { words: String, outcome: String },
+}
+
+/// The channels that take nothing at the moment.
+#[derive(Default)]
+struct Waits {
+    since: HashMap<ChannelId, Instant>,
+    /// When the runtime took something in last.
+    last_taken: Option<Instant>,
+    /// What waits keeps others from being heard.
+    crowded: bool,
+}
+
+impl Waits {
+    /// Whether a message that was refused in passing is to be given up: it keeps others from being heard, and its
+    /// channel has refused for long enough. For a runtime that takes nothing from anybody it waits on.
+    fn gives_up(&mut self, channel: &ChannelId, refusal: &Refusal) -> bool {
+        let since = *self.since.entry(channel.clone()).or_insert_with(Instant::now);
+        let in_vain = match refusal {
+            Refusal::Busy { .. } => since.elapsed() >= PATIENCE,
+            Refusal::Unavailable(_) => {
+                since.elapsed() >= LONG_PATIENCE && self.last_taken.is_some_and(|taken| taken >= since)
+            }
+            _ => false,
+        };
+        self.crowded && in_vain
+    }
+
+    fn taken(&mut self, channel: &ChannelId) {
+        self.since.remove(channel);
+        self.last_taken = Some(Instant::now());
+    }
+}
+
+pub(crate) struct InboundPath {
+    platform: &'static str,
+    pub(crate) chat: LiveChat,
+    pub(crate) ports: AdapterPorts,
+    pub(crate) pairing_store: Arc<dyn PairingStore>,
+    waits: Mutex<Waits>,
+}
+
+impl InboundPath {
+    pub(crate) fn new(
+        platform: &'static str,
+        chat: LiveChat,
+        ports: AdapterPorts,
+        pairing_store: Arc<dyn PairingStore>,
+    ) -> Self {
+        Self { platform, chat, ports, pairing_store, waits: Mutex::default() }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.pairing_store.clock().now()
+    }
+
+    fn author(&self, sender: &Sender) -> Author {
+        Author { id: format!("{}/{}", self.platform, sender.id), name: sender.name.clone() }
+    }
+
+    /// What the access rules say. `calls_me`: the bot is mentioned, replied to, or given a command.
+    pub(crate) fn judge(&self, sender: &Sender, calls_me: bool, at: &ChatAddress) -> Access {
+        let author = self.author(sender);
+        let standing = self.pairing_store.standing(&author.id);
+        let settings = self.chat.get();
+        let judge = |chat: &str| {
+            let Sender { id, bot, myself, .. } = sender;
+            let (bot, myself, place) = (*bot, *myself, at.place(chat));
+            settings.access.judge(&Approach { user: id, standing, myself, bot, calls_me, place })
+        };
+        // A chat that moved is known by both its ids.
+        let home = self.pairing_store.home_of(self.platform, &at.chat);
+        let verdict = match judge(&at.chat) {
+            Verdict::Ignore(_) if home != at.chat => judge(&home),
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::Serve { agent, addressed } => match self.channel(&agent, at) {
+                Some(channel) => {
+                    Access::Admitted(Admitted { channel, agent, author, addressed, direct: at.direct })
+                }
+                None => Access::Ignored("its chat cannot be named as a channel"),
+            },
+            Verdict::Pair => Access::Stranger,
+            Verdict::Ignore(why) => Access::Ignored(why),
+        }
+    }
+
+    /// Judges a sender who gives a command or presses a button; otherwise what they are told.
+    pub(crate) async fn admit(&self, sender: &Sender, at: &ChatAddress) -> Result<Admitted, String> {
+        match self.judge(sender, true, at) {
+            Access::Admitted(admitted) => Ok(admitted),
+            Access::Stranger => Err(self.stranger_words(sender, at).await),
+            Access::Ignored(why) => {
+                tracing::debug!(
+                    platform = self.platform,
+                    chat = at.chat,
+                    why,
+                    "a command or a button was refused"
+                );
+                Err("I am not set up to answer you here.".to_owned())
+            }
+        }
+    }
+
+    fn channel(&self, agent: &AgentId, at: &ChatAddress) -> Option<ChannelId> {
+        let home = self.pairing_store.home_of(self.platform, &at.chat);
+        let channel = ChannelId::new(agent, self.platform, &home, at.thread.as_deref());
+        if let Err(error) = &channel {
+            tracing::error!(
+                platform = self.platform,
+                chat = at.chat,
+                %error,
+                "a chat cannot be named as a channel; correct the agent's name"
+            );
+        }
+        channel.ok()
+    }
+
+    /// The channel that a chat belongs to, by whomever a message is.
+    pub(crate) fn channel_of(&self, at: &ChatAddress) -> Option<ChannelId> {
+        let access = &self.chat.get().access;
+        let approach = Approach {
+            user: "",
+            standing: Standing::Paired,
+            myself: false,
+            bot: false,
+            calls_me: true,
+            place: at.place(&at.chat),
+        };
+        match for_everybody(access).judge(&approach) {
+            Verdict::Serve { agent, .. } => self.channel(&agent, at),
+            // Someone on a list wrote there privately.
+            Verdict::Pair | Verdict::Ignore(_) if at.direct => self.channel(&access.agent, at),
+            Verdict::Pair | Verdict::Ignore(_) => None,
+        }
+    }
+
+    /// What a stranger who wrote privately is told; none: they were told of late.
+    pub(crate) async fn pairing_reply(&self, sender: &Sender, at: &ChatAddress) -> Option<String> {
+        match self.pairing_store.request_pairing(self.author(sender), at.chat.clone()).await {
+            Ok(code) => code.as_deref().map(code_words),
+            Err(error) => {
+                tracing::warn!(platform = self.platform, %error, "a stranger could not be given a code");
+                None
+            }
+        }
+    }
+
+    /// What a stranger is told who gave a command or pressed a button, and waits for an answer.
+    async fn stranger_words(&self, sender: &Sender, at: &ChatAddress) -> String {
+        if let Some(words) = self.pairing_reply(sender, at).await {
+            return words;
+        }
+        match self.pairing_store.standing(&self.author(sender).id) {
+            Standing::Waiting => "I do not know you yet; you have been told a code.".to_owned(),
+            _ => "I do not know you yet, and can give you no code now: too many others wait for one; try again \
+                  later."
+                .to_owned(),
+        }
+    }
+
+    /// Whether the runtime has never seen a message.
+    pub(crate) async fn is_new(&self, channel: &ChannelId, message: &MessageId) -> bool {
+        match self.ports.intake.has_seen(channel, message).await {
+            Ok(seen) => !seen,
+            Err(error) => {
+                // The runtime drops it if it has it; that is only not known here.
+                tracing::debug!(platform = self.platform, %error, "cannot tell whether a message was taken in before");
+                true
+            }
+        }
+    }
+
+    /// Hands a message to the runtime, as often as it takes. `on_busy` is called while its channel has no room.
+    pub(crate) async fn submit(&self, inbound: Inbound, on_busy: impl Fn()) -> Outcome {
+        let submit = || self.ports.intake.submit(inbound.clone());
+        self.until_taken(&inbound.channel, submit, on_busy).await
+    }
+
+    /// Tells the runtime of an edit or a deletion, as often as it takes.
+    pub(crate) async fn amend(&self, amendment: Amendment) -> Outcome {
+        let amend = || self.ports.intake.amend(amendment.clone());
+        self.until_taken(&amendment.channel, amend, || ()).await
+    }
+
+    async fn until_taken<'a, T>(
+        &self,
+        channel: &ChannelId,
+        attempt: impl Fn() -> BoxFuture<'a, Result<T, Refusal>>,
+        on_busy: impl Fn(),
+    ) -> Outcome {
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut logged = false;
+        loop {
+            let refusal = match attempt().await {
+                Ok(_) => {
+                    self.waits.lock().taken(channel);
+                    return Outcome::Taken;
+                }
+                Err(refusal) => refusal,
+            };
+            let mut pause = pauses.next();
+            match &refusal {
+                Refusal::Busy { .. } => {
+                    on_busy();
+                    pause = pause.min(BUSY_PAUSE);
+                }
+                Refusal::Unavailable(_) | Refusal::Store(_) => {}
+                Refusal::Conflict(_)
+                | Refusal::Limited { .. }
+                | Refusal::Decided { .. }
+                | Refusal::UnknownAgent(_) => return self.refused(channel, refusal),
+            }
+            if self.waits.lock().gives_up(channel, &refusal) {
+                return self.refused(channel, refusal);
+            }
+            if !std::mem::replace(&mut logged, true) {
+                tracing::warn!(
+                    platform = self.platform,
+                    %channel,
+                    reason = %refusal,
+                    "a message waits to be taken in; it is tried again"
+                );
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn refused(&self, channel: &ChannelId, refusal: Refusal) -> Outcome {
+        let platform = self.platform;
+        let (why, reply) = match refusal {
+            Refusal::Limited { words, tell, .. } => ("limited", tell.then_some(words)),
+            Refusal::Decided { words } => ("decided", Some(words)),
+            Refusal::Busy { .. } => {
+                tracing::warn!(platform, %channel, "a message was given up after waiting for room; its author is told");
+                let words =
+                    "Too many messages wait here; this one was not taken in. Please send it again later.";
+                ("given_up", Some(words.to_owned()))
+            }
+            Refusal::Unavailable(_) => {
+                tracing::error!(
+                    platform,
+                    %channel,
+                    error = %refusal,
+                    "a message was given up, and its author is told: its channel takes nothing though others do; \
+                     look above for what ails it"
+                );
+                let words = "I can take in nothing here at the moment, and not this message either. Please send it \
+                             again later.";
+                ("given_up", Some(words.to_owned()))
+            }
+            Refusal::Conflict(message) => {
+                tracing::info!(platform, %channel, %message, "a message came again with other words; the first ones stand");
+                ("conflict", None)
+            }
+            Refusal::UnknownAgent(_) | Refusal::Store(_) => {
+                tracing::error!(
+                    platform,
+                    %channel,
+                    error = %refusal,
+                    "a message was not taken in; correct the agents of this network's places in the configuration"
+                );
+                ("refused", None)
+            }
+        };
+        Outcome::Refused { why, reply }
+    }
+
+    /// From here on messages that wait are given up after a while, because they keep others from being heard; or not.
+    pub(crate) fn set_crowded(&self, crowded: bool) {
+        self.waits.lock().crowded = crowded;
+    }
+
+    /// Has a command run, once. None: it was run before.
+    pub(crate) async fn run(
+        &self,
+        admitted: &Admitted,
+        message: MessageId,
+        at: Timestamp,
+        command: Result<Command, String>,
+    ) -> Option<CommandAnswer> {
+        let Admitted { channel, author, direct, .. } = admitted.clone();
+        self.ports
+            .chat_commands
+            .run(CommandCall { channel, message, caller: author, direct, at, command })
+            .await
+    }
+
+    /// Has the command run that a button stands for.
+    pub(crate) async fn press(&self, press: ButtonPress<'_>) -> PressOutcome {
+        let Some((yes, command)) = press.data.and_then(buttons::read) else {
+            return PressOutcome::Refused("I do not know this button.".to_owned());
+        };
+        let admitted = match press.admitted {
+            Ok(admitted) => admitted,
+            Err(words) => return PressOutcome::Refused(words),
+        };
+        let now = self.now();
+        let Some(answer) = self.run(&admitted, press.id, now, Ok(command)).await else {
+            tracing::debug!(platform = self.platform, "a button press came again; it was taken in before");
+            return PressOutcome::Repeated;
+        };
+        let CommandAnswer { words, settled, .. } = answer;
+        match settled {
+            None => PressOutcome::Denied(words),
+            Some(Settled::Before) => PressOutcome::Stale(words),
+            Some(Settled::Now) => {
+                let outcome = buttons::outcome(yes, &admitted.author.name, now);
+                PressOutcome::Decided { words, outcome }
+            }
+        }
+    }
+}
+
+/// The rules without the people in them: which agent a place belongs to.
+fn for_everybody(access: &AccessPolicy) -> AccessPolicy {
+    let mut access = access.clone();
+    access.bots = true;
+    access.members.clear();
+    for place in &mut access.places {
+        place.members = None;
+    }
+    access
+}
+
+fn code_words(code: &str) -> String {
+    format!(
+        "I do not know you yet. Your code is `{code}`. Whoever runs this bot can let you in with \
+         `cairn pair approve {code}`."
+    )
+}

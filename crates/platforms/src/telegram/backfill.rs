@@ -1,0 +1,115 @@
+//! Backfill: what of a downtime is answered. How old it may be, how much of it counts, and that one turn a channel answers
+//! it.
+
+use std::collections::{HashMap, HashSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::offset_tracker::{MessageKey, OffsetTracker};
+use super::send::ChatTopic;
+use super::updates::{judge, topic_of};
+use super::wire::{Message, Update, User};
+use super::words::{self, Given};
+use super::{Telegram, content};
+use crate::inbound::{Access, Admitted, InboundPath};
+
+/// What Telegram gives so long after it was said was missed: while nobody ran, or while the connection was broken.
+const LIVE: SignedDuration = SignedDuration::from_secs(10);
+
+/// When a message is answered, if it asks for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    Now,
+    /// With a later one that was missed with it.
+    WithLater,
+    /// Not: it is too old, or one of too many, and kept as context.
+    Never,
+}
+
+/// Who reads what was missed, and since when.
+pub(super) struct Reader<'a> {
+    pub(super) telegram: &'a Telegram,
+    pub(super) me: &'a User,
+    pub(super) path: &'a InboundPath,
+    pub(super) started: Timestamp,
+}
+
+impl Reader<'_> {
+    /// When each of some updates that came together is answered. Of a chat's missed messages the newest count, and the
+    /// last that asks for an answer is answered with all before it. What was taken in before is no news, and neither
+    /// counts nor stands for others.
+    pub(super) async fn dues(&self, offset_tracker: &OffsetTracker, fresh: &[(i64, Update)]) -> Vec<Due> {
+        let catch_up = self.path.chat.get().catch_up;
+        let (mut missed, mut answered) = (HashMap::<ChatTopic, usize>::new(), HashSet::<ChatTopic>::new());
+        let mut dues = Vec::with_capacity(fresh.len());
+        for (n, (_, update)) in fresh.iter().enumerate().rev() {
+            // A second copy of a message, in an update of another number.
+            let is_copy = |key, earlier: &Update| {
+                message_key(earlier) == Some(key)
+                    && matches!(earlier, Update::Message(message) if self.asks(message))
+            };
+            let again = |key| {
+                offset_tracker.is_under_way(key)
+                    || fresh[..n].iter().any(|(_, earlier)| is_copy(key, earlier))
+            };
+            dues.push(match self.missed(update) {
+                None => Due::Now,
+                Some(_) if message_key(update).is_some_and(again) => Due::WithLater,
+                Some((message, _)) if self.was_taken_in(message).await => Due::WithLater,
+                Some((message, age)) => {
+                    let count = missed.entry(topic_of(message)).or_default();
+                    *count += 1;
+                    match self.asks(message) {
+                        _ if *count > catch_up.max_messages || age > catch_up.max_age => Due::Never,
+                        true if !answered.insert(topic_of(message)) => Due::WithLater,
+                        _ => Due::Now,
+                    }
+                }
+            });
+        }
+        dues.reverse();
+        let count = dues.iter().filter(|due| **due == Due::Never).count();
+        if count > 0 {
+            metrics::counter!("cairn_telegram_late_total").increment(count as u64);
+            tracing::info!(
+                count,
+                "missed telegram messages are too old or too many; they are kept without an answer"
+            );
+        }
+        dues
+    }
+
+    /// The message that an update brings, and its age, if it was missed. Telegram tells whole seconds: what was said in
+    /// that of the start counts as missed.
+    fn missed<'a>(&self, update: &'a Update) -> Option<(&'a Message, SignedDuration)> {
+        let Update::Message(message) = update else { return None };
+        let at = Timestamp::from_second(message.date).ok()?;
+        let age = self.path.now().duration_since(at);
+        (at <= self.started || age > LIVE).then_some((message, age))
+    }
+
+    async fn was_taken_in(&self, message: &Message) -> bool {
+        let Some(speaker) = content::speaker(message) else { return false };
+        let Access::Admitted(admitted) = judge(self.path, self.me, message, &speaker) else { return false };
+        !self.path.is_new(&admitted.channel, &self.telegram.message_id(message)).await
+    }
+
+    /// It asks for an answer of the model.
+    fn asks(&self, message: &Message) -> bool {
+        let Some(speaker) = content::speaker(message) else { return false };
+        let access = judge(self.path, self.me, message, &speaker);
+        let says =
+            || !content::words(message, self.me, true).is_empty() || !content::attached(message).is_empty();
+        matches!(access, Access::Admitted(Admitted { addressed: true, .. }))
+            && words::command(message, self.me) == Given::Nothing
+            && says()
+    }
+}
+
+/// The message that an update brings.
+pub(super) fn message_key(update: &Update) -> Option<MessageKey> {
+    match update {
+        Update::Message(message) => Some((message.chat.id, message.message_id)),
+        Update::Edited(_) | Update::Membership(_) | Update::Callback(_) => None,
+    }
+}

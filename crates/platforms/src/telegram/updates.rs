@@ -1,0 +1,305 @@
+//! One update on its way into the runtime.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::command::{Command, CommandAnswer};
+use cairn_core::ids::{AgentId, MessageId};
+use cairn_core::message::{Amendment, Change, Inbound, Part};
+use jiff::Timestamp;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::Telegram;
+use super::backfill::Due;
+use super::content::{self, Speaker};
+use super::notice::Notice;
+use super::send::ChatTopic;
+use super::wire::{Membership, Message, Update, User};
+use super::words::{self, Given, replied_to};
+use crate::chat_queues::{ChatQueues, Tasks, work_off};
+use crate::inbound::{Access, Admitted, ChatAddress, InboundPath, Outcome, Sender};
+
+/// A command or a button that takes longer counts as taken, which it is first of all, and lets what follows it in its chat
+/// go on.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Commands that pass messages which wait for room: they may be what makes the room.
+const URGENT: [&str; 3] = ["stop", "approve", "deny"];
+
+/// The queue of a chat's buttons, which wait for nothing that is said there. No topic has this number.
+const BUTTONS: i64 = i64::MIN;
+
+/// An update, and how it is to be taken.
+pub(super) struct Job {
+    pub(super) update: Update,
+    pub(super) due: Due,
+    pub(super) done: Done,
+}
+
+/// Tells the poller, once it is dropped, that an update is done: what it says is durable, or of no use.
+pub(super) struct Done {
+    pub(super) update: i64,
+    pub(super) poller: mpsc::Sender<i64>,
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        // There is room for all that can be under way; without a poller nobody waits for it.
+        let _ = self.poller.try_send(self.update);
+    }
+}
+
+/// What an update needs to be taken in.
+#[derive(Clone)]
+pub(super) struct InboundHandler {
+    pub(super) telegram: Arc<Telegram>,
+    pub(super) path: Arc<InboundPath>,
+    pub(super) notices: Arc<Semaphore>,
+    pub(super) me: Arc<User>,
+    pub(super) chat_queues: Arc<ChatQueues<ChatTopic, Job>>,
+    pub(super) tasks: Tasks,
+}
+
+impl InboundHandler {
+    /// Puts an update at the end of its chat's queue.
+    pub(super) fn push(&self, job: Job) {
+        let chat = queue_of(&job.update);
+        if self.chat_queues.push(chat, job) {
+            let handler = self.clone();
+            let handle = move |job| handler.clone().handle(job);
+            self.tasks.spawn(work_off(self.chat_queues.clone(), chat, handle));
+        }
+    }
+
+    /// Takes an update in. Returns when it is durable, or of no use, or a command that takes long.
+    async fn handle(self, Job { update, due, done }: Job) {
+        let tasks = self.tasks.clone();
+        let may_go_on = self.command_of(&update).is_some() || matches!(update, Update::Callback(_));
+        let mut work = Box::pin(self.take_in(update, due));
+        if !may_go_on {
+            work.await;
+        } else if tokio::time::timeout(COMMAND_PATIENCE, &mut work).await.is_err() {
+            tasks.spawn(work);
+        }
+        drop(done);
+    }
+
+    async fn take_in(self, update: Update, due: Due) {
+        let outcome = match &update {
+            Update::Message(message) => self.message(message, due).await,
+            Update::Edited(message) => self.edited(message).await,
+            Update::Membership(change) => self.membership(change),
+            Update::Callback(callback) => self.callback(callback).await,
+        };
+        metrics::counter!("cairn_telegram_updates_total", "outcome" => outcome).increment(1);
+    }
+
+    /// The name of the command that an update brings.
+    fn command_of<'a>(&self, update: &'a Update) -> Option<&'a str> {
+        let Update::Message(message) = update else { return None };
+        match words::command(message, &self.me) {
+            Given::Mine { name, .. } => Some(name),
+            Given::Nothing | Given::Other => None,
+        }
+    }
+
+    /// Starts the urgent commands that wait in a chat's queue.
+    fn let_urgent_pass(&self, chat: ChatTopic) {
+        let is_urgent = |job: &Job| {
+            let name = self.command_of(&job.update);
+            name.is_some_and(|name| URGENT.iter().any(|urgent| name.eq_ignore_ascii_case(urgent)))
+        };
+        for job in self.chat_queues.extract(chat, is_urgent) {
+            self.tasks.spawn(self.clone().handle(job));
+        }
+    }
+
+    async fn message(&self, message: &Message, due: Due) -> &'static str {
+        let late = due == Due::Never;
+        let given = words::command(message, &self.me);
+        if given == Given::Other {
+            return "for_another_bot";
+        }
+        let Some((speaker, admitted)) = self.admitted(message, true).await else { return "ignored" };
+        if let Given::Mine { name, words, named } = given {
+            return match Command::parse(name, words) {
+                // The words of an old command would read as said to the model.
+                Some(_) if late => "late_command",
+                Some(command) => {
+                    self.command(message, &speaker, &admitted, command).await;
+                    "command"
+                }
+                None if late || !(admitted.direct || named) => "unknown_command",
+                None => {
+                    self.reply(
+                        message,
+                        "I know no such command; `/help` lists those that I know.".to_owned(),
+                    );
+                    "unknown_command"
+                }
+            };
+        }
+        let Some(parts) = self.parts(message, &admitted.agent).await else { return "empty" };
+        let inbound = Inbound {
+            channel: admitted.channel,
+            message: self.telegram.message_id(message),
+            author: admitted.author,
+            at: self.said_at(message),
+            parts,
+            addressed: admitted.addressed && due == Due::Now,
+            direct: admitted.direct,
+            reply_to: replied_to(message).map(|reply| self.telegram.message_id(reply)),
+            provenance: content::quoted(message, &self.me),
+        };
+        let chat = topic_of(message);
+        match self.path.submit(inbound, || self.let_urgent_pass(chat)).await {
+            Outcome::Taken => "taken_in",
+            Outcome::Refused { why, reply } => self.refused(message, why, reply),
+        }
+    }
+
+    async fn edited(&self, message: &Message) -> &'static str {
+        if words::command(message, &self.me) != Given::Nothing {
+            return "edited_command";
+        }
+        let Some((_, admitted)) = self.admitted(message, false).await else { return "ignored" };
+        let Some(parts) = self.parts(message, &admitted.agent).await else { return "empty" };
+        let Admitted { channel, author, addressed, .. } = admitted;
+        let at = message.edit_date.and_then(|at| Timestamp::from_second(at).ok());
+        let at = at.unwrap_or_else(|| self.path.now());
+        let change = Change::Edited { author, parts, addressed };
+        let message_id = self.telegram.message_id(message);
+        match self.path.amend(Amendment { channel, message: message_id, at, change }).await {
+            Outcome::Taken => "amended",
+            Outcome::Refused { why, reply } => self.refused(message, why, reply),
+        }
+    }
+
+    /// Who may put the bot where is Telegram's matter; here it is only shown.
+    fn membership(&self, change: &Membership) -> &'static str {
+        let (chat, member) = (change.chat.id, &change.new_chat_member);
+        match (member.status.as_str(), member.can_send_messages) {
+            ("kicked" | "left", _) => self.telegram.barred(chat, "the bot was put out of the chat"),
+            ("restricted", Some(false)) => self.telegram.barred(chat, "the bot may not write in the chat"),
+            _ => self.telegram.works(chat),
+        }
+        "membership"
+    }
+
+    /// Who speaks, and in which channel, if they count. `pairs`: a stranger is told a code.
+    async fn admitted(&self, message: &Message, pairs: bool) -> Option<(Speaker, Admitted)> {
+        let speaker = content::speaker(message)?;
+        match judge(&self.path, &self.me, message, &speaker) {
+            Access::Admitted(admitted) => Some((speaker, admitted)),
+            Access::Stranger => {
+                if pairs
+                    && let Some(words) =
+                        self.path.pairing_reply(&sender(&speaker, &self.me), &address(message)).await
+                {
+                    self.reply(message, words);
+                }
+                None
+            }
+            Access::Ignored(why) => {
+                self.telegram.passed_over(message.chat.id, message.is_direct(), why);
+                None
+            }
+        }
+    }
+
+    async fn command(
+        &self,
+        message: &Message,
+        speaker: &Speaker,
+        admitted: &Admitted,
+        command: Result<Command, String>,
+    ) {
+        let id = self.telegram.message_id(message);
+        let answer = self.path.run(admitted, id.clone(), self.said_at(message), command).await;
+        let Some(CommandAnswer { words, private, .. }) = answer else { return };
+        if !private || admitted.direct {
+            return self.reply(message, words);
+        }
+        let bot = self.me.username.as_deref().unwrap_or_default();
+        let aside = format!("That is for your eyes alone: open a private chat with @{bot}, then ask again.");
+        let aside = Notice { place: topic_of(message), reply_to: Some(id), words: aside, otherwise: None };
+        // An anonymous admin, or a channel, has no private chat.
+        self.say(match speaker.person {
+            true => {
+                Notice { place: (speaker.id, None), reply_to: None, words, otherwise: Some(Box::new(aside)) }
+            }
+            false => aside,
+        });
+    }
+
+    async fn parts(&self, message: &Message, agent: &AgentId) -> Option<Vec<Part>> {
+        let sent = &self.telegram.sent;
+        let place = topic_of(message);
+        let latest = replied_to(message)
+            .is_some_and(|reply| sent.was_latest(place, reply.message_id, message.message_id));
+        let words = content::words(message, &self.me, latest);
+        let mut parts = Vec::new();
+        if !words.is_empty() {
+            parts.push(Part::text(words));
+        }
+        parts.extend(self.telegram.parts_of(content::attached(message), agent).await);
+        (!parts.is_empty()).then_some(parts)
+    }
+
+    /// Tells the author of a message that is not taken in why, if they are to know.
+    fn refused(&self, message: &Message, why: &'static str, reply: Option<String>) -> &'static str {
+        if let Some(words) = reply {
+            self.reply(message, words);
+        }
+        why
+    }
+
+    fn reply(&self, message: &Message, words: String) {
+        let reply_to = Some(self.telegram.message_id(message));
+        self.say(Notice { place: topic_of(message), reply_to, words, otherwise: None });
+    }
+
+    fn said_at(&self, message: &Message) -> Timestamp {
+        Timestamp::from_second(message.date).unwrap_or_else(|_| self.path.now())
+    }
+}
+
+impl Telegram {
+    pub(super) fn message_id(&self, message: &Message) -> MessageId {
+        self.runtime_id(message.chat.id, message.message_id)
+    }
+}
+
+/// What the access rules say of who speaks.
+pub(super) fn judge(path: &InboundPath, me: &User, message: &Message, speaker: &Speaker) -> Access {
+    path.judge(&sender(speaker, me), words::calls(message, me), &address(message))
+}
+
+pub(super) fn sender(speaker: &Speaker, me: &User) -> Sender {
+    let Speaker { id, name, bot, .. } = speaker;
+    Sender { id: id.to_string(), name: name.clone(), bot: *bot, myself: *id == me.id }
+}
+
+pub(super) fn address(message: &Message) -> ChatAddress {
+    ChatAddress {
+        server: None,
+        chat: message.chat.id.to_string(),
+        thread: message.topic().map(|topic| topic.to_string()),
+        direct: message.is_direct(),
+    }
+}
+
+pub(super) fn topic_of(message: &Message) -> ChatTopic {
+    (message.chat.id, message.topic())
+}
+
+/// The queue of an update: that of its chat and topic.
+pub(super) fn queue_of(update: &Update) -> ChatTopic {
+    match update {
+        Update::Message(message) | Update::Edited(message) => topic_of(message),
+        Update::Membership(change) => (change.chat.id, None),
+        Update::Callback(callback) => {
+            (callback.message.as_ref().map_or(callback.from.id, |message| message.chat.id), Some(BUTTONS))
+        }
+    }
+}
