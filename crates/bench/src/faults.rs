@@ -91,9 +91,6 @@ async fn start(plan: &Plan, disk: &Disk, state: &Path, config: &Path) -> io::Res
 
 /// A daemon at work meets the fault; then it is looked at until it answers again, stopped, and what it has is compared with
 /// what it has acknowledged.
-///
-/// # Errors
-/// What was found to be wrong.
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
     let dir = tempfile::tempdir()?;
     let (state, config) = (dir.path().join("state"), dir.path().join("config.toml"));

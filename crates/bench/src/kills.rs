@@ -38,9 +38,6 @@ const REPLAYED: &str = "main/local/main";
 const CONFIG: &str = "[defaults]\ncontext_window = 4000\n";
 
 /// Replays a conversation in a daemon with a small window, kills it again and again, and checks after each kill.
-///
-/// # Errors
-/// What was found to be wrong.
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
     let harness = Harness::new(plan)?;
     let mut moments = Moments::new(plan.seed);
@@ -256,9 +253,6 @@ fn lines(from: usize, to: usize) -> String {
 }
 
 /// A folder for a run, made empty.
-///
-/// # Errors
-/// It cannot be made.
 pub fn fresh(dir: &Path) -> io::Result<PathBuf> {
     if dir.exists() {
         std::fs::remove_dir_all(dir)?;

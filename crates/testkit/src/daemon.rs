@@ -28,17 +28,11 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts `cairn run` on a state folder and waits until it reports itself ready.
-    ///
-    /// # Errors
-    /// The process cannot be started, or ends before it is ready.
     pub async fn start(cairn: &Path, state: &Path, config: Option<&Path>) -> io::Result<Self> {
         Self::start_under(&Systemd::of(state)?, &[], cairn, state, config).await
     }
 
     /// The same under a systemd of the test's own, with more variables.
-    ///
-    /// # Errors
-    /// As for [`Daemon::start`].
     pub async fn start_under(
         systemd: &Systemd,
         vars: &[(&str, &str)],
@@ -82,9 +76,6 @@ impl Daemon {
     }
 
     /// Sends it a signal, such as `HUP`.
-    ///
-    /// # Errors
-    /// It is gone.
     pub async fn signal(&self, name: &str) -> io::Result<()> {
         let pid = self.child.id().ok_or_else(|| io::Error::other("the daemon has ended"))?;
         let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().await?;
@@ -92,17 +83,11 @@ impl Daemon {
     }
 
     /// Waits for its end, however long.
-    ///
-    /// # Errors
-    /// It cannot be waited for.
     pub async fn wait(&mut self) -> io::Result<std::process::ExitStatus> {
         self.child.wait().await
     }
 
     /// Waits for its end.
-    ///
-    /// # Errors
-    /// It does not end.
     pub async fn ended(mut self) -> io::Result<std::process::ExitStatus> {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         ended.map_err(|_late| io::Error::other("it did not stop"))?
@@ -113,9 +98,6 @@ impl Daemon {
     }
 
     /// Its resident memory, in bytes.
-    ///
-    /// # Errors
-    /// The process is gone.
     pub fn rss_bytes(&self) -> io::Result<u64> {
         let pid = self.child.id().ok_or_else(|| io::Error::other("the daemon has ended"))?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -125,17 +107,11 @@ impl Daemon {
     }
 
     /// Kills it as `kill -9` does.
-    ///
-    /// # Errors
-    /// It cannot be killed.
     pub async fn kill(mut self) -> io::Result<()> {
         self.child.kill().await
     }
 
     /// Asks it to stop, as systemd does, and waits for its end.
-    ///
-    /// # Errors
-    /// It does not end.
     pub async fn stop(self) -> io::Result<std::process::ExitStatus> {
         self.signal("TERM").await?;
         self.ended().await
@@ -154,9 +130,6 @@ impl Client {
     }
 
     /// Sends a request, with a JSON body unless it is null, and reads the whole answer.
-    ///
-    /// # Errors
-    /// There is no daemon, or it hangs up.
     pub async fn ask(&self, method: &str, path: &str, body: &Value) -> io::Result<(StatusCode, Value)> {
         let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(body)? };
         let (status, bytes) = self.raw(method, path, "application/json", bytes).await?;
@@ -166,9 +139,6 @@ impl Client {
     }
 
     /// Sends a request with any body and reads the whole answer. `accept` is the media type asked for.
-    ///
-    /// # Errors
-    /// There is no daemon, or it hangs up.
     pub async fn raw(
         &self,
         method: &str,
@@ -183,9 +153,6 @@ impl Client {
     }
 
     /// Sends a request and hands back the answer as it streams.
-    ///
-    /// # Errors
-    /// There is no daemon, or it hangs up.
     pub async fn send(
         &self,
         method: &str,
@@ -209,18 +176,12 @@ impl Client {
     }
 
     /// `GET` of a path that must answer 200.
-    ///
-    /// # Errors
-    /// There is no daemon, or it answers otherwise.
     pub async fn get(&self, path: &str) -> io::Result<Value> {
         let (status, value) = self.ask("GET", path, &Value::Null).await?;
         if status == StatusCode::OK { Ok(value) } else { Err(io::Error::other(format!("{status}: {value}"))) }
     }
 
     /// Asks for a path until its answer fits; that answer.
-    ///
-    /// # Errors
-    /// There is no daemon, or it never answers so: the error has its last answer.
     pub async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> io::Result<Value> {
         let mut last = Value::Null;
         let search = async {
@@ -242,9 +203,6 @@ impl Client {
     }
 
     /// Says something in a channel and waits for the reply.
-    ///
-    /// # Errors
-    /// There is no daemon.
     pub async fn say(&self, channel: &str, text: &str) -> io::Result<(StatusCode, Value)> {
         let body = serde_json::json!({ "user": "anna", "text": text });
         self.ask("POST", &format!("/v1/channels/{channel}/messages"), &body).await
@@ -260,9 +218,6 @@ pub struct Events {
 
 impl Events {
     /// The next event: its name and its data. `None` at the end of the stream.
-    ///
-    /// # Errors
-    /// The connection breaks, or the data is not JSON.
     pub async fn next(&mut self) -> io::Result<Option<(String, Value)>> {
         loop {
             if let Some(end) = self.text.find("\n\n") {
@@ -287,9 +242,6 @@ impl Events {
     }
 
     /// Passes over events until one of that name comes whose data fits; its data.
-    ///
-    /// # Errors
-    /// It does not come.
     pub async fn wait_for(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> io::Result<Value> {
         let search = async {
             while let Some((found, data)) = self.next().await? {
@@ -308,18 +260,12 @@ impl Events {
 
 impl Client {
     /// Subscribes to the daemon's events.
-    ///
-    /// # Errors
-    /// There is no daemon.
     pub async fn events(&self) -> io::Result<Events> {
         let response = self.send("GET", "/v1/events", "text/event-stream", Vec::new()).await?;
         Ok(Events { body: response.into_body(), text: String::new() })
     }
 
     /// Sends a message and looks on at its turn: `accepted`, `delta`, `tool`, `approval`, `waiting`, `reply`, `error`.
-    ///
-    /// # Errors
-    /// There is no daemon.
     pub async fn talk(&self, channel: &str, message: &Value) -> io::Result<Events> {
         let path = format!("/v1/channels/{channel}/messages");
         let response = self.send("POST", &path, "text/event-stream", serde_json::to_vec(message)?).await?;

@@ -36,18 +36,12 @@ impl From<Output> for Run {
 
 impl Run {
     /// Its output as JSON.
-    ///
-    /// # Panics
-    /// It is none.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// It ended with that code.
-    ///
-    /// # Panics
-    /// It ended with another one.
     #[track_caller]
     pub fn ended(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:?}");
@@ -55,9 +49,6 @@ impl Run {
     }
 
     /// It ended with that code, an error with these words, and a hint.
-    ///
-    /// # Panics
-    /// It did not.
     #[track_caller]
     pub fn told(self, code: i32, words: &[&str]) -> Self {
         assert!(self.stderr.contains("error: ") && self.stderr.contains("hint: "), "{self:?}");
@@ -71,9 +62,6 @@ impl Run {
 
 impl Home {
     /// An empty home, for that binary.
-    ///
-    /// # Panics
-    /// No folder can be made.
     pub fn of(cairn: &str) -> Self {
         let dir = tempfile::tempdir().expect("a folder can be made");
         Self { dir, cairn: PathBuf::from(cairn) }
@@ -88,9 +76,6 @@ impl Home {
     }
 
     /// A file of that content.
-    ///
-    /// # Panics
-    /// It cannot be written.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, content).unwrap_or_else(|error| panic!("cannot write {name}: {error}"));
@@ -111,17 +96,11 @@ impl Home {
     }
 
     /// Runs the binary.
-    ///
-    /// # Panics
-    /// It cannot be started.
     pub fn cairn(&self, args: &[&str]) -> Run {
         self.command(args).output().expect("the binary can be started").into()
     }
 
     /// Runs the binary with that input.
-    ///
-    /// # Panics
-    /// It cannot be started.
     pub fn cairn_with(&self, args: &[&str], input: &[u8]) -> Run {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -136,9 +115,6 @@ impl Home {
     }
 
     /// Starts `cairn run` here.
-    ///
-    /// # Panics
-    /// It ends before it is ready.
     pub async fn daemon(&self, config: Option<&Path>) -> Daemon {
         let started = Daemon::start(&self.cairn, &self.state(), config).await;
         started.unwrap_or_else(|error| panic!("{error}"))

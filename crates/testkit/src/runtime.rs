@@ -127,9 +127,6 @@ impl Runtime {
     }
 
     /// The archive has this message as the last of a channel.
-    ///
-    /// # Panics
-    /// The channel's name is none.
     pub fn has(&self, channel: &str, last: impl Display) {
         let channel: ChannelId = channel.parse().unwrap_or_else(|error| panic!("{channel}: {error}"));
         let last = id(last);
@@ -141,9 +138,6 @@ impl Runtime {
     }
 
     /// Waits until something holds of what came in.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_until(&self, what: &str, holds: impl Fn(&State) -> bool) {
         let more = || {
             let texts: Vec<String> = self.state.lock().taken.iter().map(text).collect();
@@ -153,27 +147,18 @@ impl Runtime {
     }
 
     /// Waits for so many messages in all; all of them.
-    ///
-    /// # Panics
-    /// They do not come within a minute.
     pub async fn wait_taken(&self, n: usize) -> Vec<Inbound> {
         self.wait_until(&format!("{n} messages"), |state| state.taken.len() >= n).await;
         self.state.lock().taken.clone()
     }
 
     /// Waits for so many changes in all; all of them.
-    ///
-    /// # Panics
-    /// They do not come within a minute.
     pub async fn wait_amended(&self, n: usize) -> Vec<Amendment> {
         self.wait_until(&format!("{n} changes"), |state| state.amended.len() >= n).await;
         self.state.lock().amended.clone()
     }
 
     /// Waits for so many commands in all; all of them.
-    ///
-    /// # Panics
-    /// They do not come within a minute.
     pub async fn wait_called(&self, n: usize) -> Vec<CommandCall> {
         self.wait_until(&format!("{n} commands"), |state| state.calls.len() >= n).await;
         self.state.lock().calls.clone()

@@ -41,9 +41,6 @@ impl<T> Watched<T> {
 
     /// Waits until `find` finds something; it looks with every change. `more` says what else helps who reads that it
     /// found nothing.
-    ///
-    /// # Panics
-    /// It finds nothing within [`GIVE_UP_AFTER`].
     pub async fn wait<R>(
         &self,
         what: &str,
@@ -66,9 +63,6 @@ impl<T> Watched<T> {
 }
 
 /// Listens at an address; port 0: a free one.
-///
-/// # Panics
-/// The address is taken.
 pub(crate) async fn listen(address: SocketAddr) -> TcpListener {
     let listener = TcpListener::bind(address).await;
     listener.unwrap_or_else(|error| panic!("cannot listen at {address}: {error}"))

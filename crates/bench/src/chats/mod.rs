@@ -92,9 +92,6 @@ struct Run<'a> {
 }
 
 /// Lets people talk, makes trouble, kills, and checks how every message ended.
-///
-/// # Errors
-/// What was found to be wrong.
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
     // At its most talkative: what is never logged then is never logged.
     let (n_places, window) = ([plan.n_places; 2], plan.window);

@@ -111,9 +111,6 @@ impl fmt::Display for Report {
 }
 
 /// Carries the plan out.
-///
-/// # Errors
-/// The daemon does not start, answers what it should not, or ends.
 pub async fn run(plan: &Plan) -> io::Result<Report> {
     let model = FakeModel::builder().window(WINDOW).expect_stable_prefix(false).unrecorded().start().await;
     let (file, state) = (plan.dir.join("config.toml"), plan.dir.join("state"));

@@ -33,9 +33,6 @@ pub fn kinds() -> Vec<Kind> {
 }
 
 /// Kinds by the extensions of further files.
-///
-/// # Errors
-/// A file cannot be read.
 pub fn from_files(paths: &[&str]) -> std::io::Result<Vec<Kind>> {
     let mut kinds: Vec<Kind> = Vec::new();
     for path in paths {

@@ -81,9 +81,6 @@ struct RawQuestion {
 }
 
 /// Loads all conversations of a file.
-///
-/// # Errors
-/// The file cannot be read, or is not in the format.
 pub fn load(path: &Path) -> Result<Vec<Conversation>, LoadError> {
     let name = path.display().to_string();
     let text =

@@ -135,9 +135,6 @@ impl Builder {
     }
 
     /// Starts the server.
-    ///
-    /// # Panics
-    /// The address is taken.
     pub async fn start(self) -> FakeDiscord {
         FakeDiscord::with(self).await
     }
@@ -184,9 +181,6 @@ impl Drop for FakeDiscord {
 
 impl FakeDiscord {
     /// Starts a server with the usual behaviour on a free port.
-    ///
-    /// # Panics
-    /// No loopback port can be had.
     pub async fn start() -> Self {
         Self::with(Builder::default()).await
     }
@@ -234,9 +228,6 @@ impl FakeDiscord {
     }
 
     /// Waits until a condition on this server holds; it is looked at with everything that happens.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let more = || {
             let (arrived, violations) = (self.shared.state.lock().arrived.clone(), self.violations());
@@ -246,25 +237,16 @@ impl FakeDiscord {
     }
 
     /// Waits until the bot listens: it has a session and is connected.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_ready(&self) {
         self.wait_until("a session", Self::is_ready).await;
     }
 
     /// Waits until so many requests of a route have arrived since the start, held ones and failed ones included.
-    ///
-    /// # Panics
-    /// They do not within a minute.
     pub async fn wait_for(&self, route: Route, n: usize) {
         self.wait_until(&format!("{n} requests of {route:?}"), |discord| discord.arrived(route) >= n).await;
     }
 
     /// Waits until the bot has sent so many messages to a channel since the start. All of them.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_sent(&self, channel: u64, n: usize) -> Vec<Sent> {
         let what = format!("{n} messages in {channel}");
         self.wait_until(&what, |discord| discord.n_sent(channel) >= n).await;
@@ -289,8 +271,6 @@ impl FakeDiscord {
         violations
     }
 
-    /// # Panics
-    /// The bot broke a rule.
     pub fn assert_clean(&self) {
         let violations = self.violations();
         assert!(violations.is_empty(), "the bot broke rules: {violations:#?}");

@@ -189,9 +189,6 @@ impl FakeDiscord {
     }
 
     /// A channel or thread is deleted.
-    ///
-    /// # Panics
-    /// There is none.
     pub fn remove(&self, channel: u64) {
         self.shared.update(|state| {
             let gone = state.world.channel(channel).clone();

@@ -66,17 +66,11 @@ impl Drop for FakeMcp {
 
 impl Script {
     /// Starts a server that behaves so on a free loopback port.
-    ///
-    /// # Panics
-    /// No port can be had.
     pub async fn start_http(self) -> FakeMcp {
         self.start_http_at(SocketAddr::from(([127, 0, 0, 1], 0))).await
     }
 
     /// Starts it at an address: where another one was before.
-    ///
-    /// # Panics
-    /// The address is taken.
     pub async fn start_http_at(self, address: SocketAddr) -> FakeMcp {
         let listener = listen(address).await;
         let address = listener.local_addr().unwrap_or(address);
@@ -94,9 +88,6 @@ impl Script {
 
 impl FakeMcp {
     /// Starts a server with the usual behaviour over HTTP.
-    ///
-    /// # Panics
-    /// No loopback port can be had.
     pub async fn start_http() -> Self {
         Script::default().start_http().await
     }

@@ -90,9 +90,6 @@ impl Script {
     }
 
     /// With one more fault: `hang@initialize`.
-    ///
-    /// # Panics
-    /// There is no such fault.
     pub fn fault(mut self, fault: &str) -> Self {
         let strike = Strike::parse(fault).unwrap_or_else(|error| panic!("{error}"));
         self.faults.push(strike.name());
@@ -123,9 +120,6 @@ impl Script {
     }
 
     /// Writes it for a process to read: in one piece, so that nobody reads half of it.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let new = path.with_extension("new");
         std::fs::write(&new, serde_json::to_vec_pretty(self)?)?;
@@ -133,9 +127,6 @@ impl Script {
     }
 
     /// What a process read.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is no script.
     pub fn read(path: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&std::fs::read(path)?)?)
     }

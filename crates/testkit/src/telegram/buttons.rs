@@ -119,9 +119,6 @@ impl Stored {
 impl FakeTelegram {
     /// Somebody presses a button, which is called by its words. The id of the press; the bot is told of it if it asks
     /// for such updates.
-    ///
-    /// # Panics
-    /// There is no such button.
     pub fn press(&self, chat: i64, message: i64, label: &str, by: &Person) -> String {
         let found =
             self.shared.state.lock().chats.get(&chat).and_then(|chat| chat.messages.get(&message).cloned());
@@ -146,9 +143,6 @@ impl FakeTelegram {
     }
 
     /// A message as clients show it now.
-    ///
-    /// # Panics
-    /// There is no such message.
     pub fn seen(&self, chat: i64, message: i64) -> Value {
         let state = self.shared.state.lock();
         let stored = state.chats.get(&chat).and_then(|chat| chat.messages.get(&message));
@@ -156,9 +150,6 @@ impl FakeTelegram {
     }
 
     /// The bot is told of a press once more, under a new update id.
-    ///
-    /// # Panics
-    /// There was no such press.
     pub fn repeat_press(&self, press: &str) {
         self.shared.update(|state| {
             let query = state.queries.get(press).unwrap_or_else(|| panic!("no press {press}"));
@@ -173,9 +164,6 @@ impl FakeTelegram {
     }
 
     /// Waits until somebody is told something after a press.
-    ///
-    /// # Panics
-    /// They are not within a minute.
     pub async fn wait_told(&self, press: &str) -> Told {
         let what = format!("an answer to press {press}");
         self.wait_until(&what, |fake| fake.told(press).is_some()).await;

@@ -91,8 +91,6 @@ impl FakeTelegram {
         self.shared.state.lock().violations.clone()
     }
 
-    /// # Panics
-    /// A request was wrong.
     pub fn assert_clean(&self) {
         let violations = self.violations();
         assert!(violations.is_empty(), "the fake Telegram finds fault with requests: {violations:#?}");
@@ -104,34 +102,22 @@ impl FakeTelegram {
     }
 
     /// Waits until the bot has so many messages in a chat; all of them.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_sent(&self, chat: i64, n: usize) -> Vec<Sent> {
         self.wait_until(&format!("{n} messages in chat {chat}"), |fake| fake.sent(chat).len() >= n).await;
         self.sent(chat)
     }
 
     /// Waits until so many requests of a method have arrived, held ones included.
-    ///
-    /// # Panics
-    /// They do not within a minute.
     pub async fn wait_for(&self, method: &str, n: usize) {
         self.wait_until(&format!("{n} requests {method}"), |fake| fake.calls(method).len() >= n).await;
     }
 
     /// Waits until every update was confirmed by an offset.
-    ///
-    /// # Panics
-    /// They are not within a minute.
     pub async fn wait_confirmed(&self) {
         self.wait_until("all updates to be confirmed", |fake| fake.unconfirmed() == 0).await;
     }
 
     /// Waits until a condition on this server holds; it is looked at with everything that happens here.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let more = || format!("violations: {:?}", self.violations());
         self.shared.state.wait(what, || condition(self).then_some(()), more).await;
@@ -205,9 +191,6 @@ impl FakeTelegram {
     }
 
     /// The newest update of a message comes once more, under a new update id.
-    ///
-    /// # Panics
-    /// There is no such message.
     pub fn repeat(&self, chat: i64, message: i64) {
         self.shared.update(|state| {
             let stored = state.chat(chat).messages.get(&message);

@@ -243,9 +243,6 @@ impl State {
     }
 
     /// The chat, made again where it is the private one of a person.
-    ///
-    /// # Panics
-    /// There is no such chat.
     pub(super) fn chat(&mut self, id: i64) -> &mut Chat {
         if !self.chats.contains_key(&id)
             && let Some(person) = self.people.get(&id)
