@@ -18,28 +18,29 @@ use crate::systemd::Systemd;
 /// How long a start, a stop or an answer may take before a test gives up. Not a measure of speed.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A running `cairn run`.
+/// A running `cairn run`, under a fake systemd of its own.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
     socket: PathBuf,
     ready_after: Duration,
+    pub systemd: Systemd,
 }
 
 impl Daemon {
     /// Starts `cairn run` on a state folder and waits until it reports itself ready.
     pub async fn start(cairn: &Path, state: &Path, config: Option<&Path>) -> io::Result<Self> {
-        Self::start_under(&Systemd::of(state)?, &[], cairn, state, config).await
+        Self::start_with(&[], cairn, state, config).await
     }
 
-    /// The same under a systemd of the test's own, with more variables.
-    pub async fn start_under(
-        systemd: &Systemd,
+    /// The same with more variables.
+    pub async fn start_with(
         vars: &[(&str, &str)],
         cairn: &Path,
         state: &Path,
         config: Option<&Path>,
     ) -> io::Result<Self> {
+        let systemd = Systemd::of(state)?;
         let mut command = Command::new(cairn);
         command.arg("run").arg("--state").arg(state).env("NOTIFY_SOCKET", &systemd.path);
         // As the unit has it.
@@ -55,14 +56,14 @@ impl Daemon {
         let began = Instant::now();
         let mut child = command.spawn()?;
         tokio::select! {
-            told = systemd.until("READY=1") => drop(told?),
+            ready = systemd.until("READY=1") => drop(ready?),
             status = child.wait() => {
                 let log = std::fs::read_to_string(state.join("daemon.log"))?;
                 return Err(io::Error::other(format!("ended before it was ready: {:?}\n{log}", status?)));
             }
         }
         let socket = state.join("cairn.sock");
-        Ok(Self { child, socket, ready_after: began.elapsed() })
+        Ok(Self { child, socket, ready_after: began.elapsed(), systemd })
     }
 
     /// Time from the start of the process to its being ready.

@@ -1,6 +1,8 @@
 //! A home of its own for each test: state, config and working directory; and the real binary run in it.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -67,6 +69,10 @@ impl Home {
         Self { dir, cairn: PathBuf::from(cairn) }
     }
 
+    pub(crate) fn binary(&self) -> &Path {
+        &self.cairn
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -87,6 +93,19 @@ impl Home {
         self.file("config.toml", text)
     }
 
+    /// A file that only its owner may read, as those of keys and tokens.
+    pub fn secret(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.file(name, content);
+        let closed = std::fs::set_permissions(&path, Permissions::from_mode(0o600));
+        closed.unwrap_or_else(|error| panic!("cannot close {name}: {error}"));
+        path
+    }
+
+    /// The log of the daemon that runs here, or ran last.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.state().join("daemon.log")).expect("a daemon ran here")
+    }
+
     /// The binary, in this home, with nothing to read.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.cairn);
@@ -98,6 +117,12 @@ impl Home {
     /// Runs the binary.
     pub fn cairn(&self, args: &[&str]) -> Run {
         self.command(args).output().expect("the binary can be started").into()
+    }
+
+    /// What a command that succeeds prints as JSON; `--json` is added.
+    #[track_caller]
+    pub fn json(&self, args: &[&str]) -> Value {
+        self.cairn(&[args, &["--json"]].concat()).ended(0).json()
     }
 
     /// Runs the binary with that input.

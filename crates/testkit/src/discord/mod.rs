@@ -62,7 +62,6 @@ pub struct Builder {
     token: String,
     heartbeat: Duration,
     identify_every: Duration,
-    nonce_window: Duration,
     answer_within: Duration,
     rate: limits::Rate,
     content_allowed: bool,
@@ -75,7 +74,6 @@ impl Default for Builder {
             token: TOKEN.to_owned(),
             heartbeat: Duration::from_millis(41_250),
             identify_every: Duration::from_millis(4_900),
-            nonce_window: Duration::from_secs(180),
             answer_within: Duration::from_secs(3),
             rate: limits::Rate { requests: 1_000, per: Duration::from_secs(5) },
             content_allowed: true,
@@ -100,12 +98,6 @@ impl Builder {
     /// Least time between two identifies; unset: 4.9 s. Tests that restart the daemon at will set it to zero.
     pub fn identify_every(mut self, pause: Duration) -> Self {
         self.identify_every = pause;
-        self
-    }
-
-    /// How long a nonce is remembered; unset: three minutes.
-    pub fn nonce_window(mut self, window: Duration) -> Self {
-        self.nonce_window = window;
         self
     }
 
@@ -205,11 +197,6 @@ impl FakeDiscord {
     /// Where it listens, without a path: `http://127.0.0.1:PORT`. What goes into `api_url`.
     pub fn api_url(&self) -> String {
         self.shared.origin()
-    }
-
-    /// The REST API with its path: `http://127.0.0.1:PORT/api/v10`.
-    pub fn rest_url(&self) -> String {
-        format!("{}/api/v10", self.shared.origin())
     }
 
     /// The gateway: `ws://127.0.0.1:PORT`.

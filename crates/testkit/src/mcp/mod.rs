@@ -35,14 +35,10 @@ mod step;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use serde_json::json;
-
 use crate::watched::listen;
-use frame::Frame;
 use http::Site;
 use script::Behaviour;
 use server::Server;
-use step::Out;
 
 pub use calls::{PNG, WAV};
 pub use child::{OverStdio, run};
@@ -108,16 +104,6 @@ impl FakeMcp {
     /// Changes how it behaves from the next message on.
     pub fn change(&self, change: impl FnOnce(&mut Script)) {
         self.site.server.behaviour.change(change);
-    }
-
-    /// Tells every client that listens that the list of tools has changed; how many that were.
-    pub async fn notify_changed(&self) -> usize {
-        let mut told = 0;
-        for stream in self.site.streams() {
-            let message = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
-            told += usize::from(stream.send(Out::Frame(Frame::Message(message))).await.is_ok());
-        }
-        told
     }
 
     /// All sessions are unknown from now on: their next requests get 404.

@@ -198,14 +198,6 @@ impl Log {
         })
     }
 
-    /// The parameters of all notifications of a method.
-    pub fn notifications(&self, method: &str) -> Vec<Value> {
-        self.pick(|record| match record {
-            Record::Notification { method: found, params } if found == method => Some(params),
-            _ => None,
-        })
-    }
-
     /// Side effects: the tools and their arguments.
     pub fn effects(&self) -> Vec<(String, Value)> {
         self.pick(|record| match record {

@@ -33,9 +33,6 @@ pub struct Script {
     pub faults: Vec<String>,
     /// Over HTTP it answers with JSON where it can, not with server-sent events.
     pub json: bool,
-    pub stateless: bool,
-    /// Over HTTP it has no stream for `GET`.
-    pub no_stream: bool,
     /// Headers that each HTTP request must have; 401 without them.
     pub requires: BTreeMap<String, String>,
 }
@@ -52,8 +49,6 @@ impl Default for Script {
             page: 0,
             faults: Vec::new(),
             json: false,
-            stateless: false,
-            no_stream: false,
             requires: BTreeMap::new(),
         }
     }
@@ -99,17 +94,6 @@ impl Script {
     /// Over HTTP: answers with JSON where it can.
     pub fn json(mut self) -> Self {
         self.json = true;
-        self
-    }
-
-    pub fn stateless(mut self) -> Self {
-        self.stateless = true;
-        self
-    }
-
-    /// Over HTTP: without a stream for `GET`.
-    pub fn no_stream(mut self) -> Self {
-        self.no_stream = true;
         self
     }
 

@@ -48,7 +48,7 @@ pub use answer::Answer;
 pub use check::{Rule, Violation};
 pub use hostile::{Hostile, all_arguments};
 pub use measure::Count;
-pub use wire::{last_user_text, lasting_text_of, memory_save_call, text_of, tool_names};
+pub use wire::{last_user_text, lasting_text_of, text_of, tool_names};
 pub use wording::Wording;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -411,11 +411,6 @@ impl FakeModel {
     /// What was wrong with requests so far.
     pub fn violations(&self) -> Vec<Violation> {
         self.shared.state.lock().violations.clone()
-    }
-
-    /// The next request of each conversation may restart: after an `/undo` or an erasure.
-    pub fn forgive_prefix(&self) {
-        self.shared.state.lock().conversations = prefix::Conversations::default();
     }
 
     /// Share of all input tokens of replies so far that a prompt cache would have held, 0 to 1.

@@ -70,11 +70,6 @@ impl FakeTelegram {
         self.shared.state.lock().done.get(&method.to_lowercase()).copied().unwrap_or(0)
     }
 
-    /// How many requests came with another token, or a revoked one.
-    pub fn strangers(&self) -> usize {
-        self.shared.state.lock().strangers
-    }
-
     /// The commands that the bot registered for a scope, `default` or `all_private_chats` and so on: names and
     /// descriptions.
     pub fn commands(&self, scope: &str) -> Vec<(String, String)> {
@@ -173,11 +168,6 @@ impl FakeTelegram {
     /// The token is no longer valid: 401.
     pub fn revoke_token(&self) {
         self.shared.update(|state| state.revoked = true);
-    }
-
-    /// The token is valid again.
-    pub fn restore_token(&self) {
-        self.shared.update(|state| state.revoked = false);
     }
 
     /// Ids of updates restart somewhere else, as after a quiet week: below the old ones the first time, above
