@@ -46,6 +46,8 @@ async fn main() -> ExitCode {
     match done.await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            // Goes only where nothing was begun in it.
+            drop(std::fs::remove_dir(&dir));
             eprintln!("{error}");
             ExitCode::from(2)
         }
